@@ -1,0 +1,161 @@
+"""The vocabulary of the one node type: every operation a UOp can carry, and the records used as `arg`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Ops(Enum):
+    """Operations, grouped by the stage that may contain them (see spec.py)."""
+
+    # -- leaves, all stages
+    CONST = auto()  # arg: bool | int | float
+    VARIABLE = auto()  # arg: (name, min, max); an integer the host sets before a launch
+    BUFFER = auto()  # arg: BufferArg; memory
+
+    # -- tensor graph only: movement (arg describes the result), sharing their source's values
+    RESHAPE = auto()  # arg: shape
+    PERMUTE = auto()  # arg: axes
+    EXPAND = auto()  # arg: shape; axes of size 1 become larger, rank is unchanged
+    PAD = auto()  # arg: ((before, after), …); filled with zero
+    SHRINK = auto()  # arg: ((begin, end), …)
+    FLIP = auto()  # arg: axes
+
+    # -- tensor graph only: the rest
+    IOTA = auto()  # arg: size; the vector 0 … size-1 of an integer dtype
+    TAKE = auto()  # src: (x, integer indices); x[indices] along axis 0: shape indices.shape + x.shape[1:]
+    CONTIGUOUS = auto()  # the value, put into memory of its own
+    ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view
+    BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
+
+    # -- tensor graph and kernels
+    REDUCE = auto()  # tensor: src (x,), arg (op, axes), axes kept with size 1.  kernel: src (x, RANGE…), arg op
+    SINK = auto()  # the root: everything that must happen.  kernel: arg KernelInfo
+
+    # -- kernels and programs
+    PARAM = auto()  # arg: ParamArg; memory handed in at launch
+    RANGE = auto()  # src: (size,), arg: Axis; 0 … size-1: a loop, a hardware index, or lanes
+    LOAD = auto()  # src: (memory, index[, gate]); 0 where the gate is false.  program: arg = lanes read (1 …)
+    STORE = auto()  # src: (memory, index, value[, gate])
+
+    # -- programs only
+    SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index
+    AFTER = auto()  # src: (memory, dependency…): that memory, once the dependencies have happened
+    END = auto()  # src: (dependency…, RANGE): closes the loop
+    BARRIER = auto()  # src: (dependency…): all threads of the workgroup arrive, their shared memory is visible
+    STACK = auto()  # src: n scalars; a vector of shape (n,)
+    LANE = auto()  # src: (vector,), arg: i; one scalar of it
+    F16_TO_F32 = auto()  # src: (uint32 whose low 16 bits are a half float)
+    F32_TO_F16 = auto()  # src: (float32); rounded to half, as the low 16 bits of a uint32
+
+    # -- elementwise, all stages
+    CAST = auto()
+    BITCAST = auto()  # same bits, other dtype of the same width
+    NEG = auto()
+    RECIPROCAL = auto()
+    SQRT = auto()
+    EXP2 = auto()
+    LOG2 = auto()
+    SIN = auto()
+    FLOOR = auto()
+    TRUNC = auto()
+    ADD = auto()
+    MUL = auto()
+    DIV = auto()  # floats
+    FLOORDIV = auto()  # integers, rounds to minus infinity; program: see spec
+    MOD = auto()  # integers, sign of the divisor
+    MAX = auto()
+    AND = auto()
+    OR = auto()
+    XOR = auto()
+    SHL = auto()
+    SHR = auto()
+    LESS = auto()  # → bool
+    EQUAL = auto()  # → bool
+    WHERE = auto()  # src: (bool, a, b)
+    MULADD = auto()  # a * b + c; programs only, one rounding or two
+
+    def __repr__(self) -> str:
+        return f"Ops.{self.name}"
+
+    def __lt__(self, other: Ops) -> bool:
+        return self.value < other.value
+
+
+UNARY = frozenset({Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST})
+BINARY = frozenset(
+    {Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS, Ops.EQUAL}
+)  # fmt: skip
+TERNARY = frozenset({Ops.WHERE, Ops.MULADD})
+ELEMENTWISE = UNARY | BINARY | TERNARY
+COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.EQUAL})
+COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
+MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
+TENSOR_ONLY = MOVEMENT | {Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND}
+TRANSCENDENTAL = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIPROCAL, Ops.DIV})
+
+
+class Space(Enum):
+    """Where a BUFFER's memory lies, from near to far."""
+
+    REGISTER = auto()  # one invocation
+    SHARED = auto()  # one workgroup
+    DEVICE = auto()
+    HOST = auto()
+
+    def __repr__(self) -> str:
+        return f"Space.{self.name}"
+
+
+@dataclass(frozen=True)
+class BufferArg:
+    """Identity of a BUFFER: `size` elements in `space`; `id` tells apart buffers of one graph."""
+
+    space: Space
+    id: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ParamArg:
+    """A kernel's argument: its position in the launch, its number of elements."""
+
+    slot: int
+    size: int
+
+
+class AxisKind(Enum):
+    """What carries out a RANGE. VECTOR and UNROLL are lanes: they become the shape of the nodes that depend on them."""
+
+    LOOP = auto()
+    GRID = auto()  # CPU: split over the worker threads.  GPU: workgroups
+    THREAD = auto()  # invocations of one workgroup
+    UNROLL = auto()
+    VECTOR = auto()
+
+    def __repr__(self) -> str:
+        return f"AxisKind.{self.name}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Identity of a RANGE. `name` is unique in its kernel ("i0", "r1", after a split "i0.0", "i0.1").
+
+    Ranges nest by ascending `order`: an output loop of lower order is outside of one with a higher order. `dim` is the
+    hardware dimension (0 = x) for GRID and THREAD. `reduce` marks the ranges of a REDUCE.
+    """
+
+    name: str
+    order: int
+    kind: AxisKind = AxisKind.LOOP
+    reduce: bool = False
+    dim: int = 0
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a kernel's SINK carries: a readable name and the schedule that was applied (one line per action)."""
+
+    name: str = ""
+    schedule: tuple[str, ...] = ()

@@ -1,0 +1,347 @@
+"""UOp: the one node type of every stage.
+
+A node is (op, dtype, src, arg), immutable and interned: equal nodes are one object, so `is` is equality, a graph is its
+root, and every analysis may be cached on the node it belongs to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind, BufferArg, Ops, ParamArg
+
+Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
+Shape: TypeAlias = "tuple[Size, ...]"
+
+
+class UOp:
+    """One operation. Build through the constructor or the helpers; never mutate.
+
+    `shape` is derived: tensor-graph nodes have the shape of the array they describe; kernel nodes have one axis for each
+    VECTOR or UNROLL range they depend on; program nodes are scalars or vectors.
+    """
+
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+
+    _interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+
+    def __new__(cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
+        # bool, int and float constants that compare equal are different values, and so are the zeros and the NaNs
+        shown = (type(arg), struct.pack("<d", arg)) if isinstance(arg, float) else (type(arg), arg)
+        key = (op, dtype, src, shown)
+        found = cls._interned.get(key)
+        if found is None:
+            found = super().__new__(cls)
+            found.op, found.dtype, found.src, found.arg = op, dtype, src, arg
+            cls._interned[key] = found
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UOp, (self.op, self.dtype, self.src, self.arg))
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.dtype.short}{'' if self.arg is None else f' {self.arg}'} of {len(self.src)}>"
+
+    def replace(self, **changes: Any) -> UOp:
+        """The node with some of op, dtype, src, arg changed."""
+        return UOp(
+            changes.get("op", self.op), changes.get("dtype", self.dtype), changes.get("src", self.src), changes.get("arg", self.arg)
+        )  # fmt: skip
+
+    # -- graph walks ------------------------------------------------------------------------------------------------
+    def toposort(self) -> list[UOp]:
+        """Every node reachable from this one, sources before users, each once."""
+        return toposort([self])
+
+    @cached_property
+    def lanes(self) -> tuple[UOp, ...]:
+        """The VECTOR and UNROLL ranges this node's value varies over, in order."""
+        found: set[UOp] = set()
+        if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL):
+            return (self,)
+        if self.op in TENSOR_ONLY or not self.src or isinstance(self.arg, tuple):
+            return ()
+        for s in self.src:
+            found.update(s.lanes)
+        if self.op is Ops.REDUCE and len(self.src) > 1:
+            found.difference_update(self.src[1:])
+        return tuple(sorted(found, key=lambda r: (r.arg.order, r.arg.name)))
+
+    @cached_property
+    def ranges(self) -> frozenset[UOp]:
+        """All RANGE nodes (of any kind) that are free in this node's value."""
+        if self.op is Ops.RANGE:
+            return frozenset({self}) | self.src[0].ranges
+        found: set[UOp] = set()
+        for s in self.src:
+            found.update(s.ranges)
+        if self.op is Ops.REDUCE:
+            found.difference_update(self.src[1:])
+        elif self.op is Ops.END:
+            found.difference_update(s for s in self.src if s.op is Ops.RANGE)
+        return frozenset(found)
+
+    @cached_property
+    def shape(self) -> Shape:
+        op = self.op
+        if op in (Ops.RESHAPE, Ops.EXPAND):
+            return tuple(self.arg)
+        if op is Ops.PERMUTE:
+            return tuple(self.src[0].shape[a] for a in self.arg)
+        if op is Ops.PAD:
+            return tuple(size_add(size_add(s, b), a) for s, (b, a) in zip(self.src[0].shape, self.arg, strict=True))
+        if op is Ops.SHRINK:
+            return tuple(size_sub(e, b) for b, e in self.arg)
+        if op is Ops.IOTA:
+            return (self.arg,)
+        if op is Ops.TAKE:
+            return self.src[1].shape + self.src[0].shape[1:]
+        if op is Ops.ASSIGN:
+            return self.buffer.shape
+        if op is Ops.BUFFER:
+            assert isinstance(self.arg, BufferArg)
+            return (self.arg.size,)
+        if op is Ops.PARAM:
+            assert isinstance(self.arg, ParamArg)
+            return (self.arg.size,)
+        if op is Ops.REDUCE and isinstance(self.arg, tuple):
+            return tuple(1 if i in self.arg[1] else s for i, s in enumerate(self.src[0].shape))
+        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER):
+            return self.src[0].shape
+        if op is Ops.STACK:
+            return (len(self.src),)
+        if op is Ops.LOAD and isinstance(self.arg, int):
+            return (self.arg,) if self.arg > 1 else ()
+        if op in (Ops.LANE, Ops.BIND):
+            return ()
+        if self.lanes:
+            return tuple(s if isinstance(s := r.src[0].arg, int) else r.src[0] for r in self.lanes)
+        if op in ELEMENTWISE or op in (Ops.F16_TO_F32, Ops.F32_TO_F16):
+            return max((s.shape for s in self.src), key=len)
+        return ()
+
+    @property
+    def buffer(self) -> UOp:
+        """The BUFFER or PARAM behind a view, an ASSIGN or an AFTER."""
+        u = self
+        while u.op not in (Ops.BUFFER, Ops.PARAM):
+            u = u.src[0]
+        return u
+
+    # -- bounds -----------------------------------------------------------------------------------------------------
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """Inclusive minimum and maximum of an integer or bool node, by interval arithmetic."""
+        from tinyweb.graph.ir.bounds import interval
+
+        return interval(self)
+
+    @property
+    def vmin(self) -> int:
+        return self.bounds[0]
+
+    @property
+    def vmax(self) -> int:
+        return self.bounds[1]
+
+    # -- construction -----------------------------------------------------------------------------------------------
+    @staticmethod
+    def const(value: Any, dtype: DType) -> UOp:
+        """A constant of `dtype`; the value is converted (and wrapped, for integers) to that dtype's Python type."""
+        if dtype.kind == "bool":
+            value = bool(value)
+        elif dtype.is_float:
+            value = float(value)
+        else:
+            value = int(value)
+            if not dtype.min <= value <= dtype.max:
+                value &= (1 << dtype.bits) - 1
+                if dtype.is_signed and value >> (dtype.bits - 1):
+                    value -= 1 << dtype.bits
+        return UOp(Ops.CONST, dtype, (), value)
+
+    def lift(self, value: Size | float | bool) -> UOp:
+        """`value` as a node: a constant of this node's dtype, unless it is one already."""
+        return value if isinstance(value, UOp) else UOp.const(value, self.dtype)
+
+    def alu(self, op: Ops, *others: Size | float | bool) -> UOp:
+        src = (self, *(self.lift(o) for o in others))
+        return UOp(op, dtypes.bool if op in COMPARISON else (src[1].dtype if op is Ops.WHERE else self.dtype), src)
+
+    def __add__(self, o: Size | float) -> UOp:
+        return self.alu(Ops.ADD, o)
+
+    def __radd__(self, o: int | float) -> UOp:
+        return self.lift(o).alu(Ops.ADD, self)
+
+    def __mul__(self, o: Size | float) -> UOp:
+        return self.alu(Ops.MUL, o)
+
+    def __rmul__(self, o: int | float) -> UOp:
+        return self.alu(Ops.MUL, o)
+
+    def __neg__(self) -> UOp:
+        return self.alu(Ops.MUL, -1) if self.dtype.is_int else self.alu(Ops.NEG)
+
+    def __sub__(self, o: Size | float) -> UOp:
+        return self.alu(Ops.ADD, -self.lift(o))
+
+    def __rsub__(self, o: int | float) -> UOp:
+        return self.lift(o) - self
+
+    def __floordiv__(self, o: Size) -> UOp:
+        return self.alu(Ops.FLOORDIV, o)
+
+    def __mod__(self, o: Size) -> UOp:
+        return self.alu(Ops.MOD, o)
+
+    def __and__(self, o: UOp | int | bool) -> UOp:
+        return self.alu(Ops.AND, o)
+
+    def __or__(self, o: UOp | int | bool) -> UOp:
+        return self.alu(Ops.OR, o)
+
+    def __xor__(self, o: UOp | int | bool) -> UOp:
+        return self.alu(Ops.XOR, o)
+
+    def __lt__(self, o: Size | float) -> UOp:
+        return self.alu(Ops.LESS, o)
+
+    def __ge__(self, o: Size | float) -> UOp:
+        return self.alu(Ops.LESS, o).logical_not()
+
+    def __gt__(self, o: Size | float) -> UOp:
+        return self.lift(o).alu(Ops.LESS, self)
+
+    def __le__(self, o: Size | float) -> UOp:
+        return self.lift(o).alu(Ops.LESS, self).logical_not()
+
+    def equal(self, o: Size | float | bool) -> UOp:
+        return self.alu(Ops.EQUAL, o)
+
+    def logical_not(self) -> UOp:
+        assert self.dtype is dtypes.bool
+        return self.alu(Ops.XOR, True)
+
+    def where(self, a: UOp, b: UOp) -> UOp:
+        return UOp(Ops.WHERE, a.dtype, (self, a, b))
+
+    def maximum(self, o: Size | float) -> UOp:
+        return self.alu(Ops.MAX, o)
+
+    def cast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    def load(self, index: UOp, gate: UOp | None = None) -> UOp:
+        return UOp(Ops.LOAD, self.dtype, (self, index) if gate is None else (self, index, gate))
+
+    def store(self, index: UOp, value: UOp, gate: UOp | None = None) -> UOp:
+        return UOp(Ops.STORE, dtypes.void, (self, index, value) if gate is None else (self, index, value, gate))
+
+    def after(self, *deps: UOp) -> UOp:
+        return UOp(Ops.AFTER, self.dtype, (self, *deps)) if deps else self
+
+    def sink(self, *others: UOp, arg: Any = None) -> UOp:
+        return UOp(Ops.SINK, dtypes.void, (self, *others), arg)
+
+    # -- variables ----------------------------------------------------------------------------------------------------
+    def bind(self, value: int) -> UOp:
+        """This VARIABLE with its value for the coming call; ValueError outside its bounds."""
+        if self.op is not Ops.VARIABLE:
+            raise TypeError("only a Variable can be bound to a value")
+        name, low, high = self.arg
+        if not low <= value <= high:
+            raise ValueError(f"Variable {name} must be within [{low}, {high}], got {value}")
+        return UOp(Ops.BIND, self.dtype, (self, UOp.const(value, self.dtype)))
+
+    def variables(self) -> list[UOp]:
+        """The VARIABLE nodes below this one, by name."""
+        return sorted((u for u in self.toposort() if u.op is Ops.VARIABLE), key=lambda u: str(u.arg[0]))
+
+
+def Variable(name: str, low: int, high: int) -> UOp:
+    """A named integer, `low` ≤ value ≤ `high`, that may stand in any shape, index or loop bound.
+
+    `Variable("start_pos", 0, 1023).bind(7)` gives it a value for one call; what was compiled serves every value.
+    """
+    if low > high:
+        raise ValueError(f"Variable {name}: minimum {low} is above maximum {high}")
+    return UOp(Ops.VARIABLE, dtypes.index, (), (name, low, high))
+
+
+def toposort(roots: Iterable[UOp]) -> list[UOp]:
+    """Every node reachable from `roots` (through src), sources first. Iterative: graphs are deeper than Python's stack."""
+    done: dict[UOp, None] = {}
+    stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(list(roots))]
+    while stack:
+        u, expanded = stack.pop()
+        if u in done:
+            continue
+        if expanded:
+            done[u] = None
+            continue
+        stack.append((u, True))
+        stack.extend((s, False) for s in reversed(u.src) if s not in done)
+    return list(done)
+
+
+def users(roots: Iterable[UOp]) -> dict[UOp, list[UOp]]:
+    """For each node below `roots` the nodes that have it as a source (each user once per distinct source)."""
+    out: dict[UOp, list[UOp]] = {}
+    for u in toposort(roots):
+        out.setdefault(u, [])
+        for s in dict.fromkeys(u.src):
+            out[s].append(u)
+    return out
+
+
+# -- sizes: numbers where possible, expressions where not -------------------------------------------------------------
+def as_index(s: Size) -> UOp:
+    """A size as a node of dtype index."""
+    return s if isinstance(s, UOp) else UOp.const(s, dtypes.index)
+
+
+def _size(u: UOp) -> Size:
+    """Fold what is constant, and drop the bindings: shapes speak of the variable, not of its value."""
+    from tinyweb.graph.ir.bounds import fold_size
+
+    return fold_size(u)
+
+
+def size_add(a: Size, b: Size) -> Size:
+    return a + b if isinstance(a, int) and isinstance(b, int) else _size(as_index(a) + b)
+
+
+def size_sub(a: Size, b: Size) -> Size:
+    return a - b if isinstance(a, int) and isinstance(b, int) else _size(as_index(a) - b)
+
+
+def size_mul(a: Size, b: Size) -> Size:
+    return a * b if isinstance(a, int) and isinstance(b, int) else _size(as_index(a) * b)
+
+
+def size_prod(sizes: Iterable[Size]) -> Size:
+    """Product of sizes; 1 for none."""
+    number, rest = 1, None
+    for s in sizes:
+        if isinstance(s, int):
+            number *= s
+        else:
+            rest = s if rest is None else rest * s
+    return number if rest is None else size_mul(rest, number)
+
+
+def size_max(s: Size) -> int:
+    """The largest value a size can take."""
+    return s if isinstance(s, int) else s.vmax
