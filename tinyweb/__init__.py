@@ -1,0 +1,39 @@
+"""tinyweb: a browser-first inference toolkit.
+
+The public names are resolved on first use, so that `import tinyweb` (and `tinyweb --help`) costs milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tinyweb.device import Device as Device
+    from tinyweb.dtype import dtypes as dtypes
+    from tinyweb.graph.ir import Variable as Variable
+    from tinyweb.jit import jit as jit
+    from tinyweb.tensor import Tensor as Tensor
+
+__version__ = "0.1.0"
+
+# public name -> module that defines it under the same name
+_HOME = {
+    "Device": "tinyweb.device",
+    "Tensor": "tinyweb.tensor",
+    "Variable": "tinyweb.graph.ir",
+    "dtypes": "tinyweb.dtype",
+    "jit": "tinyweb.jit",
+}
+
+__all__ = ["Device", "Tensor", "Variable", "__version__", "dtypes", "jit"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tinyweb' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

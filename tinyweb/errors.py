@@ -1,0 +1,24 @@
+"""Errors a user can cause. Each message is one sentence: what was wrong, where, and what to do.
+
+The command line prints the message alone and exits with code 2; anything else is a defect and keeps its traceback.
+"""
+
+
+class TinywebError(Exception):
+    """Base of all errors that are meant for the user's eyes."""
+
+
+class ModelFormatError(TinywebError):
+    """A model folder or file is missing, damaged, or of a kind that is not supported."""
+
+
+class ExportError(TinywebError):
+    """A bundle cannot be written or read: the place, its contents or the requested options do not allow it."""
+
+
+class DeviceError(TinywebError):
+    """A device does not exist here, lacks what a program needs, or failed while running."""
+
+
+class ToolchainError(TinywebError):
+    """No usable C compiler was found, or the compiler refused the source it was given."""

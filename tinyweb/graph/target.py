@@ -1,0 +1,61 @@
+"""What a compiler must know about the thing it compiles for. The compiler asks this record, never a device's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.ops import Ops
+
+_WIDE = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index})
+_ALL_C = _WIDE | {
+    dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int64, dtypes.uint64, dtypes.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Target:
+    """One record per kind of machine."""
+
+    name: str  # shown in messages
+    language: str  # "c" or "wgsl"
+    vector_lanes: int  # 32-bit lanes worth aiming at: 4 for WASM SIMD and WGSL vec4, 8 for AVX2, 16 for AVX-512
+    max_vector: int  # the widest vector a program node may have
+    arithmetic: frozenset[DType]  # types that can be computed with; others are widened (f16 → f32) or refused
+    storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
+    native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
+    parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
+    has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
+    grid_dims: int = 1
+    shared_bytes: int = 0
+    max_workgroup: tuple[int, int, int] = (1, 1, 1)
+    max_invocations: int = 1
+    max_grid: int = 2**31 - 1  # workgroups per dimension
+    max_buffers: int = 2**31 - 1  # storage buffers one kernel may bind
+    max_binding_bytes: int = 2**62
+    subgroup_sizes: tuple[int, ...] = ()
+
+
+def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
+    """Native C through Clang."""
+    storage = _ALL_C | {dtypes.float16}
+    return Target("cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads)
+
+
+def wasm_target(threads: int = 4) -> Target:
+    """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
+    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads)
+
+
+def webgpu_target() -> Target:
+    """What WebGPU guarantees everywhere (the specification's default limits)."""
+    return Target(
+        "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
+        has_threads=True, grid_dims=3, shared_bytes=16384, max_workgroup=(256, 256, 64), max_invocations=256,
+        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20,
+    )  # fmt: skip
+
+
+def interpreter_target() -> Target:
+    """The NumPy oracle: everything scalar, every type."""
+    return Target("interpreter", "numpy", 1, 1, _ALL_C | {dtypes.float16}, _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4})

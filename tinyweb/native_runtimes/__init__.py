@@ -1,0 +1,1 @@
+"""Runtimes: allocate, copy, compile, launch, synchronise — one folder per kind of machine."""

@@ -1,0 +1,49 @@
+"""What every runtime offers. Handles are opaque: only the runtime that gave one out understands it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
+
+Handle: TypeAlias = Any  # a piece of device memory
+Executable: TypeAlias = Any  # a compiled program
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel call: the executable, its memory arguments in slot order."""
+
+    executable: Executable
+    buffers: tuple[Handle, ...]
+
+
+class Runtime(Protocol):
+    """One kind of machine, opened."""
+
+    name: str
+    target: Target
+
+    def allocate(self, nbytes: int) -> Handle:
+        """Zero-filled memory of at least `nbytes` (0 is allowed); MemoryError naming the bytes when there is none."""
+
+    def free(self, handle: Handle) -> None:
+        """Give memory back; the handle must not be used again."""
+
+    def copy_in(self, handle: Handle, data: memoryview, offset: int = 0) -> None:
+        """Host bytes to the device at byte `offset`, ordered after all launches so far."""
+
+    def copy_out(self, handle: Handle, nbytes: int, offset: int = 0) -> bytes:
+        """Device bytes to the host, after all launches so far have finished."""
+
+    def compile(self, programs: Sequence[Program]) -> list[Executable]:
+        """Compile programs together; executables in the same order. Cached on disk by content."""
+
+    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        """Carry out the launches in order, with these values of VARIABLEs. May return before they finish."""
+
+    def synchronize(self) -> None:
+        """Wait until everything asked for has happened."""
