@@ -1,0 +1,114 @@
+# `make help` lists what there is. Every target prepares what it needs and skips what is up to date.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PORT ?= 8080
+MODEL := assets/models/tinychat-7m
+BIN := .venv/bin
+SITE := tinyweb/export/site
+QUIETLY := tools/quietly.sh
+OFFLINE := is the package registry reachable?
+# one lock for npm runs of any kind
+NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
+
+WEB_SOURCES := $(shell find web -type d \( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print 2>/dev/null)
+PYTHON_SOURCES := $(shell find tinyweb -path $(SITE) -prune -o -type f -not -name '*.pyc' -print)
+PACKAGE_JSONS := package.json package-lock.json $(wildcard web/*/package.json)
+
+##@ Use
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup: setup-run setup-dev ## Prepare everything: Python and Node packages, the built pages, a browser for the tests
+	@echo "tinyweb: ready; try 'make demo'"
+
+.PHONY: demo
+demo: build/demo/model/manifest.json ## Export the embedded chat model and serve it: make demo PORT=8080
+	@exec $(BIN)/tinyweb serve build/demo --port $(PORT)
+
+##@ Check
+.PHONY: test
+test: setup lint ## Lint, then every test but the slow ones, and the sizes of the pages
+	@echo "tinyweb: Python tests"
+	$(BIN)/pytest -m "not slow"
+	@$(MAKE) test-web
+
+.PHONY: test-all
+test-all: setup lint ## Everything `make test` does, with the slow tests
+	@echo "tinyweb: Python tests, slow ones too"
+	$(BIN)/pytest
+	@$(MAKE) test-web
+
+.PHONY: test-web
+test-web: setup-dev
+	@echo "tinyweb: JavaScript tests"
+	$(NPM) test --workspaces --if-present
+	@echo "tinyweb: sizes of the pages"
+	$(BIN)/python tools/page_size.py
+
+.PHONY: lint
+lint: setup-dev ## Formatting, lint, types and import contracts of Python; types of TypeScript
+	@echo "tinyweb: ruff, mypy, import contracts, tsc"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	tools/typecheck_web.sh
+
+.PHONY: bench
+bench: setup ## Measure speed here: time to first token, decode tokens/s for each backend
+	@echo "tinyweb: benchmarks"
+	$(BIN)/python -m benchmarks
+
+.PHONY: screenshots
+screenshots: setup build/demo/model/manifest.json ## Take docs/images/ anew from the demo's pages
+	@echo "tinyweb: screenshots"
+	$(BIN)/python tools/screenshots.py build/demo docs/images
+
+.PHONY: clean
+clean: ## Remove what was built; .venv and node_modules stay
+	@echo "tinyweb: removing build/, $(SITE)/ and caches"
+	rm -rf build dist $(SITE) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache test-results web/*/dist
+
+##@ Steps
+.PHONY: setup-run setup-dev
+setup-run: .venv/.run build/web.stamp ## Only what running and exporting needs: Python packages, built pages
+setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: PyTorch, linters, a browser, a Vulkan driver
+
+.venv/bin/python:
+	@python=$$(tools/prerequisites.sh python); \
+	  $(QUIETLY) "making .venv with $$python" "is there room on the disk?" "$$python" -m venv .venv
+
+.venv/.run: requirements.lock pyproject.toml | .venv/bin/python
+	@$(QUIETLY) "installing Python packages" "$(OFFLINE)" $(BIN)/pip install --no-deps -r requirements.lock
+	@$(QUIETLY) "installing tinyweb itself, editable" "see above" $(BIN)/pip install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: requirements-dev.lock .venv/.run
+	@$(QUIETLY) "installing Python packages for the tests (PyTorch, linters)" "$(OFFLINE)" $(BIN)/pip install --no-deps -r requirements-dev.lock
+	@touch $@
+
+.venv/.browser: tools/browser.py tools/vulkan.py .venv/.dev
+	@echo "tinyweb: looking for a browser and a Vulkan driver for the tests"
+	@$(BIN)/python tools/browser.py
+	@$(BIN)/python tools/vulkan.py
+	@touch $@
+
+node_modules/.stamp: $(PACKAGE_JSONS)
+	@tools/prerequisites.sh node
+	@$(QUIETLY) "installing Node packages" "$(OFFLINE)" $(NPM) ci
+	@touch $@
+
+build/web.stamp: node_modules/.stamp $(WEB_SOURCES)
+	@$(QUIETLY) "building the pages from web/" "see above" $(NPM) run build --workspaces --if-present
+	@mkdir -p build && touch $@
+
+build/demo/model/manifest.json: .venv/.run build/web.stamp $(PYTHON_SOURCES) $(wildcard $(MODEL)/*)
+	@echo "tinyweb: exporting $(MODEL) to build/demo"
+	@rm -rf build/demo
+	@$(BIN)/tinyweb export chat $(MODEL) --quant q8 -o build/demo
