@@ -1,0 +1,1 @@
+"""The layers of Tensor's methods: core, movement, elementwise, reduction, indexing, neural."""

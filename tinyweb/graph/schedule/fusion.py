@@ -1,0 +1,215 @@
+"""Which nodes of a tensor graph get memory of their own; all others are computed inside the kernels that use them.
+
+One pass from the leaves up carries for every node what computing one of its elements anew would cost:
+
+- `NONE`: only elementwise work on memory (and scalar reduces so cheap that they are recomputed wherever they are needed);
+- `FULL`: each element is the result of a reduce (a matrix product's output);
+- `ROW`: elements along some axes share reduces over a row of the same length (softmax, norms): free inside a kernel
+  that walks the row, which computes the reduce once per row.
+
+Memory is given where a FULL or ROW value would be computed again and again: before it is broadcast along other axes, before
+it is reduced, and where users in different kernels need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, size_max, size_prod, toposort
+from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.indexing import reshape_groups, same
+
+CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
+MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
+HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
+HEAVY_OPS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+
+
+class Kind(Enum):
+    NONE = auto()
+    FULL = auto()
+    ROW = auto()
+
+
+@dataclass(frozen=True)
+class State:
+    """What is still to be computed in a node if it is fused into its user."""
+
+    kind: Kind = Kind.NONE
+    row_size: Size = 1  # elements of the reduces below
+    row_axes: frozenset[int] = frozenset()  # ROW: the node's axes that share a reduce
+    heavy: bool = False  # every element has transcendental work of its own
+    inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
+
+
+def base_of(u: UOp) -> UOp:
+    """Below views that only rename elements: it is the value itself that gets memory, not a rearrangement of it."""
+    while u.op in (Ops.RESHAPE, Ops.PERMUTE):
+        u = u.src[0]
+    return u
+
+
+def is_memory(u: UOp) -> bool:
+    """Nodes that are memory already, or that always are."""
+    return u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
+
+
+class Fusion:
+    """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed."""
+
+    def __init__(self, root: UOp):
+        self.realized: dict[UOp, None] = {}
+        self.state: dict[UOp, State] = {}
+        self.meeting = Meeting(root)
+        for u in toposort([root]):
+            self.visit(u)
+
+    def visit(self, u: UOp) -> None:
+        if u.op is Ops.SINK:
+            return
+        if u.op is Ops.BUFFER:
+            self.state[u] = State(inputs=frozenset({u}))
+            return
+        state = self._combine(u)
+        if is_memory(u):
+            self._realize(u)
+            return
+        self.state[u] = state
+        if state.kind is not Kind.NONE and len(self.meeting.users[u]) > 1 and not self._meets_in_one_kernel(u, state):
+            self._realize(u)
+
+    def _realize(self, u: UOp) -> None:
+        """Give `u`'s value memory."""
+        b = base_of(u)
+        if not is_memory(b) or b is u:
+            self.realized[b] = None
+            self.state[b] = State(inputs=frozenset({b}))
+        # views between now only rename what lies in memory
+        chain = []
+        while u is not b:
+            chain.append(u)
+            u = u.src[0]
+        for v in reversed(chain):
+            self.state[v] = self.state[b]
+
+    def _combine(self, u: UOp) -> State:
+        if not u.src:
+            return State()
+        if u.op is Ops.REDUCE:
+            return self._reduce(u)
+        if u.op is Ops.EXPAND:
+            return self._expand(u)
+        if u.op in MOVEMENT:
+            return self._move(u)
+        if u.op in ELEMENTWISE or u.op is Ops.TAKE:
+            return self._elementwise(u)
+        if is_memory(u):
+            if u.op is Ops.ASSIGN and self.state[u.src[1]].inputs and len(self.state[u.src[1]].inputs) > MAX_INPUTS:
+                self._realize(u.src[1])
+            return State()
+        return self.state[u.src[0]]
+
+    def _reduce(self, u: UOp) -> State:
+        x = u.src[0]
+        s = self.state[x]
+        axes = frozenset(a for a in u.arg[1] if x.shape[a] != 1)
+        if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
+            self._realize(x)
+            s = self.state[x]
+        if not axes:
+            return s
+        return State(Kind.FULL, size_prod(x.shape[a] for a in sorted(axes)), inputs=s.inputs)
+
+    def _expand(self, u: UOp) -> State:
+        x = u.src[0]
+        s = self.state[x]
+        axes = frozenset(a for a, (old, new) in enumerate(zip(x.shape, u.shape, strict=True)) if not same(old, new))
+        if not axes:
+            return s
+        if s.kind is Kind.FULL:
+            if self._is_cheap(x, s):
+                return State(inputs=s.inputs)
+            if same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size):
+                return State(Kind.ROW, s.row_size, axes, inputs=s.inputs)
+            self._realize(x)
+        elif s.kind is Kind.ROW or (s.heavy and size_max(size_prod(x.shape)) >= HEAVY_FROM):
+            self._realize(x)
+        s = self.state[x]
+        return State(s.kind, s.row_size, s.row_axes, False, s.inputs)
+
+    @staticmethod
+    def _is_cheap(x: UOp, s: State) -> bool:
+        return size_prod(x.shape) == 1 and size_max(s.row_size) <= CHEAP_REDUCE
+
+    def _move(self, u: UOp) -> State:
+        x = u.src[0]
+        s = self.state[x]
+        if s.kind is not Kind.ROW:
+            return s
+        if u.op is Ops.PERMUTE:
+            return State(s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy, s.inputs)
+        if u.op is Ops.RESHAPE:
+            moved: set[int] = set()
+            for olds, news in reshape_groups(x.shape, u.shape):
+                wide = [k for k in olds if x.shape[k] != 1]
+                inside = [k for k in wide if k in s.row_axes]
+                if inside and len(inside) != len(wide):
+                    break
+                if inside:
+                    moved.update(k for k in news if u.shape[k] != 1)
+            else:
+                return State(s.kind, s.row_size, frozenset(moved), s.heavy, s.inputs)
+        self._realize(x)
+        return self.state[x]
+
+    def _elementwise(self, u: UOp) -> State:
+        if len(frozenset().union(*(self.state[s].inputs for s in u.src))) > MAX_INPUTS:
+            for s in sorted(dict.fromkeys(u.src), key=lambda s: -len(self.state[s].inputs)):
+                if len(self.state[s].inputs) > 1:
+                    self._realize(s)
+                if len(frozenset().union(*(self.state[s].inputs for s in u.src))) <= MAX_INPUTS:
+                    break
+        states = {s: self.state[s] for s in u.src if self.state[s].kind is not Kind.NONE}
+        rows = {(st.row_axes, st.row_size) for st in states.values() if st.kind is Kind.ROW}
+        has_full = any(st.kind is Kind.FULL and not self._is_cheap(s, st) for s, st in states.items())
+        if len(rows) > 1 or (rows and has_full):
+            # values that want different walks: keep one kind, put the others into memory
+            for s, st in states.items():
+                if (st.kind is Kind.FULL) if rows and len(rows) == 1 else (st.kind is Kind.ROW):
+                    self._realize(s)
+        states = {s: self.state[s] for s in u.src}
+        inputs = frozenset().union(*(st.inputs for st in states.values()))
+        heavy = u.op in HEAVY_OPS or any(st.heavy for st in states.values())
+        for want in (Kind.FULL, Kind.ROW):
+            for st in states.values():
+                if st.kind is want:
+                    return State(want, st.row_size, st.row_axes, heavy, inputs)
+        return State(heavy=heavy, inputs=inputs)
+
+    def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
+        """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same row."""
+        between = self.meeting.between(u)
+        end = self.meeting.of[u]
+        if between is None or end.op is Ops.SINK or is_memory(end) or end in between:
+            return False
+        for v in (*between, end):
+            if v.op in ELEMENTWISE or (v.op is Ops.RESHAPE and self._adds_or_drops_ones(v)):
+                continue
+            x = v.src[0] if v.src else v
+            if v.op is Ops.EXPAND:
+                grown = (n for o, n in zip(x.shape, v.shape, strict=True) if not same(o, n))
+            elif v.op is Ops.REDUCE:
+                grown = (x.shape[a] for a in v.arg[1])
+            else:
+                return False
+            if not same(size_prod(grown), state.row_size):
+                return False
+        # a value that varies along the row it is about to be reduced over would be computed once per use
+        return state.kind is Kind.ROW or not any(
+            v.op is Ops.REDUCE and size_prod(u.shape) != 1 and same(size_prod(v.src[0].shape), size_prod(u.shape)) for v in between
+        )
+
+    @staticmethod
+    def _adds_or_drops_ones(v: UOp) -> bool:
+        return [s for s in v.shape if s != 1] == [s for s in v.src[0].shape if s != 1]

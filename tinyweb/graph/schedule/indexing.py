@@ -1,0 +1,200 @@
+"""From array expressions to scalar expressions: `value(node, index)` is what one element of a tensor-graph node is.
+
+Movement ops vanish into index arithmetic, elementwise ops stay, reduces open new ranges, realised nodes become loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeAlias
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import ELEMENTWISE, Axis, Ops, Shape, Size, UOp, as_index, size_max, size_mul, size_prod
+from tinyweb.graph.ir.ops import AxisKind
+
+Index: TypeAlias = "tuple[UOp, ...]"
+Request: TypeAlias = "tuple[UOp, Index, UOp | None]"  # node, index, gate
+
+ZERO = UOp.const(0, dtypes.index)
+FIRST_REDUCE_ORDER = 1000  # reduce ranges nest inside all output ranges
+
+
+def both(a: UOp | None, b: UOp | None) -> UOp | None:
+    """The conjunction of two gates, None meaning true."""
+    if a is None or b is None or a is b:
+        return b if a is None else a
+    return a & b
+
+
+def unbound(s: Size) -> UOp:
+    """A size or bound as an index expression in which bound variables are plain variables."""
+    u = as_index(s)
+    return u.src[0] if u.op is Ops.BIND else (u if not u.src else u.replace(src=tuple(unbound(x) for x in u.src)))
+
+
+def strides(shape: Shape) -> list[int]:
+    """Row-major strides of memory that holds `shape`: symbolic sizes take their maximum, so addresses are constant."""
+    out, step = [], 1
+    for s in reversed(shape):
+        out.append(step)
+        step *= size_max(s)
+    return out[::-1]
+
+
+def flat_index(index: Index, shape: Shape) -> UOp:
+    """The address of `index` in row-major memory that holds `shape`."""
+    total: UOp | None = None
+    for i, s in zip(index, strides(shape), strict=True):
+        if i is not ZERO:
+            term = i if s == 1 else i * s
+            total = term if total is None else total + term
+    return ZERO if total is None else total
+
+
+def same(a: Size, b: Size) -> bool:
+    return a == b if isinstance(a, int) or isinstance(b, int) else a is b
+
+
+def reshape_groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
+    """Split a reshape into independent parts: pairs of axis runs (in old, in new) of equal size, each as short as possible."""
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        i0, j0 = i, j
+        a: Size = old[i] if i < len(old) else 1
+        b: Size = new[j] if j < len(new) else 1
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
+        while not same(a, b):
+            # grow the smaller side; symbolic sides grow together
+            if j < len(new) and (i >= len(old) or size_max(b) <= size_max(a)):
+                b, j = size_mul(b, new[j]), j + 1
+            elif i < len(old):
+                a, i = size_mul(a, old[i]), i + 1
+            else:
+                raise ValueError(f"cannot reshape {old} to {new}: the number of elements differs")
+        groups.append((range(i0, i), range(j0, j)))
+    return groups
+
+
+def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
+    """The index into `old` of the element that `index` names in `new`."""
+    out: list[UOp] = []
+    for olds, news in reshape_groups(old, new):
+        rest = [k for k in olds if old[k] != 1]
+        flat: UOp | None = None
+        for k in news:
+            if new[k] == 1 and index[k] is ZERO:
+                continue
+            flat = index[k] if flat is None else flat * unbound(new[k]) + index[k]
+        flat = ZERO if flat is None else flat
+        for k in olds:
+            if old[k] == 1:
+                out.append(ZERO)
+                continue
+            inner = size_prod(old[m] for m in rest if m > k)
+            part = flat if inner == 1 else flat // unbound(inner)
+            out.append(part if k == rest[0] else part % unbound(old[k]))
+    return tuple(out)
+
+
+class ElementBuilder:
+    """Builds the expressions of one kernel.
+
+    `leaf(node)` returns the memory (a BUFFER node) a realised node lives in, else None. Ranges are numbered per kernel in
+    the order they are met, so equal computations give equal kernels.
+    """
+
+    def __init__(self, leaf: Callable[[UOp], UOp | None], slot: Callable[[UOp], UOp]):
+        self.leaf, self.slot = leaf, slot
+        self.memo: dict[Request, UOp] = {}
+        self.reduces = 0
+
+    def range(self, size: Size, *, reduce: bool, number: int) -> UOp:
+        name, order = (f"r{number}", FIRST_REDUCE_ORDER + number) if reduce else (f"i{number}", number)
+        return UOp(Ops.RANGE, dtypes.index, (unbound(size),), Axis(name, order, AxisKind.LOOP, reduce))
+
+    def value(self, node: UOp, index: Index, gate: UOp | None = None) -> UOp:
+        """The element of `node` at `index`; loads are guarded by `gate`. Works off a stack: graphs outgrow Python's."""
+        root: Request = (node, index, gate)
+        pending: list[tuple[Request, Generator[Request, UOp, UOp]]] = [(root, self._element(*root))]
+        answer: UOp | None = None
+        while pending:
+            request, work = pending[-1]
+            try:
+                wanted = next(work) if answer is None else work.send(answer)
+            except StopIteration as stop:
+                answer = self.memo[request] = stop.value
+                pending.pop()
+                continue
+            answer = self.memo.get(wanted)
+            if answer is None:
+                pending.append((wanted, self._element(*wanted)))
+        return self.memo[root]
+
+    def _element(self, node: UOp, index: Index, gate: UOp | None) -> Generator[Request, UOp, UOp]:
+        memory = self.leaf(node)
+        if memory is not None:
+            return self.slot(memory).load(flat_index(index, node.shape), gate)
+        op, src = node.op, node.src
+        if op in (Ops.CONST, Ops.VARIABLE):
+            return node
+        if op is Ops.BIND:
+            return src[0]
+        if op in ELEMENTWISE:
+            parts = []
+            for s in src:
+                parts.append((yield (s, index if s.shape else (), gate)))
+            return node.replace(src=tuple(parts))
+        if op is Ops.CONTIGUOUS:
+            return (yield (src[0], index, gate))
+        if op is Ops.RESHAPE:
+            return (yield (src[0], reshape_index(index, src[0].shape, node.shape), gate))
+        if op is Ops.PERMUTE:
+            back = [ZERO] * len(index)
+            for i, axis in zip(index, node.arg, strict=True):
+                back[axis] = i
+            return (yield (src[0], tuple(back), gate))
+        if op is Ops.EXPAND:
+            inner = tuple(ZERO if s == 1 else i for i, s in zip(index, src[0].shape, strict=True))
+            return (yield (src[0], inner, gate))
+        if op is Ops.SHRINK:
+            moved = tuple(i if b == 0 else i + unbound(b) for i, (b, _) in zip(index, node.arg, strict=True))
+            return (yield (src[0], moved, gate))
+        if op is Ops.FLIP:
+            flipped = tuple(
+                unbound(s) - 1 - i if a in node.arg else i for a, (i, s) in enumerate(zip(index, node.shape, strict=True))
+            )
+            return (yield (src[0], flipped, gate))
+        if op is Ops.PAD:
+            inside: UOp | None = None
+            moved_back = []
+            for i, s, (before, after) in zip(index, src[0].shape, node.arg, strict=True):
+                if before != 0:
+                    i = i - unbound(before)
+                    inside = both(inside, i >= 0)
+                if after != 0:
+                    inside = both(inside, i < unbound(s))
+                moved_back.append(i)
+            value = yield (src[0], tuple(moved_back), both(gate, inside))
+            return value if inside is None else inside.where(value, UOp.const(0, node.dtype))
+        if op is Ops.IOTA:
+            return index[0].cast(node.dtype)
+        if op is Ops.TAKE:
+            picks = len(src[1].shape)
+            row = (yield (src[1], index[:picks], gate)).cast(dtypes.index)
+            # an index outside of the table reads nothing and gives 0: ids may come from anywhere
+            inside = both(both(gate, row >= 0), row < unbound(src[0].shape[0]))
+            return (yield (src[0], (row, *index[picks:]), inside))
+        if op is Ops.REDUCE:
+            reduce_op, axes = node.arg
+            ranges, inner_index = [], list(index)
+            for a in axes:
+                if src[0].shape[a] == 1:
+                    inner_index[a] = ZERO
+                    continue
+                ranges.append(self.range(src[0].shape[a], reduce=True, number=self.reduces))
+                inner_index[a] = ranges[-1]
+                self.reduces += 1
+            body = yield (src[0], tuple(inner_index), gate)
+            return UOp(Ops.REDUCE, node.dtype, (body, *ranges), reduce_op) if ranges else body
+        raise NotImplementedError(f"{op.name} cannot be part of a kernel")

@@ -1,0 +1,49 @@
+"""The memory plan: temporaries whose lifetimes do not overlap share a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinyweb.graph.ir import UOp
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """`pool_of[buffer]` is the pool a temporary lives in (at its start); `pool_bytes[pool]` its size."""
+
+    pool_of: dict[UOp, int]
+    pool_bytes: tuple[int, ...]
+
+
+def nbytes(buffer: UOp) -> int:
+    """Bytes of a BUFFER, rounded up to whole 32-bit words as every runtime allocates them."""
+    return -(-buffer.dtype.nbytes(buffer.arg.size) // 4) * 4
+
+
+def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> MemoryPlan:
+    """`uses[i]` are the buffers call i touches. A temporary lives from its first to its last use, both included.
+
+    Largest first, each into the pool that fits with the least waste (greedy best fit, Pisarchyk and Lee 2020).
+    """
+    life: dict[UOp, tuple[int, int]] = {}
+    wanted = set(temporaries)
+    for i, buffers in enumerate(uses):
+        for b in buffers:
+            if b in wanted:
+                life[b] = (life.get(b, (i, i))[0], i)
+    pools: list[tuple[int, list[tuple[int, int]]]] = []
+    pool_of: dict[UOp, int] = {}
+    for b in sorted(life, key=lambda b: (-nbytes(b), life[b])):
+        first, last = life[b]
+        free = [
+            (size, p) for p, (size, taken) in enumerate(pools) if all(last < f or first > t for f, t in taken) and size >= nbytes(b)
+        ]
+        if free:
+            p = min(free)[1]
+        else:
+            p = len(pools)
+            pools.append((nbytes(b), []))
+        pools[p][1].append((first, last))
+        pool_of[b] = p
+    return MemoryPlan(pool_of, tuple(size for size, _ in pools))
