@@ -1,7 +1,7 @@
 """Find a Chromium for the tests, installing one if need be; run as a script it prints the path.
 
-Looked for in this order: $CHROME, an installed Chromium or Chrome, the one Playwright keeps. If there is none, Playwright
-is asked to download its own, and failing that Debian's package is installed (as root).
+Looked for in this order: $CHROME, an installed Chromium or Chrome, the one Playwright keeps. If there is none,
+Playwright is asked to download its own, and failing that Debian's package is installed (as root).
 """
 
 import os

@@ -12,7 +12,8 @@ def can_install() -> bool:
 def install(*packages: str) -> None:
     """Install packages with apt-get; raises RuntimeError with apt's last lines when that fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]):
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        command = ["apt-get", "-qq", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             tail = " ".join((done.stdout + done.stderr).strip().splitlines()[-3:])

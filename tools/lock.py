@@ -1,7 +1,8 @@
 """Write requirements.lock and requirements-dev.lock from what is installed in this environment.
 
-A lock is the closure of pyproject.toml's requirements over the installed packages' metadata, one `name==version` a line,
-plus setuptools, which builds the editable install. To upgrade: `pip install -U PACKAGE` in `.venv`, run the tests, run this.
+A lock is the closure of pyproject.toml's requirements over the installed packages' metadata, one `name==version` a
+line, plus setuptools, which builds the editable install. To upgrade: `pip install -U PACKAGE` in `.venv`, run the
+tests, run this.
 """
 
 import sys
@@ -37,7 +38,8 @@ def closure(requirements: Iterable[str]) -> dict[str, str]:
 
 
 def write(path: Path, packages: dict[str, str]) -> None:
-    lines = [f"# Written by tools/lock.py with Python {sys.version_info.major}.{sys.version_info.minor}; install with --no-deps."]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    lines = [f"# Written by tools/lock.py with Python {python}; install with --no-deps."]
     lines += [f"{name}=={version}" for name, version in sorted(packages.items())]
     path.write_text("\n".join(lines) + "\n")
     print(f"{path.name}: {len(packages)} packages")

@@ -1,4 +1,4 @@
-"""See that wgpu finds an adapter for the tests of the WEBGPU device, installing Mesa's software Vulkan if there is none.
+"""See that wgpu finds an adapter for the tests, installing Mesa's software Vulkan if there is none.
 
 Run as a script it prints the adapter that will be used.
 """
@@ -17,7 +17,7 @@ print(adapters[0].info["backend_type"] + ": " + adapters[0].info["device"] if ad
 
 
 def find() -> str | None:
-    """Backend and name of the first adapter, such as `Vulkan: llvmpipe`; OpenGL does not count, it lacks limits we need."""
+    """Backend and name of the first adapter, such as `Vulkan: llvmpipe`; OpenGL does not count, it is too limited."""
     looked = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True)
     if looked.returncode != 0:
         raise RuntimeError(f"wgpu cannot be used here: {looked.stderr.strip().splitlines()[-1]}")
@@ -25,7 +25,7 @@ def find() -> str | None:
 
 
 def ensure() -> str:
-    """The adapter to use, its driver installed now if there was none; raises RuntimeError with what to do if that fails."""
+    """The adapter to use, its driver installed now if there was none; raises RuntimeError if that fails."""
     if adapter := find():
         return adapter
     if debian.can_install():
@@ -33,7 +33,7 @@ def ensure() -> str:
         if adapter := find():
             return adapter
     raise RuntimeError(
-        "No WebGPU adapter was found for the tests: install a Vulkan driver (Debian: apt-get install mesa-vulkan-drivers)."
+        "No WebGPU adapter was found for the tests: install a Vulkan driver (Debian: mesa-vulkan-drivers)."
     )
 
 
