@@ -1,0 +1,34 @@
+"""Fixtures shared by all tests. The intermediate specs are checked in every test (SPEC=1)."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("SPEC", "1")
+
+import browser as browser_tool  # tools/browser.py
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def model_folder() -> Path:
+    """The embedded chat model."""
+    return ROOT / "assets" / "models" / "tinychat-7m"
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> Path:
+    """A Chromium's program file; installed now if there was none."""
+    return browser_tool.ensure()
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_path: Path) -> Iterator[Browser]:
+    """A headless Chromium with WebGPU on SwiftShader. Every test opens a context of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=list(browser_tool.FLAGS))
+        yield browser
+        browser.close()
