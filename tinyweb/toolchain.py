@@ -127,13 +127,13 @@ def compile_wasm(
 
     The module imports `env.memory` and nothing else, and exports the functions `exports` and the mutable global
     `__stack_pointer`. There is no libc: an undefined function is an error. `exports` may name the linker's symbols
-    too, such as `__heap_base` (a global: the first byte behind static data and stack).
+    too, such as `__heap_base` (a global: the first byte behind static data).
 
     - `threads`: the memory is shared and atomics are available. Instances may share one memory: each sets its own
       `__stack_pointer`, and the first to start initialises the static data (the memory must be zero there).
     - `memory_pages`: exact size of the memory, in pages of 64 KiB. None: any size that holds static data and stack.
-    - `stack_bytes`: size of the stack `__stack_pointer` starts with (a multiple of 16).
-    - `global_base`: address of static data, the stack behind it. None: the stack at address 0, static data behind it.
+    - `stack_bytes`: the stack that `__stack_pointer` starts with is at addresses 0 to `stack_bytes` (a multiple of 16).
+    - `global_base`: address of static data, at least `stack_bytes`. None: right behind the stack.
 
     Raises ToolchainError with the first lines of the compiler or linker if they refuse.
     """
@@ -143,8 +143,9 @@ def compile_wasm(
         compile_flags.append("-matomics")
     if relaxed_simd:
         compile_flags.append("-mrelaxed-simd")
-    link_flags = ["--no-entry", "--import-memory", "--strip-all", "-z", f"stack-size={stack_bytes}"]
-    link_flags += ["--stack-first"] if global_base is None else ["--no-stack-first", f"--global-base={global_base}"]
+    link_flags = ["--no-entry", "--import-memory", "--strip-all", "--stack-first", "-z", f"stack-size={stack_bytes}"]
+    if global_base is not None:
+        link_flags.append(f"--global-base={global_base}")
     link_flags += [f"--export={name}" for name in [*exports, "__stack_pointer"]]
     if memory_pages is not None:
         size = memory_pages * WASM_PAGE
