@@ -1,0 +1,176 @@
+/** Which backends to try here, in which order, and why others are left out. */
+
+import type { Backend } from "./engine.js";
+import { describe, TinywebError } from "./errors.js";
+import type { Manifest, WebGpuTarget, WebGpuVariant } from "./manifest.js";
+
+export type BackendChoice = "auto" | Backend;
+
+export interface Fallback {
+  backend: Backend;
+  reason: string;
+}
+
+export interface BackendOptions {
+  /**
+   * "auto" takes the fastest that works; "wasm" takes threads where the page is cross-origin isolated and one thread
+   * otherwise. A backend asked for by name that does not work is an error.
+   */
+  backend?: BackendChoice;
+  /** Lets "auto" take a WebGPU adapter that computes on the CPU; by default WASM, usually faster, goes first. */
+  allowSoftwareGpu?: boolean;
+  /** Number of WASM threads; by default the number of logical cores, at most 8. */
+  threads?: number;
+  /** Bytes the model may take; by default a share of what the browser says the device has. */
+  memoryBudgetBytes?: number;
+}
+
+export type Candidate =
+  | { backend: "webgpu"; adapter: GPUAdapter; name: string; target: WebGpuTarget; variant: WebGpuVariant }
+  | { backend: "wasm"; threads: number }
+  | { backend: "wasm-single"; threads: 1 };
+
+/** What the choice depends on; replaced in tests. */
+export interface Platform {
+  gpu: GPU | undefined;
+  isSecureContext: boolean;
+  crossOriginIsolated: boolean;
+  sharedMemory: boolean;
+  hardwareConcurrency: number;
+  /** GiB, rounded and capped at 8 by browsers; undefined where they do not tell. */
+  deviceMemory: number | undefined;
+}
+
+export function currentPlatform(): Platform {
+  const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator> & { deviceMemory?: number };
+  return {
+    gpu: navigator.gpu,
+    isSecureContext: globalThis.isSecureContext ?? false,
+    crossOriginIsolated: globalThis.crossOriginIsolated ?? false,
+    sharedMemory: typeof SharedArrayBuffer !== "undefined",
+    hardwareConcurrency: navigator.hardwareConcurrency ?? 1,
+    deviceMemory: navigator.deviceMemory,
+  };
+}
+
+const MAX_THREADS = 8;
+/** Share of the device's memory a page may count on; the rest belongs to the system and other pages. */
+const MEMORY_SHARE = 0.5;
+/** Browsers report no more than this many GiB, so a device at the cap may have any amount. */
+const MEMORY_CAP = 8;
+
+/** All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
+export async function candidates(
+  manifest: Manifest, options: BackendOptions, platform: Platform, fallbacks: Fallback[],
+): Promise<Candidate[]> {
+  const choice = options.backend ?? "auto";
+  if (!["auto", "webgpu", "wasm", "wasm-single"].includes(choice)) {
+    throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, webgpu, wasm, wasm-single.`);
+  }
+  const found: Candidate[] = [];
+  let software: { candidate: Candidate; reason: string } | undefined;
+  if (choice === "auto" || choice === "webgpu") {
+    const result = await probeWebGpu(manifest, options, platform);
+    if (typeof result === "string") fallbacks.push({ backend: "webgpu", reason: result });
+    else if (choice === "auto" && !options.allowSoftwareGpu && isSoftware(result.adapter)) {
+      software = { candidate: result, reason: `${result.name} computes on the CPU, where WASM is usually faster` };
+    } else found.push(result);
+  }
+  if (choice !== "webgpu") {
+    if (choice !== "wasm-single") {
+      const result = probeThreads(manifest, options, platform);
+      if (typeof result === "string") fallbacks.push({ backend: "wasm", reason: result });
+      else found.push(result);
+    }
+    const reason = probeSingle(manifest, options, platform);
+    if (reason) fallbacks.push({ backend: "wasm-single", reason });
+    else found.push({ backend: "wasm-single", threads: 1 });
+  }
+  if (software) {
+    if (found.length > 0) fallbacks.push({ backend: "webgpu", reason: software.reason });
+    found.push(software.candidate);
+  }
+  return found;
+}
+
+async function probeWebGpu(
+  manifest: Manifest, options: BackendOptions, platform: Platform,
+): Promise<Extract<Candidate, { backend: "webgpu" }> | string> {
+  const target = manifest.webgpu;
+  if (!target) return "this model was exported without WebGPU";
+  if (!platform.gpu) {
+    return platform.isSecureContext ? "this browser has no WebGPU" : "WebGPU needs a page served over https or from localhost";
+  }
+  const tight = tooLarge(target.bytes.weights + target.bytes.state + target.bytes.temporaries, options, platform);
+  if (tight) return tight;
+  let adapter: GPUAdapter | null;
+  try {
+    adapter = (await platform.gpu.requestAdapter({ powerPreference: "high-performance" })) ?? (await platform.gpu.requestAdapter());
+  } catch (error) {
+    return `asking for a GPU failed: ${describe(error)}`;
+  }
+  if (!adapter) return "no suitable GPU was found";
+  const name = adapterName(adapter.info);
+  const limits = adapter.limits as unknown as Record<string, number | undefined>;
+  for (const [limit, needed] of target.limits) {
+    const offered = limits[limit];
+    if (offered === undefined) return `${name} does not know the limit ${limit}`;
+    // Limits called min… are alignments: there, less is better.
+    if (limit.startsWith("min") ? offered > needed : offered < needed) return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
+  }
+  const { features } = adapter;
+  const usable = target.variants.filter((variant) => variant.features.every((feature) => features.has(feature)));
+  usable.sort((a, b) => b.features.length - a.features.length || (a.name < b.name ? -1 : 1));
+  const variant = usable[0];
+  if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
+  return { backend: "webgpu", adapter, name, target, variant };
+}
+
+function probeThreads(manifest: Manifest, options: BackendOptions, platform: Platform): Extract<Candidate, { backend: "wasm" }> | string {
+  if (!manifest.wasm?.threaded) return "this model was exported without WASM threads";
+  if (!platform.crossOriginIsolated || !platform.sharedMemory) {
+    return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
+  }
+  const threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), manifest.wasm.stacks.maxThreads);
+  if (!(threads > 1)) return options.threads === undefined ? "this device has one CPU core" : "one thread was asked for";
+  return probeMemory(manifest, options, platform) ?? { backend: "wasm", threads: Math.floor(threads) };
+}
+
+function probeSingle(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {
+  if (!manifest.wasm?.single) return "this model was exported without WASM for one thread";
+  return probeMemory(manifest, options, platform);
+}
+
+function probeMemory(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {
+  if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
+  return manifest.wasm && tooLarge(manifest.wasm.pages * 65536, options, platform);
+}
+
+const TOO_LARGE = "not enough memory: ";
+
+function tooLarge(bytes: number, { memoryBudgetBytes }: BackendOptions, { deviceMemory }: Platform): string | undefined {
+  const known = deviceMemory !== undefined && deviceMemory < MEMORY_CAP ? deviceMemory * 2 ** 30 * MEMORY_SHARE : Infinity;
+  const budget = memoryBudgetBytes ?? known;
+  const mb = (n: number): string => `${Math.ceil(n / 1e6)} MB`;
+  return bytes > budget ? `${TOO_LARGE}the model needs ${mb(bytes)}, a page can count on about ${mb(budget)} here` : undefined;
+}
+
+/** The error when no candidate is left: what was wrong, for each backend that was considered. */
+export function nothingWorks(fallbacks: Fallback[]): TinywebError {
+  const reasons = fallbacks.map(({ backend, reason }) => `${backend}: ${reason}`).join("; ");
+  const last = fallbacks.at(-1);
+  if (last && fallbacks.every(({ reason }) => reason.startsWith(TOO_LARGE))) {
+    return new TinywebError("out-of-memory", `This device has ${last.reason}.`);
+  }
+  return new TinywebError("no-backend", `This model cannot run here: ${reasons}.`);
+}
+
+function adapterName(info: GPUAdapterInfo): string {
+  return info.description || [info.vendor, info.architecture, info.device].filter(Boolean).join(" ") || "the GPU";
+}
+
+export function isSoftware(adapter: GPUAdapter): boolean {
+  const { info } = adapter;
+  const names = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
+  return info.isFallbackAdapter === true || /swiftshader|llvmpipe|lavapipe|softpipe|basic render|\bwarp\b/i.test(names);
+}

@@ -1,0 +1,248 @@
+/** The page's side: a thin proxy for the model that lives in the worker. */
+
+import type { BackendOptions } from "./backend.js";
+import type { ChatInfo, ChatPart } from "./chat.js";
+import { aborted, describe, fromWire, TinywebError } from "./errors.js";
+import type { HostEvents, Progress } from "./host.js";
+import type { GenerateOptions } from "./options.js";
+import type { Call, Reply, Request } from "./protocol.js";
+import type { Message } from "./tokenizer.js";
+
+export interface LoadOptions extends BackendOptions {
+  onProgress?: (progress: Progress) => void;
+  signal?: AbortSignal;
+  /** Where tinyweb-worker.js lies; by default beside this file. Must be of the page's own origin. */
+  workerUrl?: string | URL;
+}
+
+export type ChatEvents = HostEvents;
+
+/** The part of a Worker that is needed here. */
+export interface WorkerLike {
+  postMessage(message: unknown): void;
+  terminate(): void;
+  onmessage: ((event: { data: Reply }) => void) | null;
+  onerror: ((event: { message?: string }) => void) | null;
+}
+
+interface Pending {
+  part: (part: never) => void;
+  result: (value: unknown) => void;
+  error: (error: TinywebError) => void;
+}
+
+const DISPOSE_MS = 1000;
+
+export class Chat {
+  /** For tests of the page: `loseDevice()` destroys the GPU device; false where there is none. */
+  readonly debug = {
+    loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }) as Promise<boolean>,
+    clearCache: (): Promise<void> => this.call({ method: "clearCache" }) as Promise<void>,
+  };
+
+  private current: ChatInfo | undefined;
+  private nextId = 0;
+  private readonly pending = new Map<number, Pending>();
+  private readonly listeners = new Map<string, Set<(data: never) => void>>();
+  private closed: TinywebError | undefined;
+
+  private constructor(
+    private readonly worker: WorkerLike,
+    private readonly onProgress: ((progress: Progress) => void) | undefined,
+  ) {
+    worker.onmessage = ({ data }) => this.receive(data);
+    worker.onerror = ({ message }) => {
+      const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
+      this.close(new TinywebError("worker-failed", `The model's worker failed${why}`));
+    };
+  }
+
+  /** @internal Loads through a given worker; `loadChat` makes the worker. */
+  static async open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<Chat> {
+    const { onProgress, signal, workerUrl: _unsent, ...rest } = options;
+    const chat = new Chat(worker, onProgress);
+    try {
+      await chat.call({ method: "load", baseUrl: String(baseUrl), options: rest }, signal);
+    } catch (error) {
+      chat.close(error as TinywebError);
+      throw error;
+    }
+    return chat;
+  }
+
+  /** Figures of the model, the backend and the last answer. */
+  get info(): ChatInfo {
+    if (!this.current) throw this.closed ?? new TinywebError("internal", "no figures yet");
+    return this.current;
+  }
+
+  /**
+   * The assistant's answer, piece by piece. Calls run one after another. Leaving the loop, or the signal, stops it.
+   * @throws TinywebError "aborted" | "context-full" | "device-lost" | …
+   */
+  generate(messages: readonly Message[], options: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
+    const { signal, ...rest } = options;
+    return this.stream<ChatPart>({ method: "generate", messages, options: rest }, signal);
+  }
+
+  /** Token ids that follow `ids`, the end token included; for checks. */
+  generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
+    const { signal, ...rest } = options;
+    return this.stream<number>({ method: "generateIds", ids, options: rest }, signal);
+  }
+
+  /** Logits that follow the last of `ids`, one per word of the vocabulary; for checks. */
+  logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
+    return this.call({ method: "logits", ids }, signal) as Promise<Float32Array>;
+  }
+
+  /** Tokens of a conversation as the model would read it. */
+  countTokens(messages: readonly Message[]): Promise<number> {
+    return this.call({ method: "countTokens", messages }) as Promise<number>;
+  }
+
+  /** @returns the function that removes the listener */
+  on<Name extends keyof ChatEvents>(name: Name, listener: (data: ChatEvents[Name]) => void): () => void {
+    const set = this.listeners.get(name) ?? new Set();
+    this.listeners.set(name, set.add(listener));
+    return () => set.delete(listener);
+  }
+
+  /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
+  async dispose(): Promise<void> {
+    if (this.closed) return;
+    const done = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, DISPOSE_MS); // a worker that computes does not listen
+      this.worker.onmessage = ({ data }) => {
+        if (data.type !== "disposed") return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.worker.postMessage({ type: "dispose" } satisfies Request);
+    this.fail(new TinywebError("disposed", "This model was disposed."));
+    await done;
+    this.worker.terminate();
+  }
+
+  /** Ends everything that waits. */
+  private fail(error: TinywebError): void {
+    this.closed ??= error;
+    for (const pending of this.pending.values()) pending.error(error);
+    this.pending.clear();
+  }
+
+  private close(error: TinywebError): void {
+    this.fail(error);
+    this.worker.terminate();
+  }
+
+  private receive(reply: Reply): void {
+    switch (reply.type) {
+      case "part":
+        return this.pending.get(reply.id)?.part(reply.part as never);
+      case "result":
+        return this.take(reply.id)?.result(reply.value);
+      case "error":
+        return this.take(reply.id)?.error(fromWire(reply.error));
+      case "progress":
+        return this.onProgress?.(reply.progress);
+      case "info":
+        this.current = reply.info;
+        return;
+      case "event":
+        for (const listener of this.listeners.get(reply.name) ?? []) listener(reply.data as never);
+        return;
+      case "disposed":
+        return;
+    }
+  }
+
+  private take(id: number): Pending | undefined {
+    const pending = this.pending.get(id);
+    this.pending.delete(id);
+    return pending;
+  }
+
+  private send(id: number, call: Call, pending: Pending): void {
+    if (this.closed) throw this.closed;
+    this.pending.set(id, pending);
+    try {
+      this.worker.postMessage({ type: "call", id, call } satisfies Request);
+    } catch (error) {
+      this.pending.delete(id);
+      throw new TinywebError("bad-argument", `The arguments cannot be sent to the worker: ${describe(error)}`, error);
+    }
+  }
+
+  private cancel(id: number): void {
+    if (this.pending.has(id)) this.worker.postMessage({ type: "cancel", id } satisfies Request);
+  }
+
+  private async call(call: Call, signal?: AbortSignal): Promise<unknown> {
+    if (signal?.aborted) throw aborted();
+    const id = this.nextId++;
+    const stop = (): void => this.cancel(id);
+    signal?.addEventListener("abort", stop, { once: true });
+    try {
+      return await new Promise((result, error) => this.send(id, call, { part: () => undefined, result, error }));
+    } finally {
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  private async *stream<Part>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, void> {
+    if (signal?.aborted) throw aborted();
+    const id = this.nextId++;
+    const parts: Part[] = [];
+    let end: { error?: TinywebError } | undefined;
+    let wake = (): void => undefined;
+    const stop = (): void => this.cancel(id);
+    signal?.addEventListener("abort", stop, { once: true });
+    try {
+      this.send(id, call, {
+        part: (part: never) => {
+          parts.push(part);
+          wake();
+        },
+        result: () => {
+          end = {};
+          wake();
+        },
+        error: (error) => {
+          end = { error };
+          wake();
+        },
+      });
+      for (;;) {
+        while (parts.length > 0) {
+          if (signal?.aborted) throw aborted();
+          yield parts.shift() as Part;
+        }
+        if (end?.error) throw end.error;
+        if (end) return;
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      this.cancel(id);
+    }
+  }
+}
+
+/**
+ * Loads a bundle written by `tinyweb export chat`.
+ * @param baseUrl the bundle's folder (it holds manifest.json), ending with a slash
+ * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
+ */
+export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
+  let worker: Worker;
+  try {
+    worker = options.workerUrl
+      ? new Worker(options.workerUrl, { type: "module", name: "tinyweb" })
+      : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
+  } catch (error) {
+    throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);
+  }
+  return Chat.open(worker as unknown as WorkerLike, baseUrl, options);
+}

@@ -1,0 +1,184 @@
+/** Fetching with patience: progress per chunk, retries with backoff, resuming by Range, no endless waits. */
+
+import { aborted, describe, isAbort, throwIfAborted, TinywebError } from "./errors.js";
+
+export type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
+
+export interface DownloadSettings {
+  fetch: Fetch;
+  signal?: AbortSignal | undefined;
+  /** Attempts in a row that bring nothing before giving up. */
+  attempts?: number;
+  /** Wait before the second attempt in milliseconds; doubles with each further one. */
+  backoffMs?: number;
+  /** An attempt that brings no byte for this long is given up. */
+  stallMs?: number;
+}
+
+const ATTEMPTS = 4;
+const BACKOFF_MS = 500;
+const STALL_MS = 30_000;
+
+/** The server's answer makes another attempt pointless. */
+class Refused extends TinywebError {}
+
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(aborted());
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }
+    function stop(): void {
+      clearTimeout(timer);
+      reject(aborted());
+    }
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/**
+ * Repeats `attempt` until it succeeds. An attempt that reports progress starts the count anew.
+ * @param attempt gets a signal that fires on the caller's abort or on a stall; calls `alive` with every sign of life
+ * @throws TinywebError "download-failed" | "aborted"
+ */
+async function persist<T>(
+  url: string,
+  settings: DownloadSettings,
+  attempt: (signal: AbortSignal, alive: () => void) => Promise<T>,
+): Promise<T> {
+  const { signal, attempts = ATTEMPTS, backoffMs = BACKOFF_MS, stallMs = STALL_MS } = settings;
+  for (let failures = 0; ; ) {
+    throwIfAborted(signal);
+    const controller = new AbortController();
+    const forward = (): void => controller.abort();
+    signal?.addEventListener("abort", forward, { once: true });
+    let timer = setTimeout(forward, stallMs);
+    const alive = (): void => {
+      failures = 0;
+      clearTimeout(timer);
+      timer = setTimeout(forward, stallMs);
+    };
+    try {
+      return await attempt(controller.signal, alive);
+    } catch (error) {
+      if (signal?.aborted) throw aborted();
+      if (error instanceof TinywebError && error.code !== "download-failed") throw error;
+      const reason = isAbort(error) ? `no data for ${stallMs / 1000} s` : describe(error);
+      failures += 1;
+      if (error instanceof Refused || failures >= attempts) {
+        throw new TinywebError("download-failed", `Could not download ${url}: ${reason}. Check the connection and try again.`, error);
+      }
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", forward);
+    }
+    await sleep(backoffMs * 2 ** (failures - 1), signal);
+  }
+}
+
+function checkStatus(response: Response): void {
+  if (response.ok) return;
+  const { status } = response;
+  const said = `the server answered ${status}${response.statusText ? ` ${response.statusText}` : ""}`;
+  const passing = status >= 500 || status === 408 || status === 425 || status === 429;
+  throw passing ? new TinywebError("download-failed", said) : new Refused("download-failed", said);
+}
+
+/** A whole small file. Revalidated with the server, so that files of two exports never mix; offline, what is cached serves. */
+export async function fetchSmall(url: string, maxBytes: number, settings: DownloadSettings): Promise<Uint8Array<ArrayBuffer>> {
+  let cache: RequestCache = "no-cache";
+  return persist(url, settings, async (signal, alive) => {
+    let response: Response;
+    try {
+      response = await settings.fetch(url, { signal, cache });
+    } catch (error) {
+      cache = cache === "no-cache" ? "force-cache" : "no-cache";
+      throw error;
+    }
+    checkStatus(response);
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    await readChunks(response, signal, (chunk) => {
+      alive();
+      size += chunk.length;
+      if (size > maxBytes) throw new Refused("download-failed", `the file is larger than ${maxBytes} bytes`);
+      chunks.push(chunk);
+    });
+    const bytes = new Uint8Array(size);
+    let at = 0;
+    for (const chunk of chunks) {
+      bytes.set(chunk, at);
+      at += chunk.length;
+    }
+    return bytes;
+  });
+}
+
+/** Where a download's bytes go. `received` counts from the start of the file. */
+export interface Sink {
+  /** Bytes that are there already; the download goes on behind them. */
+  start: number;
+  /** @param at offset of the chunk in the file */
+  chunk(bytes: Uint8Array, at: number): void;
+}
+
+/**
+ * A file of known size, chunk by chunk. A broken transfer goes on where it stopped if the server knows ranges.
+ * @throws TinywebError "download-failed" | "hash-mismatch" (the server sends more bytes than `size`) | "aborted"
+ */
+export async function fetchSized(
+  url: string,
+  size: number,
+  sink: Sink,
+  settings: DownloadSettings,
+  cache: RequestCache = "default",
+): Promise<void> {
+  let received = sink.start;
+  await persist(url, settings, async (signal, alive) => {
+    if (received >= size) return;
+    const headers: Record<string, string> = received > 0 ? { Range: `bytes=${received}-` } : {};
+    // A cached whole answer must not stand in for the rest that is asked for.
+    const response = await settings.fetch(url, { signal, headers, cache: received > 0 && cache === "default" ? "no-store" : cache });
+    if (response.status === 416) {
+      received = 0;
+      throw new TinywebError("download-failed", "the server refused to resume");
+    }
+    checkStatus(response);
+    if (received > 0 && !resumesAt(response, received)) received = 0;
+    if (received === 0 && response.status === 206 && !resumesAt(response, 0)) {
+      throw new TinywebError("download-failed", "the server sent another part than asked for");
+    }
+    await readChunks(response, signal, (chunk) => {
+      if (received + chunk.length > size) {
+        received = 0;
+        throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
+      }
+      sink.chunk(chunk, received);
+      received += chunk.length;
+      alive();
+    });
+    if (received < size) throw new TinywebError("download-failed", `the transfer ended after ${received} of ${size} bytes`);
+  });
+}
+
+function resumesAt(response: Response, offset: number): boolean {
+  return response.status === 206 && (response.headers.get("content-range") ?? "").startsWith(`bytes ${offset}-`);
+}
+
+async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array) => void): Promise<void> {
+  if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
+  const reader = response.body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (signal.aborted) throw aborted();
+      if (done) return;
+      take(value);
+    }
+  } catch (error) {
+    await reader.cancel().catch(() => undefined);
+    throw error;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * Everything that can go wrong, as one error class with a machine-readable `code` and a sentence for people.
+ * Errors cross the worker boundary as plain records (`toWire`, `fromWire`).
+ */
+
+export type ErrorCode =
+  | "bad-argument" // the caller passed something this library cannot use
+  | "bad-manifest" // manifest.json, or a file that it names, is not what it must be
+  | "download-failed" // a file could not be fetched, also after retries
+  | "hash-mismatch" // a shard's content is not what the manifest promises, also after fetching it anew
+  | "storage" // browser storage failed in a way that could not be worked around
+  | "out-of-memory" // the device or the browser has not enough memory for this model
+  | "no-backend" // neither WebGPU nor WASM can run this model here
+  | "compile-failed" // a kernel or a WASM module was refused by the browser
+  | "gpu-error" // the GPU reported an error while running
+  | "device-lost" // the GPU device went away and could not be brought back
+  | "context-full" // the prompt is longer than the model's context
+  | "aborted" // stopped by an AbortSignal
+  | "disposed" // used after dispose()
+  | "worker-failed" // the worker script could not start or crashed
+  | "internal"; // a defect of this library
+
+export class TinywebError extends Error {
+  override readonly name = "TinywebError";
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
+
+/** A structured-clonable picture of an error. */
+export interface WireError {
+  code: ErrorCode;
+  message: string;
+  stack?: string;
+}
+
+/** The browser's own words for any thrown value. */
+export function describe(error: unknown): string {
+  if (error instanceof Error) return error.message || error.name;
+  return String(error);
+}
+
+/** Any thrown value as a TinywebError; what nobody foresaw becomes `fallback`. */
+export function asTinywebError(error: unknown, fallback: ErrorCode = "internal"): TinywebError {
+  if (error instanceof TinywebError) return error;
+  if (isAbort(error)) return aborted();
+  return new TinywebError(fallback, describe(error), error);
+}
+
+export function toWire(error: unknown): WireError {
+  const typed = asTinywebError(error);
+  const wire: WireError = { code: typed.code, message: typed.message };
+  if (typed.stack !== undefined) wire.stack = typed.stack;
+  return wire;
+}
+
+export function fromWire(wire: WireError): TinywebError {
+  const error = new TinywebError(wire.code, wire.message);
+  if (wire.stack !== undefined) error.stack = wire.stack;
+  return error;
+}
+
+export function aborted(): TinywebError {
+  return new TinywebError("aborted", "Stopped.");
+}
+
+export function isAbort(error: unknown): boolean {
+  if (error instanceof TinywebError) return error.code === "aborted";
+  return error instanceof Error && error.name === "AbortError";
+}
+
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw aborted();
+}

@@ -1,0 +1,217 @@
+/**
+ * Holds the engine of a loaded model: opens the best backend that works, moves the weights in, and replaces the engine
+ * when its GPU device is lost.
+ */
+
+import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
+import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
+import type { Backend, Engine } from "./engine.js";
+import { asTinywebError, describe, isAbort, throwIfAborted, TinywebError } from "./errors.js";
+import { parseManifest, type Manifest } from "./manifest.js";
+import { openShardCache, type ShardCache } from "./shard-cache.js";
+import { loadWeights } from "./store.js";
+import { ChatTokenizer } from "./tokenizer.js";
+import { WasmEngine, type ThreadWorker } from "./wasm-engine.js";
+import { WebGpuEngine } from "./webgpu-engine.js";
+
+export type Phase = "manifest" | "weights" | "compile" | "ready";
+
+export interface Progress {
+  phase: Phase;
+  loadedBytes: number;
+  totalBytes: number;
+  /** True while nothing of the weights came over the network. */
+  fromCache: boolean;
+  secondsLeft?: number;
+}
+
+export interface HostEvents {
+  "device-lost": { reason: string };
+  "backend-changed": { from: Backend; to: Backend; reason: string };
+}
+
+export interface HostSettings {
+  options: BackendOptions;
+  onProgress: (progress: Progress) => void;
+  onEvent: <Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]) => void;
+  /** Makes a worker that serves WASM threads (wasm-thread.ts). */
+  spawn: () => ThreadWorker;
+  fetch?: Fetch;
+  platform?: Platform;
+  openCache?: (model: string) => Promise<ShardCache | undefined>;
+  download?: Partial<DownloadSettings>;
+}
+
+const MAX_MANIFEST = 64 * 2 ** 20;
+const MAX_FILE = 256 * 2 ** 20;
+/** A second loss within this time means that the GPU does not hold: without it, then. */
+const LOSS_WINDOW_MS = 60_000;
+
+/** Failures that another backend may not have. */
+const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed", "gpu-error", "device-lost", "worker-failed"]);
+
+export class ModelHost {
+  readonly fallbacks: Fallback[] = [];
+  private current: Engine | undefined;
+  private lostAt = -Infinity;
+  private readonly files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
+
+  private constructor(
+    readonly manifest: Manifest,
+    readonly tokenizer: ChatTokenizer,
+    private readonly baseUrl: URL,
+    private readonly settings: HostSettings,
+  ) {}
+
+  /** Fetches the bundle's small files and opens an engine with the weights in it. */
+  static async open(baseUrl: URL, settings: HostSettings, signal?: AbortSignal): Promise<ModelHost> {
+    const none = { loadedBytes: 0, totalBytes: 0, fromCache: true };
+    settings.onProgress({ phase: "manifest", ...none });
+    const download = downloadSettings(settings, signal);
+    const get = (file: string, max: number): Promise<Uint8Array<ArrayBuffer>> => fetchSmall(new URL(file, baseUrl).href, max, download);
+    const manifest = parseManifest(parseJson(await get("manifest.json", MAX_MANIFEST), "manifest.json"));
+    const { tokenizer, tokenizerConfig, chatTemplate } = manifest.files;
+    const [json, config, template] = await Promise.all([tokenizer, tokenizerConfig, chatTemplate].map((file) => get(file, MAX_FILE)));
+    const chatTokenizer = new ChatTokenizer(
+      parseJson(json as Uint8Array, tokenizer),
+      parseJson(config as Uint8Array, tokenizerConfig),
+      new TextDecoder().decode(template),
+    );
+    const host = new ModelHost(manifest, chatTokenizer, baseUrl, settings);
+    await host.openEngine(signal);
+    return host;
+  }
+
+  get engine(): Engine {
+    if (!this.current) throw new TinywebError("no-backend", "This model has no backend any more; load it again.");
+    return this.current;
+  }
+
+  /**
+   * Replaces a broken engine: the same backend once more, or, after a second loss in a short time, the next one.
+   * @throws TinywebError the cause, when nothing else works or the user asked for this very backend
+   */
+  async recover(cause: TinywebError, signal?: AbortSignal): Promise<void> {
+    const { backend } = this.engine;
+    const now = performance.now();
+    const again = now - this.lostAt < LOSS_WINDOW_MS;
+    this.lostAt = now;
+    if (again && this.settings.options.backend === backend) throw cause;
+    this.current?.dispose();
+    this.current = undefined;
+    if (again) this.fallbacks.push({ backend, reason: cause.message });
+    await this.openEngine(signal, again ? backend : undefined);
+    const to = this.engine.backend;
+    if (to !== backend) this.settings.onEvent("backend-changed", { from: backend, to, reason: cause.message });
+  }
+
+  dispose(): void {
+    this.current?.dispose();
+    this.current = undefined;
+  }
+
+  /** Tries the candidates in order. @param without a backend not to try any more */
+  private async openEngine(signal: AbortSignal | undefined, without?: Backend): Promise<void> {
+    const { options, platform = currentPlatform() } = this.settings;
+    const considered: Fallback[] = [];
+    const all = await candidates(this.manifest, options, platform, considered);
+    const known = new Set(this.fallbacks.map(({ backend }) => backend));
+    this.fallbacks.push(...considered.filter(({ backend }) => !known.has(backend)));
+    let first: TinywebError | undefined;
+    for (const candidate of all) {
+      if (candidate.backend === without) continue;
+      throwIfAborted(signal);
+      try {
+        this.current = await this.fill(candidate, signal);
+        return;
+      } catch (error) {
+        const typed = asTinywebError(error);
+        if (isAbort(error) || !BACKEND_FAILURES.has(typed.code)) throw typed;
+        first ??= typed;
+        this.fallbacks.push({ backend: candidate.backend, reason: typed.message });
+      }
+    }
+    // With a single backend in question its own error says most.
+    if (first && options.backend !== undefined && options.backend !== "auto") throw first;
+    throw nothingWorks(this.fallbacks);
+  }
+
+  /** An engine of this kind with the weights inside and every kernel compiled. */
+  private async fill(candidate: Candidate, signal: AbortSignal | undefined): Promise<Engine> {
+    const stop = new AbortController();
+    const forward = (): void => stop.abort();
+    signal?.addEventListener("abort", forward, { once: true });
+    let engine: Engine | undefined;
+    try {
+      engine = await this.create(candidate, stop.signal);
+      const compiled = engine.compiled.catch((error: unknown) => {
+        stop.abort(); // no use in loading weights for kernels that do not compile
+        throw error;
+      });
+      const { sha256, bytes } = this.manifest.weights;
+      const cache = await (this.settings.openCache ?? openShardCache)(sha256);
+      const { onProgress } = this.settings;
+      let last: Progress = { phase: "weights", loadedBytes: 0, totalBytes: bytes, fromCache: true };
+      const weights = loadWeights(this.manifest, engine, {
+        ...downloadSettings(this.settings, stop.signal),
+        baseUrl: this.baseUrl,
+        cache,
+        onProgress: (progress) => onProgress((last = { phase: "weights", ...progress })),
+      }).then(() => onProgress({ ...last, phase: "compile" }));
+      const outcome = await Promise.allSettled([compiled, weights]);
+      throwIfAborted(signal);
+      for (const result of outcome) if (result.status === "rejected") throw result.reason;
+      onProgress({ ...last, phase: "ready" });
+      return engine;
+    } catch (error) {
+      engine?.dispose();
+      throw error;
+    } finally {
+      signal?.removeEventListener("abort", forward);
+    }
+  }
+
+  private async create(candidate: Candidate, signal: AbortSignal): Promise<Engine> {
+    if (candidate.backend === "webgpu") {
+      const { adapter, name, target, variant } = candidate;
+      const source = this.file(variant.file, signal).then((bytes) => new TextDecoder().decode(bytes));
+      const lost = (reason: string): void => this.settings.onEvent("device-lost", { reason });
+      return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost);
+    }
+    const target = this.manifest.wasm as NonNullable<Manifest["wasm"]>;
+    const file = (candidate.threads > 1 ? target.threaded : target.single) as string;
+    return WasmEngine.create(this.manifest, target, candidate.threads, this.module(file, signal), this.settings.spawn);
+  }
+
+  private async module(file: string, signal: AbortSignal): Promise<WebAssembly.Module> {
+    const bytes = await this.file(file, signal);
+    try {
+      return await WebAssembly.compile(bytes);
+    } catch (error) {
+      throw new TinywebError("compile-failed", `This browser refused ${file}: ${describe(error)}`, error);
+    }
+  }
+
+  /** A file of the bundle, kept for the case that the engine must be opened again. */
+  private file(name: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    let content = this.files.get(name);
+    if (!content) {
+      content = fetchSmall(new URL(name, this.baseUrl).href, MAX_FILE, downloadSettings(this.settings, signal));
+      this.files.set(name, content);
+      content.catch(() => this.files.delete(name));
+    }
+    return content;
+  }
+}
+
+function downloadSettings(settings: HostSettings, signal: AbortSignal | undefined): DownloadSettings {
+  return { fetch: settings.fetch ?? ((url, init) => fetch(url, init)), ...settings.download, signal };
+}
+
+function parseJson(bytes: Uint8Array, file: string): Record<string, unknown> {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;
+  } catch (error) {
+    throw new TinywebError("bad-manifest", `${file} is not valid JSON: ${describe(error)}`, error);
+  }
+}

@@ -1,0 +1,32 @@
+/** What the page and the worker say to one another. */
+
+import type { BackendOptions } from "./backend.js";
+import type { ChatInfo, ChatPart } from "./chat.js";
+import type { WireError } from "./errors.js";
+import type { HostEvents, Progress } from "./host.js";
+import type { GenerateOptions } from "./options.js";
+import type { Message } from "./tokenizer.js";
+
+/** Options without what cannot be sent. */
+export type WireOptions = Omit<GenerateOptions, "signal">;
+
+export type Call =
+  | { method: "load"; baseUrl: string; options: BackendOptions }
+  | { method: "generate"; messages: readonly Message[]; options: WireOptions }
+  | { method: "generateIds"; ids: readonly number[]; options: WireOptions }
+  | { method: "logits"; ids: readonly number[] }
+  | { method: "countTokens"; messages: readonly Message[] }
+  | { method: "clearCache" }
+  | { method: "loseDevice" };
+
+/** `id` is chosen by the page; every call ends with one "result" or "error" of the same id. */
+export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "dispose" };
+
+export type Reply =
+  | { type: "part"; id: number; part: ChatPart | number }
+  | { type: "result"; id: number; value: unknown }
+  | { type: "error"; id: number; error: WireError }
+  | { type: "progress"; progress: Progress }
+  | { type: "info"; info: ChatInfo }
+  | { type: "event"; name: keyof HostEvents; data: HostEvents[keyof HostEvents] }
+  | { type: "disposed" };

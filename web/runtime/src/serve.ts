@@ -1,0 +1,94 @@
+/** The worker's side: answers a page's requests with one model. */
+
+import { ChatSession, type ChatPart } from "./chat.js";
+import { toWire, TinywebError } from "./errors.js";
+import { ModelHost, type HostSettings } from "./host.js";
+import type { Call, Reply, Request } from "./protocol.js";
+
+/** The part of a message port that is needed here. */
+export interface Port {
+  postMessage(message: Reply, transfer?: Transferable[]): void;
+}
+
+/** @returns the function to call with every message from the page */
+export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partial<HostSettings>): (request: Request) => void {
+  const running = new Map<number, AbortController>();
+  let host: ModelHost | undefined;
+  let session: ChatSession | undefined;
+  let disposed = false;
+
+  const postInfo = (): void => {
+    if (session && !disposed) port.postMessage({ type: "info", info: session.info });
+  };
+  const loaded = (): ChatSession => {
+    if (!session) throw new TinywebError("internal", "no model is loaded");
+    return session;
+  };
+
+  async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
+    host = await ModelHost.open(new URL(call.baseUrl), {
+      ...settings,
+      options: call.options,
+      onProgress: (progress) => port.postMessage({ type: "progress", progress }),
+      onEvent: (name, data) => {
+        if (name === "backend-changed") postInfo();
+        port.postMessage({ type: "event", name, data });
+      },
+    }, signal);
+    if (disposed) host.dispose();
+    session = new ChatSession(host);
+    postInfo();
+  }
+
+  async function stream(id: number, parts: AsyncIterable<ChatPart | number>): Promise<void> {
+    try {
+      for await (const part of parts) port.postMessage({ type: "part", id, part });
+    } finally {
+      postInfo();
+    }
+  }
+
+  async function answer(id: number, call: Call, signal: AbortSignal): Promise<unknown> {
+    switch (call.method) {
+      case "load":
+        return load(call, signal);
+      case "generate":
+        return stream(id, loaded().generate(call.messages, { ...call.options, signal }));
+      case "generateIds":
+        return stream(id, loaded().generateIds(call.ids, { ...call.options, signal }));
+      case "logits":
+        return loaded().logits(call.ids, signal);
+      case "countTokens":
+        return loaded().countTokens(call.messages);
+      case "clearCache":
+        return loaded().clearCache();
+      case "loseDevice":
+        return host?.engine.loseDevice() ?? false;
+    }
+  }
+
+  async function handle(id: number, call: Call): Promise<void> {
+    const controller = new AbortController();
+    running.set(id, controller);
+    try {
+      const value = await answer(id, call, controller.signal);
+      const transfer = value instanceof Float32Array ? [value.buffer as ArrayBuffer] : [];
+      port.postMessage({ type: "result", id, value }, transfer);
+    } catch (error) {
+      port.postMessage({ type: "error", id, error: toWire(error) });
+    } finally {
+      running.delete(id);
+    }
+  }
+
+  return (request) => {
+    if (request.type === "call") void handle(request.id, request.call);
+    else if (request.type === "cancel") running.get(request.id)?.abort();
+    else {
+      disposed = true;
+      for (const controller of running.values()) controller.abort();
+      host?.dispose();
+      port.postMessage({ type: "disposed" });
+    }
+  };
+}

@@ -1,0 +1,228 @@
+/**
+ * The WASM engine: one memory of fixed size that holds everything, one instance here as thread 0, and for the threaded
+ * variant one more instance per worker. A call blocks this thread until all threads are done.
+ */
+
+import type { Backend, Engine } from "./engine.js";
+import { describe, TinywebError } from "./errors.js";
+import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
+import {
+  CALL, DONE, FUNCTION, instantiateThread, QUIT, type EntryFunction, type ThreadReply, type ThreadStart,
+} from "./wasm-thread.js";
+
+/** The part of a Worker that is needed here. */
+export interface ThreadWorker {
+  postMessage(message: unknown): void;
+  terminate(): void;
+  addEventListener(type: "message", listener: (event: { data: unknown }) => void): void;
+  addEventListener(type: "error", listener: (event: { message?: string }) => void): void;
+}
+
+const PAGE = 65536;
+const READY_MS = 20_000;
+
+export class WasmEngine implements Engine {
+  readonly depth = 1;
+  readonly adapter: string;
+  readonly backend: Backend;
+  readonly memoryBytes: number;
+  readonly kernelsPerToken: number;
+  readonly compiled: Promise<void>;
+
+  private readonly bytes: Uint8Array;
+  private readonly variables: Int32Array;
+  private readonly control: Int32Array;
+  private readonly indices: Map<string, number>;
+  private functions: EntryFunction[] = [];
+  private workers: ThreadWorker[] = [];
+  private failure: TinywebError | undefined;
+
+  private constructor(
+    private readonly target: WasmTarget,
+    manifest: Manifest,
+    private readonly memory: WebAssembly.Memory,
+    private readonly threads: number,
+    module: Promise<WebAssembly.Module>,
+    spawn: () => ThreadWorker,
+  ) {
+    this.backend = threads > 1 ? "wasm" : "wasm-single";
+    this.adapter = threads > 1 ? `${threads} CPU threads` : "1 CPU thread";
+    this.memoryBytes = target.pages * PAGE;
+    this.bytes = new Uint8Array(memory.buffer);
+    this.variables = new Int32Array(memory.buffer, target.variables, manifest.variables.length);
+    this.control = new Int32Array(memory.buffer, target.control, CONTROL_BYTES / 4);
+    this.indices = new Map([...target.entryPoints.keys()].map((name, index) => [name, index]));
+    const count = (entry: string): number => target.entryPoints.get(entry)?.kernels ?? 0;
+    this.kernelsPerToken = count(manifest.chat.decode) + count(manifest.chat.sample);
+    this.compiled = this.start(module, spawn);
+    this.compiled.catch(() => undefined); // awaited later, together with the weights
+  }
+
+  /**
+   * Allocates the memory and starts the threads.
+   * @param threads 1 for the single-threaded variant
+   * @param module the compiled module, perhaps still on its way
+   * @throws TinywebError "out-of-memory"
+   */
+  static create(
+    manifest: Manifest, target: WasmTarget, threads: number, module: Promise<WebAssembly.Module>, spawn: () => ThreadWorker,
+  ): WasmEngine {
+    module.catch(() => undefined);
+    let memory: WebAssembly.Memory;
+    try {
+      memory = new WebAssembly.Memory({ initial: target.pages, maximum: target.pages, shared: threads > 1 });
+    } catch (error) {
+      const size = Math.ceil((target.pages * PAGE) / 2 ** 20);
+      throw new TinywebError("out-of-memory", `The browser could not allocate the ${size} MB this model needs.`, error);
+    }
+    return new WasmEngine(target, manifest, memory, threads, module, spawn);
+  }
+
+  private async start(pending: Promise<WebAssembly.Module>, spawn: () => ThreadWorker): Promise<void> {
+    const { stacks } = this.target;
+    const names = [...this.target.entryPoints.values()].map((entry) => entry.function);
+    const module = await pending;
+    if (this.failure) throw this.failure;
+    const stackTop = (thread: number): number => stacks.base + (thread + 1) * stacks.bytes;
+    try {
+      this.functions = await instantiateThread(module, this.memory, stackTop(0), names);
+    } catch (error) {
+      throw new TinywebError("compile-failed", `The WASM module does not fit its manifest: ${describe(error)}`, error);
+    }
+    const starting = Array.from({ length: this.threads - 1 }, (_, i) => {
+      const message: ThreadStart = {
+        type: "wasm-thread",
+        module,
+        memory: this.memory,
+        control: this.target.control,
+        thread: i + 1,
+        threads: this.threads,
+        stackTop: stackTop(i + 1),
+        functions: names,
+      };
+      return this.startThread(spawn, message);
+    });
+    await Promise.all(starting);
+    if (this.failure) throw this.failure;
+  }
+
+  private startThread(spawn: () => ThreadWorker, message: ThreadStart): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const fail = (why: string): void => {
+        clearTimeout(timer);
+        this.failure ??= new TinywebError("worker-failed", `A WASM thread failed: ${why}`);
+        reject(this.failure);
+      };
+      const timer = setTimeout(() => fail(`it did not start within ${READY_MS / 1000} s`), READY_MS);
+      let worker: ThreadWorker;
+      try {
+        worker = spawn();
+      } catch (error) {
+        return fail(describe(error));
+      }
+      this.workers.push(worker);
+      worker.addEventListener("message", ({ data }) => {
+        const reply = data as ThreadReply;
+        if (reply.type === "failed") return fail(reply.message);
+        clearTimeout(timer);
+        resolve();
+      });
+      worker.addEventListener("error", (event) => fail(event.message ?? "its script could not be loaded"));
+      worker.postMessage(message);
+    });
+  }
+
+  write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
+    this.check();
+    this.bytes.set(bytes, this.address(buffer) + offset);
+  }
+
+  async flush(): Promise<void> {}
+
+  setVariable(slot: number, value: number): void {
+    this.variables[slot] = value;
+  }
+
+  run(entry: string): void {
+    this.check();
+    const index = this.indices.get(entry);
+    const run = index === undefined ? undefined : this.functions[index];
+    if (!run) throw new TinywebError("internal", `entry point ${entry} is not ready`);
+    const { control } = this;
+    const others = this.threads - 1;
+    if (others > 0) {
+      Atomics.store(control, FUNCTION, index as number);
+      Atomics.store(control, DONE, 0);
+      Atomics.add(control, CALL, 1);
+      Atomics.notify(control, CALL);
+    }
+    try {
+      run(0, this.threads);
+    } catch (error) {
+      this.failure = new TinywebError("internal", `The WASM module stopped in ${entry}: ${describe(error)}`, error);
+      throw this.failure;
+    }
+    // A thread that is still leaving the function would miss the next call.
+    for (let done = 0; others > 0 && (done = Atomics.load(control, DONE)) < others; ) Atomics.wait(control, DONE, done);
+  }
+
+  async step(entries: readonly string[], buffer: number, index: number): Promise<number> {
+    for (const entry of entries) this.run(entry);
+    return new Int32Array(this.memory.buffer, this.address(buffer) + 4 * index, 1)[0] as number;
+  }
+
+  async readFloats(buffer: number, count: number): Promise<Float32Array> {
+    const floats = new Float32Array(count); // a copy, never shared memory
+    floats.set(new Float32Array(this.memory.buffer, this.address(buffer), count));
+    return floats;
+  }
+
+  async turn(): Promise<void> {
+    await nextTask();
+    this.check();
+  }
+
+  loseDevice(): boolean {
+    return false;
+  }
+
+  dispose(): void {
+    this.failure ??= new TinywebError("disposed", "This model was disposed.");
+    if (this.workers.length > 0) {
+      Atomics.store(this.control, FUNCTION, QUIT);
+      Atomics.add(this.control, CALL, 1);
+      Atomics.notify(this.control, CALL);
+    }
+    for (const worker of this.workers) worker.terminate();
+    this.workers = [];
+    this.functions = [];
+  }
+
+  private address(buffer: number): number {
+    const address = this.target.addresses.get(buffer);
+    if (address === undefined) throw new TinywebError("internal", `buffer ${buffer} has no address`);
+    return address;
+  }
+
+  private check(): void {
+    if (this.failure) throw this.failure;
+  }
+}
+
+let channel: MessageChannel | undefined;
+const waiting: (() => void)[] = [];
+
+/** Lets queued events run. A message to oneself, because timers are clamped to 4 ms and slower in hidden pages. */
+function nextTask(): Promise<void> {
+  if ("setImmediate" in globalThis) {
+    return new Promise((resolve) => (globalThis as unknown as { setImmediate(f: () => void): void }).setImmediate(resolve));
+  }
+  if (!channel) {
+    channel = new MessageChannel();
+    channel.port1.onmessage = () => waiting.shift()?.();
+  }
+  return new Promise((resolve) => {
+    waiting.push(resolve);
+    channel?.port2.postMessage(0);
+  });
+}

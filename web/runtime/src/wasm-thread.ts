@@ -1,0 +1,61 @@
+/**
+ * One extra WASM thread: a worker that instantiates the module over the shared memory and sleeps until it is woken.
+ * The loader's words of `control` (docs/bundle.md): a call's number, the function to run, and how many threads are done.
+ */
+
+/** Indices of 32-bit words in `control`; the first four belong to the module's barrier. */
+export const CALL = 4;
+export const FUNCTION = 5;
+export const DONE = 6;
+/** In place of a function's index: leave. */
+export const QUIT = -1;
+
+export interface ThreadStart {
+  type: "wasm-thread";
+  module: WebAssembly.Module;
+  memory: WebAssembly.Memory;
+  control: number;
+  /** This thread's number, 1 … threads − 1. */
+  thread: number;
+  threads: number;
+  /** End of this thread's stack, which grows downwards. */
+  stackTop: number;
+  functions: string[];
+}
+
+export type ThreadReply = { type: "ready" } | { type: "failed"; message: string };
+
+export type EntryFunction = (thread: number, threads: number) => void;
+
+/** The module's exports for one thread, with its stack set up. */
+export async function instantiateThread(
+  module: WebAssembly.Module, memory: WebAssembly.Memory, stackTop: number, functions: string[],
+): Promise<EntryFunction[]> {
+  const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
+  const stack = exports.__stack_pointer;
+  if (!(stack instanceof WebAssembly.Global)) throw new TypeError("the module does not export __stack_pointer");
+  stack.value = stackTop;
+  return functions.map((name) => {
+    const entry = exports[name];
+    if (typeof entry !== "function") throw new TypeError(`the module does not export ${name}`);
+    return entry as EntryFunction;
+  });
+}
+
+/** Serves calls until told to quit; blocks its worker. */
+export async function serveThread(start: ThreadStart, ready: () => void): Promise<void> {
+  const { thread, threads } = start;
+  const functions = await instantiateThread(start.module, start.memory, start.stackTop, start.functions);
+  const control = new Int32Array(start.memory.buffer, start.control, 16);
+  let call = Atomics.load(control, CALL);
+  ready();
+  for (;;) {
+    Atomics.wait(control, CALL, call);
+    if (Atomics.load(control, CALL) === call) continue;
+    call = Atomics.load(control, CALL);
+    const index = Atomics.load(control, FUNCTION);
+    if (index === QUIT) return;
+    (functions[index] as EntryFunction)(thread, threads);
+    if (Atomics.add(control, DONE, 1) + 1 === threads - 1) Atomics.notify(control, DONE);
+  }
+}
