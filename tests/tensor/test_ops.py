@@ -1,0 +1,171 @@
+"""Every method against PyTorch (or NumPy where PyTorch has none), on every runtime that works here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tinyweb import Tensor
+from tinyweb.dtype import dtypes
+
+DEVICES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
+F = torch.nn.functional
+
+
+def data(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed + sum(shape)).normal(size=shape).astype(np.float32)
+
+
+# name, function of tensors (works on both libraries, or a pair of functions), inputs
+Case = tuple[str, Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]], tuple[np.ndarray, ...]]
+A, B, C = data(3, 4), data(4, 5), data(2, 3, 4)
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -2.5, 1e-30, -3e5], np.float32)
+INTS = np.array([-7, -3, -1, 0, 1, 2, 5, 100], np.int32)
+CASES: list[Case] = [
+    ("add", lambda a, b: a + b, (A, data(1, 4))),
+    ("add_scalar", lambda a: 2 + a * 3 - 1, (A,)),
+    ("broadcast", lambda a, b: a * b, (C, data(3, 1))),
+    ("div", lambda a, b: a / b, (A, data(3, 4, seed=5))),
+    ("floordiv_int", lambda a: a // 3, (INTS,)),
+    ("mod_int", lambda a: a % 3, (INTS,)),
+    ("mod_negative", lambda a: a % -3, (INTS,)),
+    ("pow", lambda a: a**3, (A,)),
+    ("pow_float", (lambda a: a.abs() ** 1.7, lambda a: a.abs() ** 1.7), (A,)),
+    ("exp", lambda a: a.exp(), (SPECIAL,)),
+    ("exp2", lambda a: a.exp2(), (SPECIAL,)),
+    ("log", lambda a: a.log(), (SPECIAL,)),
+    ("log2", lambda a: a.log2(), (SPECIAL,)),
+    ("sin", lambda a: a.sin(), (SPECIAL,)),
+    ("cos", lambda a: a.cos(), (A * 10,)),
+    ("sqrt", lambda a: a.sqrt(), (SPECIAL,)),
+    ("rsqrt", lambda a: a.rsqrt(), (np.abs(A),)),
+    ("sigmoid", lambda a: a.sigmoid(), (SPECIAL,)),
+    ("silu", (lambda a: a.silu(), F.silu), (A * 4,)),
+    ("tanh", lambda a: a.tanh(), (A,)),
+    ("gelu", (lambda a: a.gelu(), lambda a: F.gelu(a, approximate="tanh")), (A,)),
+    ("relu", lambda a: a.relu(), (SPECIAL,)),
+    ("abs", lambda a: a.abs(), (SPECIAL,)),
+    ("floor", lambda a: a.floor(), (SPECIAL,)),
+    ("ceil", lambda a: a.ceil(), (SPECIAL,)),
+    ("trunc", lambda a: a.trunc(), (SPECIAL,)),
+    ("round", lambda a: a.round(), (SPECIAL,)),
+    ("sign", lambda a: a.sign(), (A,)),
+    ("isnan", lambda a: a.isnan(), (SPECIAL,)),
+    ("isinf", lambda a: a.isinf(), (SPECIAL,)),
+    ("maximum", lambda a, b: a.maximum(b), (A, data(3, 4, seed=9))),
+    ("minimum", lambda a, b: a.minimum(b), (A, data(3, 4, seed=9))),
+    ("minimum_int", lambda a: a.clamp(max=2), (INTS,)),
+    ("clamp", lambda a: a.clamp(-0.5, 0.5), (A,)),
+    ("where", (lambda a: (a > 0).where(a, -1.0), lambda a: torch.where(a > 0, a, -1.0)), (A,)),
+    ("less", lambda a, b: a < b, (A, data(3, 4, seed=3))),
+    ("greater_equal", lambda a: a >= 0, (SPECIAL,)),
+    ("equal", lambda a: a == 1, (INTS,)),
+    ("bits", lambda a: (a & 6) | (a ^ 3), (INTS,)),
+    ("invert", lambda a: ~a, (INTS,)),
+    ("shift", lambda a: (a << 2) + (a >> 1), (INTS,)),
+    ("to_int", (lambda a: a.int(), lambda a: a.int()), (A * 10,)),
+    ("half", (lambda a: a.half().float() + 1, lambda a: a.half().float() + 1), (A,)),
+    ("sum", lambda a: a.sum(), (C,)),
+    ("sum_axis", lambda a: a.sum(1), (C,)),
+    ("sum_axes", lambda a: a.sum((0, 2)), (C,)),
+    ("sum_keepdim", lambda a: a.sum(-1, keepdim=True), (C,)),
+    ("mean", lambda a: a.mean(1), (C,)),
+    ("prod", (lambda a: a.prod(1), lambda a: a.prod(1)), (C,)),
+    ("max", (lambda a: a.max(1), lambda a: a.max(1).values), (C,)),
+    ("min", (lambda a: a.min(), lambda a: a.min()), (C,)),
+    ("max_nan", lambda a: a.max(), (SPECIAL,)),
+    ("argmax", lambda a: a.argmax(1), (C,)),
+    ("argmax_all", lambda a: a.argmax(), (C,)),
+    ("argmin", lambda a: a.argmin(-1), (C,)),
+    ("var", lambda a: a.var(1), (C,)),
+    ("std", lambda a: a.std(), (C,)),
+    ("any", (lambda a: (a > 1).any(1), lambda a: (a > 1).any(1)), (C,)),
+    ("all", (lambda a: (a > -1).all(1), lambda a: (a > -1).all(1)), (C,)),
+    ("softmax", lambda a: a.softmax(-1), (C * 5,)),
+    ("softmax_axis0", lambda a: a.softmax(0), (A,)),
+    ("log_softmax", lambda a: a.log_softmax(-1), (C,)),
+    ("logsumexp", lambda a: a.logsumexp(-1), (C,)),
+    ("matmul", lambda a, b: a @ b, (A, B)),
+    ("matmul_batch", lambda a, b: a @ b, (C, data(2, 4, 3))),
+    ("matmul_broadcast", lambda a, b: a @ b, (C, B)),
+    ("matmul_vector", lambda a, b: a @ b, (A, data(4))),
+    ("vector_matmul", lambda a, b: a @ b, (data(4), B)),
+    ("matmul_odd", lambda a, b: a @ b, (data(33, 65), data(65, 17))),
+    ("matvec", lambda a, b: a @ b, (data(1, 256), data(256, 192))),
+    ("linear", (lambda x, w, b: x.linear(w, b), F.linear), (data(5, 192), data(517, 192), data(517))),
+    ("reshape", lambda a: a.reshape(2, -1), (A,)),
+    ("view_permute", lambda a: a.permute(2, 0, 1).reshape(4, 6), (C,)),
+    ("transpose", lambda a: a.transpose(0, 1), (A,)),
+    ("expand", lambda a: a.unsqueeze(1).expand(3, 2, 4), (A,)),
+    ("flip", (lambda a: a.flip(0, 1), lambda a: a.flip(0, 1)), (A,)),
+    ("squeeze", lambda a: a.unsqueeze(0).squeeze(0), (A,)),
+    ("flatten", lambda a: a.flatten(1), (C,)),
+    ("repeat", lambda a: a.repeat(2, 3), (A,)),
+    ("repeat_interleave", lambda a: a.repeat_interleave(2, 1), (A,)),
+    ("roll", lambda a: a.roll(1, 1), (A,)),
+    ("cat", (lambda a, b: Tensor.cat([a, b], dim=0), lambda a, b: torch.cat([a, b], 0)), (A, data(2, 4))),
+    ("stack", (lambda a, b: Tensor.stack([a, b], dim=1), lambda a, b: torch.stack([a, b], 1)), (A, data(3, 4, seed=2))),
+    ("split", (lambda a: a.split(2, 1)[1], lambda a: a.split(2, 1)[1]), (A,)),
+    ("chunk", (lambda a: a.chunk(3, 1)[1], lambda a: a.chunk(3, 1)[1]), (data(2, 7),)),
+    ("pad", (lambda a: a.pad((1, 2, 0, 1), 3.0), lambda a: F.pad(a, (1, 2, 0, 1), value=3.0)), (A,)),
+    ("index", lambda a: a[1], (A,)),
+    ("slice", lambda a: a[1:, :-1], (A,)),
+    ("slice_step", lambda a: a[:, ::2], (A,)),
+    ("slice_none", lambda a: a[..., None, 1], (A,)),
+    ("gather", (lambda a, i: a.gather(1, i), lambda a, i: a.gather(1, i.long())), (A, np.array([[0, 3], [1, 1], [2, 0]], np.int32))),
+    ("take", (lambda a, i: a[i], lambda a, i: a[i.long()]), (A, np.array([[0, 2], [1, -1]], np.int32))),
+    ("tril", lambda a: a.tril(), (A,)),
+    ("triu", lambda a: a.triu(1), (A,)),
+    ("masked_fill", lambda a: a.masked_fill(a > 0, 7.0), (A,)),
+    ("layernorm", (lambda a: a.layernorm(), lambda a: F.layer_norm(a, a.shape[-1:])), (C,)),
+    ("rms_norm", (lambda a, w: a.rms_norm(w), lambda a, w: F.rms_norm(a, a.shape[-1:], w, 1e-5)), (C, data(4))),
+    ("attention", (
+        lambda q, k, v: q.scaled_dot_product_attention(k, v),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    ), (data(2, 3, 5, 8), data(2, 3, 7, 8, seed=1), data(2, 3, 7, 8, seed=2))),
+    ("attention_causal_gqa", (
+        lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True, enable_gqa=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+    ), (data(1, 4, 6, 8), data(1, 2, 6, 8, seed=1), data(1, 2, 6, 8, seed=2))),
+    ("cross_entropy", (lambda a, t: a.cross_entropy(t), lambda a, t: F.cross_entropy(a, t.long())), (data(6, 5), np.array([0, 4, 2, 2, 1, 3], np.int32))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "function", "inputs"), CASES, ids=[c[0] for c in CASES])
+def test_matches_torch(name: str, function: Any, inputs: tuple[np.ndarray, ...], device: str) -> None:
+    ours, theirs = function if isinstance(function, tuple) else (function, function)
+    got = ours(*(Tensor(x, device=device) for x in inputs)).numpy()
+    want = theirs(*(torch.from_numpy(x.copy()) for x in inputs)).numpy()
+    assert got.shape == want.shape
+    if want.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6, equal_nan=True)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.float16, dtypes.int4, dtypes.uint4])
+def test_small_types_survive_memory(dtype: Any, device: str) -> None:
+    low, high = (0, 2) if dtype is dtypes.bool else (-8, 8) if dtype.is_signed else (0, 16)
+    values = np.random.default_rng(1).integers(low, high, size=37)
+    t = Tensor(values, dtype=dtype, device=device)
+    np.testing.assert_array_equal(t.cast(dtypes.float32).numpy(), values.astype(np.float32))
+    np.testing.assert_array_equal((t.cast(dtypes.int32) + 0).cast(dtype).contiguous().numpy(), values)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bfloat16_rounds_to_even(device: str) -> None:
+    values = np.concatenate([data(50), np.array([np.inf, -np.inf, 0.0, -0.0], np.float32)])
+    got = Tensor(values, device=device).cast(dtypes.bfloat16).float().numpy()
+    np.testing.assert_array_equal(got, torch.from_numpy(values).bfloat16().float().numpy())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_zero_sized(device: str) -> None:
+    assert Tensor(np.zeros((0, 3), np.float32), device=device).sum(0).numpy().tolist() == [0, 0, 0]
+    assert (Tensor(np.zeros((0, 3), np.float32), device=device) + 1).numpy().shape == (0, 3)
