@@ -11,7 +11,6 @@ BIN := .venv/bin
 SITE := tinyweb/export/site
 QUIETLY := tools/quietly.sh
 OFFLINE := is the package registry reachable?
-# one lock for npm runs of any kind
 NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
 
 WEB_SOURCES := $(shell find web -type d \( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print 2>/dev/null)
@@ -58,7 +57,7 @@ lint: setup-dev ## Formatting, lint, types and import contracts of Python; types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	tools/typecheck_web.sh
+	$(NPM) run typecheck --workspaces --if-present
 
 .PHONY: bench
 bench: setup ## Measure speed here: time to first token, decode tokens/s for each backend
@@ -104,11 +103,10 @@ node_modules/.stamp: $(PACKAGE_JSONS)
 	@$(QUIETLY) "installing Node packages" "$(OFFLINE)" $(NPM) ci
 	@touch $@
 
-build/web.stamp: node_modules/.stamp $(WEB_SOURCES)
-	@$(QUIETLY) "building the pages from web/" "see above" $(NPM) run build --workspaces --if-present
+build/web.stamp: node_modules/.stamp tools/build_web.sh $(WEB_SOURCES)
+	@$(QUIETLY) "building the pages from web/" "see above" tools/build_web.sh
 	@mkdir -p build && touch $@
 
 build/demo/model/manifest.json: .venv/.run build/web.stamp $(PYTHON_SOURCES) $(wildcard $(MODEL)/*)
 	@echo "tinyweb: exporting $(MODEL) to build/demo"
-	@rm -rf build/demo
-	@$(BIN)/tinyweb export chat $(MODEL) --quant q8 -o build/demo
+	@$(BIN)/tinyweb export chat $(MODEL) --quant q8 --force -o build/demo

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Build web/ and put the chat page and the runtime library together as tinyweb/export/site, which every export copies.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+site=tinyweb/export/site
+
+npm run build --workspaces --if-present
+scratch=$(mktemp -d tinyweb/export/.site.XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+cp -R web/tinychat/dist/. "$scratch"
+mkdir -p "$scratch/assets"
+cp web/runtime/dist/tinyweb.js web/runtime/dist/tinyweb-worker.js "$scratch/assets"
+chmod 755 "$scratch"
+rm -rf "$site"
+mv "$scratch" "$site"
