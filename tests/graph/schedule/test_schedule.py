@@ -1,0 +1,124 @@
+"""Scheduled kernels compute what the tensor expression says, in as few kernels as fusion promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.graph.schedule.kernel_oracle import Oracle
+from tinyweb import Tensor, Variable
+from tinyweb.graph.schedule.indexing import reshape_groups
+from tinyweb.graph.schedule.memory import plan_memory
+from tinyweb.graph.schedule.schedule import new_buffer
+from tinyweb.dtype import dtypes
+
+
+def data(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+A, B = data(3, 4), data(4, 5)
+CASES: list[tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], Any], int]] = [
+    ("elementwise", lambda a, b: a * 2 + 1, lambda a, b: a * 2 + 1, 1),
+    ("matmul_relu", lambda a, b: (a @ b).relu(), lambda a, b: np.maximum(a @ b, 0), 1),
+    ("softmax", lambda a, b: a.softmax(), lambda a, b: softmax(a), 1),
+    ("softmax_of_product", lambda a, b: (a @ b).softmax(), lambda a, b: softmax(a @ b), 2),
+    ("product_of_softmax", lambda a, b: a.softmax() @ b, lambda a, b: softmax(a) @ b, 2),
+    ("layernorm", lambda a, b: a.layernorm(), lambda a, b: (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5), 1),
+    ("variance", lambda a, b: a.var(1), lambda a, b: a.var(1, ddof=1), 1),
+    ("argmax", lambda a, b: a.argmax(1), lambda a, b: a.argmax(1), 1),
+    ("cat", lambda a, b: a.cat(a * 2, dim=1), lambda a, b: np.concatenate([a, a * 2], 1), 1),
+    ("reshape_of_transpose", lambda a, b: a.T.reshape(2, 6).T, lambda a, b: a.T.reshape(2, 6).T, 1),
+    ("two_products", lambda a, b: (a @ b) @ b.T, lambda a, b: (a @ b) @ b.T, 2),
+    ("sum_of_sum", lambda a, b: (a @ b).sum(), lambda a, b: (a @ b).sum(), 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "ours", "theirs", "kernels"), CASES, ids=[c[0] for c in CASES])
+def test_values_and_kernel_count(name: str, ours: Any, theirs: Any, kernels: int) -> None:
+    oracle = Oracle()
+    got = oracle.numpy(ours(oracle.tensor(A), oracle.tensor(B)))
+    np.testing.assert_allclose(got, theirs(A, B), rtol=1e-5, atol=1e-6)
+    assert oracle.kernels == kernels
+
+
+def test_grouped_attention_over_a_symbolic_length() -> None:
+    oracle = Oracle()
+    q, k, v = data(4, 2, 8), data(2, 16, 8, seed=1), data(2, 16, 8, seed=2)
+    pos = Variable("pos", 0, 14)
+    out = oracle.tensor(q).scaled_dot_product_attention(
+        oracle.tensor(k)[:, 0 : pos + 2], oracle.tensor(v)[:, 0 : pos + 2], enable_gqa=True
+    )
+    for p in (0, 3, 14):
+        kk, vv = (x[:, : p + 2].repeat(2, 0) for x in (k, v))
+        want = softmax(q @ kk.swapaxes(-1, -2) / np.sqrt(8)) @ vv
+        np.testing.assert_allclose(oracle.numpy(out, pos=p), want, rtol=1e-5, atol=1e-6)
+        assert oracle.kernels == 3
+
+
+def test_many_inputs_are_split_over_kernels() -> None:
+    oracle = Oracle()
+    values = [data(5, seed=i) for i in range(20)]
+    parts = [oracle.tensor(v) for v in values]
+    np.testing.assert_allclose(oracle.numpy(Tensor.cat(parts)), np.concatenate(values))
+    total = parts[0]
+    for p in parts[1:]:
+        total = total + p
+    np.testing.assert_allclose(oracle.numpy(total), np.sum(values, 0), rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_movement(draw: st.DataObject) -> None:
+    x = np.arange(24, dtype=np.float32)
+    shapes = [(24,), (2, 12), (4, 6), (2, 3, 4), (3, 8), (2, 2, 6), (1, 24, 1), (6, 1, 4)]
+    oracle = Oracle()
+    t, want = oracle.tensor(x), x
+    for _ in range(draw.draw(st.integers(1, 6))):
+        what = draw.draw(st.sampled_from(["reshape", "permute", "flip", "pad", "slice"]))
+        if what == "reshape":
+            new = draw.draw(st.sampled_from(shapes)) if want.size == 24 else (want.size,)
+            t, want = t.reshape(new), want.reshape(new)
+        elif what == "permute":
+            order = draw.draw(st.permutations(range(want.ndim)))
+            t, want = t.permute(*order), want.transpose(order)
+        elif what == "flip":
+            axis = draw.draw(st.integers(0, want.ndim - 1))
+            t, want = t.flip(axis), np.flip(want, axis)
+        elif what == "pad":
+            pads = [draw.draw(st.tuples(st.integers(0, 2), st.integers(0, 2))) for _ in want.shape]
+            t, want = t.pad(pads, 7.0), np.pad(want, pads, constant_values=7.0)
+        elif want.shape[0] > 1:
+            t, want = t[1:], want[1:]
+    np.testing.assert_array_equal(oracle.numpy(t), want)
+
+
+def test_reshape_groups_are_short() -> None:
+    assert reshape_groups((2, 3, 4), (6, 4)) == [(range(0, 2), range(0, 1)), (range(2, 3), range(1, 2))]
+    with pytest.raises(ValueError, match="cannot reshape"):
+        reshape_groups((2, 3), (5,))
+
+
+def test_memory_plan_shares_what_is_not_alive_together() -> None:
+    a, b, c, d = (new_buffer(n, dtypes.float32) for n in (100, 100, 80, 50))
+    plan = plan_memory([[a], [a, b], [b, c], [c, d]], [a, b, c, d])
+    assert sum(plan.pool_bytes) == 800
+    assert plan.pool_of[a] != plan.pool_of[b] != plan.pool_of[c] != plan.pool_of[d]
+
+
+def test_reading_old_and_new_value_in_one_kernel_is_refused_clearly() -> None:
+    t = Tensor.empty(4)
+    old = t + 0
+    t.assign(t + 1)
+    with pytest.raises(NotImplementedError, match=r"contiguous\(\)"):
+        (old + t).realize()
