@@ -1,0 +1,184 @@
+"""The CPU runtime: programs of one `compile` call become one shared object, a `run` is one native call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinyweb.errors import DeviceError
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target, cpu_target
+from tinyweb.native_runtimes.checks import barriers, check_launch, check_range, variable_values
+from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
+from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.render_c import render
+from tinyweb.toolchain import compile_shared
+
+MAX_PREPARED = 32  # replayed lists whose native form is kept
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+
+
+class CpuBuffer:
+    """Aligned memory of this process. `address` is 0 once it has been freed."""
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            whole = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise MemoryError(f"the CPU has no memory for a buffer of {nbytes} bytes") from error
+        start = -whole.ctypes.data % ALIGNMENT
+        self.bytes = memoryview(whole.data)[start : start + nbytes]
+        self.address: int = whole.ctypes.data + start
+        self.nbytes = nbytes
+
+    def free(self) -> None:
+        self.bytes, self.address, self.nbytes = memoryview(b""), 0, 0
+
+
+@dataclass(frozen=True)
+class CpuExecutable:
+    """One program's two functions; `library` keeps their code loaded."""
+
+    program: Program
+    run: int
+    grid: int
+    library: ctypes.CDLL
+
+
+class _List:
+    """A list of launches as the pool wants it; values of variables are filled in before each run."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.records = (LaunchRecord * len(launches))()
+        self.tables: dict[tuple[str, ...], ctypes.Array[ctypes.c_int]] = {}
+        self.handles = {b for launch in launches for b in launch.buffers}
+        self.keep: list[object] = [launches]
+        accesses = []
+        for record, launch in zip(self.records, launches):
+            executable, program = launch.executable, launch.executable.program
+            addresses = [b.address for b in launch.buffers]
+            check_launch(program, [b.nbytes for b in launch.buffers], addresses)
+            pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+            names = tuple(v.arg[0] for v in program.variables)
+            table = self.tables.setdefault(names, (ctypes.c_int * max(len(names), 1))())
+            record.run, record.grid = executable.run, executable.grid
+            record.buffers, record.variables = ctypes.addressof(pointers), ctypes.addressof(table)
+            self.keep.append(pointers)
+            reads = {addresses[i.slot] for i in program.params if i.read}
+            writes = {addresses[i.slot] for i in program.params if i.written}
+            accesses.append((reads, writes, isinstance(program.grid[0], int) and program.grid[0] <= 1))
+        for record, barrier in zip(self.records, barriers(accesses)):
+            record.barrier = barrier
+
+    def fill(self, variables: Mapping[str, int]) -> None:
+        for names, table in self.tables.items():
+            for i, value in enumerate(variable_values(names, variables)):
+                table[i] = value
+
+
+class CpuRuntime:
+    """Runtime (see `native_runtimes.protocol`) for this machine's processor. Every call returns when its work is done.
+
+    `threads` workers, by default TINYWEB_THREADS or as many as there are processors.
+    """
+
+    name = "CPU"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads if threads is not None else thread_count()
+        self.target: Target = cpu_target(vector_lanes(), self.threads)
+        self._pool: Pool | None = None
+        self._turn = threading.Lock()
+        self._prepared: OrderedDict[int, _List] = OrderedDict()  # by id of the tuple of launches, which the _List keeps
+        os.register_at_fork(after_in_child=self._forget_threads)
+
+    def _forget_threads(self) -> None:
+        self._pool, self._turn = None, threading.Lock()  # a forked child has the memory, not the threads
+
+    def allocate(self, nbytes: int) -> CpuBuffer:
+        return CpuBuffer(nbytes)
+
+    def free(self, handle: CpuBuffer) -> None:
+        with self._turn:
+            for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
+                del self._prepared[key]
+            handle.free()
+
+    def copy_in(self, handle: CpuBuffer, data: memoryview, offset: int = 0) -> None:
+        check_range(handle.nbytes, data.nbytes, offset)
+        if data.nbytes:
+            handle.bytes[offset : offset + data.nbytes] = data.cast("B")
+
+    def copy_out(self, handle: CpuBuffer, nbytes: int, offset: int = 0) -> bytes:
+        check_range(handle.nbytes, nbytes, offset)
+        return bytes(handle.bytes[offset : offset + nbytes])
+
+    def compile(self, programs: Sequence[Program]) -> list[CpuExecutable]:
+        if not programs:
+            return []
+        library = ctypes.CDLL(str(compile_shared(render(programs))))
+        made = {}
+        for p in programs:
+            if p.name not in made:
+                run, grid = (
+                    ctypes.cast(getattr(library, n), ctypes.c_void_p).value for n in (p.name, f"{p.name}_grid")
+                )
+                assert run is not None and grid is not None
+                made[p.name] = CpuExecutable(p, run, grid, library)
+        return [made[p.name] for p in programs]
+
+    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        if not launches:
+            return
+        with self._turn:
+            prepared = self._prepare(launches)
+            prepared.fill(variables)
+            if self._pool is None:
+                self._pool = Pool(self.threads)
+            self._pool.run(prepared.records, len(launches))
+
+    def _prepare(self, launches: Sequence[Launch]) -> _List:
+        """What the pool needs; a replayed plan passes the same tuple again and again, and gets what was made for it."""
+        if not isinstance(launches, tuple):
+            return _List(launches)
+        prepared = self._prepared.get(id(launches))
+        if prepared is None:
+            prepared = self._prepared[id(launches)] = _List(launches)
+            if len(self._prepared) > MAX_PREPARED:
+                self._prepared.popitem(last=False)
+        return prepared
+
+    def synchronize(self) -> None:
+        pass
+
+
+def thread_count() -> int:
+    """TINYWEB_THREADS, or the processors this process may use."""
+    chosen = os.environ.get("TINYWEB_THREADS")
+    if chosen:
+        if not chosen.isdecimal() or not 1 <= int(chosen) <= 1024:
+            raise DeviceError(f"TINYWEB_THREADS is {chosen!r}: set it to a number from 1 to 1024")
+        return int(chosen)
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # only Linux has it
+        return os.cpu_count() or 1
+
+
+def vector_lanes() -> int:
+    """32-bit lanes of a vector register worth aiming at: 8 on x86 with AVX2, 4 elsewhere."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return 4
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return 8
+    return 8 if "avx2" in flags else 4

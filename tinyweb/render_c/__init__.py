@@ -1,0 +1,55 @@
+"""The C family's text: programs as C functions with Clang's vector extensions and no library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tinyweb.graph.program import Program
+from tinyweb.render_c.kernel import Kernel, size_text, variable_slots
+from tinyweb.render_c.types import declare
+
+__all__ = ["Kernel", "kernel_functions", "render", "size_text", "variable_slots"]
+
+# Sizes are floor-divided; only grid sizes whose operands may be negative need these.
+FLOOR_DIVISION = """\
+static inline i32 floor_divide(i32 a, i32 b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+static inline i32 floor_modulo(i32 a, i32 b) { return a - floor_divide(a, b) * b; }
+"""
+
+
+def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | None = None, attributes: str = "") -> str:
+    """Types, helpers and one `static void NAME_body(pointers…, variables, begin, end)` per different program.
+
+    `slots`: positions of the variables; None: each program counts its own. `attributes` stand before each function.
+    """
+    kernels = [Kernel(p, slots) for p in {p.name: p for p in programs}.values()]
+    vectors: set[str] = set()
+    helpers: dict[str, str] = {}
+    for k in kernels:
+        vectors |= k.vectors
+        helpers |= k.helpers
+    parts = [
+        declare(vectors),
+        FLOOR_DIVISION,
+        *(helpers[h] for h in sorted(helpers)),
+        *(attributes + k.text for k in kernels),
+    ]
+    return "\n".join(parts)
+
+
+def render(programs: Sequence[Program]) -> str:
+    """C source with, for each different program, the two functions
+
+    - `void NAME(void *const *buffers, const int *variables, int begin, int end)`: grid iterations begin … end-1.
+      Buffers that are written overlap no other; buffers and variables come in slot order.
+    - `int NAME_grid(const int *variables)`: the number of grid iterations.
+    """
+    parts = [kernel_functions(programs)]
+    for p in {p.name: p for p in programs}.values():
+        arguments = [*(f"buffers[{i.slot}]" for i in p.params), "variables", "begin", "end"]
+        parts.append(
+            f"void {p.name}(void *const *buffers, const int *variables, int begin, int end) {{\n"
+            f"  {p.name}_body({', '.join(arguments)});\n}}\n"
+            f"int {p.name}_grid(const int *variables) {{ return {size_text(p.grid[0], variable_slots(p))}; }}\n"
+        )
+    return "\n".join(parts)

@@ -1,0 +1,62 @@
+"""Small C functions that a kernel may need, instantiated for the number of lanes at hand.
+
+They work on vectors only; a scalar is a vector of one lane. Comparisons of vectors give all-ones masks.
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+_HEAD = "static inline __attribute__((always_inline)) "
+
+# NaN in either operand gives NaN. Where the first operand is a constant the compiler drops the second comparison.
+MAXIMUM = Template(
+    _HEAD
+    + """${f}x${n} maximum_${f}x${n}(${f}x${n} a, ${f}x${n} b) {
+#if defined(__wasm__) && __has_builtin(__builtin_elementwise_maximum)
+  return __builtin_elementwise_maximum(a, b);
+#else
+  return ((a > b) | (a != a)) ? a : b;
+#endif
+}
+"""
+)
+
+# The bits of a half to a single. A multiplication rebiases the exponent: it is exact and normalises subnormals.
+F16_TO_F32 = Template(
+    _HEAD
+    + """f32x${n} f16_to_f32x${n}(u32x${n} half) {
+#if defined(__F16C__) || defined(__aarch64__)
+  return __builtin_convertvector(__builtin_bit_cast(f16x${n}, __builtin_convertvector(half, u16x${n})), f32x${n});
+#else
+  const u32x${n} shifted = (u32x${n})((i32x${n})(half << 16) >> 3) & 0x8fffe000u;
+  const u32x${n} scaled = (u32x${n})((f32x${n})shifted * 0x1p112f);
+  const u32x${n} special = (u32x${n})((shifted & 0x0f800000u) == 0x0f800000u);
+  return (f32x${n})(scaled | (special & 0x7f800000u));
+#endif
+}
+"""
+)
+
+# A single to the bits of a half, to nearest even. Adding 0.5 rounds a subnormal result: 0.5 has its last place there.
+F32_TO_F16 = Template(
+    _HEAD
+    + """u32x${n} f32_to_f16x${n}(f32x${n} single) {
+#if defined(__F16C__) || defined(__aarch64__)
+  return __builtin_convertvector(__builtin_bit_cast(u16x${n}, __builtin_convertvector(single, f16x${n})), u32x${n});
+#else
+  const u32x${n} bits = (u32x${n})single;
+  const i32x${n} size = (i32x${n})(bits & 0x7fffffffu);
+  const i32x${n} normal = (size - (112 << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
+  const i32x${n} small = (i32x${n})((f32x${n})size + 0.5f) - 0x3f000000;
+  i32x${n} half = size < 0x38800000 ? small : normal;
+  half = size >= 0x477ff000 ? (i32x${n})(0x7c00) : half;
+  half = size > 0x7f800000 ? 0x7e00 | ((size >> 13) & 0x1ff) : half;
+  return (u32x${n})half | ((bits >> 16) & 0x8000u);
+#endif
+}
+"""
+)
+
+HALF_LANES = ("f16", "u16", "i32", "u32", "f32")
+"""Element types the conversions need vectors of."""

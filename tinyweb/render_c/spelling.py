@@ -1,0 +1,251 @@
+"""How each operation is spelled in C: one table, from op to a function of the kernel being written and the node.
+
+Scalars are spelled in exactly their own type (narrow integers are cast back after C's promotions). A vector of bool is
+a mask: integers of all ones or all zeros, as wide as the data it was made from; `Kernel.mask` converts the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.render_c import helpers
+from tinyweb.render_c.types import scalar_name, unsigned_name
+from tinyweb.render_common import is_splat, lanes
+
+if TYPE_CHECKING:
+    from tinyweb.render_c.kernel import Kernel
+
+Speller: TypeAlias = "Callable[[Kernel, UOp], str]"
+
+
+def mask_bits(u: UOp) -> int:
+    """Width of the mask elements a vector of bool is spelled with."""
+    if u.op in (Ops.LESS, Ops.EQUAL) and u.src[0].dtype is not dtypes.bool:
+        return u.src[0].dtype.bits
+    if u.op is Ops.CAST:
+        return mask_bits(u.src[0]) if u.src[0].dtype is dtypes.bool else u.src[0].dtype.bits
+    if u.op is Ops.LOAD:
+        return 8
+    if u.op is Ops.STACK:
+        return 32
+    values = u.src[1:] if u.op is Ops.WHERE else u.src
+    return max(mask_bits(s) for s in values)
+
+
+def _is_mask(u: UOp) -> bool:
+    return u.dtype is dtypes.bool and lanes(u) > 1
+
+
+def _narrow(k: Kernel, u: UOp, text: str) -> str:
+    """Cast a scalar back to its type where C would have widened it."""
+    if lanes(u) == 1 and u.dtype.bits < 32:
+        return f"({scalar_name(u.dtype)})({text})" if not text.startswith("(") else f"({scalar_name(u.dtype)}){text}"
+    return text
+
+
+def _operator(symbol: str) -> Speller:
+    """Arithmetic on floats and indices as it stands, on other integers in an unsigned type, so that overflow wraps."""
+
+    def spell(k: Kernel, u: UOp) -> str:
+        if u.dtype is dtypes.bool:
+            return _LOGIC_OF[u.op](k, u)
+        a, b = (k.x(s) for s in u.src)
+        if u.dtype.is_float or (u.dtype.kind in ("index", "uint") and u.dtype.bits >= 32):
+            return _narrow(k, u, f"({a} {symbol} {b})")
+        return _wrapping(k, u, f"{{}} {symbol} {{}}", a, b)
+
+    return spell
+
+
+def _wrapping(k: Kernel, u: UOp, pattern: str, *values: str) -> str:
+    n = lanes(u)
+    kind = k.vector(unsigned_name(u.dtype), n) if n == 1 else k.vector(f"u{u.dtype.bits}", n)
+    text = pattern.format(*(v if u.dtype.kind == "uint" and n > 1 else f"({kind}){v}" for v in values))
+    return f"({k.type(u)})({text})" if u.dtype.kind != "uint" or n == 1 else f"({text})"
+
+
+def _logic(symbol: str) -> Speller:
+    """& | ^ on integers, bools and masks."""
+
+    def spell(k: Kernel, u: UOp) -> str:
+        if _is_mask(u):
+            bits = mask_bits(u)
+            if symbol == "^":
+                for a, b in (u.src, u.src[::-1]):
+                    if is_splat(b) and b.src[0].op is Ops.CONST:
+                        return f"(~{k.mask(a, bits)})" if b.src[0].arg else k.mask(a, bits)
+            a_text, b_text = (k.mask(s, bits) for s in u.src)
+            return f"({a_text} {symbol} {b_text})"
+        return _narrow(k, u, f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})")
+
+    return spell
+
+
+_LOGIC_OF: dict[Ops, Speller] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
+
+
+def _shift(symbol: str) -> Speller:
+    def spell(k: Kernel, u: UOp) -> str:
+        a, b = (k.x(s) for s in u.src)
+        if symbol == "<<" and u.dtype.kind != "uint":
+            return _wrapping(k, u, "{} << {}", a, b)
+        return _narrow(k, u, f"({a} {symbol} {b})")
+
+    return spell
+
+
+def _divide(symbol: str) -> Speller:
+    """Integer division: the numerator is proven non-negative, so unsigned division, the cheaper one, is right."""
+
+    def spell(k: Kernel, u: UOp) -> str:
+        a, b = (k.x(s) for s in u.src)
+        if u.dtype.kind == "uint":
+            return _narrow(k, u, f"({a} {symbol} {b})")
+        return _wrapping(k, u, f"{{}} {symbol} {{}}", a, b)
+
+    return spell
+
+
+def _maximum(k: Kernel, u: UOp) -> str:
+    if u.dtype is dtypes.bool:
+        return _LOGIC_OF[Ops.MAX](k, u)
+    a, b = u.src
+    if b.op is Ops.CONST or (is_splat(b) and b.src[0].op is Ops.CONST):
+        a, b = b, a  # the helper tests its first operand for NaN
+    if not u.dtype.is_float:
+        return f"__builtin_elementwise_max({k.x(a)}, {k.x(b)})"
+    scalar, n = scalar_name(u.dtype), lanes(u)
+    name = f"maximum_{scalar}x{n}"
+    k.need(name, helpers.MAXIMUM.substitute(f=scalar, n=n), {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
+    return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
+
+
+def _on_vectors(function: str, kind: str, n: int, *values: str) -> str:
+    """Call a helper; scalars go in and come out as vectors of one lane."""
+    if n > 1:
+        return f"{function}({', '.join(values)})"
+    return f"{function}({', '.join(f'({kind})({v})' for v in values)})[0]"
+
+
+def _half(name: str, source: str, template_name: str) -> Speller:
+    def spell(k: Kernel, u: UOp) -> str:
+        n = lanes(u)
+        text = getattr(helpers, template_name).substitute(n=n)
+        k.need(f"{name}x{n}", text, {f"{t}x{n}" for t in helpers.HALF_LANES})
+        return _on_vectors(f"{name}x{n}", f"{source}x{n}", n, k.x(u.src[0]))
+
+    return spell
+
+
+def _less(k: Kernel, u: UOp) -> str:
+    a, b = u.src
+    if _is_mask(a):
+        bits = mask_bits(u)
+        return f"(~{k.mask(a, bits)} & {k.mask(b, bits)})"
+    return _comparison(k, u, "<")
+
+
+def _equal(k: Kernel, u: UOp) -> str:
+    if _is_mask(u.src[0]):
+        a, b = (k.mask(s, mask_bits(u)) for s in u.src)
+        return f"(~({a} ^ {b}))"
+    return _comparison(k, u, "==")
+
+
+def _comparison(k: Kernel, u: UOp, symbol: str) -> str:
+    a, b = (k.x(s) for s in u.src)
+    if lanes(u) > 1:
+        return f"({k.vector(f'i{mask_bits(u)}', lanes(u))})({a} {symbol} {b})"
+    return f"(b8)({a} {symbol} {b})"
+
+
+def _where(k: Kernel, u: UOp) -> str:
+    condition, a, b = u.src
+    if lanes(u) == 1 or lanes(condition) == 1:
+        a_text, b_text = (k.mask(s, mask_bits(u)) if _is_mask(u) else k.x(s) for s in (a, b))
+        return _narrow(k, u, f"({k.x(condition)} ? {a_text} : {b_text})")
+    if _is_mask(u):
+        bits = mask_bits(u)
+        return f"({k.mask(condition, bits)} ? {k.mask(a, bits)} : {k.mask(b, bits)})"
+    return f"({k.mask(condition, u.dtype.bits)} ? {k.x(a)} : {k.x(b)})"
+
+
+def _muladd(k: Kernel, u: UOp) -> str:
+    a, b, c = (k.x(s) for s in u.src)
+    if u.dtype.is_float or u.dtype is dtypes.index:
+        return _narrow(k, u, f"({a} * {b} + {c})")
+    return _wrapping(k, u, "{} * {} + {}", a, b, c)
+
+
+def _cast(k: Kernel, u: UOp) -> str:
+    source, n = u.src[0], lanes(u)
+    x = k.x(source)
+    if u.dtype is dtypes.bool:
+        if source.dtype is dtypes.bool:
+            return x
+        if n == 1:
+            return f"(b8)({x} != 0)"
+        return f"({k.vector(f'i{source.dtype.bits}', n)})({x} != ({k.type(source)})(0))"
+    if n == 1:
+        return f"({k.type(u)}){x}" if x.startswith("(") or x.isidentifier() else f"({k.type(u)})({x})"
+    if source.dtype is dtypes.bool:
+        return f"({k.mask(source, u.dtype.bits)} ? ({k.type(u)})(1) : ({k.type(u)})(0))"
+    if k.type(u) == k.type(source):
+        return x
+    return f"__builtin_convertvector({x}, {k.type(u)})"
+
+
+def _stack(k: Kernel, u: UOp) -> str:
+    if _is_mask(u):
+        kind = k.vector("i32", lanes(u))
+        if is_splat(u):
+            return f"({kind})(-(i32){k.x(u.src[0])})"
+        return f"({kind}){{{', '.join(f'-(i32){k.x(s)}' for s in u.src)}}}"
+    if len(u.src) == 1:
+        return k.x(u.src[0])
+    if is_splat(u):
+        return f"({k.type(u)})({k.x(u.src[0])})"
+    return f"({k.type(u)}){{{', '.join(k.x(s) for s in u.src)}}}"
+
+
+def _lane(k: Kernel, u: UOp) -> str:
+    source = u.src[0]
+    text = k.x(source)
+    if lanes(source) == 1:
+        return text
+    lane = f"{text if text.isidentifier() else f'({text})'}[{u.arg}]"
+    return f"(b8)({lane} & 1)" if u.dtype is dtypes.bool else lane
+
+
+def _builtin(name: str) -> Speller:
+    return lambda k, u: f"__builtin_elementwise_{name}({k.x(u.src[0])})"
+
+
+def _one_over(k: Kernel, u: UOp) -> str:
+    one = k.splat(1.0, u.dtype, lanes(u))
+    return f"({one} / {k.x(u.src[0])})"
+
+
+def _negate(k: Kernel, u: UOp) -> str:
+    x = k.x(u.src[0])
+    return _narrow(k, u, f"(-{x})") if u.dtype.is_float else _wrapping(k, u, "-{}", x)
+
+
+def _bitcast(k: Kernel, u: UOp) -> str:
+    if _is_mask(u) or _is_mask(u.src[0]):
+        return _cast(k, u)  # a mask is not the bytes that memory holds
+    return f"__builtin_bit_cast({k.type(u)}, {k.x(u.src[0])})"
+
+
+SPELLING: dict[Ops, Speller] = {
+    Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
+    Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
+    Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _logic("^"), Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
+    Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _equal, Ops.WHERE: _where, Ops.MULADD: _muladd,
+    Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _builtin("sqrt"), Ops.FLOOR: _builtin("floor"),
+    Ops.TRUNC: _builtin("trunc"), Ops.CAST: _cast, Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane,
+    Ops.F16_TO_F32: _half("f16_to_f32", "u32", "F16_TO_F32"), Ops.F32_TO_F16: _half("f32_to_f16", "f32", "F32_TO_F16"),
+}  # fmt: skip
