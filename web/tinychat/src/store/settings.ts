@@ -1,0 +1,77 @@
+/** What the reader of the page has chosen. `null` stands for "as the model's makers suggest". */
+
+import { isBackendChoice, type BackendChoice } from "../model-api";
+import type { KeyValueStore } from "./storage";
+
+export const THEMES = ["system", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+export interface Settings {
+  theme: Theme;
+  backend: BackendChoice;
+  /** 0 … 2; 0 always takes the likeliest token. */
+  temperature: number | null;
+  /** 0.05 … 1 */
+  topP: number | null;
+  /** Longest answer in tokens, 16 … 4096. */
+  maxTokens: number | null;
+  /** Sent as the first message of every conversation unless empty. */
+  system: string;
+  /** Whether the list of conversations is shown beside a wide window. */
+  sidebar: boolean;
+}
+
+export const DEFAULT_SETTINGS: Readonly<Settings> = Object.freeze({
+  theme: "system",
+  backend: "auto",
+  temperature: null,
+  topP: null,
+  maxTokens: null,
+  system: "",
+  sidebar: true,
+});
+
+export const LIMITS = {
+  temperature: { min: 0, max: 2, step: 0.05 },
+  topP: { min: 0.05, max: 1, step: 0.05 },
+  maxTokens: { min: 16, max: 4096, step: 16 },
+  systemLength: 4000,
+} as const;
+
+/** Sampling used where neither the reader nor the model says anything. */
+export const FALLBACK_SAMPLING = { temperature: 0.7, topP: 0.95, maxTokens: 256 } as const;
+
+function clampOrNull(value: unknown, range: { min: number; max: number }): number | null {
+  if (typeof value !== "number" || !Number.isFinite(value)) return null;
+  return Math.min(range.max, Math.max(range.min, value));
+}
+
+/** Any value as valid settings; fields that make no sense fall back to the default. */
+export function parseSettings(value: unknown): Settings {
+  if (typeof value !== "object" || value === null) return { ...DEFAULT_SETTINGS };
+  const raw = value as Record<string, unknown>;
+  const maxTokens = clampOrNull(raw["maxTokens"], LIMITS.maxTokens);
+  return {
+    theme: THEMES.find((theme) => theme === raw["theme"]) ?? DEFAULT_SETTINGS.theme,
+    backend: isBackendChoice(raw["backend"]) ? raw["backend"] : DEFAULT_SETTINGS.backend,
+    temperature: clampOrNull(raw["temperature"], LIMITS.temperature),
+    topP: clampOrNull(raw["topP"], LIMITS.topP),
+    maxTokens: maxTokens === null ? null : Math.round(maxTokens),
+    system: typeof raw["system"] === "string" ? raw["system"].slice(0, LIMITS.systemLength) : "",
+    sidebar: typeof raw["sidebar"] === "boolean" ? raw["sidebar"] : DEFAULT_SETTINGS.sidebar,
+  };
+}
+
+const KEY = "settings";
+
+export class SettingsStore {
+  constructor(private readonly storage: KeyValueStore) {}
+
+  load(): Settings {
+    return parseSettings(this.storage.get(KEY));
+  }
+
+  save(settings: Settings): void {
+    this.storage.set(KEY, settings);
+  }
+}

@@ -1,0 +1,68 @@
+/** Figures as people read them. Sizes are decimal (1 MB = 1 000 000 bytes), as in browsers' download lists. */
+
+/** "640 KB", "7.8 MB", "34 MB", "1.2 GB". */
+export function formatBytes(bytes: number): string {
+  if (bytes < 999_500) return `${Math.round(bytes / 1000)} KB`;
+  if (bytes < 999_500_000) return `${withOneDigit(bytes / 1e6)} MB`;
+  return `${withOneDigit(bytes / 1e9)} GB`;
+}
+
+/** One digit after the point below ten, none above. */
+function withOneDigit(value: number): string {
+  return value < 9.95 ? value.toFixed(1) : Math.round(value).toString();
+}
+
+/** "3.1 of 7.8 MB": both in the unit of the total. */
+export function formatProgress(loaded: number, total: number): string {
+  if (total < 999_500) return `${Math.round(loaded / 1000)} of ${formatBytes(total)}`;
+  const unit = total < 999_500_000 ? 1e6 : 1e9;
+  const digits = total / unit < 99.5 ? 1 : 0;
+  return `${(Math.min(loaded, total) / unit).toFixed(digits)} of ${(total / unit).toFixed(digits)} ${unit === 1e6 ? "MB" : "GB"}`;
+}
+
+/** "a few seconds left", "25 s left", "3 min left", "about 2 h left"; "" when unknown. */
+export function formatSecondsLeft(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds) || seconds < 0) return "";
+  if (seconds < 5) return "a few seconds left";
+  if (seconds < 55) return `${Math.ceil(seconds / 5) * 5} s left`;
+  if (seconds < 3570) return `${Math.ceil(seconds / 60)} min left`;
+  return `about ${Math.round(seconds / 3600)} h left`;
+}
+
+/** "8.4 tokens/s", "83 tokens/s". */
+export function formatSpeed(tokensPerSecond: number): string {
+  return `${withOneDigit(tokensPerSecond)} tokens/s`;
+}
+
+/** "7.3 million parameters", "135 million parameters", "1.2 billion parameters". */
+export function formatParameters(count: number): string {
+  const [value, word] = count < 999_500_000 ? [count / 1e6, "million"] : [count / 1e9, "billion"];
+  return `${withOneDigit(value)} ${word} parameters`;
+}
+
+const BACKEND_NAMES: Record<string, string> = {
+  webgpu: "WebGPU",
+  wasm: "WASM, several threads",
+  "wasm-single": "WASM, one thread",
+};
+
+/** The runtime's word for a backend as people know it. */
+export function backendName(backend: string): string {
+  return BACKEND_NAMES[backend] ?? backend;
+}
+
+/** Without the explanation, for places with little room. */
+export function backendShortName(backend: string): string {
+  return backend.startsWith("wasm") ? "WASM" : backendName(backend);
+}
+
+const QUANT_NAMES: Record<string, string> = {
+  f32: "32-bit weights",
+  f16: "16-bit weights",
+  q8: "8-bit weights",
+  q4: "4-bit weights",
+};
+
+export function quantName(quant: string): string {
+  return QUANT_NAMES[quant] ?? quant;
+}

@@ -1,0 +1,163 @@
+import type { JSX } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { ChatApp } from "../app/chat-app";
+import { displayName } from "../app/model";
+import type { State } from "../app/state";
+import type { Message } from "../store/conversations";
+import { formatSpeed } from "../text/format";
+import { patchChildren, renderMarkdown } from "../text/markdown";
+import { copyText, useCopy } from "./hooks";
+import { Icon, Mark } from "./icons";
+
+function CopyButton({ text }: { text: string }): JSX.Element {
+  const [copied, copy] = useCopy();
+  return (
+    <button type="button" class="icon-button" data-testid="copy" title="Copy" onClick={() => copy(text)}>
+      <Icon name={copied ? "check" : "copy"} />
+      <span class="sr-only">{copied ? "Copied" : "Copy message"}</span>
+    </button>
+  );
+}
+
+/** The buttons inside code blocks are part of the Markdown's nodes; one listener serves them all. */
+function copyCode(event: MouseEvent): void {
+  const button = (event.target as Element).closest(".code-copy");
+  const code = button?.parentElement?.querySelector("pre");
+  if (!button || !code) return;
+  void copyText(code.textContent.replace(/\n$/u, "")).then((done) => {
+    if (!done) return;
+    button.classList.add("copied");
+    button.setAttribute("aria-label", "Copied");
+    setTimeout(() => {
+      button.classList.remove("copied");
+      button.setAttribute("aria-label", "Copy code");
+    }, 1600);
+  });
+}
+
+function Answer({ text, writing }: { text: string; writing: boolean }): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (element.current !== null) patchChildren(element.current, renderMarkdown(text));
+  }, [text]);
+  return (
+    <div
+      ref={element}
+      class={`prose${writing ? " writing" : ""}`}
+      data-testid="message-assistant"
+      aria-busy={writing}
+      onClick={copyCode}
+    />
+  );
+}
+
+function endingText(message: Message): string {
+  switch (message.ending) {
+    case "stopped":
+      return "Stopped";
+    case "length":
+      return "Cut off at the longest answer allowed in the settings";
+    default: {
+      const speed = message.stats?.tokensPerSecond ?? 0;
+      return message.stats === undefined || speed <= 0
+        ? ""
+        : `${message.stats.tokens} ${message.stats.tokens === 1 ? "token" : "tokens"}, ${formatSpeed(speed)}`;
+    }
+  }
+}
+
+interface AssistantProps {
+  message: Message;
+  name: string;
+  /** Null when this message is finished. */
+  phase: "reading" | "writing" | null;
+  onRegenerate: (() => void) | null;
+}
+
+function AssistantMessage({ message, name, phase, onRegenerate }: AssistantProps): JSX.Element {
+  return (
+    <article class="message from-assistant">
+      <h3 class="sr-only">{name}</h3>
+      {phase === "reading" && (
+        <div class="thinking">
+          <Mark size="small" />
+          <span class="dots" role="img" aria-label="Thinking">
+            <i />
+            <i />
+            <i />
+          </span>
+        </div>
+      )}
+      <Answer text={message.text} writing={phase === "writing"} />
+      {message.problem !== undefined && (
+        <p class="problem" role="alert" data-testid="error">
+          <Icon name="alert" />
+          {message.problem}
+        </p>
+      )}
+      {phase === null && (
+        <div class="message-actions">
+          {message.text !== "" && <CopyButton text={message.text} />}
+          {onRegenerate !== null && (
+            <button type="button" class="icon-button" data-testid="regenerate" title="Answer again" onClick={onRegenerate}>
+              <Icon name="again" />
+              <span class="sr-only">Answer again</span>
+            </button>
+          )}
+          <span class="message-note">{endingText(message)}</span>
+        </div>
+      )}
+    </article>
+  );
+}
+
+function UserMessage({ message }: { message: Message }): JSX.Element {
+  return (
+    <article class="message from-user">
+      <h3 class="sr-only">You</h3>
+      <div class="bubble" data-testid="message-user">
+        {message.text}
+      </div>
+    </article>
+  );
+}
+
+export function Messages({ app, state }: { app: ChatApp; state: State }): JSX.Element {
+  const { messages } = state.conversation;
+  const name = displayName(state.facts);
+  const last = messages.at(-1);
+  const idle = state.answering === null && !state.queued;
+  return (
+    <section class="messages" aria-label="Conversation">
+      {messages.map((message) =>
+        message.role === "user" ? (
+          <UserMessage key={message.id} message={message} />
+        ) : (
+          <AssistantMessage
+            key={message.id}
+            message={message}
+            name={name}
+            phase={state.answering?.messageId === message.id ? state.answering.phase : null}
+            onRegenerate={idle && message === last ? () => app.regenerate() : null}
+          />
+        ),
+      )}
+      {state.queued && (
+        <p class="waiting" data-testid="queued">
+          <Mark size="small" awake={false} />
+          {state.engine.phase === "failed"
+            ? "Your message waits for the model."
+            : "The answer comes as soon as the model is ready."}
+        </p>
+      )}
+      {idle && last?.role === "user" && (
+        <div class="message-actions unanswered">
+          <button type="button" class="button" data-testid="regenerate" onClick={() => app.regenerate()}>
+            <Icon name="again" />
+            Answer this
+          </button>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,226 @@
+// @ts-check
+/**
+ * A pretended model with the interface of the generated loader: answers a few prompts from a list and can fail in every
+ * way the page must cope with. `?mock=` in the page's address names what happens, several joined by commas:
+ *
+ *   slow            the download stands at 3.1 of 7.8 MB until `mock.continue()` is called
+ *   cached          the weights come from storage, at once
+ *   no-webgpu       "auto" ends on WASM with the reason
+ *   one-thread      "auto" ends on WASM with one thread
+ *   download, hash, memory, no-backend, compile   the first load fails with that error, later ones succeed
+ *   memory-gpu      WebGPU has not enough memory, WASM has
+ *   lost            the GPU device is lost in the middle of an answer; the runtime recovers by itself
+ *   lost-fallback   the same, and it goes on with WASM
+ *   lost-hard       the first answer fails with "device-lost"
+ *   broken          every answer fails after a few words
+ *   full            prompts of more than 200 characters do not fit
+ *   fast            no pauses
+ */
+
+/**
+ * @typedef {import("../../src/model-api").LoadOptions} LoadOptions
+ * @typedef {import("../../src/model-api").GenerateOptions} GenerateOptions
+ * @typedef {import("../../src/model-api").PromptMessage} PromptMessage
+ * @typedef {import("../../src/model-api").Chat} Chat
+ * @typedef {import("../../src/model-api").ChatInfo} ChatInfo
+ */
+
+const MODEL_BYTES = 7_803_456;
+const asked = new Set((new URLSearchParams(location.search).get("mock") ?? "").split(","));
+
+/** What tests look at and do. */
+const mock = {
+  loads: 0,
+  /** @type {LoadOptions[]} */
+  loadOptions: [],
+  /** @type {{ messages: PromptMessage[], options: GenerateOptions }[]} */
+  asked: [],
+  disposed: 0,
+  continue: () => {},
+};
+Object.assign(window, { mock });
+// A page that loads the module once more after a failure must not forget how often that was.
+mock.loads = Number(sessionStorage.getItem("mock-loads") ?? 0);
+
+export const info = {
+  name: "tinychat-7m",
+  parameters: 7_343_360,
+  quant: "q8",
+  context: 512,
+  modelBytes: MODEL_BYTES,
+  defaults: { temperature: 0.7, topP: 0.95, topK: 40, repetitionPenalty: 1, maxTokens: 256 },
+};
+
+/** @param {string} code @param {string} message */
+function fail(code, message) {
+  return Object.assign(new Error(message), { code });
+}
+
+/** @param {number} ms @param {AbortSignal} [signal] */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(fail("aborted", "Stopped."));
+    if (signal?.aborted) return stop();
+    signal?.addEventListener("abort", stop, { once: true });
+    setTimeout(resolve, asked.has("fast") ? 0 : ms);
+  });
+}
+
+const FIRST_LOAD_ERRORS = {
+  download: fail("download-failed", "model/weights/000.bin: the connection broke after 3.1 of 7.8 MB."),
+  hash: fail("hash-mismatch", "model/weights/000.bin: SHA-256 is 9f2c…, the manifest promises 41d8…."),
+  memory: fail("out-of-memory", "The model needs 96 MB; 64 MB could be had."),
+  "no-backend": fail("no-backend", "webgpu: this browser has no WebGPU; wasm-single: this browser has no WebAssembly."),
+  compile: fail("compile-failed", "Kernel matmul_256_688: workgroup size too large."),
+};
+
+const MARKDOWN = `## Sorting in Python
+
+Use \`sorted\` for a **new list**, or \`list.sort\` to sort *in place*:
+
+\`\`\`python
+def smallest_first(numbers: list[int]) -> list[int]:
+    """Return the numbers from smallest to largest."""
+    return sorted(numbers)  # this is a long comment that makes the line wider than a phone is
+
+print(smallest_first([49, 93, 3, 14]))
+\`\`\`
+
+1. It is stable: equal items keep their order.
+2. It takes a \`key\` function:
+   - \`key=len\` sorts by length
+   - \`key=str.lower\` ignores case
+
+| Method | In place | Returns |
+| --- | :-: | ---: |
+| \`sorted(x)\` | no | a new list |
+| \`x.sort()\` | yes | \`None\` |
+
+> Both take O(n log n) comparisons.
+
+See the [documentation](https://docs.python.org/3/howto/sorting.html) for more.`;
+
+const STORY =
+  "Once upon a time there was a little fox named Juniper. She lived at the edge of a quiet wood, where the moss was soft and the stream sang all day. " +
+  "One evening she saw a small light between the trees. “Who are you?” asked the little fox. “I am a star,” said the light, “and I have lost my way home.” " +
+  "So Juniper climbed the tallest hill, held the star up high, and blew. Up it went, higher and higher, until it found its place. " +
+  "And every night since then one star twinkles a little brighter, just for her.";
+
+/** @param {PromptMessage[]} messages */
+function reply(messages) {
+  const said = messages.filter(({ role }) => role === "user").map(({ content }) => content);
+  const last = said.at(-1) ?? "";
+  const name = said.map((text) => /(?:my name is|i am|i'm)\s+(\w+)/iu.exec(text)?.[1]).findLast((found) => found);
+  if (/my name is/iu.test(last)) return `Nice to meet you, ${name}!`;
+  if (/what.*my name/iu.test(last)) return name ? `Your name is ${name}.` : "You have not told me your name yet.";
+  if (/7 plus 5/u.test(last)) return "7 + 5 = 12.";
+  if (/capital of france/iu.test(last)) return "The capital of France is Paris.";
+  if (/long/iu.test(last)) return Array.from({ length: 12 }, (_, i) => `Part ${i + 1}. ${STORY}`).join("\n\n");
+  if (/story/iu.test(last)) return STORY;
+  if (/sort|markdown/iu.test(last)) return MARKDOWN;
+  if (/evil/iu.test(last)) {
+    return '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script> [link](javascript:window.hacked=1) ![pic](https://example.com/a.png)';
+  }
+  return "I am only a small model, and that is beyond me. Ask me something simple!";
+}
+
+/** @param {string} chosen @returns {Pick<ChatInfo, "backend" | "adapter" | "fallbacks">} */
+function chooseBackend(chosen) {
+  if (chosen === "wasm") return { backend: "wasm", adapter: "4 threads", fallbacks: [] };
+  if (chosen === "wasm-single") return { backend: "wasm-single", adapter: null, fallbacks: [] };
+  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
+  if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 threads", fallbacks: [noGpu] };
+  if (asked.has("one-thread")) {
+    const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)" };
+    return { backend: "wasm-single", adapter: null, fallbacks: [noGpu, noThreads] };
+  }
+  return { backend: "webgpu", adapter: "Apple M2", fallbacks: [] };
+}
+
+/** @param {LoadOptions} options @returns {Promise<Chat>} */
+export async function load(options = {}) {
+  const { backend = "auto", onProgress = () => {}, signal } = options;
+  mock.loads++;
+  sessionStorage.setItem("mock-loads", String(mock.loads));
+  mock.loadOptions.push(options);
+  const fromCache = asked.has("cached");
+  onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
+  await pause(60, signal);
+  for (let step = 1; step <= 10; step++) {
+    const loadedBytes = Math.round((MODEL_BYTES * step) / 10);
+    onProgress({ phase: "weights", loadedBytes, totalBytes: MODEL_BYTES, fromCache, secondsLeft: (10 - step) * 3 });
+    await pause(fromCache ? 5 : 50, signal);
+    if (step === 4) {
+      for (const [name, error] of Object.entries(FIRST_LOAD_ERRORS)) if (asked.has(name) && mock.loads === 1) throw error;
+      if (asked.has("memory-gpu") && backend !== "wasm") throw FIRST_LOAD_ERRORS.memory;
+      if (asked.has("slow")) {
+        await new Promise((resolve, reject) => {
+          mock.continue = () => resolve(undefined);
+          signal?.addEventListener("abort", () => reject(fail("aborted", "Stopped.")), { once: true });
+        });
+      }
+    }
+  }
+  onProgress({ phase: "compile", loadedBytes: MODEL_BYTES, totalBytes: MODEL_BYTES, fromCache });
+  await pause(60, signal);
+  onProgress({ phase: "ready", loadedBytes: MODEL_BYTES, totalBytes: MODEL_BYTES, fromCache });
+  return makeChat(backend);
+}
+
+/** @param {string} backend @returns {Chat} */
+function makeChat(backend) {
+  /** @type {ChatInfo} */
+  const facts = {
+    ...chooseBackend(backend),
+    tokensPerSecond: 0,
+    firstTokenMs: 0,
+    memoryBytes: 34_120_000,
+    modelBytes: MODEL_BYTES,
+    kernelsPerToken: 68,
+    context: info.context,
+  };
+  /** @type {Map<string, Set<(detail?: unknown) => void>>} */
+  const listeners = new Map();
+  /** @param {string} event @param {unknown} detail */
+  const emit = (event, detail) => listeners.get(event)?.forEach((listener) => listener(detail));
+  let lost = false;
+
+  return {
+    info: facts,
+    on(event, listener) {
+      const set = listeners.get(event) ?? new Set();
+      listeners.set(event, set.add(listener));
+      return () => set.delete(listener);
+    },
+    dispose() {
+      mock.disposed++;
+    },
+    async *generate(messages, generateOptions = {}) {
+      const { maxTokens = 256, signal } = generateOptions;
+      mock.asked.push({ messages, options: { ...generateOptions } });
+      if (asked.has("full") && messages.reduce((sum, { content }) => sum + content.length, 0) > 200) {
+        throw fail("context-full", "The message is too long: it takes 600 tokens, and this model reads at most 512 including its answer.");
+      }
+      await pause(180, signal);
+      if (asked.has("lost-hard") && mock.loads === 1) throw fail("device-lost", "The GPU device was lost: the driver was reset.");
+      const words = reply(messages).match(/\s*\S+\s*?/gu) ?? [];
+      const start = performance.now();
+      for (const [index, text] of words.slice(0, maxTokens).entries()) {
+        if (asked.has("broken") && index === 4) throw fail("gpu-error", "Out of bounds access in kernel 12.");
+        if ((asked.has("lost") || asked.has("lost-fallback")) && index === 3 && !lost) {
+          lost = true;
+          emit("device-lost", { reason: "the driver was reset" });
+          await pause(400, signal);
+          if (asked.has("lost-fallback")) {
+            facts.backend = "wasm";
+            emit("backend-changed", { from: "webgpu", to: "wasm", reason: "the driver was reset" });
+          }
+        }
+        await pause(12, signal);
+        facts.tokensPerSecond = (1000 * (index + 1)) / Math.max(1, performance.now() - start);
+        if (index === 0) facts.firstTokenMs = 180;
+        yield { text, token: index };
+      }
+    },
+  };
+}
