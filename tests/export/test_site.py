@@ -1,0 +1,105 @@
+"""Where a site is written: whole or not at all, and never over anything that is not a site."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tinyweb.errors import ExportError
+from tinyweb.export import site as site_module
+from tinyweb.export.site import check_output, check_page, copy_page, looks_exported, new_site, write_json
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def write_site(output: Path, text: str = "a", force: bool = False) -> None:
+    with new_site(output, force) as work:
+        (work / "model").mkdir()
+        write_json(work / "model/manifest.json", {"format": "tinyweb-bundle"})
+        (work / "index.html").write_text(text)
+
+
+def test_a_new_site(tmp_path: Path) -> None:
+    output = tmp_path / "a/b/site"
+    write_site(output)
+    assert (output / "index.html").read_text() == "a"
+    assert names(output.parent) == ["site"]
+    assert output.stat().st_mode & 0o777 == 0o755
+    assert looks_exported(output)
+
+
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    write_site(tmp_path / "site")
+    assert names(tmp_path) == ["site"] and names(tmp_path / "site") == ["index.html", "model"]
+
+
+@pytest.mark.parametrize("error", [ExportError("x"), KeyboardInterrupt(), OSError(28, "full"), SystemExit(143)])
+def test_nothing_is_left_of_a_failure(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)), new_site(tmp_path / "a/b/site") as work:
+        (work / "index.html").write_text("half")
+        raise error
+    assert names(tmp_path) == []
+
+
+def test_a_failure_leaves_the_old_site(tmp_path: Path) -> None:
+    write_site(tmp_path / "site", "old")
+    with pytest.raises(KeyboardInterrupt), new_site(tmp_path / "site", force=True) as work:
+        (work / "index.html").write_text("half")
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["site"] and (tmp_path / "site/index.html").read_text() == "old"
+
+
+def test_force_replaces_a_site_only(tmp_path: Path) -> None:
+    write_site(tmp_path / "site", "old")
+    with pytest.raises(ExportError, match=r"is not empty.*--force"):
+        write_site(tmp_path / "site", "new")
+    write_site(tmp_path / "site", "new", force=True)
+    assert (tmp_path / "site/index.html").read_text() == "new"
+    assert names(tmp_path) == ["site"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("years of work")
+    with pytest.raises(ExportError, match="does not hold an exported site"):
+        write_site(tmp_path / "mine", force=True)
+    assert names(tmp_path / "mine") == ["thesis.tex"]
+
+
+def test_places_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match="is a file"):
+        check_output(tmp_path / "file", False)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ExportError, match="a link to nowhere"):
+        check_output(tmp_path / "link", False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExportError, match="is the current folder"):
+        check_output(Path("."), False)
+
+
+def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "PAGE", tmp_path / "page")
+    with pytest.raises(ExportError, match=r"index.html is missing.*make setup"):
+        check_page()
+    for name in ("index.html", "assets/tinyweb.js", "assets/tinyweb-worker.js", "assets/page-1.css"):
+        path = tmp_path / "page" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "site").mkdir()
+    copy_page(tmp_path / "site")
+    assert (tmp_path / "site/assets/page-1.css").read_text() == "assets/page-1.css"
+
+
+def test_json_is_readable_and_right(tmp_path: Path) -> None:
+    value = {
+        "a": [{"id": i, "shape": [1, 2, 3], "name": "layer" * 4} for i in range(9)],
+        "b": {},
+        "c": [],
+        "d": "é\n",
+        "e": 1.5,
+    }
+    write_json(tmp_path / "x.json", value)
+    text = (tmp_path / "x.json").read_text()
+    assert json.loads(text) == value
+    assert max(map(len, text.splitlines())) <= 120 and len(text.splitlines()) == 17

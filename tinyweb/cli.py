@@ -1,0 +1,294 @@
+"""The command line: `tinyweb export|serve|run|inspect|doctor`.
+
+Results go to standard output, progress and errors to standard error. What a user did wrong is one sentence and exit
+code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs them: `tinyweb --help` is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+import tinyweb
+from tinyweb.errors import TinywebError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tinyweb.export.compile import Progress
+
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    help="Models that run inside the browser.", context_settings=HELP, add_completion=False, no_args_is_help=True
+)
+export_app = typer.Typer(help="Write a model as a static site.", context_settings=HELP, no_args_is_help=True)
+run_app = typer.Typer(help="Run a model on this machine.", context_settings=HELP, no_args_is_help=True)
+app.add_typer(export_app, name="export")
+app.add_typer(run_app, name="run")
+
+
+class Quant(StrEnum):
+    """How weights are stored."""
+
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+    q4 = "q4"
+
+
+ModelFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a Llama model.", show_default=False)
+]
+SiteFolder = Annotated[
+    Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error.")
+]  # read by main(), wherever it stands
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tinyweb {tinyweb.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Models that run inside the browser."""
+
+
+@export_app.command("chat")
+def export_chat(
+    folder: ModelFolder,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
+    ],
+    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
+    context: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
+    ] = None,
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write a chat model as a site that any web host serves, for WebGPU and WebAssembly."""
+    from tinyweb.export.chat import ExportOptions
+    from tinyweb.export.chat import export_chat as export
+
+    console = _stderr()
+    options = ExportOptions(quant.value, context, shard_bytes, name, force)
+    with _progress(console) as progress:
+        made = export(folder, output, options, progress)
+    console.print(
+        f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
+        f"{made.kernels_per_token} kernels per token"
+    )
+    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+
+
+@app.command()
+def serve(
+    site: SiteFolder,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 lets other devices in.")] = "127.0.0.1",
+    no_isolation: Annotated[
+        bool, typer.Option("--no-isolation", help="Leave the headers out that allow threads.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every request.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Serve an exported site until Ctrl-C."""
+    from tinyweb.serve import serve as serve_site
+
+    def log(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    serve_site(
+        site,
+        host,
+        port,
+        isolated=not no_isolation,
+        say=lambda line: print(line, flush=True),
+        log=log if verbose else None,
+    )
+
+
+@run_app.command("chat")
+def run_chat(
+    folder: ModelFolder,
+    prompt: Annotated[str | None, typer.Option(help="What to say (default: chat in this terminal).")] = None,
+    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest token.")] = 0.7,
+    top_k: Annotated[int, typer.Option(min=0, help="Choose among so many likeliest tokens; 0: all.")] = 40,
+    top_p: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Choose among the likeliest of this total probability.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same answer.")] = 0,
+    repetition_penalty: Annotated[
+        float, typer.Option(min=0.01, help="Above 1: tokens that occurred become less likely.")
+    ] = 1.0,
+    device: Annotated[
+        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
+    ] = None,
+    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.f16,
+    context: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Chat with a model on this machine."""
+    from tinyweb.export.local import Settings, answer_once, chat_in_terminal, open_chat
+
+    settings = Settings(max_tokens, temperature, top_k, top_p, seed, repetition_penalty)
+    if prompt is None and as_json:
+        raise typer.BadParameter("--json needs a --prompt")
+    with _progress(_stderr()) as progress:
+        chat = open_chat(folder, quant.value, context, device, progress)
+    if prompt is None:
+        chat_in_terminal(chat, system, settings)
+    elif as_json:
+        print(json.dumps(answer_once(chat, prompt, system, settings), ensure_ascii=False))
+    else:
+        answer_once(chat, prompt, system, settings, write=_write)
+        print()
+
+
+@app.command()
+def inspect(
+    site: SiteFolder,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file of weights.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Tell what a site needs: kernels per token, memory, limits, variants."""
+    from tinyweb.export.inspect import inspect_site, table
+
+    report = inspect_site(site, verify)
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console().print(table(report))
+
+
+@app.command()
+def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+    """Tell which devices work here, which do not, and why."""
+    from tinyweb.doctor import diagnose
+
+    raise NotImplementedError(diagnose, as_json)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    """Progress bars on standard error, one for every kind of step; where that is no terminal, a line for each."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    if not console.is_terminal:
+        said: set[str] = set()
+
+        def say(step: str, done: int, total: int) -> None:
+            if step not in said:
+                said.add(step)
+                console.print(f"tinyweb: {step}")
+
+        yield say
+        return
+    with Bars(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    ) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield show
+
+
+def _terminated(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)  # unwinds, so that what is half-written goes away
+
+
+def _sentence(error: BaseException) -> str | None:
+    """What a user is told about an error; None for a defect of tinyweb, which keeps its traceback."""
+    if isinstance(error, TinywebError):
+        return str(error)
+    if isinstance(error, TyperException):
+        text = error.format_message().strip().replace("Value error, ", "")
+        return text if text.endswith((".", "!", "?")) or not text else text + "."
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"The disk is full{_where(error)}: make room and try again."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{_where(error)}."
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return f"There is not enough memory{detail}: close other programs or take a smaller model."
+    return None
+
+
+def _where(error: OSError) -> str:
+    return f": {error.filename}" if error.filename else ""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `tinyweb` command; never returns."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGTERM, _terminated)
+    command: Callable[..., Any] = typer.main.get_command(app)
+    try:
+        code = command(arguments, prog_name="tinyweb", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None or "--debug" in arguments:
+            raise
+        if sentence:  # none where the help was shown instead
+            print(f"tinyweb: {sentence}", file=sys.stderr)
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

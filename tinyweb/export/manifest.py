@@ -1,0 +1,108 @@
+"""manifest.json: everything a loader must know (docs/bundle.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tinyweb.export.memory import Memory
+from tinyweb.export.weights import Segment, ShardWriter
+from tinyweb.graph.ir import UOp
+
+FORMAT, VERSION = "tinyweb-bundle", 1
+
+# What the page starts with where the model's own generation_config.json says nothing.
+SAMPLING_DEFAULTS: dict[str, float | int] = {
+    "temperature": 0.7,
+    "top_p": 0.95,
+    "top_k": 40,
+    "repetition_penalty": 1.0,
+    "max_tokens": 256,
+}
+
+
+@dataclass(frozen=True)
+class ChatFacts:
+    """What a chat loader needs besides the plans, as in docs/bundle.md. `prefill`: block sizes, largest first."""
+
+    eos: tuple[int, ...]
+    bos: int | None
+    prefill: tuple[int, ...]
+    buffers: Mapping[str, UOp]  # "ids", "logits", "sampling_f", "sampling_i"
+    defaults: Mapping[str, float | int]
+
+
+def prefill_entry(block: int) -> str:
+    """The name of the entry point that takes `block` tokens of the prompt at once."""
+    return f"prefill_{block}"
+
+
+def weights_section(writer: ShardWriter) -> dict[str, Any]:
+    """`weights`, when all shards are finished."""
+    return {"bytes": writer.bytes, "sha256": writer.sha256, "shards": [asdict(s) for s in writer.shards]}
+
+
+def buffers_section(memory: Memory, segments: Mapping[int, list[Segment]]) -> list[dict[str, Any]]:
+    """`buffers`; `segments` by id for every weight."""
+    rows: list[dict[str, Any]] = []
+    for id, n in enumerate(memory.named):
+        row = {
+            "id": id,
+            "name": n.name,
+            "kind": n.kind,
+            "dtype": n.dtype.short,
+            "shape": list(n.shape),
+            "bytes": n.nbytes,
+        }
+        if n.kind == "weight":
+            row["segments"] = [asdict(s) for s in segments[id]]
+        rows.append(row)
+    return rows
+
+
+def variables_section(variables: tuple[UOp, ...]) -> list[dict[str, Any]]:
+    """`variables`, in slot order."""
+    return [{"name": v.arg[0], "min": v.arg[1], "max": v.arg[2]} for v in variables]
+
+
+def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
+    """`chat`."""
+    section: dict[str, Any] = {"eos": list(facts.eos)}
+    if facts.bos is not None:
+        section["bos"] = facts.bos
+    return section | {
+        "prefill": [{"entry": prefill_entry(b), "block": b} for b in facts.prefill],
+        "decode": "decode",
+        "sample": "sample",
+        "greedy": "greedy",
+        **{name: memory.ids[buffer] for name, buffer in facts.buffers.items()},
+        "defaults": dict(facts.defaults),
+    }
+
+
+def manifest(
+    name: str,
+    model: Mapping[str, Any],
+    files: Mapping[str, str],
+    writer: ShardWriter,
+    segments: Mapping[int, list[Segment]],
+    memory: Memory,
+    variables: tuple[UOp, ...],
+    chat: ChatFacts,
+    targets: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The whole manifest of a chat model."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": "chat",
+        "name": name,
+        "model": dict(model),
+        "files": dict(files),
+        "weights": weights_section(writer),
+        "buffers": buffers_section(memory, segments),
+        "variables": variables_section(variables),
+        "chat": chat_section(chat, memory),
+        "targets": dict(targets),
+    }

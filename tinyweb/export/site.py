@@ -1,0 +1,120 @@
+"""The folder an export writes: made under another name beside its place, moved there when all of it is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tinyweb.errors import ExportError
+
+PAGE = Path(__file__).parent / "site"  # what `make setup` builds from web/
+PAGE_FILES = ("index.html", "assets/tinyweb.js", "assets/tinyweb-worker.js")  # without these there is no page
+MANIFEST = "model/manifest.json"
+
+
+def looks_exported(folder: Path) -> bool:
+    """Whether `folder` holds a site that an export wrote."""
+    try:
+        with (folder / MANIFEST).open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return False
+    return b'"tinyweb-bundle"' in head
+
+
+def check_page() -> None:
+    """ExportError where the page that goes into every site has not been built."""
+    missing = [name for name in PAGE_FILES if not (PAGE / name).is_file()]
+    if missing:
+        raise ExportError(
+            f"The page has not been built ({missing[0]} is missing): run `make setup` in tinyweb's folder first."
+        )
+
+
+def check_output(output: Path, force: bool) -> None:
+    """ExportError where a site cannot be written at `output`; nothing is touched."""
+    if output.is_symlink() and not output.exists():
+        raise ExportError(f"{output} is a link to nowhere: choose another folder with -o.")
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise ExportError(f"{output} is a file: choose another name for the site's folder with -o.")
+    if output.resolve() == Path.cwd():
+        raise ExportError(f"{output} is the current folder: choose a folder below it for the site with -o.")
+    if not any(output.iterdir()):
+        return
+    if not force:
+        raise ExportError(
+            f"{output} is not empty: choose another folder with -o, or replace an exported site with --force."
+        )
+    if not looks_exported(output):
+        raise ExportError(
+            f"{output} does not hold an exported site, so --force will not replace it: choose another folder with -o."
+        )
+
+
+@contextmanager
+def new_site(output: Path, force: bool = False) -> Iterator[Path]:
+    """An empty folder to write the site into; on a clean exit it becomes `output`, on any other it disappears."""
+    check_output(output, force)
+    output = output.resolve()
+    made = _make_parents(output.parent)
+    work = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
+    try:
+        yield work
+        work.chmod(0o755)  # a temporary folder is private; a site is not
+        _move_into_place(work, output)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        for folder in made:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+        raise
+
+
+def _make_parents(folder: Path) -> list[Path]:
+    """Create `folder`; those that were not there before, innermost first."""
+    missing = [p for p in (folder, *folder.parents) if not p.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _move_into_place(work: Path, output: Path) -> None:
+    if not output.exists():
+        work.rename(output)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".old", dir=output.parent))
+    output.rename(old / output.name)
+    try:
+        work.rename(output)
+    except BaseException:
+        (old / output.name).rename(output)
+        old.rmdir()
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def copy_page(site: Path) -> None:
+    """Put the built page and the runtime library into `site`."""
+    check_page()
+    shutil.copytree(PAGE, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def write_json(path: Path, value: object, width: int = 120) -> None:
+    """JSON for machines and people: equal values give equal text; what fits in `width` columns stays on one line."""
+    path.write_text(_json(value, width, "") + "\n", encoding="utf-8", newline="\n")
+
+
+def _json(value: object, width: int, indent: str) -> str:
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if len(indent) + len(line) <= width or not isinstance(value, dict | list) or not value:
+        return line
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        rows = [f"{json.dumps(k, ensure_ascii=False)}: {_json(v, width, deeper)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(deeper + row for row in rows) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + _json(v, width, deeper) for v in value) + f"\n{indent}]"

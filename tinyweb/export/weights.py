@@ -1,0 +1,116 @@
+"""Weights into shards: one stream of bytes, cut into files of a fixed size, each with its SHA-256.
+
+Tensors are written one after the other and none is held longer than it takes to write it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from tinyweb.errors import ExportError
+
+ALIGNMENT = 64  # of every tensor's first byte in its shard: a cache line, and whole words for both targets
+MIN_SHARD_BYTES = 4096
+MAX_SHARD_BYTES = 2**31 - ALIGNMENT  # what an ArrayBuffer of any browser can hold
+DEFAULT_SHARD_BYTES = 16 * 2**20  # any static host and any phone takes files of this size
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a buffer: `bytes` bytes at `offset` of shard number `shard` belong at byte `at` of the buffer."""
+
+    shard: int
+    offset: int
+    bytes: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of weights; `file` is relative to the bundle."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+def check_shard_bytes(shard_bytes: int) -> int:
+    """The size shards are really cut to: `shard_bytes` rounded down to whole cache lines; ExportError out of bounds."""
+    if not MIN_SHARD_BYTES <= shard_bytes <= MAX_SHARD_BYTES:
+        raise ExportError(
+            f"Shards of {shard_bytes} bytes cannot be written: "
+            f"choose from {MIN_SHARD_BYTES} to {MAX_SHARD_BYTES} with --shard-bytes."
+        )
+    return shard_bytes // ALIGNMENT * ALIGNMENT
+
+
+class ShardWriter:
+    """Writes tensors into `bundle`/weights/000.bin and so on. A context manager: leaving it closes the last shard."""
+
+    def __init__(self, bundle: Path, shard_bytes: int = DEFAULT_SHARD_BYTES):
+        self.bundle, self.shard_bytes = bundle, check_shard_bytes(shard_bytes)
+        self.shards: list[Shard] = []  # the finished ones
+        self._file: BinaryIO | None = None
+        self._filled = 0  # bytes of the open shard
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> ShardWriter:
+        (self.bundle / "weights").mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._finish()
+
+    def add(self, data: bytes | memoryview) -> list[Segment]:
+        """Write one tensor; the segments that put it together again. Every cut lies at a multiple of `ALIGNMENT`."""
+        view = memoryview(data).cast("B")
+        if self._filled % ALIGNMENT and len(view):
+            self._write(memoryview(bytes(-self._filled % ALIGNMENT)))
+        segments: list[Segment] = []
+        at = 0
+        while at < len(view):
+            if self._filled == self.shard_bytes:
+                self._finish()
+            size = min(self.shard_bytes - self._filled, len(view) - at)
+            segments.append(Segment(len(self.shards), self._filled, size, at))
+            self._write(view[at : at + size])
+            at += size
+        return segments
+
+    def _write(self, data: memoryview) -> None:
+        if self._file is None:
+            self._file = (self.bundle / self._name()).open("wb")
+        self._file.write(data)
+        self._digest.update(data)
+        self._filled += len(data)
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self.shards.append(Shard(self._name(), self._filled, self._digest.hexdigest()))
+        self._file, self._filled, self._digest = None, 0, hashlib.sha256()
+
+    def _name(self) -> str:
+        return f"weights/{len(self.shards):03}.bin"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all finished shards together."""
+        return sum(s.bytes for s in self.shards)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the finished shards' hashes (as hexadecimal text, in order): names the weights as a whole."""
+        return combined_sha256([s.sha256 for s in self.shards])
+
+
+def combined_sha256(hashes: list[str]) -> str:
+    """The hash of hashes a manifest carries."""
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
