@@ -7,6 +7,8 @@ are the same node.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add, mul
 from typing import TYPE_CHECKING
 
 from tinyweb.dtype import dtypes
@@ -42,6 +44,8 @@ def _interval(u: UOp, whole: tuple[int, int]) -> tuple[int, int]:
     if op is Ops.WHERE:
         (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
         return min(a, c), max(b, d)
+    if op is Ops.NEG:
+        return -u.src[0].vmax, -u.src[0].vmin
     if len(u.src) != 2 or u.src[0].dtype.is_float or u.src[1].dtype.is_float or op in (Ops.LOAD, Ops.REDUCE):
         return whole
     (a, b), (c, d) = u.src[0].bounds, u.src[1].bounds
@@ -76,6 +80,10 @@ def _interval(u: UOp, whole: tuple[int, int]) -> tuple[int, int]:
     return whole
 
 
+def _key(u: UOp) -> tuple[int, str, int, bytes]:
+    return u.order_key
+
+
 Monomials = dict[tuple["UOp", ...], int]  # sorted factors -> coefficient
 
 
@@ -94,30 +102,21 @@ def polynomial(u: UOp) -> Monomials:
         out = {}
         for m, c in polynomial(u.src[0]).items():
             for n, d in polynomial(u.src[1]).items():
-                key = tuple(sorted(m + n, key=order_key))
+                key = tuple(sorted(m + n, key=_key))
                 out[key] = out.get(key, 0) + c * d
         return {m: c for m, c in out.items() if c}
     return {(u,): 1}
-
-
-def order_key(u: UOp) -> tuple[int, str]:
-    """A stable order of factors that does not depend on memory addresses."""
-    return (u.op.value, str(u.arg) + "".join(f"({k[0]},{k[1]})" for k in map(order_key, u.src)))
 
 
 def from_polynomial(p: Monomials) -> UOp:
     """The canonical node of a polynomial: terms by their factors, the constant last."""
     from tinyweb.graph.ir.uop import UOp
 
-    total: UOp | None = None
-    for m in sorted(p, key=lambda m: (not m, [order_key(f) for f in m])):
-        term: UOp | None = None
-        for f in m:
-            term = f if term is None else term * f
-        c = p[m]
-        term = UOp.const(c, dtypes.index) if term is None else (term if c == 1 else term * c)
-        total = term if total is None else total + term
-    return total if total is not None else UOp.const(0, dtypes.index)
+    products = {reduce(mul, m): c for m, c in p.items() if m}
+    terms = [t if (c := products[t]) == 1 else t * c for t in sorted(products, key=_key)]
+    if constant := p.get((), 0):
+        terms.append(UOp.const(constant, dtypes.index))
+    return reduce(add, terms) if terms else UOp.const(0, dtypes.index)
 
 
 def fold_size(u: UOp) -> Size:

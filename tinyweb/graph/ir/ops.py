@@ -38,6 +38,7 @@ class Ops(Enum):
     RANGE = auto()  # src: (size,), arg: Axis; 0 … size-1: a loop, a hardware index, or lanes
     LOAD = auto()  # src: (memory, index[, gate]); 0 where the gate is false.  program: arg = lanes read (1 …)
     STORE = auto()  # src: (memory, index, value[, gate])
+    STAGE = auto()  # kernels: src (value, RANGE…), arg Space: memory holding value for every step of the ranges, row-major
 
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from tinyweb.dtype import DType
@@ -89,37 +89,45 @@ class PatternMatcher:
 
     def __init__(self, rules: Sequence[Rule]):
         self.rules: list[Rule] = list(rules)
-        self._by_op: dict[Ops | None, list[tuple[UPat, Callable[..., UOp | None], bool]]] = {}
-        self._merged: dict[Ops, list[tuple[UPat, Callable[..., UOp | None], bool]]] = {}
-        for pattern, function in self.rules:
-            entry = (pattern, function, "ctx" in inspect.signature(function).parameters)
-            for op in pattern.ops if pattern.ops is not None else [None]:
-                self._by_op.setdefault(op, []).append(entry)
+        self._by_op: dict[Ops, list[_Entry]] = {}
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
 
     def rewrite(self, u: UOp, ctx: Any = None) -> UOp | None:
         """The result of the first rule that applies and changes something, else None."""
-        for pattern, function, wants_ctx in self._rules_for(u.op):
-            for names in pattern.match(u, {}):
-                out = function(**names, ctx=ctx) if wants_ctx else function(**names)
-                if out is not None and out is not u:
-                    return out
+        entries = self._by_op.get(u.op)
+        if entries is None:
+            entries = self._by_op[u.op] = [
+                (p, f, "ctx" in inspect.signature(f).parameters, _single_ops(p))
+                for p, f in self.rules
+                if p.ops is None or u.op in p.ops
+            ]
+        below = {s.op for s in u.src}
+        for pattern, function, wants_ctx, needed in entries:
+            if needed <= below:
+                for names in pattern.match(u, {}):
+                    out = function(**names, ctx=ctx) if wants_ctx else function(**names)
+                    if out is not None and out is not u:
+                        return out
         return None
 
-    def _rules_for(self, op: Ops) -> list[tuple[UPat, Callable[..., UOp | None], bool]]:
-        found = self._merged.get(op)
-        if found is None:
-            own, free = self._by_op.get(op, []), self._by_op.get(None, [])
-            rank = {id(f): i for i, (_, f) in enumerate(self.rules)}
-            found = self._merged[op] = sorted(own + free, key=lambda e: rank[id(e[1])])
-        return found
+
+_Entry: TypeAlias = "tuple[UPat, Callable[..., UOp | None], bool, frozenset[Ops]]"
 
 
-def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, memo: dict[UOp, UOp] | None = None) -> UOp:
-    """Apply `rules` to every node, sources first, until none applies anywhere. A shared `memo` spares repeated work."""
-    done: dict[UOp, UOp] = {} if memo is None else memo
+def _single_ops(p: UPat) -> frozenset[Ops]:
+    """The ops that must occur among the sources of a match: a cheap test before the real one."""
+    return frozenset(op for s in p.src or () if s.ops is not None and len(s.ops) == 1 for op in s.ops)
+
+
+def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, memo: MutableMapping[UOp, UOp] | None = None) -> UOp:
+    """Apply `rules` to every node, sources first, until none applies anywhere. A shared `memo` spares repeated work.
+
+    RuntimeError when the rules go round in a circle.
+    """
+    done: MutableMapping[UOp, UOp] = {} if memo is None else memo
+    pending: set[UOp] = set()  # rewritten, their replacement not finished yet
     # a frame is (node, the node as rewritten so far, stage): 0 = sources first, 1 = rules on it, 2 = take over a result
     stack: list[tuple[UOp, UOp, int]] = [(root, root, 0)]
     while stack:
@@ -127,20 +135,27 @@ def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, memo: dict[
         if stage == 0:
             if node in done:
                 continue
+            if node in pending:
+                raise RuntimeError(f"rewrite rules go round in a circle at {node}")
             stack.append((node, node, 1))
             stack.extend((s, s, 0) for s in node.src if s not in done)
         elif stage == 1:
             new_src = tuple(done[s] for s in current.src)
             rebuilt = current if new_src == current.src else current.replace(src=new_src)
+            if rebuilt in done:
+                done[node] = done[rebuilt]
+                continue
             result = rules.rewrite(rebuilt, ctx)
             if result is None:
                 done[node] = done[rebuilt] = rebuilt
             elif result in done:
                 done[node] = done[result]
             else:
+                pending.add(node)
                 stack.append((node, result, 2))
                 stack.append((result, result, 0))
         else:
+            pending.discard(node)
             done[node] = done[current]
     return done[root]
 

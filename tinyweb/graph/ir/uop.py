@@ -7,9 +7,9 @@ root, and every analysis may be cached on the node it belongs to.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from functools import cached_property
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tinyweb.dtype import DType, dtypes
@@ -17,6 +17,58 @@ from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind,
 
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
+T = TypeVar("T")
+
+
+class graph_property(Generic[T]):
+    """A property kept on the node, computed for the sources first: no graph is too deep for Python's stack.
+
+    `through` says which sources the computation looks into; the others are left alone.
+    """
+
+    def __init__(self, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None):
+        self.function, self.through = function, through
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type[UOp], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, u: None, owner: type[UOp]) -> graph_property[T]: ...
+    @overload
+    def __get__(self, u: UOp, owner: type[UOp]) -> T: ...
+    def __get__(self, u: UOp | None, owner: type[UOp]) -> graph_property[T] | T:
+        if u is None:
+            return self
+        return on_node(u, self.name, self.function, self.through)
+
+
+def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None) -> T:
+    """`function(u)`, kept on the node under `name`; it is called for the sources (those `through` accepts) before."""
+    stack = [u]
+    while stack:
+        top = stack[-1]
+        known = top.__dict__
+        if name not in known:
+            wait = [s for s in top.src if name not in s.__dict__ and (through is None or through(s))]
+            if wait:
+                stack.extend(wait)
+                continue
+            known[name] = function(top)
+        stack.pop()
+    value: T = u.__dict__[name]
+    return value
+
+
+def _has_bounds(u: UOp) -> bool:
+    return u.dtype.is_int or u.dtype.kind == "bool"
+
+
+def _order_text(arg: Any) -> str:
+    """`arg` as text that differs where args differ and is the same in every run."""
+    if isinstance(arg, UOp):
+        return arg.order_key[3].hex()
+    return f"({','.join(map(_order_text, arg))})" if isinstance(arg, tuple) else repr(arg)
 
 
 class UOp:
@@ -61,7 +113,7 @@ class UOp:
         """Every node reachable from this one, sources before users, each once."""
         return toposort([self])
 
-    @cached_property
+    @graph_property
     def lanes(self) -> tuple[UOp, ...]:
         """The VECTOR and UNROLL ranges this node's value varies over, in order."""
         found: set[UOp] = set()
@@ -71,11 +123,11 @@ class UOp:
             return ()
         for s in self.src:
             found.update(s.lanes)
-        if self.op is Ops.REDUCE and len(self.src) > 1:
+        if self.op in (Ops.REDUCE, Ops.STAGE) and len(self.src) > 1:
             found.difference_update(self.src[1:])
         return tuple(sorted(found, key=lambda r: (r.arg.order, r.arg.name)))
 
-    @cached_property
+    @graph_property
     def ranges(self) -> frozenset[UOp]:
         """All RANGE nodes (of any kind) that are free in this node's value."""
         if self.op is Ops.RANGE:
@@ -83,13 +135,13 @@ class UOp:
         found: set[UOp] = set()
         for s in self.src:
             found.update(s.ranges)
-        if self.op is Ops.REDUCE:
+        if self.op in (Ops.REDUCE, Ops.STAGE):
             found.difference_update(self.src[1:])
         elif self.op is Ops.END:
             found.difference_update(s for s in self.src if s.op is Ops.RANGE)
         return frozenset(found)
 
-    @cached_property
+    @graph_property
     def shape(self) -> Shape:
         op = self.op
         if op in (Ops.RESHAPE, Ops.EXPAND):
@@ -137,12 +189,28 @@ class UOp:
         return u
 
     # -- bounds -----------------------------------------------------------------------------------------------------
-    @cached_property
-    def bounds(self) -> tuple[int, int]:
+    def _bounds(self) -> tuple[int, int]:
         """Inclusive minimum and maximum of an integer or bool node, by interval arithmetic."""
         from tinyweb.graph.ir.bounds import interval
 
         return interval(self)
+
+    bounds = graph_property(_bounds, through=_has_bounds)
+
+    @graph_property
+    def order_key(self) -> tuple[int, str, int, bytes]:
+        """A total order of nodes, the same in every run: what varies with no loop first, then by the innermost loop,
+        then by name, then simple before composed; a digest of the structure decides the rest."""
+        digest = blake2b(f"{self.op.name} {self.dtype.name} {_order_text(self.arg)}".encode(), digest_size=8)
+        for s in self.src:
+            digest.update(s.order_key[3])
+        if self.op is Ops.RANGE:
+            depth, label = self.arg.order, self.arg.name
+        elif self.op is Ops.VARIABLE:
+            depth, label = -1, self.arg[0]
+        else:
+            depth, label = max((s.order_key[:2] for s in self.src), default=(-1, ""))
+        return depth, label, 1 + max((s.order_key[2] for s in self.src), default=0), digest.digest()
 
     @property
     def vmin(self) -> int:

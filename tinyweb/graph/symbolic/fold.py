@@ -1,0 +1,182 @@
+"""The value of one operation on constants, exactly as its dtype computes it, and of whole expressions.
+
+Integers wrap around, index arithmetic included; FLOORDIV and MOD round to minus infinity; floats are rounded after every
+operation to their own width (bfloat16 by round-to-nearest-even of float32).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir.ops import ELEMENTWISE, Ops
+from tinyweb.graph.ir.uop import UOp, toposort
+
+Value: TypeAlias = "int | float | bool"
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """An integer reduced to what `dtype` holds."""
+    if dtype.min <= value <= dtype.max:
+        return value
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
+
+
+def round_to(value: float, dtype: DType) -> float:
+    """A float rounded to `dtype`."""
+    if dtype is dtypes.float64:
+        return float(value)
+    with np.errstate(all="ignore"):
+        if dtype is dtypes.bfloat16:
+            bits = int(np.float32(value).view(np.uint32))
+            if math.isnan(value):
+                return float(value)
+            bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+            return float(np.uint32(bits).view(np.float32))
+        return float(dtype.numpy.type(value))
+
+
+def as_value(value: Value, dtype: DType) -> Value:
+    """A Python number as a value of `dtype`."""
+    if dtype.kind == "bool":
+        return bool(value)
+    return round_to(value, dtype) if dtype.is_float else wrap(int(value), dtype)
+
+
+_INT: dict[Ops, Callable[..., int | None]] = {
+    Ops.NEG: lambda a: -a,
+    Ops.ADD: lambda a, b: a + b,
+    Ops.MUL: lambda a, b: a * b,
+    Ops.FLOORDIV: lambda a, b: a // b if b else None,
+    Ops.MOD: lambda a, b: a % b if b else None,
+    Ops.MAX: max,
+    Ops.AND: lambda a, b: a & b,
+    Ops.OR: lambda a, b: a | b,
+    Ops.XOR: lambda a, b: a ^ b,
+    Ops.SHR: lambda a, b: a >> b if 0 <= b < 64 else None,
+    Ops.SHL: lambda a, b: a << b if 0 <= b < 64 else None,
+    Ops.MULADD: lambda a, b, c: a * b + c,
+}
+_FLOAT: dict[Ops, Callable[..., Any]] = {
+    Ops.NEG: np.negative,
+    Ops.RECIPROCAL: np.reciprocal,
+    Ops.SQRT: np.sqrt,
+    Ops.EXP2: np.exp2,
+    Ops.LOG2: np.log2,
+    Ops.SIN: np.sin,
+    Ops.FLOOR: np.floor,
+    Ops.TRUNC: np.trunc,
+    Ops.ADD: np.add,
+    Ops.MUL: np.multiply,
+    Ops.DIV: np.divide,
+    Ops.MAX: np.maximum,
+}
+
+
+def compute(op: Ops, dtype: DType, values: tuple[Value, ...], of: DType) -> Value | None:
+    """The result of `op`, of type `dtype`, on `values` of type `of` (WHERE: the type of its branches).
+
+    None where the operation has no defined result (division by zero, a float outside of the integer's range, a shift by
+    too much, MAX of a NaN) or where targets may round twice (MULADD on floats).
+    """
+    if op is Ops.WHERE:
+        return values[1] if values[0] else values[2]
+    if op is Ops.LESS:
+        return bool(values[0] < values[1])
+    if op is Ops.EQUAL:
+        return bool(values[0] == values[1])
+    if op is Ops.CAST:
+        return _cast(values[0], of, dtype)
+    if op is Ops.BITCAST:
+        return _bitcast(values[0], of, dtype)
+    if dtype.is_float:
+        function = _FLOAT.get(op)
+        if function is None or (op is Ops.MAX and any(math.isnan(v) for v in values)):
+            return None
+        # bfloat16 is computed in float32 and rounded once
+        with np.errstate(all="ignore"):
+            return round_to(float(function(*(dtype.numpy.type(v) for v in values))), dtype)
+    integer = _INT.get(op)
+    if integer is None or (op in (Ops.SHL, Ops.SHR) and values[1] >= dtype.bits):
+        return None
+    result = integer(*map(int, values))
+    if result is None:
+        return None
+    return bool(result) if dtype.kind == "bool" else wrap(result, dtype)
+
+
+def _cast(value: Value, of: DType, to: DType) -> Value | None:
+    if to.kind == "bool":
+        return bool(value != 0)
+    if not to.is_float:
+        if of.is_float:
+            if not math.isfinite(value) or not to.min <= (whole := math.trunc(value)) <= to.max:
+                return None
+            return whole
+        return wrap(int(value), to)
+    if of.is_float or to is dtypes.bfloat16:
+        return round_to(float(value), to)
+    # from a wide integer: one rounding, not one to float64 and another
+    wide = np.uint64 if of is dtypes.uint64 else np.int64
+    with np.errstate(all="ignore"):
+        return float(np.array([int(value)], wide).astype(to.numpy)[0])
+
+
+def _bitcast(value: Value, of: DType, to: DType) -> Value | None:
+    if of.bits != to.bits or of.bits < 8 or "bool" in (of.kind, to.kind):
+        return None
+    if of is dtypes.bfloat16:
+        raw = np.array([np.float32(value).view(np.uint32) >> 16], np.uint16)
+    else:
+        raw = np.array([value], of.numpy)
+    if to is dtypes.bfloat16:
+        return float((raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)[0])
+    out: Value = raw.view(to.numpy)[0].item()
+    return out
+
+
+def evaluate(expr: UOp, values: Mapping[UOp, Value] | None = None) -> Value:
+    """The number `expr` stands for, with `values` for its free nodes (RANGE, VARIABLE, SPECIAL, LOAD, …).
+
+    KeyError for a free node without a value; ZeroDivisionError where an operation has no defined result. WHERE looks only
+    at the branch it takes.
+    """
+    known: dict[UOp, Value] = dict(values or {})
+    failed: set[UOp] = set()
+    for u in toposort([expr]):
+        if u in known:
+            continue
+        if u.op is Ops.CONST:
+            known[u] = as_value(u.arg, u.dtype)
+            continue
+        if u.op is Ops.BIND:
+            known[u] = u.src[1].arg
+            continue
+        if u.op not in ELEMENTWISE:
+            failed.add(u)
+            continue
+        if u.op is Ops.WHERE and u.src[0] in known:
+            taken = u.src[1] if known[u.src[0]] else u.src[2]
+            if taken in known:
+                known[u] = known[taken]
+            else:
+                failed.add(u)
+            continue
+        result = None
+        if not any(s in failed for s in u.src):
+            result = compute(u.op, u.dtype, tuple(known[s] for s in u.src), u.src[0].dtype)
+        if result is None:
+            failed.add(u)
+        else:
+            known[u] = result
+    if expr in known:
+        return known[expr]
+    free = [u for u in toposort([expr]) if u in failed and u.op not in ELEMENTWISE]
+    if free:
+        raise KeyError(f"evaluate needs a value for {free[0]}")
+    raise ZeroDivisionError(f"{expr} has no defined value here")
