@@ -27,18 +27,44 @@ def test_demo_needs_nothing_that_only_tests_use() -> None:
     assert "browser.py" not in planned
 
 
-def test_old_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
-        fake = tmp_path / name
-        fake.write_text("#!/bin/sh\nexit 1\n")
-        fake.chmod(0o755)
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def refusal(wanted: str, programs: Path) -> str:
+    """What tools/prerequisites.sh says when `programs` hides the machine's own; it must be one sentence."""
     done = subprocess.run(
-        ["tools/prerequisites.sh", "python"],
+        ["tools/prerequisites.sh", wanted],
         cwd=ROOT,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        env={"PATH": f"{programs}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert re.fullmatch(r"tinyweb: Python 3\.11 or newer .* was not found: install it .*\.\n", done.stderr)
+    assert re.fullmatch(r"tinyweb: [^\n]*\.\n", done.stderr)
+    return done.stderr
+
+
+def test_old_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+        script(tmp_path / name, "exit 1")
+    assert "Python 3.11 or newer with its venv module was not found" in refusal("python", tmp_path)
+
+
+def test_old_node_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    script(tmp_path / "node", '[ "$1" = --version ] && echo v18.20.0 && exit 0; exit 1')
+    assert "Node.js v18.20.0 is too old: install version 20.19 or newer" in refusal("node", tmp_path)
+
+
+def test_failing_step_says_what_failed_and_what_to_do() -> None:
+    done = subprocess.run(
+        ["tools/quietly.sh", "fetching things", "is the registry reachable?", "sh", "-c", "echo noise; exit 3"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stdout == "tinyweb: fetching things\n"
+    assert done.stderr == "noise\ntinyweb: failed: fetching things; is the registry reachable?\n"

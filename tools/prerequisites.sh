@@ -17,10 +17,10 @@ case "$1" in
     ;;
   node)
     command -v git >/dev/null || fail "git was not found: install it (Debian: apt-get install git)."
-    command -v node >/dev/null || fail "Node.js was not found: install version 20 or newer, which brings npm."
-    node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' \
-      || fail "Node.js $(node --version) is too old: install version 20 or newer."
-    command -v npm >/dev/null || fail "npm was not found: install it with Node.js 20 or newer."
+    command -v node >/dev/null || fail "Node.js was not found: install version 20.19 or newer, which brings npm."
+    node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major * 100 + +minor < 2019 ? 1 : 0)' \
+      || fail "Node.js $(node --version) is too old: install version 20.19 or newer."
+    command -v npm >/dev/null || fail "npm was not found: install it with Node.js 20.19 or newer."
     ;;
   *)
     fail "tools/prerequisites.sh takes python or node."
