@@ -46,7 +46,7 @@ test-all: setup lint ## Everything `make test` does, with the slow tests
 .PHONY: test-web
 test-web: setup-dev
 	@echo "tinyweb: JavaScript tests"
-	$(NPM) test --workspaces --if-present
+	CHROME=$$($(BIN)/python tools/browser.py) $(NPM) test --workspaces --if-present
 	@echo "tinyweb: sizes of the pages"
 	$(BIN)/python tools/page_size.py
 
