@@ -13,7 +13,7 @@ QUIETLY := tools/quietly.sh
 OFFLINE := is the package registry reachable?
 NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
 
-WEB_SOURCES := $(shell find web -type d \( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print 2>/dev/null)
+WEB_SOURCES := $(shell find web -type d \( -name node_modules -o -name dist -o -name test -o -name test-results \) -prune -o -type f -print 2>/dev/null)
 PYTHON_SOURCES := $(shell find tinyweb -path $(SITE) -prune -o -type f -not -name '*.pyc' -print)
 PACKAGE_JSONS := package.json package-lock.json $(wildcard web/*/package.json)
 
