@@ -1,0 +1,104 @@
+"""`lower`: the passes in order, and the Program that comes out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from tinyweb.graph.ir import KernelInfo, Ops, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.lower.decompose import decompose
+from tinyweb.graph.lower.hardware import bind_hardware
+from tinyweb.graph.lower.linearize import linearize
+from tinyweb.graph.lower.loops import lower_loops
+from tinyweb.graph.lower.spell import spell
+from tinyweb.graph.lower.widen import widen
+from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.program import ParamInfo, Program
+from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.target import Target
+
+
+def lower(kernel: UOp, target: Target) -> Program:
+    """The program that carries out `kernel` on `target`.
+
+    ValueError where the kernel exceeds a limit of the target that lowering cannot split (buffers, threads, shared memory);
+    NotImplementedError naming a type or operation that the target cannot compute with.
+    """
+    info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
+    params = [u for u in kernel.toposort() if u.op is Ops.PARAM]
+    if len(params) > target.max_buffers:
+        raise ValueError(f"kernel {info.name or 'without a name'} uses {len(params)} buffers; {target.name} allows {target.max_buffers}")
+    kernel = merge_reduces(simplify(kernel))
+    prefix = _readable(kernel)
+    kernel, launch = bind_hardware(kernel, target)
+    kernel = decompose(widen(simplify(kernel), target), target)
+    effects = lower_loops(simplify(kernel), target, launch.workgroup)
+    spelled, memory = spell(effects, target)
+    if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
+        raise ValueError(f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers")
+    uops = tuple(linearize(spelled))
+    used = _shared_bytes(uops)
+    if used > target.shared_bytes:
+        raise ValueError(f"kernel {info.name or prefix} needs {used} bytes of shared memory; {target.name} has {target.shared_bytes}")
+    return Program(
+        name=f"{prefix}_{_digest(uops, launch.grid)}",
+        uops=uops,
+        params=_params(uops),
+        variables=_variables(uops, launch.grid),
+        grid=launch.grid,
+        workgroup=launch.workgroup,
+        shared_bytes=used,
+        schedule=info.schedule,
+    )
+
+
+def _params(uops: Sequence[UOp]) -> tuple[ParamInfo, ...]:
+    read: set[int] = set()
+    written: set[int] = set()
+    atomic: set[int] = set()
+    declared: dict[int, UOp] = {}
+    for u in uops:
+        if u.op is Ops.PARAM:
+            declared[u.arg.slot] = u
+        elif u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer.op is Ops.PARAM:
+            slot = u.src[0].buffer.arg.slot
+            (read if u.op is Ops.LOAD else written).add(slot)
+            if u.op is Ops.STORE and u.arg is not None:
+                atomic.add(slot)
+    return tuple(
+        ParamInfo(slot, p.dtype, p.arg.size, slot in read, slot in written, slot in atomic)
+        for slot, p in sorted(declared.items())
+    )
+
+
+def _variables(uops: Sequence[UOp], grid: Sequence[Size]) -> tuple[UOp, ...]:
+    found = {u for u in uops if u.op is Ops.VARIABLE}
+    for size in grid:
+        found.update(as_index(size).variables())
+    return tuple(sorted(found, key=lambda v: str(v.arg[0])))
+
+
+def _shared_bytes(uops: Sequence[UOp]) -> int:
+    return sum(u.dtype.nbytes(u.arg.size) for u in uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED)
+
+
+# -- names ----------------------------------------------------------------------------------------------------------------
+def _readable(kernel: UOp) -> str:
+    """`e` for elementwise, `r` for reducing kernels, then the sizes of the loops (symbolic ones as their maximum)."""
+    nodes = kernel.toposort()
+    ranges = sorted((u for u in nodes if u.op is Ops.RANGE), key=lambda r: (r.arg.reduce, r.arg.order, r.arg.name))
+    sizes = [str(size_max(r.src[0])) if r.src[0].op is Ops.CONST else f"s{r.src[0].vmax}" for r in ranges]
+    kind = "r" if any(u.op is Ops.REDUCE for u in nodes) else "e"
+    return "_".join([kind, *sizes[:8]])
+
+
+def _digest(uops: Sequence[UOp], grid: Sequence[Size]) -> str:
+    """Equal for equal programs, whatever their kernel was called and in whatever process they are made."""
+    number: dict[UOp, int] = {}
+    lines: list[str] = []
+    for u in [*uops, *(n for size in grid for n in as_index(size).toposort())]:
+        if u not in number:
+            number[u] = len(number)
+            lines.append(f"{u.op.name} {u.dtype.short} {u.arg!r} {[number[s] for s in u.src]}")
+    lines.append(str([number[as_index(size)] for size in grid]))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:10]

@@ -1,0 +1,149 @@
+"""Small constructors for program nodes: they fold what is constant at once, so that spelled-out indices stay short."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Ops, UOp
+
+
+def index_const(value: int) -> UOp:
+    return UOp.const(value, dtypes.index)
+
+
+def identity(op: Ops, dtype: DType) -> UOp:
+    """The value that changes nothing when it is reduced with `op`."""
+    if op is Ops.ADD:
+        return UOp.const(0, dtype)
+    if op is Ops.MUL:
+        return UOp.const(1, dtype)
+    if op is Ops.MAX:
+        return UOp.const(dtype.min, dtype)
+    raise ValueError(f"no reduction with {op.name}: use ADD, MUL or MAX")
+
+
+def is_const(u: UOp, value: Any = None) -> bool:
+    return u.op is Ops.CONST and (value is None or u.arg == value)
+
+
+def make(op: Ops, dtype: DType, src: Sequence[UOp], arg: Any = None) -> UOp:
+    """An elementwise node of integers or bools, folded where its sources are constant or neutral."""
+    if len(src) == 2 and dtype.kind != "float" and src[0].dtype.kind != "float":
+        a, b = src
+        if a.op is Ops.CONST and b.op is Ops.CONST:
+            folded = _fold(op, a, b)
+            if folded is not None:
+                return UOp.const(folded, dtype)
+        if op is Ops.ADD:
+            if is_const(a, 0):
+                return b
+            if is_const(b, 0):
+                return a
+            if b.op is Ops.CONST and a.op is Ops.ADD and a.src[1].op is Ops.CONST:
+                return make(Ops.ADD, dtype, (a.src[0], UOp.const(a.src[1].arg + b.arg, dtype)))
+        elif op is Ops.MUL:
+            if is_const(a, 0) or is_const(b, 1):
+                return a
+            if is_const(b, 0) or is_const(a, 1):
+                return b
+        elif op is Ops.AND and dtype.kind == "bool":
+            if is_const(a, True) or is_const(b, False):
+                return b
+            if is_const(b, True) or is_const(a, False):
+                return a
+        elif op is Ops.OR and dtype.kind == "bool":
+            if is_const(a, False) or is_const(b, True):
+                return b
+            if is_const(b, False) or is_const(a, True):
+                return a
+        elif op in (Ops.SHL, Ops.SHR) and is_const(b, 0):
+            return a
+        elif op is Ops.FLOORDIV and is_const(b, 1):
+            return a
+        elif op is Ops.MOD and is_const(b, 1):
+            return UOp.const(0, dtype)
+    elif op is Ops.WHERE and src[0].op is Ops.CONST:
+        return src[1] if src[0].arg else src[2]
+    return UOp(op, dtype, tuple(src), arg)
+
+
+def _fold(op: Ops, a: UOp, b: UOp) -> int | bool | None:
+    x, y = a.arg, b.arg
+    if op is Ops.ADD:
+        return x + y
+    if op is Ops.MUL:
+        return x * y
+    if op is Ops.LESS:
+        return bool(x < y)
+    if op is Ops.EQUAL:
+        return bool(x == y)
+    if op is Ops.AND:
+        return x & y
+    if op is Ops.OR:
+        return x | y
+    if op is Ops.XOR:
+        return x ^ y
+    if op is Ops.FLOORDIV and y != 0:
+        return x // y
+    if op is Ops.MOD and y != 0:
+        return x % y
+    if op is Ops.MAX:
+        return max(x, y)
+    return None
+
+
+def add(a: UOp, b: UOp) -> UOp:
+    return make(Ops.ADD, a.dtype, (a, b))
+
+
+def both(a: UOp | None, b: UOp | None) -> UOp | None:
+    """The conjunction of two gates, where None is true."""
+    if a is None or b is None:
+        return a if b is None else b
+    return a if a is b else make(Ops.AND, dtypes.bool, (a, b))
+
+
+def splat(u: UOp, width: int) -> UOp:
+    """A scalar as a vector of `width` equal lanes."""
+    return u if width == 1 or u.shape else UOp(Ops.STACK, u.dtype, (u,) * width)
+
+
+def stack(lanes: Sequence[UOp]) -> UOp:
+    """A vector of scalars; the lanes of one whole vector in order are that vector."""
+    if len(lanes) == 1:
+        return lanes[0]
+    first = lanes[0]
+    if first.op is Ops.LANE and first.src[0].shape == (len(lanes),):
+        vector = first.src[0]
+        if all(u.op is Ops.LANE and u.src[0] is vector and u.arg == i for i, u in enumerate(lanes)):
+            return vector
+    return UOp(Ops.STACK, first.dtype, tuple(lanes))
+
+
+def lane(vector: UOp, i: int) -> UOp:
+    """One scalar of a vector."""
+    if vector.op is Ops.STACK:
+        return vector.src[i]
+    if vector.shape == ():
+        return vector
+    return UOp(Ops.LANE, vector.dtype, (vector,), i)
+
+
+def float_from_bits(bits: int) -> float:
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+def round_constant(value: float, dtype: DType) -> float:
+    """`value` as float16 or bfloat16 would hold it."""
+    if dtype is dtypes.float16:
+        with np.errstate(over="ignore"):
+            return float(np.float16(value))
+    bits = int(np.float32(value).view(np.uint32))
+    if (bits & 0x7FFFFFFF) > 0x7F800000:
+        return float("nan")
+    return float_from_bits(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16) & 0xFFFFFFFF)

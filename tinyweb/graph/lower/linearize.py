@@ -1,0 +1,62 @@
+"""A graph of effects becomes a list: every node in the innermost loop it depends on, sources first."""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import Ops, UOp
+
+
+def linearize(sink: UOp) -> list[UOp]:
+    """The nodes below `sink` (itself left out) in execution order; a loop's nodes lie between its RANGE and its END."""
+    order = _order(sink)
+    position = {u: i for i, u in enumerate(order)}
+    end_of = {u.src[-1]: u for u in order if u.op is Ops.END}
+    for u in order:
+        u.ranges  # noqa: B018  (cached on the node; asked for sources first, so that the recursion stays shallow)
+    depth: dict[UOp, int] = {}
+    for r in sorted(end_of, key=lambda r: len(end_of[r].ranges)):
+        depth[r] = 1 + max((depth[outer] for outer in end_of[r].ranges), default=0)
+
+    def scope(u: UOp) -> UOp | None:
+        return max(u.ranges, key=lambda r: depth[r], default=None)
+
+    # per loop (None: outside of all) what happens directly in it: nodes, and loops at the place of their END
+    members: dict[UOp | None, list[UOp]] = {None: []}
+    for u in order:
+        if u.op is Ops.RANGE:
+            members.setdefault(u, [])
+        elif u.op is not Ops.SINK:
+            members.setdefault(scope(u), []).append(u)
+    out: list[UOp] = []
+    stack: list[tuple[UOp, bool]] = [(u, False) for u in sorted(members[None], key=position.__getitem__, reverse=True)]
+    while stack:
+        u, entered = stack.pop()
+        if u.op is not Ops.END or entered:
+            out.append(u)
+            continue
+        loop = u.src[-1]
+        out.append(loop)
+        stack.append((u, True))
+        stack.extend((m, False) for m in sorted(members[loop], key=position.__getitem__, reverse=True))
+    return out
+
+
+def _order(sink: UOp) -> list[UOp]:
+    """Sources first; and a parameter that is read and written is read first."""
+    nodes = sink.toposort()
+    loads: dict[UOp, list[UOp]] = {}
+    for u in nodes:
+        if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM:
+            loads.setdefault(u.src[0], []).append(u)
+    done: dict[UOp, None] = {}
+    stack: list[tuple[UOp, bool]] = [(sink, False)]
+    while stack:
+        u, expanded = stack.pop()
+        if u in done:
+            continue
+        if expanded:
+            done[u] = None
+            continue
+        stack.append((u, True))
+        before = loads.get(u.src[0], []) if u.op is Ops.STORE else []
+        stack.extend((s, False) for s in (*before, *reversed(u.src)) if s not in done)
+    return list(done)

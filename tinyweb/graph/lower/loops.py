@@ -1,0 +1,247 @@
+"""REDUCEs and output ranges become loops, accumulators and, over threads, exchanges through shared memory.
+
+Before: a kernel whose GRID and THREAD ranges are SPECIALs already. After: effects. A REDUCE over LOOP ranges is a REGISTER
+buffer with one element per lane of its tile, set to the identity outside of the loops and updated inside; one over threads
+goes through a SHARED buffer. What remains of REDUCE are sums over lanes alone (VECTOR and UNROLL ranges): spelling does those.
+Tiles are still one node: an accumulator's index is an expression in the lane ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, size_max
+from tinyweb.graph.lower.build import add, identity, index_const, make
+from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
+from tinyweb.graph.target import Target
+
+# accumulators that are independent of each other hide the latency of an addition; below this many, unrolled lanes stay apart
+ENOUGH_ACCUMULATORS = 4
+# up to this many partial results are read by every thread at once; more are combined in two steps
+FLAT_EXCHANGE = 16
+
+
+def free_loops(u: UOp) -> list[UOp]:
+    """The serial loops a node depends on, outermost first."""
+    return sorted((r for r in u.ranges if r.arg.kind is AxisKind.LOOP), key=nest_key)
+
+
+def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> UOp:
+    """A SINK of effects that carries out the kernel's stores."""
+    stores = _Reduces(kernel, target, workgroup).run()
+    return close_output_loops(stores)
+
+
+def close_output_loops(stores: Sequence[UOp]) -> UOp:
+    """One END per output range; stores that share a range share its loop."""
+    pending = list(stores)
+    while loops := {r for p in pending for r in free_loops(p)}:
+        inner = max(loops, key=nest_key)
+        closed = [p for p in pending if inner in p.ranges]
+        end = UOp(Ops.END, dtypes.void, (*closed, inner))
+        pending = [end if p is closed[0] else p for p in pending if p is closed[0] or p not in closed]
+    return UOp(Ops.SINK, dtypes.void, tuple(pending))
+
+
+def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
+    """REDUCEs with equal keys run in the same loops: independent of each other, in the same place, over equal ranges."""
+    bound = tuple(sorted((r for r in u.src[1:]), key=_bound_key))
+    return (depth, tuple(free_loops(u)), bound)
+
+
+def _bound_key(r: UOp) -> tuple[int, str]:
+    return (r.arg.order, r.arg.name) if r.op is Ops.RANGE else (-1, str(r.arg))
+
+
+class _Reduces:
+    """Rebuilds a kernel's values from the sources up, group of merged REDUCEs by group."""
+
+    def __init__(self, kernel: UOp, target: Target, workgroup: tuple[int, int, int]):
+        self.kernel, self.target, self.workgroup = kernel, target, workgroup
+        self.order = kernel.toposort()
+        self.done: dict[UOp, UOp] = {}
+        self.lanes = Lanes()
+        self.buffers = 0
+        self.depth: dict[UOp, int] = {}
+        self.groups: dict[tuple[object, ...], list[UOp]] = {}
+        for u in self.order:
+            below = max((self.depth[s] for s in u.src), default=0)
+            if u.op is Ops.REDUCE:
+                self.groups.setdefault(merge_key(u, below), []).append(u)
+                below += 1
+            self.depth[u] = below
+
+    def run(self) -> list[UOp]:
+        # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
+        for u in sorted(self.order, key=lambda u: (self.depth[u], u.op is not Ops.REDUCE)):
+            self._visit(u)
+        return [self.done[s] for s in self.kernel.src]
+
+    def _visit(self, u: UOp) -> None:
+        if u in self.done:
+            return
+        if u.op is Ops.REDUCE:
+            group = self.groups[merge_key(u, self.depth[u] - 1)]
+            for member, value in zip(group, self._lower_group(group)):
+                self.done[member] = value
+            return
+        src = tuple(self.done[s] for s in u.src)
+        self.done[u] = u if src == u.src else u.replace(src=src)
+
+    def _buffer(self, space: Space, dtype: DType, size: int) -> UOp:
+        self.buffers += 1
+        return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size))
+
+    # -- one group ----------------------------------------------------------------------------------------------------
+    def _lower_group(self, group: list[UOp]) -> list[UOp]:
+        first = group[0]
+        bound = first.src[1:]
+        loops = sorted((r for r in bound if r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP), key=nest_key)
+        threads = sorted((r for r in bound if r.op is Ops.SPECIAL), key=lambda r: -int(r.arg[1]))
+        outer = free_loops(first)
+        updates: list[UOp] = []
+        results: list[tuple[UOp, UOp]] = []  # accumulator, its index
+        kept_lanes: list[list[UOp]] = []
+        values: list[UOp] = []
+        for u in group:
+            lanes = [r for r in bound if is_lane(r) and r in self.lanes(self.done[u.src[0]])]
+            idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
+            value = self._repeated(u, self.done[u.src[0]], idle)
+            if not loops:
+                values.append(self._over_lanes(u, value, lanes))
+                continue
+            kept = self._kept(value, lanes)
+            kept_lanes.append(kept)
+            inner = self._over_lanes(u, value, [r for r in lanes if r not in kept])
+            acc, index = self._accumulator(u, inner, kept)
+            init = acc.after(*outer).store(index, identity(u.arg, u.dtype))
+            inside = acc.after(init, *loops)
+            updates.append(inside.store(index, accumulate(u.arg, inside.load(index), inner)))
+            results.append((acc, index))
+        if loops:
+            ends: tuple[UOp, ...] = tuple(updates)
+            for r in reversed(loops):
+                ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
+            for u, (acc, index), kept in zip(group, results, kept_lanes):
+                values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
+        return self._exchange(group, values, threads, outer) if threads else values
+
+    def _repeated(self, u: UOp, value: UOp, times: int) -> UOp:
+        """A value that does not vary over some of the reduced lanes counts once for each of them."""
+        if times == 1 or u.arg is Ops.MAX:
+            return value
+        if u.arg is Ops.ADD:
+            return value * UOp.const(times, value.dtype)
+        out = value
+        for _ in range(times - 1):
+            out = out * value
+        return out
+
+    def _over_lanes(self, u: UOp, value: UOp, lanes: list[UOp]) -> UOp:
+        return UOp(Ops.REDUCE, u.dtype, (value, *lanes), u.arg) if lanes else value
+
+    def _kept(self, value: UOp, lanes: list[UOp]) -> list[UOp]:
+        """The reduced lanes that have accumulators of their own during the loop; the others are added up in each step."""
+        vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and self.target.max_vector > 1]
+        kept = vectors[:1]
+        width = min(prod(lane_count(r) for r in kept), self.target.max_vector)
+        chains = prod(lane_count(r) for r in self.lanes(value) if r not in lanes)
+        chains = chains * prod(lane_count(r) for r in kept) // width
+        for r in lanes:
+            if r not in kept and chains * lane_count(r) <= ENOUGH_ACCUMULATORS:
+                kept.append(r)
+                chains *= lane_count(r)
+        return kept
+
+    def _accumulator(self, u: UOp, inner: UOp, kept: list[UOp]) -> tuple[UOp, UOp]:
+        """A REGISTER buffer with an element per lane of `inner`, the VECTOR axis innermost, and the index of a lane in it."""
+        lanes = list(self.lanes(inner))
+        vectors = [r for r in kept if r.arg.kind is AxisKind.VECTOR] or [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
+        if vectors:
+            lanes.remove(vectors[0])
+            lanes.append(vectors[0])
+        index, size = tile_index(lanes)
+        return self._buffer(Space.REGISTER, u.dtype, size), index
+
+    # -- threads --------------------------------------------------------------------------------------------------------
+    def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:
+        """Every thread's partial result, through shared memory, into the sum that every thread reads."""
+        shape = [int(t.src[0].arg) for t in threads]
+        count = prod(shape)
+        mine = _flatten([(t, n) for t, n in zip(threads, shape)])
+        others = [(UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)]
+        others = [(t, n) for t, n in others if n > 1 and t not in threads]
+        team, teams = _flatten(others), prod(n for _, n in others)
+        # what an earlier round of the enclosing loops still reads must not be overwritten
+        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
+        tiles = [list(self.lanes(v)) for v in values]
+        if count > FLAT_EXCHANGE:
+            step = 1 << (((count - 1).bit_length() + 1) // 2)
+            values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step)
+            count, gate = step, mine < step
+        else:
+            gate = None
+        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, gate)
+
+    def _round(
+        self, group: list[UOp], values: list[UOp], tiles: list[list[UOp]], fresh: tuple[UOp, ...],
+        team: tuple[UOp, int], mine: tuple[UOp, int], residue: UOp | None, step: int, gate: UOp | None = None,
+    ) -> list[UOp]:  # fmt: skip
+        """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined."""
+        count = mine[1]
+        stores, places = [], []
+        for u, value, lanes in zip(group, values, tiles):
+            index, size = tile_index(lanes)
+            shared = self._buffer(Space.SHARED, u.dtype, size * team[1] * count)
+            base = add(index * team[1], team[0]) if team[1] > 1 else index
+            base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
+            stores.append(shared.after(*fresh).store(add(base, mine[0]), value, gate))
+            places.append((shared, base))
+        arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
+        out = []
+        for u, (shared, base) in zip(group, places):
+            reads = -(-count // step)
+            turn = UOp(
+                Ops.RANGE, dtypes.index, (index_const(reads),), Axis(f"turn{self.buffers}.{step}", 1 << 20, AxisKind.UNROLL, True)
+            )
+            position = turn * step if residue is None else turn * step + residue
+            inside = position < count if count % step else None
+            value = shared.after(arrived).load(add(base, position), inside)
+            if inside is not None and u.arg is not Ops.ADD:
+                value = inside.where(value, identity(u.arg, u.dtype))
+            out.append(UOp(Ops.REDUCE, u.dtype, (value, turn), u.arg))
+        return out
+
+
+def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:
+    """One step of a reduction; a product added up is one MULADD."""
+    if op is Ops.ADD and value.op is Ops.MUL and value.dtype.is_float:
+        return UOp(Ops.MULADD, acc.dtype, (*value.src, acc))
+    return UOp(op, acc.dtype, (acc, value))
+
+
+def tile_index(lanes: Sequence[UOp]) -> tuple[UOp, int]:
+    """Row-major index of a lane in a tile, the last axis fastest, and the tile's number of lanes."""
+    index, size = index_const(0), 1
+    for r in reversed(lanes):
+        index = add(make(Ops.MUL, dtypes.index, (r, index_const(size))), index)
+        size *= lane_count(r)
+    return index, size
+
+
+def _flatten(parts: list[tuple[UOp, int]]) -> UOp:
+    """Row-major index over hardware indices, the last fastest."""
+    index = index_const(0)
+    for part, size in parts:
+        index = add(make(Ops.MUL, dtypes.index, (index, index_const(size))), part)
+    return index
+
+
+def shared_bytes(nodes: Sequence[UOp]) -> int:
+    """Bytes of SHARED memory that a list of nodes declares."""
+    return sum(
+        u.dtype.nbytes(size_max(u.arg.size)) for u in set(nodes) if u.op is Ops.BUFFER and u.arg.space is Space.SHARED
+    )
+

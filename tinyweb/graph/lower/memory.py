@@ -1,0 +1,300 @@
+"""Loads and stores of runs of elements: vector widths, and types the target's memory does not have.
+
+A type that memory cannot be declared as lies in a carrier: an unsigned integer of its width if there is one, else bytes
+(C) or 32-bit words (WGSL) that hold several elements, the first in the low bits. What is loaded comes back in the type it is
+computed with. An update of part of a word is a masked atomic on targets with threads, else a read-modify-write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import AxisKind, Ops, ParamArg, UOp
+from tinyweb.graph.lower.build import add, index_const, lane, make, splat, stack
+from tinyweb.graph.symbolic import const_factor, simplify
+from tinyweb.graph.target import Target
+
+U32, I32, F32 = dtypes.uint32, dtypes.int32, dtypes.float32
+_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32}
+_WIDEST_ALIGNMENT = 128
+
+
+def carrier_of(dtype: DType, target: Target) -> DType:
+    """The type that memory of `dtype` is declared as."""
+    if dtype in target.storage:
+        return dtype
+    if _UNSIGNED.get(dtype.bits) in target.storage:
+        return _UNSIGNED[dtype.bits]
+    if dtype.bits < 8 and dtypes.uint8 in target.storage:
+        return dtypes.uint8
+    if dtype.bits <= 16 and U32 in target.storage:
+        return U32
+    raise NotImplementedError(f"{dtype.name} in memory is not supported on {target.name}: use a 32-bit type")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The element index `base + offset`."""
+
+    base: UOp
+    offset: int = 0
+
+    def at(self, further: int) -> Place:
+        return Place(self.base, self.offset + further)
+
+    @property
+    def index(self) -> UOp:
+        return add(self.base, index_const(self.offset))
+
+
+@dataclass(frozen=True)
+class Run:
+    """`count` neighbouring elements that start at `start`; a load may take in all of them to answer for some."""
+
+    start: Place
+    count: int = 1
+
+
+class Memory:
+    """Emits LOAD and STORE nodes for one program."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.partial_updates = False  # some store had to update a part of a carrier
+        self._alignment: dict[UOp, int] = {}
+        self._word: dict[tuple[Place, int], tuple[Place, UOp | int]] = {}
+
+    # -- addresses ----------------------------------------------------------------------------------------------------
+    def declare(self, memory: UOp) -> UOp:
+        """A PARAM as the program declares it; other memory as it is."""
+        if memory.op is not Ops.PARAM:
+            return memory
+        carrier = carrier_of(memory.dtype, self.target)
+        per = carrier.bits // memory.dtype.bits
+        return UOp(Ops.PARAM, carrier, (), ParamArg(memory.arg.slot, -(-memory.arg.size // per)))
+
+    def alignment(self, place: Place) -> int:
+        """A power of two (at most 128) that provably divides the index."""
+        known = self._alignment.get(place.base)
+        if known is None:
+            factor = const_factor(place.base) or _WIDEST_ALIGNMENT
+            known = self._alignment[place.base] = min(factor & -factor, _WIDEST_ALIGNMENT)
+        return known if place.offset == 0 else min(known, place.offset & -place.offset)
+
+    def _in_words(self, place: Place, per: int) -> tuple[Place, UOp | int]:
+        """The word that holds an element, and the element's number in it (an int where it is known)."""
+        found = self._word.get((place, per))
+        if found is None:
+            if self.alignment(Place(place.base)) % per == 0:
+                word = simplify(make(Ops.FLOORDIV, dtypes.index, (place.base, index_const(per))))
+                found = (Place(word, place.offset // per), place.offset % per)
+            else:
+                index = place.index
+                word = simplify(make(Ops.FLOORDIV, dtypes.index, (index, index_const(per))))
+                found = (Place(word), simplify(make(Ops.MOD, dtypes.index, (index, index_const(per)))))
+            self._word[(place, per)] = found
+        return found
+
+    # -- loads --------------------------------------------------------------------------------------------------------
+    def load(self, memory: UOp, stored: DType, dtype: DType, run: Run, first: int, width: int, gate: UOp | None) -> UOp:
+        """Elements `first … first+width-1` of `run`, `stored` in `memory`, as a scalar or vector of `dtype`."""
+        carrier = memory.buffer.dtype
+        per = carrier.bits // stored.bits
+        if per == 1:
+            start = run.start.at(first)
+            step = min(width, self.alignment(start), self.target.max_vector)
+            pieces = [self._load(memory, start.at(i), step, gate) for i in range(0, width, step)]
+            raw = pieces[0] if step == width else stack([lane(p, i) for p in pieces for i in range(step)])
+            return self._decode(raw, stored, dtype)
+        lanes = [self._in_words(run.start.at(first + i), per) for i in range(width)]
+        words = [self._wide_word(memory, run, place, per, gate) for place, _ in lanes]
+        return self._unpack(words, [number for _, number in lanes], stored, dtype)
+
+    def _load(self, memory: UOp, place: Place, width: int, gate: UOp | None) -> UOp:
+        src = (memory, place.index) if gate is None else (memory, place.index, gate)
+        return UOp(Ops.LOAD, memory.dtype, src, width)
+
+    def _wide_word(self, memory: UOp, run: Run, word: Place, per: int, gate: UOp | None) -> UOp:
+        """One word, as a lane of the widest aligned load that lies in the run."""
+        if run.start.offset % per == 0 and self.alignment(Place(run.start.base)) % per == 0:
+            begin, _ = self._in_words(run.start, per)
+            words = run.count // per
+            step = self.target.max_vector
+            while step > 1 and (words % step or self.alignment(begin) % step):
+                step //= 2
+            if step > 1 and word.base is begin.base:
+                number = word.offset - begin.offset
+                return lane(self._load(memory, begin.at(number // step * step), step, gate), number % step)
+        return self._load(memory, word, 1, gate)
+
+    def _unpack(self, words: list[UOp], numbers: list[UOp | int], stored: DType, dtype: DType) -> UOp:
+        """Element `numbers[i]` of `words[i]`, for all lanes at once."""
+        bits, carrier_bits = stored.bits, words[0].dtype.bits
+        word = words[0] if all(w is words[0] for w in words) else stack(words)
+        width = len(words)
+        word = splat(word if word.dtype is U32 else word.cast(U32), width)
+        known = [n for n in numbers if isinstance(n, int)]
+        if len(known) == width:
+            if stored.kind == "int" or (stored.kind == "uint" and self.target.language == "c"):
+                # to the top of the word, then down again: this extends the sign, and one shift amount serves all lanes
+                up = [32 - bits - n * bits for n in known]
+                if self.target.language == "c" and len(set(up)) > 1:
+                    high = word * _vector([1 << n for n in up], U32)
+                else:
+                    high = _shift(Ops.SHL, word, _vector(up, U32))
+                value = high.bitcast(I32) if stored.kind == "int" else high
+                return self._as(_shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)), dtype)
+            down = _shift(Ops.SHR, word, _vector([n * bits for n in known], U32))
+        else:
+            shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
+            down = _shift(Ops.SHR, word, stack(shifts))
+        if carrier_bits == bits or (stored.is_float and bits == 16):
+            return self._decode(down, stored, dtype)
+        return self._decode(down & _vector([(1 << bits) - 1] * width, U32), stored, dtype)
+
+    def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
+        """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned integer."""
+        if raw.dtype is stored:
+            return raw.cast(dtype)
+        width = raw.shape[0] if raw.shape else 1
+        assert isinstance(width, int)
+        bits = raw.cast(U32)
+        if stored is dtypes.float16:
+            return UOp(Ops.F16_TO_F32, F32, (bits,)).cast(dtype)
+        if stored is dtypes.bfloat16:
+            return _shift(Ops.SHL, bits, _vector([16] * width, U32)).bitcast(F32).cast(dtype)
+        if stored.kind == "bool":
+            zero = bits.alu(Ops.EQUAL, _vector([0] * width, U32))
+            return zero.alu(Ops.XOR, splat(UOp.const(True, dtypes.bool), width)).cast(dtype)
+        if stored.kind == "int":
+            up = _vector([32 - stored.bits] * width, U32)
+            down = _vector([32 - stored.bits] * width, I32)
+            return self._as(_shift(Ops.SHR, _shift(Ops.SHL, bits, up).bitcast(I32), down), dtype)
+        return self._as(bits, dtype)
+
+    def _as(self, value: UOp, dtype: DType) -> UOp:
+        return value.cast(dtype)
+
+    # -- stores -------------------------------------------------------------------------------------------------------
+    def store(self, memory: UOp, stored: DType, start: Place, lanes: list[UOp], gate: UOp | None) -> tuple[UOp, ...]:
+        """Stores that put `lanes` (vectors or scalars, in order) into neighbouring elements from `start` on."""
+        carrier = memory.buffer.dtype
+        per = carrier.bits // stored.bits
+        if per == 1:
+            return self._store_plain(memory, stored, start, [self._encode(v, stored, carrier) for v in lanes], gate)
+        fields = [lane(v, i) for v in (self._encode(v, stored, U32) for v in lanes) for i in range(_width(v))]
+        out: list[UOp] = []
+        i = 0
+        words: list[UOp] = []
+        while i < len(fields):
+            place = start.at(i)
+            if len(fields) - i >= per and self.alignment(place) % per == 0:
+                words.append(_pack(fields[i : i + per], stored.bits).cast(carrier))
+                i += per
+                if len(fields) - i >= per:
+                    continue
+                begin, _ = self._in_words(start.at(i - per * len(words)), per)
+                out.extend(self._store_plain(memory, carrier, begin, words, gate))
+            else:
+                out.extend(self._update(memory.after(*out[-1:]), stored, place, fields[i], per, gate))
+                i += 1
+        return tuple(out)
+
+    def _store_plain(self, memory: UOp, stored: DType, start: Place, values: list[UOp], gate: UOp | None) -> tuple[UOp, ...]:
+        scalars = [lane(v, i) for v in values for i in range(_width(v))]
+        out, i = [], 0
+        while i < len(scalars):
+            place = start.at(i)
+            step = min(self.alignment(place), self.target.max_vector)
+            while step > len(scalars) - i or step & (step - 1):
+                step //= 2
+            value = stack(scalars[i : i + step])
+            src = (memory, place.index, value) if gate is None else (memory, place.index, value, gate)
+            out.append(UOp(Ops.STORE, dtypes.void, src))
+            i += step
+        return tuple(out)
+
+    def _update(
+        self, memory: UOp, stored: DType, place: Place, field: UOp, per: int, gate: UOp | None
+    ) -> tuple[UOp, ...]:
+        """Changes one element of a carrier and leaves its neighbours alone."""
+        self.partial_updates = True
+        word, number = self._in_words(place, per)
+        carrier = memory.buffer.dtype
+        mask = UOp.const((1 << stored.bits) - 1, U32)
+        if isinstance(number, int):
+            shift = UOp.const(number * stored.bits, U32)
+            hole = UOp.const(~((1 << stored.bits) - 1 << number * stored.bits), U32)
+        else:
+            shift = number.cast(U32) * UOp.const(stored.bits, U32)
+            hole = _shift(Ops.SHL, mask, shift) ^ UOp.const(0xFFFFFFFF, U32)
+        moved = _shift(Ops.SHL, field & mask, shift)
+        tail = () if gate is None else (gate,)
+        if self.target.has_threads:
+            cleared = UOp(Ops.STORE, dtypes.void, (memory, word.index, hole, *tail), "atomic_and")
+            behind = memory.after(cleared)
+            return (cleared, UOp(Ops.STORE, dtypes.void, (behind, word.index, moved, *tail), "atomic_or"))
+        old = self._load(memory, word, 1, gate).cast(U32)
+        value = ((old & hole) | moved).cast(carrier)
+        return (UOp(Ops.STORE, dtypes.void, (memory, word.index, value, *tail)),)
+
+    def _encode(self, value: UOp, stored: DType, carrier: DType) -> UOp:
+        """The representation of a value of type `stored`: itself, or low bits of `carrier` (higher bits may be anything)."""
+        if carrier is stored:
+            return value.cast(stored)
+        width = _width(value)
+        if stored is dtypes.float16:
+            bits = UOp(Ops.F32_TO_F16, U32, (value.cast(F32),))
+        elif stored is dtypes.bfloat16:
+            bits = bf16_bits(value.cast(F32), width)
+        elif stored.kind == "int":
+            bits = value.cast(I32).bitcast(U32)
+        else:
+            bits = value.cast(U32)
+        return bits.cast(carrier)
+
+
+def bf16_bits(value: UOp, width: int = 1) -> UOp:
+    """float32 → the 16 bits of the nearest bfloat16 (ties to even; a NaN stays one), in a uint32."""
+
+    def const(n: int) -> UOp:
+        return _vector([n] * width, U32)
+
+    bits = value.bitcast(U32)
+    odd = _shift(Ops.SHR, bits, const(16)) & const(1)
+    rounded = _shift(Ops.SHR, bits + const(0x7FFF) + odd, const(16))
+    quiet = _shift(Ops.SHR, bits, const(16)) | const(0x40)
+    nan = const(0x7F800000).alu(Ops.LESS, bits & const(0x7FFFFFFF))
+    return nan.where(quiet, rounded)
+
+
+def lane_kind(r: UOp) -> bool:
+    return r.op is Ops.RANGE and r.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL)
+
+
+def _width(value: UOp) -> int:
+    width = value.shape[0] if value.shape else 1
+    assert isinstance(width, int)
+    return width
+
+
+def _vector(values: list[int], dtype: DType) -> UOp:
+    return stack([UOp.const(v, dtype) for v in values])
+
+
+def _shift(op: Ops, value: UOp, amount: UOp) -> UOp:
+    """A shift, left out where the amount is zero in all lanes."""
+    parts = amount.src if amount.op is Ops.STACK else (amount,)
+    return value if all(p.op is Ops.CONST and p.arg == 0 for p in parts) else UOp(op, value.dtype, (value, amount))
+
+
+def _pack(fields: list[UOp], bits: int) -> UOp:
+    mask = UOp.const((1 << bits) - 1, U32)
+    word: UOp | None = None
+    for i, field in enumerate(fields):
+        last = i == len(fields) - 1
+        part = _shift(Ops.SHL, field if last else field & mask, UOp.const(i * bits, U32))
+        word = part if word is None else word | part
+    assert word is not None
+    return word

@@ -1,0 +1,395 @@
+"""Tiles spelled out in the target's registers and vectors: the one step whose cost grows with the unroll factors.
+
+Each effect is carried out for every lane it depends on. One VECTOR axis per effect stays together, in chunks of at most
+`target.max_vector` lanes; all other lanes become single values. A value is spelled once per assignment of the lanes it
+depends on: a `Point` gives each lane range a number, or a `Chunk` of the vector axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute
+from tinyweb.graph.lower.build import both, index_const, lane, make, splat, stack
+from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
+from tinyweb.graph.lower.memory import Memory, Place, Run
+from tinyweb.graph.symbolic import divides, simplify, split_by
+from tinyweb.graph.target import Target
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Lanes `first … first+width-1` of a VECTOR axis, together."""
+
+    first: int
+    width: int
+
+
+Point: TypeAlias = "Mapping[UOp, int | Chunk]"
+Affine: TypeAlias = "tuple[UOp, tuple[tuple[UOp, int], ...]]"  # base without lanes, stride of each lane
+
+
+def spell(sink: UOp, target: Target) -> tuple[UOp, Memory]:
+    """The effects below `sink` without lanes; and what was found out about memory on the way."""
+    speller = _Speller(target)
+    (out,) = speller.effects(sink)
+    return out, speller.memory
+
+
+class _Speller:
+    def __init__(self, target: Target):
+        self.target = target
+        self.memory = Memory(target)
+        self.lanes = Lanes()
+        self._values: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
+        self._effects: dict[UOp, tuple[UOp, ...]] = {}
+        self._affine: dict[UOp, Affine | None] = {}
+        self._orders: dict[UOp, list[UOp]] = {}
+        self._register_lanes: dict[UOp, UOp | None] = {}  # REGISTER buffer -> the VECTOR axis its elements lie along
+        self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], Place] = {}
+
+    # -- effects --------------------------------------------------------------------------------------------------------
+    def effects(self, root: UOp) -> tuple[UOp, ...]:
+        """What an effect (or memory, or a loop) becomes: several effects, where it had lanes."""
+        for u in self._effect_order(root):
+            if u in self._effects:
+                continue
+            if u.op is Ops.STORE:
+                self._effects[u] = self._store(u)
+            elif u.op in (Ops.PARAM, Ops.BUFFER):
+                self._effects[u] = (self.memory.declare(u),)
+            elif u.op is Ops.RANGE:
+                self._effects[u] = (u.replace(src=(self.value(u.src[0], {}),)),)
+            else:
+                src = tuple(e for s in u.src for e in self._effects[s])
+                self._effects[u] = (u.replace(dtype=src[0].dtype if u.op is Ops.AFTER else u.dtype, src=src),)
+        return self._effects[root]
+
+    def _effect_order(self, root: UOp) -> list[UOp]:
+        """Effects, memory and loops below an effect, sources first. A value's loads lead to the memory they read."""
+        done: dict[UOp, None] = {}
+        seen: set[UOp] = set()
+        stack: list[tuple[UOp, bool]] = [(root, False)]
+        while stack:
+            u, expanded = stack.pop()
+            if expanded:
+                done[u] = None
+            elif u not in seen:
+                seen.add(u)
+                stack.append((u, True))
+                stack.extend((s, False) for s in reversed(u.src) if s not in seen)
+        kinds = (Ops.STORE, Ops.PARAM, Ops.BUFFER, Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK)
+        return [u for u in done if u.op in kinds or (u.op is Ops.RANGE and not is_lane(u))]
+
+    def _place(self, memory: UOp) -> UOp:
+        return self._effects[memory][0]
+
+    def _store(self, u: UOp) -> tuple[UOp, ...]:
+        memory, index, value = u.src[:3]
+        gate = u.src[3] if len(u.src) > 3 else None
+        lanes = tuple(dict.fromkeys(r for s in u.src[1:] for r in self.lanes(s)))
+        axis = self._statement_axis(memory.buffer, index, lanes)
+        if memory.buffer.op is Ops.BUFFER and memory.buffer.arg.space is Space.REGISTER:
+            self._register_lanes[memory.buffer] = axis
+        where = self._place(memory)
+        out: list[UOp] = []
+        for point in _points([r for r in lanes if r is not axis]):
+            if axis is None:
+                spelled = None if gate is None else self.value(gate, point)
+                # updates of parts of one word must see each other
+                here = where.after(*out[-1:]) if self.memory.partial_updates else where
+                out += self.memory.store(here, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled)
+                continue
+            chunks: list[Point] = [{**point, axis: c} for c in _chunks(axis, self.target)]
+            affine = self._affine_of(index)
+            together = affine is not None and dict(affine[1]).get(axis) == 1
+            if together and gate is not None and axis in self.lanes(gate):
+                flat = [self._uniform(gate, axis, p) for p in chunks]
+                together = len(set(flat)) == 1 and flat[0] is not None
+                # one gate for the whole run, or every chunk by itself
+                if not together and all(g is not None for g in flat):
+                    for p, g in zip(chunks, flat):
+                        start = self._index({**p, axis: _first(p[axis])}, index)
+                        out += self.memory.store(where, memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
+                    continue
+            if together:
+                spelled = None if gate is None else self.value(gate, {**point, axis: 0})
+                start = self._index({**point, axis: 0}, index)
+                values = [self._vector(value, p, axis) for p in chunks]
+                out += self.memory.store(where, memory.buffer.dtype, start, values, spelled)
+                continue
+            for p in chunks:
+                chunk = p[axis]
+                assert isinstance(chunk, Chunk)
+                vector = self._vector(value, p, axis)
+                for i in range(chunk.width):
+                    single = {**point, axis: chunk.first + i}
+                    spelled = None if gate is None else self.value(gate, single)
+                    here = where.after(*out[-1:]) if self.memory.partial_updates else where
+                    out += self.memory.store(here, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled)
+        return tuple(out)
+
+    def _vector(self, value: UOp, point: Point, axis: UOp) -> UOp:
+        """The value with as many lanes as `point` has of the axis, also where it does not depend on it."""
+        chunk = point[axis]
+        assert isinstance(chunk, Chunk)
+        return splat(self.value(value, point), chunk.width)
+
+    def _statement_axis(self, buffer: UOp, index: UOp, lanes: Iterable[UOp]) -> UOp | None:
+        """The VECTOR axis that stays together in a store: the one its elements lie along, else the innermost."""
+        vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1]
+        affine = self._affine_of(index)
+        strides = dict(affine[1]) if affine else {}
+        together = [r for r in vectors if strides.get(r) == 1]
+        if buffer.op is Ops.BUFFER:
+            return together[0] if together else None
+        return together[0] if together else (vectors[-1] if vectors else None)
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+    def value(self, root: UOp, point: Point) -> UOp:
+        """The node for `root` at `point`: a scalar, or a vector if `root` depends on an axis that `point` gives a Chunk."""
+        order = self._orders.get(root)
+        if order is None:
+            order = self._orders[root] = self._value_order(root)
+        for u in order:
+            key = (u, tuple(point[r] for r in self.lanes(u)))
+            if key not in self._values:
+                self._values[key] = self._spell(u, point)
+        return self._values[(root, tuple(point[r] for r in self.lanes(root)))]
+
+    def _value_order(self, root: UOp) -> list[UOp]:
+        """Nodes of one value, sources first; loads and sums over lanes look after their sources themselves."""
+        done: dict[UOp, None] = {}
+        stack: list[tuple[UOp, bool]] = [(root, False)]
+        while stack:
+            u, expanded = stack.pop()
+            if u in done:
+                continue
+            if expanded or u.op in (Ops.LOAD, Ops.REDUCE, Ops.RANGE):
+                done[u] = None
+                continue
+            stack.append((u, True))
+            stack.extend((s, False) for s in reversed(u.src) if s not in done and self._summand(u) is not s)
+        return list(done)
+
+    def _summand(self, u: UOp) -> UOp | None:
+        """In `acc + sum over lanes`, the sum: it is carried out as a chain that starts at acc."""
+        if u.op is Ops.ADD and u.src[1].op is Ops.REDUCE and u.src[1].arg is Ops.ADD and u.src[0].op is Ops.LOAD:
+            return u.src[1]
+        return None
+
+    def _known(self, u: UOp, point: Point) -> UOp:
+        return self._values[(u, tuple(point[r] for r in self.lanes(u)))]
+
+    def _spell(self, u: UOp, point: Point) -> UOp:
+        if u.op is Ops.CONST or u.op is Ops.VARIABLE:
+            return u
+        if u.op is Ops.RANGE:
+            if not is_lane(u):
+                return self._effects[u][0]
+            at = point[u]
+            if isinstance(at, int):
+                return index_const(at)
+            return stack([index_const(at.first + i) for i in range(at.width)])
+        if u.op is Ops.LOAD:
+            return self._load(u, point)
+        if u.op is Ops.REDUCE:
+            return self._reduce(u, point, None)
+        summand = self._summand(u)
+        if summand is not None:
+            return self._reduce(summand, point, self._known(u.src[0], point))
+        src = [self._known(s, point) for s in u.src]
+        width = max((s.shape[0] for s in src if s.shape), default=1)
+        assert isinstance(width, int)
+        if width > 1:
+            return u.replace(src=tuple(splat(s, width) for s in src))
+        if u.op in ELEMENTWISE:
+            return make(u.op, u.dtype, src, u.arg)
+        return u.replace(src=tuple(src))
+
+    def _reduce(self, u: UOp, point: Point, start: UOp | None) -> UOp:
+        """A reduction over lanes: vectors first as a whole, then their lanes in pairs."""
+        inner, axes = u.src[0], list(u.src[1:])
+        vector = next((r for r in axes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1), None)
+        outer_chunk = [r for r in self.lanes(u) if isinstance(point[r], Chunk)]
+        if start is not None and start.shape and vector is None and not outer_chunk:
+            raise AssertionError("a vector accumulator for a scalar sum")
+        if vector is not None and outer_chunk:
+            axis = outer_chunk[0]
+            chunk = point[axis]
+            assert isinstance(chunk, Chunk)
+            lanes = [
+                self._reduce(u, {**point, axis: chunk.first + i}, None if start is None else lane(start, i))
+                for i in range(chunk.width)
+            ]
+            return stack(lanes)
+        if vector is None:
+            total = start
+            for at in _points(axes):
+                total = self._combine(u, total, inner, {**point, **at})
+            assert total is not None
+            return total
+        sums: UOp | None = None
+        for at in _points([r for r in axes if r is not vector]):
+            for c in _chunks(vector, self.target):
+                sums = self._combine(u, sums, inner, {**point, **at, vector: c})
+        assert sums is not None
+        lanes = [lane(sums, i) for i in range(int(sums.shape[0]))] if sums.shape else [sums] * _chunks(vector, self.target)[0].width  # type: ignore[arg-type]
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = [UOp(u.arg, u.dtype, (a, b)) for a, b in zip(lanes[:half], lanes[half:])] + lanes[2 * half :]
+        return lanes[0] if start is None else UOp(u.arg, u.dtype, (start, lanes[0]))
+
+    def _combine(self, u: UOp, total: UOp | None, inner: UOp, point: Point) -> UOp:
+        if total is None:
+            return self.value(inner, point)
+        if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
+            src = [self.value(s, point) for s in inner.src]
+            op, parts = Ops.MULADD, (*src, total)
+        else:
+            op, parts = u.arg, (total, self.value(inner, point))
+        width = max((int(s.shape[0]) for s in parts if s.shape), default=1)  # type: ignore[arg-type]
+        return UOp(op, u.dtype, tuple(splat(s, width) for s in parts))
+
+    # -- loads ----------------------------------------------------------------------------------------------------------
+    def _load(self, u: UOp, point: Point) -> UOp:
+        memory, index = u.src[:2]
+        gate = u.src[2] if len(u.src) > 2 else None
+        buffer = memory.buffer
+        axis = next((r for r in self.lanes(u) if isinstance(point[r], Chunk)), None)
+        if buffer.op is Ops.BUFFER and buffer.arg.space is Space.REGISTER:
+            return self._load_register(u, buffer, point, axis)
+        if axis is None:
+            return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
+        affine = self._affine_of(index)
+        if axis in self.lanes(index) and (affine is None or dict(affine[1])[axis] != 1):
+            return self._load_lanes(u, point, axis)
+        if gate is None or axis not in self.lanes(gate):
+            return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
+        uniform = self._uniform(gate, axis, point)
+        if uniform is not None:
+            return self._load_run(u, point, axis, uniform)
+        if 0 <= index.vmin and index.vmax < buffer.arg.size:
+            # reading too much does no harm where all of it is inside the buffer
+            loaded = self._load_run(u, point, axis, None)
+            chunk = point[axis]
+            assert isinstance(chunk, Chunk)
+            zero = splat(UOp.const(0, u.dtype), chunk.width)
+            return UOp(Ops.WHERE, u.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
+        return self._load_lanes(u, point, axis)
+
+    def _load_lanes(self, u: UOp, point: Point, axis: UOp) -> UOp:
+        chunk = point[axis]
+        assert isinstance(chunk, Chunk)
+        return stack([self.value(u, {**point, axis: chunk.first + i}) for i in range(chunk.width)])
+
+    def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
+        memory, index = u.src[:2]
+        if gate is not None and gate.op is Ops.CONST:
+            if not gate.arg:
+                return UOp.const(0, u.dtype)
+            gate = None
+        chunk = None if axis is None or axis not in self.lanes(index) else point[axis]
+        if isinstance(chunk, Chunk):
+            assert axis is not None
+            run = Run(self._index({**point, axis: 0}, index), lane_count(axis))
+            # lanes far away from this chunk may be read with it only where the gate covers them
+            if gate is not None and axis in self.lanes(u.src[2]):
+                run = Run(run.start.at(chunk.first), chunk.width)
+                return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, chunk.width, gate)
+            return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, chunk.first, chunk.width, gate)
+        run = Run(self._index(point, index))
+        return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, 1, gate)
+
+    def _load_register(self, u: UOp, buffer: UOp, point: Point, axis: UOp | None) -> UOp:
+        """Registers are always accessed in the chunks they were stored in."""
+        place = self._place(u.src[0])
+        along = self._register_lanes[buffer]
+        if axis is not None and axis is not along:
+            return self._load_lanes(u, point, axis)
+        at = None if along is None else point[along]
+        if along is None or at is None:
+            return UOp(Ops.LOAD, u.dtype, (place, self._index(point, u.src[1]).index), 1)
+        if isinstance(at, Chunk):
+            start = self._index({**point, along: at.first}, u.src[1])
+            return UOp(Ops.LOAD, u.dtype, (place, start.index), at.width)
+        width = _chunks(along, self.target)[0].width
+        start = self._index({**point, along: at // width * width}, u.src[1])
+        return lane(UOp(Ops.LOAD, u.dtype, (place, start.index), width), at % width)
+
+    # -- indices ---------------------------------------------------------------------------------------------------------
+    def _affine_of(self, index: UOp) -> Affine | None:
+        """The index as a base without lanes plus a constant stride per lane, if it is of that form."""
+        if index not in self._affine:
+            base, strides = index, []
+            for r in self.lanes(index):
+                parts = split_by(base, r)
+                if parts is None:
+                    self._affine[index] = None
+                    return None
+                stride, base = parts
+                strides.append((r, stride))
+            self._affine[index] = (simplify(base), tuple(strides)) if not self.lanes(base) else None
+        return self._affine[index]
+
+    def _index(self, point: Point, index: UOp) -> Place:
+        """An index at a point without chunks."""
+        affine = self._affine_of(index)
+        if affine is not None:
+            base = self.value(affine[0], {})
+            offset = sum(stride * at for r, stride in affine[1] if isinstance(at := point[r], int))
+            if base.op is Ops.CONST:
+                return Place(index_const(0), base.arg + offset)
+            return Place(base, offset)
+        key = (index, tuple(point[r] for r in self.lanes(index)))
+        if key not in self._bases:
+            fixed = simplify(substitute(index, {r: index_const(at) for r in self.lanes(index) if isinstance(at := point[r], int)}))
+            self._bases[key] = Place(self.value(fixed, {}))
+        return self._bases[key]
+
+    # -- gates -----------------------------------------------------------------------------------------------------------
+    def _uniform(self, gate: UOp, axis: UOp, point: Point) -> UOp | None:
+        """The gate as one scalar, where it is provably the same for all lanes of the chunk that `point` gives `axis`."""
+        if axis not in self.lanes(gate):
+            return self.value(gate, point)
+        if gate.op is Ops.AND:
+            a, b = self._uniform(gate.src[0], axis, point), self._uniform(gate.src[1], axis, point)
+            return None if a is None or b is None else both(a, b)
+        chunk = point[axis]
+        assert isinstance(chunk, Chunk)
+        core = gate
+        if core.op is Ops.XOR and core.src[1].op is Ops.CONST:
+            core = core.src[0]
+        if core.op is not Ops.LESS or not core.src[0].dtype.is_int:
+            return None
+        # a < b with the axis a term of a: true for all or none if the distance b - a at lane 0 is a multiple of the width
+        parts = split_by(simplify(core.src[1] - core.src[0]), axis)
+        if parts is None or parts[0] not in (1, -1):
+            return None
+        distance = parts[1] if parts[0] == -1 else index_const(1) - parts[1]
+        if not divides(simplify(distance), chunk.width):
+            return None
+        return self.value(gate, {**point, axis: chunk.first})
+
+
+def _first(at: int | Chunk) -> int:
+    return at.first if isinstance(at, Chunk) else at
+
+
+def _points(axes: list[UOp]) -> Iterator[Point]:
+    """Every assignment of numbers to the axes, the last fastest."""
+    for numbers in product(*(range(lane_count(r)) for r in axes)):
+        yield dict(zip(axes, numbers))
+
+
+def _chunks(axis: UOp, target: Target) -> list[Chunk]:
+    """A VECTOR axis in parts that are as wide as the target's vectors (a power of two) and divide it."""
+    size = lane_count(axis)
+    width = 1
+    while width * 2 <= target.max_vector and size % (width * 2) == 0:
+        width *= 2
+    return [Chunk(i, width) for i in range(0, size, width)]
+

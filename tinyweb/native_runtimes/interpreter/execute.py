@@ -1,0 +1,148 @@
+"""One program, uop by uop, on arrays with one row per invocation.
+
+A scalar value is an array of shape (N,), or (1,) where it is the same for all invocations; a vector of n lanes has shape
+(N, n) or (1, n). Invocations advance in step. What could go wrong elsewhere is an error here: an index outside of its
+buffer, a negative numerator of FLOORDIV, two invocations that store different values in one place, and shared memory that
+one thread writes and another accesses with no barrier in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.program import Program
+from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
+from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
+
+Array: TypeAlias = npt.NDArray[Any]
+
+MAX_INVOCATIONS = 1 << 16  # carried out at once, to bound the memory that values take
+
+
+class Executor:
+    """A program ready to run."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.uops = program.uops
+        self.ends: dict[UOp, int] = {u.src[-1]: i for i, u in enumerate(self.uops) if u.op is Ops.END}
+
+    def run(self, buffers: Sequence[npt.NDArray[np.uint8]], variables: Mapping[str, int], grid: tuple[int, int, int]) -> None:
+        """Carry out all workgroups; buffers by slot, as bytes."""
+        groups = grid[0] * grid[1] * grid[2]
+        threads = int(np.prod(self.program.workgroup))
+        step = max(MAX_INVOCATIONS // threads, 1)
+        with np.errstate(all="ignore"):
+            for first in range(0, groups, step):
+                _Run(self, buffers, variables, grid, first, min(step, groups - first), threads).block(0, len(self.uops))
+
+
+class _Run:
+    """Workgroups `first … first+groups-1` of one launch."""
+
+    def __init__(
+        self, executor: Executor, buffers: Sequence[npt.NDArray[np.uint8]], variables: Mapping[str, int],
+        grid: tuple[int, int, int], first: int, groups: int, threads: int,
+    ):  # fmt: skip
+        self.executor, self.program, self.uops = executor, executor.program, executor.uops
+        self.buffers, self.variables, self.grid = buffers, variables, grid
+        self.invocations, self.threads, self.groups = groups * threads, threads, groups
+        invocation = np.arange(self.invocations)
+        self.group = invocation // threads + first
+        self.thread = invocation % threads
+        self.epoch = 0
+        self.values: dict[UOp, Array] = {}
+        self.memory: dict[UOp, DeviceMemory | Registers | SharedMemory] = {}
+
+    def block(self, begin: int, end: int) -> None:
+        """Uops begin … end-1; loops call this for their bodies."""
+        i = begin
+        while i < end:
+            u = self.uops[i]
+            if u.op is Ops.RANGE:
+                last = self.executor.ends[u]
+                for count in range(self._uniform(u)):
+                    self.values[u] = np.array([count], np.int32)
+                    self.block(i + 1, last)
+                i = last + 1
+                continue
+            self.step(u)
+            i += 1
+
+    def _uniform(self, loop: UOp) -> int:
+        size = self.values[loop.src[0]]
+        if size.size > 1 and not (size == size[0]).all():
+            raise ArithmeticError(f"kernel {self.program.name}: loop {loop.arg} has a size that differs between invocations")
+        return int(size.reshape(-1)[0])
+
+    def step(self, u: UOp) -> None:
+        op = u.op
+        if op is Ops.CONST:
+            self.values[u] = np.array([u.arg]).astype(u.dtype.numpy)
+        elif op is Ops.VARIABLE:
+            self.values[u] = np.array([self.variables[u.arg[0]]], np.int32)
+        elif op is Ops.SPECIAL:
+            self.values[u] = self._special(u)
+        elif op is Ops.PARAM:
+            self.memory[u] = DeviceMemory(self.program.name, u.dtype, u.arg, self.buffers[u.arg.slot])
+        elif op is Ops.BUFFER:
+            if u.arg.space is Space.SHARED:
+                self.memory[u] = SharedMemory(self.program.name, u.dtype, u.arg, self.groups)
+            else:
+                self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
+        elif op is Ops.BARRIER:
+            self.epoch += 1
+        elif op is Ops.LOAD:
+            self._load(u)
+        elif op is Ops.STORE:
+            self._store(u)
+        elif op is Ops.STACK:
+            rows = np.broadcast_arrays(*(self.values[s] for s in u.src))
+            self.values[u] = np.stack(rows, axis=-1)
+        elif op is Ops.LANE:
+            self.values[u] = self.values[u.src[0]][:, u.arg]
+        elif op in COMPUTE:
+            self.values[u] = COMPUTE[op](u, *(self.values[s] for s in u.src))
+        elif op not in (Ops.AFTER, Ops.END, Ops.SINK):
+            raise NotImplementedError(f"kernel {self.program.name}: the interpreter does not know {op.name}")
+
+    def _special(self, u: UOp) -> Array:
+        kind, dim = u.arg
+        flat, sizes = (self.group, self.grid) if kind == "grid" else (self.thread, self.program.workgroup)
+        for d in range(dim):
+            flat = flat // max(sizes[d], 1)
+        return (flat % max(sizes[dim], 1)).astype(np.int32)
+
+    def _elements(self, index: Array, width: int) -> Array:
+        """Element numbers of an access: shape (rows, width)."""
+        return index.astype(np.int64)[:, None] + np.arange(width)
+
+    def _gate(self, u: UOp, position: int) -> Array | None:
+        return self.values[u.src[position]] if len(u.src) > position else None
+
+    def _load(self, u: UOp) -> None:
+        memory = self.memory[u.src[0].buffer]
+        width = u.arg if isinstance(u.arg, int) else 1
+        index, gate = self.values[u.src[1]], self._gate(u, 2)
+        if width > 1 and (index % width).any():
+            raise IndexError(f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned")
+        value = memory.load(self._elements(index, width), None if gate is None else gate.reshape(-1, 1), self)
+        self.values[u] = value if width > 1 else value[:, 0]
+
+    def _store(self, u: UOp) -> None:
+        memory = self.memory[u.src[0].buffer]
+        index, value, gate = self.values[u.src[1]], self.values[u.src[2]], self._gate(u, 3)
+        width = value.shape[1] if value.ndim > 1 else 1
+        if width > 1 and (index % width).any():
+            raise IndexError(f"kernel {self.program.name}: a store of {width} elements to {memory.name} is not aligned")
+        where = self._elements(index, width)
+        memory.store(where, value.reshape(-1, width), None if gate is None else gate.reshape(-1, 1), self, u.arg)
+
+
+__all__ = ["Executor", "dtypes"]

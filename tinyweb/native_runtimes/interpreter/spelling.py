@@ -1,0 +1,75 @@
+"""What each elementwise op is in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, UOp
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def _cast(u: UOp, x: Array) -> Array:
+    if u.dtype is dtypes.bool:
+        return x != 0
+    return x.astype(u.dtype.numpy)
+
+
+def _bitcast(u: UOp, x: Array) -> Array:
+    return np.ascontiguousarray(x).view(u.dtype.numpy)
+
+
+def _floor_divide(u: UOp, a: Array, b: Array) -> Array:
+    if (a < 0).any() or (b <= 0).any():
+        raise ArithmeticError(f"{u.op.name}: the numerator must not be negative and the divisor must be positive")
+    return a // b if u.op is Ops.FLOORDIV else a % b
+
+
+def _f16_to_f32(u: UOp, x: Array) -> Array:
+    return (x & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float32)
+
+
+def _f32_to_f16(u: UOp, x: Array) -> Array:
+    return x.astype(np.float16).view(np.uint16).astype(np.uint32)
+
+
+def _shift(u: UOp, a: Array, b: Array) -> Array:
+    if ((b < 0) | (b >= u.dtype.bits)).any():
+        raise ArithmeticError(f"{u.op.name}: the amount must be within [0, {u.dtype.bits - 1}]")
+    return a << b.astype(a.dtype) if u.op is Ops.SHL else a >> b.astype(a.dtype)
+
+
+COMPUTE: dict[Ops, Callable[..., Array]] = {
+    Ops.CAST: _cast,
+    Ops.BITCAST: _bitcast,
+    Ops.NEG: lambda u, x: -x,
+    Ops.RECIPROCAL: lambda u, x: np.ones((), x.dtype) / x,
+    Ops.SQRT: lambda u, x: np.sqrt(x),
+    Ops.EXP2: lambda u, x: np.exp2(x),
+    Ops.LOG2: lambda u, x: np.log2(x),
+    Ops.SIN: lambda u, x: np.sin(x),
+    Ops.FLOOR: lambda u, x: np.floor(x),
+    Ops.TRUNC: lambda u, x: np.trunc(x),
+    Ops.ADD: lambda u, a, b: a + b,
+    Ops.MUL: lambda u, a, b: a * b,
+    Ops.DIV: lambda u, a, b: a / b,
+    Ops.FLOORDIV: _floor_divide,
+    Ops.MOD: _floor_divide,
+    Ops.MAX: lambda u, a, b: np.maximum(a, b),
+    Ops.AND: lambda u, a, b: a & b,
+    Ops.OR: lambda u, a, b: a | b,
+    Ops.XOR: lambda u, a, b: a ^ b,
+    Ops.SHL: _shift,
+    Ops.SHR: _shift,
+    Ops.LESS: lambda u, a, b: a < b,
+    Ops.EQUAL: lambda u, a, b: a == b,
+    Ops.WHERE: lambda u, c, a, b: np.where(c, a, b),
+    Ops.MULADD: lambda u, a, b, c: a * b + c,
+    Ops.F16_TO_F32: _f16_to_f32,
+    Ops.F32_TO_F16: _f32_to_f16,
+}
