@@ -222,6 +222,7 @@ class TensorCore:
     # -- reading ------------------------------------------------------------------------------------------------------
     def numpy(self) -> npt.NDArray[Any]:
         """The value as a NumPy array (bfloat16 as float32, 4-bit types as 8-bit)."""
+        self.uop = drop_executed([self.uop])[0]
         values = bindings([self.uop])
         sizes = tuple(s if isinstance(s, int) else evaluate_size(s, values) for s in self.shape)
         held = tuple(size_max(s) for s in self.shape)
@@ -278,6 +279,8 @@ def realize_all(tensors: Sequence[TensorCore]) -> None:
     """Compute tensors in one schedule per device; afterwards each is a view of its own memory."""
     for device in dict.fromkeys(t.device for t in tensors):
         here = [t for t in tensors if t.device == device]
+        # other tensors hold these very nodes, so it is they that are marked once they have happened
+        updates = [u for u in toposort(t.uop for t in here) if u.op is Ops.ASSIGN]
         for t, u in zip(here, drop_executed([t.uop for t in here]), strict=True):
             t.uop = u
         waiting = [t for t in here if not t.is_realized()]
@@ -297,8 +300,7 @@ def realize_all(tensors: Sequence[TensorCore]) -> None:
             if held != t.shape:
                 view = UOp(Ops.SHRINK, t.dtype, (view,), tuple((0, s) for s in t.shape))
             t.uop = view
-        for u in toposort(roots):
-            if u.op is Ops.ASSIGN:
-                u.__dict__["executed"] = True
+        for u in updates:
+            u.__dict__["executed"] = True
 
 

@@ -187,6 +187,8 @@ class ElementBuilder:
             return (yield (src[0], (row, *index[picks:]), inside))
         if op is Ops.REDUCE:
             reduce_op, axes = node.arg
+            if any(size_max(src[0].shape[a]) == 0 for a in axes):
+                return UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: node.dtype.min}[reduce_op], node.dtype)
             ranges, inner_index = [], list(index)
             for a in axes:
                 if src[0].shape[a] == 1:

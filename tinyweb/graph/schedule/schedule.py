@@ -121,6 +121,8 @@ def _build(node: UOp, memory: dict[UOp, UOp]) -> _Store:
     build = ElementBuilder(leaf, slot)
     value_node = node.src[1] if node.op is Ops.ASSIGN else node
     shape = value_node.shape
+    if any(size_max(s) == 0 for s in shape):
+        return _Store(node, target)
     index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(shape))
     if node.op is Ops.ASSIGN:
         place = _place(node.src[0], index)
@@ -128,8 +130,6 @@ def _build(node: UOp, memory: dict[UOp, UOp]) -> _Store:
             reads.update(u for u in _versions(node.src[0]))
     else:
         place = flat_index(index, shape)
-    if any(size_max(s) == 0 for s in shape):
-        return _Store(node, target)
     kernel = simplify(out.store(place, build.value(value_node, index)).sink(arg=KernelInfo()))
     return _renumber(_Store(node, target, kernel, tuple(slots), frozenset(reads)))
 
