@@ -20,5 +20,5 @@ export default defineConfig({
       output: { format: "es", entryFileNames: file, codeSplitting: false },
     },
   },
-  test: { include: ["test/**/*.test.ts"], environment: "node" },
+  test: { include: ["test/**/*.test.ts"], environment: "node", globalSetup: "test/build.ts" },
 });

@@ -64,7 +64,7 @@ async function persist<T>(
       return await attempt(controller.signal, alive);
     } catch (error) {
       if (signal?.aborted) throw aborted();
-      if (error instanceof TinywebError && error.code !== "download-failed") throw error;
+      if (error instanceof TinywebError && error.code !== "download-failed" && !isAbort(error)) throw error;
       const reason = isAbort(error) ? `no data for ${stallMs / 1000} s` : describe(error);
       failures += 1;
       if (error instanceof Refused || failures >= attempts) {
@@ -170,6 +170,8 @@ function resumesAt(response: Response, offset: number): boolean {
 async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array) => void): Promise<void> {
   if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
   const reader = response.body.getReader();
+  const cancel = (): void => void reader.cancel().catch(() => undefined);
+  signal.addEventListener("abort", cancel, { once: true });
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -177,8 +179,8 @@ async function readChunks(response: Response, signal: AbortSignal, take: (chunk:
       if (done) return;
       take(value);
     }
-  } catch (error) {
-    await reader.cancel().catch(() => undefined);
-    throw error;
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    cancel();
   }
 }

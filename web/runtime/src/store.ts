@@ -141,15 +141,15 @@ class ShardLoader {
       writer = undefined;
       if (full) await this.makeRoom(shard, verified ? bytes : undefined);
     }
-    if (!verified) await this.cache?.remove(shard.sha256);
+    if (!verified) await this.settings.cache?.remove(shard.sha256);
     return verified;
   }
 
   /** Storage was full: gives up other models' weights for this one, then does without storage. */
   private async makeRoom(shard: Shard, bytes: Uint8Array<ArrayBuffer> | undefined): Promise<void> {
-    const { cache } = this;
+    const { cache } = this.settings;
     await cache?.remove(shard.sha256);
-    while (cache && bytes && (await cache.evictOther())) {
+    while (this.cache && cache && bytes && (await cache.evictOther())) {
       const writer = await cache.open(shard.sha256, 0);
       const kept = writer?.write(bytes, 0) ?? false;
       await writer?.close(bytes);

@@ -168,6 +168,7 @@ export class WasmEngine implements Engine {
 
   async step(entries: readonly string[], buffer: number, index: number): Promise<number> {
     for (const entry of entries) this.run(entry);
+    await this.turn(); // a cancellation must get in between two tokens
     return new Int32Array(this.memory.buffer, this.address(buffer) + 4 * index, 1)[0] as number;
   }
 

@@ -1,0 +1,239 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { chooseBlock } from "../src/chat.js";
+import type { GenerateOptions } from "../src/options.js";
+import { CONTEXT, EOS, expected, expectedLogits, promptIds, VOCAB } from "./fake-bundle.js";
+import { alive } from "./node-thread.js";
+import { collect, openFake, type Opened } from "./open.js";
+
+const opened: Opened[] = [];
+async function open(backend: "wasm" | "wasm-single"): Promise<Opened> {
+  const one = await openFake({ options: { backend } });
+  opened.push(one);
+  return one;
+}
+afterEach(() => opened.splice(0).forEach(({ host }) => host.dispose()));
+
+const PROMPT = [256, 259, 104, 105, 257, 260];
+const user = (content: string): { role: string; content: string } => ({ role: "user", content });
+const assistant = (content: string): { role: string; content: string } => ({ role: "assistant", content });
+
+describe.each(["wasm-single", "wasm"] as const)("chat on %s", (backend) => {
+  it("uses the backend that was asked for", async () => {
+    const { session } = await open(backend);
+    expect(session.info).toMatchObject({
+      backend, adapter: backend === "wasm" ? "3 CPU threads" : "1 CPU thread", memoryBytes: 4 * 65536, kernelsPerToken: 4, context: CONTEXT,
+      model: "fake", modelBytes: 1305, tokensPerSecond: 0, firstTokenMs: 0,
+    });
+  });
+
+  it("says token by token what the model says", async () => {
+    const { session } = await open(backend);
+    for (const length of [1, 2, 7, 8, 9, 25]) {
+      const prompt = Array.from({ length }, (_, i) => (i * 29 + length) % 256);
+      expect(await collect(session.generateIds(prompt, { maxTokens: 12 }))).toEqual(expected(prompt, 12));
+    }
+  });
+
+  it("gives the logits of the last position", async () => {
+    const { session } = await open(backend);
+    for (const length of [1, 8, 11]) {
+      const ids = Array.from({ length }, (_, i) => (i * 53) % 256);
+      expect(await session.logits(ids)).toEqual(expectedLogits(ids));
+    }
+  });
+});
+
+describe("generating", () => {
+  it("hands the sampling settings and the seed to the device", async () => {
+    const { session } = await open("wasm-single");
+    const choice = { temperature: 0.75, topP: 0.5, topK: 7, repetitionPenalty: 1.25, seed: -12345 };
+    expect(await collect(session.generateIds(PROMPT, { ...choice, maxTokens: 9 }))).toEqual(expected(PROMPT, 9, choice));
+    // A repetition penalty alone is a reason to sample.
+    const penal = { temperature: 0, topP: 1, topK: 1, repetitionPenalty: 1.5, seed: 3 };
+    expect(await collect(session.generateIds(PROMPT, { ...penal, maxTokens: 9 }))).toEqual(expected(PROMPT, 9, penal));
+  });
+
+  it("takes another seed each time when none is given", async () => {
+    const { session } = await open("wasm-single");
+    const run = (): Promise<number[]> => collect(session.generateIds(PROMPT, { temperature: 1, maxTokens: 12 }));
+    expect(await run()).not.toEqual(await run());
+  });
+
+  it("streams text and ends before the end token", async () => {
+    const { session } = await open("wasm-single");
+    // A prompt whose answer ends by itself.
+    const text = Array.from({ length: 200 }, (_, i) => `p${i}`).find((t) => {
+      const ids = expected(promptIds([user(t)]), 20);
+      return ids.at(-1) === EOS && ids.length > 2;
+    }) as string;
+    const prompt = promptIds([user(text)]);
+    const answer = expected(prompt, 20);
+    const parts = await collect(session.generate([user(text)], { maxTokens: 20 }));
+    expect(parts.map(({ token }) => token).slice(0, answer.length - 1)).toEqual(answer.slice(0, -1));
+    const bytes = Uint8Array.from(answer.filter((id) => id < 256));
+    expect(parts.map((part) => part.text).join("")).toBe(new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes));
+    expect(session.info.stopReason).toBe("end");
+    expect(await collect(session.generateIds(prompt, { maxTokens: 20 }))).toEqual(answer);
+  });
+
+  it("starts behind what the cache still holds", async () => {
+    const { session } = await open("wasm-single");
+    const answer = await collect(session.generateIds(PROMPT, { maxTokens: 6 }));
+    expect(session.info).toMatchObject({ promptTokens: 6, reusedTokens: 0, stopReason: "max-tokens" });
+    const second = [...PROMPT, ...answer, 1, 2, 3];
+    expect(await collect(session.generateIds(second, { maxTokens: 6 }))).toEqual(expected(second, 6));
+    expect(session.info.reusedTokens).toBe(11); // the last token of the answer was chosen, but never read
+    const other = [...PROMPT.slice(0, 3), 99, 98];
+    expect(await collect(session.generateIds(other, { maxTokens: 6 }))).toEqual(expected(other, 6));
+    expect(session.info.reusedTokens).toBe(3);
+    expect(await session.logits(other)).toEqual(expectedLogits(other));
+    session.clearCache();
+    await session.logits(other);
+    expect(await collect(session.generateIds(other, { maxTokens: 1 }))).toEqual(expected(other, 1));
+    expect(session.info.reusedTokens).toBe(4); // the last one is always read again, for its logits
+  });
+
+  it("measures", async () => {
+    const { session } = await open("wasm-single");
+    await collect(session.generateIds(PROMPT, { maxTokens: 10 }));
+    expect(session.info.tokensPerSecond).toBeGreaterThan(0);
+    expect(session.info.firstTokenMs).toBeGreaterThan(0);
+  });
+
+  it("stops within a token, and stays usable", async () => {
+    const { session } = await open("wasm-single");
+    const controller = new AbortController();
+    const seen: number[] = [];
+    const run = async (): Promise<void> => {
+      for await (const token of session.generateIds(PROMPT, { maxTokens: 40, signal: controller.signal })) {
+        seen.push(token);
+        if (seen.length === 3) controller.abort();
+      }
+    };
+    await expect(run()).rejects.toMatchObject({ code: "aborted" });
+    expect(seen).toEqual(expected(PROMPT, 3));
+    expect(session.info.stopReason).toBe("aborted");
+    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+  });
+
+  it("lets an event that arrives meanwhile stop it", async () => {
+    const { session } = await open("wasm-single");
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(), 0);
+    const prompt = [1];
+    await expect(collect(session.generateIds(prompt, { maxTokens: 60, temperature: 1, topK: 1, signal: controller.signal })))
+      .rejects.toMatchObject({ code: "aborted" });
+  });
+
+  it("may be left in the middle", async () => {
+    const { session } = await open("wasm");
+    for await (const token of session.generateIds(PROMPT, { maxTokens: 40 })) if (token >= 0) break;
+    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+  });
+
+  it("answers concurrent calls one after another", async () => {
+    const { session } = await open("wasm");
+    const prompts = [[1, 2, 3], [1, 2, 4], [9]];
+    const answers = await Promise.all(prompts.map((prompt) => collect(session.generateIds(prompt, { maxTokens: 8 }))));
+    expect(answers).toEqual(prompts.map((prompt) => expected(prompt, 8)));
+  });
+
+  it("lets a waiting call be cancelled without the running one", async () => {
+    const { session } = await open("wasm-single");
+    const controller = new AbortController();
+    const first = collect(session.generateIds(PROMPT, { maxTokens: 20 }));
+    const second = collect(session.generateIds(PROMPT, { maxTokens: 20, signal: controller.signal }));
+    const third = collect(session.generateIds([5], { maxTokens: 4 }));
+    controller.abort();
+    await expect(second).rejects.toMatchObject({ code: "aborted" });
+    expect(await first).toEqual(expected(PROMPT, 20));
+    expect(await third).toEqual(expected([5], 4));
+  });
+
+  it.each<[string, GenerateOptions]>([
+    ["temperature", { temperature: -1 }],
+    ["temperature", { temperature: Number.NaN }],
+    ["topK", { topK: 1.5 }],
+    ["topP", { topP: 1.1 }],
+    ["repetitionPenalty", { repetitionPenalty: 0 }],
+    ["maxTokens", { maxTokens: 0 }],
+    ["seed", { seed: 0.5 }],
+  ])("refuses a wrong %s", async (name, options) => {
+    const { session } = await open("wasm-single");
+    await expect(collect(session.generate([user("x")], options))).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining(name) });
+  });
+
+  it("refuses what are no messages or ids", async () => {
+    const { session } = await open("wasm-single");
+    for (const messages of [[], "hi", [null], [{ role: "user" }]]) {
+      await expect(collect(session.generate(messages as never))).rejects.toMatchObject({ code: "bad-argument" });
+    }
+    for (const ids of [[], [VOCAB], [-1], [0.5]]) await expect(session.logits(ids)).rejects.toMatchObject({ code: "bad-argument" });
+  });
+});
+
+describe("a full context", () => {
+  it("ends an answer at the last position", async () => {
+    const { session } = await open("wasm-single");
+    const prompt = Array.from({ length: CONTEXT - 3 }, (_, i) => i);
+    const answer = expected(prompt, 100);
+    expect(await collect(session.generateIds(prompt, { maxTokens: 100 }))).toEqual(answer);
+    if (!answer.includes(EOS)) expect(answer).toHaveLength(4);
+    expect(session.info.stopReason).toBe("context-full");
+  });
+
+  it("drops the oldest turns, and keeps the system message", async () => {
+    const { session } = await open("wasm-single");
+    const system = { role: "system", content: "S" };
+    const messages = [system, user("first"), assistant("one"), user("second"), assistant("two two two"), user("third")];
+    const kept = [system, user("second"), assistant("two two two"), user("third")];
+    expect(session.countTokens(kept)).toBe(promptIds(kept).length);
+    const parts = await collect(session.generate(messages, { maxTokens: 24 }));
+    const answer = expected(promptIds(kept), 24);
+    expect(parts.map(({ token }) => token)).toEqual(answer.at(-1) === EOS ? answer.slice(0, -1) : answer);
+    expect(session.info).toMatchObject({ droppedMessages: 2, promptTokens: promptIds(kept).length });
+    await collect(session.generate([user("a")], { maxTokens: 2 }));
+    expect(session.info.droppedMessages).toBe(0);
+  });
+
+  it("says so when the last message alone is too long", async () => {
+    const { session } = await open("wasm-single");
+    const long = user("x".repeat(CONTEXT));
+    await expect(collect(session.generate([user("a"), assistant("b"), long]))).rejects.toMatchObject({ code: "context-full" });
+    await expect(session.logits(Array.from({ length: CONTEXT + 1 }, () => 1))).rejects.toMatchObject({ code: "context-full" });
+    expect(await session.logits([7])).toEqual(expectedLogits([7]));
+  });
+
+  it("accepts a shorter answer when nothing else is left to drop", async () => {
+    const { session } = await open("wasm-single");
+    const long = user("x".repeat(CONTEXT - 22)); // 26 + the template's 4 tokens, leaving less than asked for
+    const parts = await collect(session.generate([user("a"), assistant("b"), long], { maxTokens: 32 }));
+    expect(parts.length).toBeGreaterThan(0);
+    expect(session.info.droppedMessages).toBe(2);
+  });
+});
+
+describe("threads", () => {
+  it("end with the model", async () => {
+    const one = await openFake({ options: { backend: "wasm", threads: 2 } });
+    expect(alive.size).toBe(1);
+    expect(one.session.info.adapter).toBe("2 CPU threads");
+    await collect(one.session.generateIds(PROMPT, { maxTokens: 5 }));
+    one.host.dispose();
+    await expect.poll(() => alive.size).toBe(0);
+    await expect(one.session.logits([1])).rejects.toMatchObject({ code: "no-backend" });
+  });
+
+  it("survive hundreds of calls", async () => {
+    const { session } = await open("wasm");
+    for (let i = 0; i < 12; i++) {
+      const prompt = [i, i + 1];
+      expect(await collect(session.generateIds(prompt, { maxTokens: 50 }))).toEqual(expected(prompt, 50));
+    }
+  });
+});
+
+it("chooses prefill blocks that are mostly used", () => {
+  const blocks = [{ block: 64 }, { block: 8 }];
+  expect([1, 8, 20, 32, 33, 64, 65].map((n) => chooseBlock(blocks, n).block)).toEqual([8, 8, 8, 8, 64, 64, 64]);
+});

@@ -1,0 +1,43 @@
+/** Opens the hand-made bundle in Node: WASM engines run here as they do in a worker. */
+
+import type { Platform } from "../src/backend.js";
+import { ChatSession } from "../src/chat.js";
+import { ModelHost, type HostSettings } from "../src/host.js";
+import { fakeBundle, type FakeBundle } from "./fake-bundle.js";
+import { BASE, FakeServer } from "./fake-server.js";
+import { MemoryStorage } from "./memory-cache.js";
+import { spawnNodeThread } from "./node-thread.js";
+
+export const NO_GPU: Platform = {
+  gpu: undefined, isSecureContext: true, crossOriginIsolated: true, sharedMemory: true, hardwareConcurrency: 3, deviceMemory: 8,
+};
+
+export interface Opened {
+  session: ChatSession;
+  host: ModelHost;
+  server: FakeServer;
+  storage: MemoryStorage;
+}
+
+export async function openFake(settings: Partial<HostSettings> = {}, bundle: FakeBundle = fakeBundle(), signal?: AbortSignal): Promise<Opened> {
+  const server = new FakeServer(bundle.files);
+  const storage = new MemoryStorage();
+  const host = await ModelHost.open(BASE, {
+    options: {},
+    onProgress: () => undefined,
+    onEvent: () => undefined,
+    spawn: spawnNodeThread,
+    fetch: server.fetch,
+    platform: NO_GPU,
+    openCache: async (model) => storage.open(model),
+    download: { backoffMs: 1 },
+    ...settings,
+  }, signal);
+  return { session: new ChatSession(host), host, server, storage };
+}
+
+export async function collect<T>(parts: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const part of parts) all.push(part);
+  return all;
+}

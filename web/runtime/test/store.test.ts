@@ -1,0 +1,185 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { parseManifest } from "../src/manifest.js";
+import { loadWeights, type StoreSettings, type WeightsProgress } from "../src/store.js";
+import { fakeBundle } from "./fake-bundle.js";
+import { BASE, broken, FakeServer } from "./fake-server.js";
+import { MemoryStorage } from "./memory-cache.js";
+
+const bundle = fakeBundle();
+const manifest = parseManifest(bundle.manifest);
+const shard = (i: number): Uint8Array => bundle.files.get(`weights/00${i}.bin`) as Uint8Array;
+const PATHS = [0, 1, 2].map((i) => `weights/00${i}.bin`);
+const sha = (i: number): string => manifest.weights.shards[i]!.sha256;
+
+let server: FakeServer;
+let storage: MemoryStorage;
+
+beforeEach(() => {
+  server = new FakeServer(bundle.files);
+  storage = new MemoryStorage();
+});
+
+/** Loads everything; returns the device's buffers. */
+async function load(settings: Partial<StoreSettings> = {}): Promise<Map<number, Uint8Array>> {
+  const device = new Map([0, 1].map((id) => [id, new Uint8Array(manifest.buffers[id]!.bytes)]));
+  const target = {
+    write: (buffer: number, offset: number, bytes: Uint8Array) => void device.get(buffer)!.set(bytes, offset),
+    flush: async () => undefined,
+  };
+  await loadWeights(manifest, target, {
+    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 500, ...settings,
+  });
+  return device;
+}
+
+const all = Buffer.concat([shard(0), shard(1), shard(2)]);
+
+function expectWeights(device: Map<number, Uint8Array>): void {
+  expect(Buffer.concat([device.get(0)!, device.get(1)!]).equals(all)).toBe(true);
+}
+
+describe("weights store", () => {
+  it("puts every segment in its place, with at most two shards on their way", async () => {
+    expectWeights(await load());
+    expect(server.asked.map(({ path }) => path).sort()).toEqual(PATHS);
+    expect(server.mostOpen).toBe(2);
+  });
+
+  it("downloads nothing on the second visit", async () => {
+    const seen: WeightsProgress[] = [];
+    await load();
+    server.asked.length = 0;
+    expectWeights(await load({ onProgress: (progress) => seen.push(progress) }));
+    expect(server.asked).toEqual([]);
+    expect(seen.at(-1)).toEqual({ loadedBytes: all.length, totalBytes: all.length, fromCache: true });
+  });
+
+  it("reports progress up to the total", async () => {
+    const seen: WeightsProgress[] = [];
+    await load({ onProgress: (progress) => seen.push(progress) });
+    expect(seen[0]).toEqual({ loadedBytes: 0, totalBytes: all.length, fromCache: true });
+    expect(seen.at(-1)).toMatchObject({ loadedBytes: all.length, totalBytes: all.length, fromCache: false });
+    expect(seen.at(-1)?.secondsLeft).toBe(0);
+  });
+
+  it("works without storage, and when storage cannot be written", async () => {
+    expectWeights(await load({ cache: undefined }));
+    storage.locked = true;
+    expectWeights(await load());
+  });
+
+  it("fetches a shard with a wrong hash once more, past the browser's cache", async () => {
+    server.fault = ({ path }, count) => (path === PATHS[1] && count === 1 ? new Response(shard(1).map((b) => b ^ 1)) : undefined);
+    expectWeights(await load());
+    expect(server.asked.filter(({ path }) => path === PATHS[1]).map(({ cache }) => cache)).toEqual(["default", "reload"]);
+  });
+
+  it("gives up on a shard that is wrong twice, and keeps nothing of it", async () => {
+    server.fault = ({ path }) => (path === PATHS[1] ? new Response(shard(1).map((b) => b ^ 1)) : undefined);
+    await expect(load()).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringContaining(PATHS[1]!) });
+    expect(server.count(PATHS[1]!)).toBe(2);
+    expect(storage.models.get(manifest.weights.sha256)?.has(sha(1))).toBe(false);
+  });
+
+  it("does not swallow a file that is longer than promised", async () => {
+    server.fault = ({ path }) => (path === PATHS[0] ? new Response(new Uint8Array(100_000)) : undefined);
+    await expect(load()).rejects.toMatchObject({ code: "hash-mismatch" });
+    expect(server.count(PATHS[0]!)).toBe(2);
+  });
+
+  it("replaces a stored shard that was damaged", async () => {
+    await load();
+    storage.models.get(manifest.weights.sha256)!.get(sha(2))![0]! ^= 1;
+    server.asked.length = 0;
+    expectWeights(await load());
+    expect(server.asked.map(({ path }) => path)).toEqual([PATHS[2]]);
+    server.asked.length = 0;
+    expectWeights(await load());
+    expect(server.asked).toEqual([]);
+  });
+
+  it("goes on where a connection broke", async () => {
+    server.fault = ({ path }, count, bytes) => (path === PATHS[0] && count === 1 ? broken(bytes.slice(0, 123)) : undefined);
+    expectWeights(await load());
+    expect(server.asked.filter(({ path }) => path === PATHS[0]).map(({ range }) => range)).toEqual([null, "bytes=123-"]);
+  });
+
+  it("starts again where the server knows no ranges", async () => {
+    server.ranges = false;
+    server.fault = ({ path }, count, bytes) => (path === PATHS[0] && count === 1 ? broken(bytes.slice(0, 123)) : undefined);
+    expectWeights(await load());
+  });
+
+  it("goes on with what an earlier visit left", async () => {
+    server.fault = (_asked, count, bytes) => (count === 1 ? broken(bytes.slice(0, 50)) : new Response("", { status: 404 }));
+    await expect(load()).rejects.toMatchObject({ code: "download-failed" });
+    server.fault = () => undefined;
+    server.asked.length = 0;
+    expectWeights(await load());
+    expect(server.asked.find(({ path }) => path === PATHS[0])?.range).toBe("bytes=50-");
+  });
+
+  it("does not blame the server for a damaged beginning", async () => {
+    storage.open(manifest.weights.sha256);
+    storage.models.get(manifest.weights.sha256)!.set(sha(0), new Uint8Array(40));
+    expectWeights(await load());
+    expect(server.asked.filter(({ path }) => path === PATHS[0]).map(({ range }) => range)).toEqual(["bytes=40-", null]);
+  });
+
+  it("waits for a server in trouble", async () => {
+    server.fault = ({ path }, count) => (path === PATHS[2] && count <= 2 ? new Response("", { status: 503 }) : undefined);
+    expectWeights(await load());
+    expect(server.count(PATHS[2]!)).toBe(3);
+  });
+
+  it("names the file and the status when it is refused", async () => {
+    server.fault = ({ path }) => (path === PATHS[2] ? new Response("", { status: 404, statusText: "Not Found" }) : undefined);
+    await expect(load()).rejects.toMatchObject({ code: "download-failed", message: expect.stringMatching(/002\.bin.*404/) });
+    expect(server.count(PATHS[2]!)).toBe(1);
+  });
+
+  it("gives up after some attempts that bring nothing", async () => {
+    server.fault = () => {
+      throw new TypeError("Failed to fetch");
+    };
+    await expect(load()).rejects.toMatchObject({ code: "download-failed", message: expect.stringContaining("Failed to fetch") });
+    expect(server.count(PATHS[0]!)).toBe(4);
+  });
+
+  it("does not wait for ever on a silent connection", async () => {
+    server.fault = ({ path }, count) => (path === PATHS[0] && count === 1 ? silent() : undefined);
+    expectWeights(await load({ stallMs: 20 }));
+    expect(server.count(PATHS[0]!)).toBe(2);
+  });
+
+  it("stops when asked, at once", async () => {
+    const controller = new AbortController();
+    server.fault = () => silent();
+    setTimeout(() => controller.abort(), 10);
+    await expect(load({ signal: controller.signal, stallMs: 60_000 })).rejects.toMatchObject({ code: "aborted" });
+    await expect(load({ signal: controller.signal })).rejects.toMatchObject({ code: "aborted" });
+  });
+
+  it("gives up an older model when storage is full", async () => {
+    storage.open("older");
+    storage.models.get("older")!.set("x", new Uint8Array(5000));
+    storage.capacity = 5000 + 700;
+    expectWeights(await load());
+    expect(storage.models.has("older")).toBe(false);
+    server.asked.length = 0;
+    expectWeights(await load());
+    expect(server.asked.length).toBeLessThan(3);
+  });
+
+  it("goes on without storage when there is no room", async () => {
+    storage.capacity = 650;
+    expectWeights(await load());
+    const kept = [...storage.models.get(manifest.weights.sha256)!.entries()];
+    for (const [, bytes] of kept) expect([shard(0).length, shard(1).length, shard(2).length]).toContain(bytes.length);
+  });
+});
+
+/** An answer that never brings a byte. */
+function silent(): Response {
+  return new Response(new ReadableStream({ pull: () => new Promise(() => undefined) }));
+}
