@@ -4,7 +4,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 site=tinyweb/export/site
 
-npm run build --workspaces --if-present
+for workspace in runtime tinychat; do # one by one: the first failure is the last thing said
+  npm run build --workspace "web/$workspace"
+done
 scratch=$(mktemp -d tinyweb/export/.site.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 cp -R web/tinychat/dist/. "$scratch"
