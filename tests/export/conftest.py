@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.export.manifest import SAMPLING_DEFAULTS, ChatFacts, manifest
+from tinyweb.export.manifest import ChatFacts, manifest
 from tinyweb.export.memory import Memory, Named
 from tinyweb.export.site import write_json
 from tinyweb.export.weights import ShardWriter
@@ -93,7 +93,8 @@ def make_bundle(tmp_path: Path, memory: Memory) -> Callable[[], Path]:
             "tokenizer_config": "tokenizer_config.json",
             "chat_template": "chat_template.jinja",
         }
-        facts = ChatFacts((4, 1), 0, (8,), by_name, SAMPLING_DEFAULTS)
+        defaults = {"temperature": 0.7, "top_p": 0.95, "top_k": 40, "repetition_penalty": 1.0, "max_tokens": 16}
+        facts = ChatFacts((4, 1), 0, (8,), by_name, defaults)
         targets = {"webgpu": webgpu, "wasm": wasm}
         written = manifest("toy", figures, files, writer, segments, memory, variables, facts, targets)
         write_json(bundle / "manifest.json", written)

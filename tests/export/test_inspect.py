@@ -97,6 +97,7 @@ def test_any_part_may_be_missing_or_wrong(make_bundle: Make) -> None:
 
     refused = 0
     for place in places(whole)[1:]:
+        wrong: Any
         for wrong in (None, "x", -1, [], {}):
             broken = json.loads(json.dumps(whole))
             spot = broken

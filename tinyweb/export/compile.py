@@ -53,3 +53,8 @@ def compile_plans(plans: Mapping[str, Plan], target: Target, progress: Progress)
         for entry, plan in plans.items()
     }
     return Compiled(target, tuple(programs.values()), entries)
+
+
+def used_variables(compiled: Compiled, dispatches: tuple[Dispatch, ...]) -> list[str]:
+    """Names of the variables that an entry point's programs and grids read, in order of the alphabet."""
+    return sorted({str(v.arg[0]) for d in dispatches for v in compiled.programs[d.program].variables})

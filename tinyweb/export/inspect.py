@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tinyweb.errors import ExportError
-from tinyweb.export.manifest import FORMAT, VERSION
-from tinyweb.export.site import MANIFEST
+from tinyweb.export.site import FORMAT, MANIFEST, VERSION
 from tinyweb.export.weights import combined_sha256
 
 if TYPE_CHECKING:

@@ -7,19 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tinyweb.export.memory import Memory
+from tinyweb.export.site import FORMAT, VERSION
 from tinyweb.export.weights import Segment, ShardWriter
 from tinyweb.graph.ir import UOp
-
-FORMAT, VERSION = "tinyweb-bundle", 1
-
-# What the page starts with where the model's own generation_config.json says nothing.
-SAMPLING_DEFAULTS: dict[str, float | int] = {
-    "temperature": 0.7,
-    "top_p": 0.95,
-    "top_k": 40,
-    "repetition_penalty": 1.0,
-    "max_tokens": 256,
-}
+from tinyweb.models.chat import prefill_name
 
 
 @dataclass(frozen=True)
@@ -31,11 +22,6 @@ class ChatFacts:
     prefill: tuple[int, ...]
     buffers: Mapping[str, UOp]  # "ids", "logits", "sampling_f", "sampling_i"
     defaults: Mapping[str, float | int]
-
-
-def prefill_entry(block: int) -> str:
-    """The name of the entry point that takes `block` tokens of the prompt at once."""
-    return f"prefill_{block}"
 
 
 def weights_section(writer: ShardWriter) -> dict[str, Any]:
@@ -72,7 +58,7 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     if facts.bos is not None:
         section["bos"] = facts.bos
     return section | {
-        "prefill": [{"entry": prefill_entry(b), "block": b} for b in facts.prefill],
+        "prefill": [{"entry": prefill_name(b), "block": b} for b in facts.prefill],
         "decode": "decode",
         "sample": "sample",
         "greedy": "greedy",

@@ -14,6 +14,7 @@ from tinyweb.errors import ExportError
 PAGE = Path(__file__).parent / "site"  # what `make setup` builds from web/
 PAGE_FILES = ("index.html", "assets/tinyweb.js", "assets/tinyweb-worker.js")  # without these there is no page
 MANIFEST = "model/manifest.json"
+FORMAT, VERSION = "tinyweb-bundle", 1
 
 
 def looks_exported(folder: Path) -> bool:
@@ -23,7 +24,7 @@ def looks_exported(folder: Path) -> bool:
             head = file.read(4096)
     except OSError:
         return False
-    return b'"tinyweb-bundle"' in head
+    return f'"{FORMAT}"'.encode() in head
 
 
 def check_page() -> None:

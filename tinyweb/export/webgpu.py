@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tinyweb.export.compile import Compiled, Dispatch
+from tinyweb.export.compile import Compiled, Dispatch, used_variables
 from tinyweb.export.expression import expression
 from tinyweb.export.memory import Memory
 from tinyweb.graph.ir import UOp, size_max
@@ -16,7 +16,7 @@ FILE = "kernels/webgpu.wgsl"
 
 def write_webgpu(bundle: Path, compiled: Compiled, memory: Memory, variables: tuple[UOp, ...]) -> dict[str, Any]:
     """Write the WGSL file into `bundle`; the manifest's `targets.webgpu`. `variables` in slot order."""
-    from tinyweb.render_wgsl import render
+    from tinyweb.render_wgsl import bindings, has_uniform, render
 
     slots = {v.arg[0]: i for i, v in enumerate(variables)}
     text = "".join(f"//# kernel {p.name}\n{render(p, slots).rstrip()}\n\n" for p in compiled.programs)
@@ -32,7 +32,10 @@ def write_webgpu(bundle: Path, compiled: Compiled, memory: Memory, variables: tu
             "base": {
                 "features": [],
                 "file": FILE,
-                "kernels": [_kernel(p) for p in compiled.programs],
+                "kernels": [
+                    {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}
+                    for p in compiled.programs
+                ],
                 "entry_points": {
                     name: {
                         "variables": used_variables(compiled, dispatches),
@@ -43,23 +46,6 @@ def write_webgpu(bundle: Path, compiled: Compiled, memory: Memory, variables: tu
             }
         },
     }
-
-
-def used_variables(compiled: Compiled, dispatches: tuple[Dispatch, ...]) -> list[str]:
-    """Names of the variables that an entry point's programs read, in order of the alphabet."""
-    return sorted({str(v.arg[0]) for d in dispatches for v in compiled.programs[d.program].variables})
-
-
-def _kernel(program: Program) -> dict[str, Any]:
-    bindings = ["storage" if p.written or p.atomic else "read-only-storage" for p in program.params]
-    return {"name": program.name, "entry": "main", "bindings": bindings, "uniform": has_uniform(program)}
-
-
-def has_uniform(program: Program) -> bool:
-    """Whether the rendered kernel reads variables (a variable that only sizes the grid is the host's affair)."""
-    from tinyweb.graph.ir import Ops
-
-    return any(u.op is Ops.VARIABLE for u in program.uops)
 
 
 def _dispatch(dispatch: Dispatch, program: Program, memory: Memory) -> dict[str, Any]:

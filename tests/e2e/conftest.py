@@ -1,0 +1,91 @@
+"""Exported sites (each made once per run) and servers that remember what was asked of them."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tinyweb.serve import SiteServer, open_server
+
+ExportedSite = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> ExportedSite:
+    """The embedded chat model as a site, by `--quant`; made on first use. Not to be changed by tests."""
+    made: dict[str, Path] = {}
+
+    def export(quant: str) -> Path:
+        if quant not in made:
+            site = tmp_path_factory.mktemp("exported") / quant
+            command = [
+                sys.executable,
+                "-m",
+                "tinyweb.cli",
+                "export",
+                "chat",
+                str(model_folder),
+                "--quant",
+                quant,
+                "-o",
+                str(site),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr
+            made[quant] = site
+        return made[quant]
+
+    return export
+
+
+@pytest.fixture
+def own_site(exported: ExportedSite, tmp_path: Path) -> Path:
+    """A copy of the q8 site that a test may damage."""
+    return Path(shutil.copytree(exported("q8"), tmp_path / "site"))
+
+
+@dataclass
+class Served:
+    """A running server: its address, and all it was asked so far ("GET /index.html 200")."""
+
+    server: SiteServer
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"http://localhost:{self.server.port}"
+
+    def count(self, part: str) -> int:
+        """How many requests so far were for a path that contains `part`."""
+        return sum(part in r for r in self.requests)
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., Served]]:
+    """Starts servers; `on_request`, if given, is called with each request before its answer's body is sent."""
+    running: list[tuple[SiteServer, threading.Thread]] = []
+
+    def start(site: Path, isolated: bool = True, on_request: Callable[[str], None] | None = None) -> Served:
+        def log(line: str) -> None:
+            request = line.split('"')[1].split(" HTTP")[0] + line.split('"')[2][:4]
+            state.requests.append(request)
+            if on_request is not None:
+                on_request(request)
+
+        server = open_server(site, isolated=isolated, log=log)
+        state = Served(server)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        running.append((server, thread))
+        return state
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,190 @@
+"""`tinyweb export chat`: a model folder becomes a site that chats, on WebGPU and on WebAssembly."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyweb.errors import ExportError, ModelFormatError
+from tinyweb.export.compile import Progress, compile_plans
+from tinyweb.export.inspect import kernels_per_token
+from tinyweb.export.loader import write_loader
+from tinyweb.export.manifest import ChatFacts, manifest
+from tinyweb.export.memory import Memory, Named, plan_memory
+from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
+from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
+from tinyweb.export.webgpu import write_webgpu
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES, Segment, ShardWriter, check_shard_bytes
+from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.graph.ir import UOp, Variable
+from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.jit import Plan
+from tinyweb.models.chat import Settings, entry_points, prefill_blocks
+from tinyweb.models.llama import Llama
+from tinyweb.tensor import Tensor
+
+DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
+FILES = {
+    "tokenizer": "tokenizer.json",
+    "tokenizer_config": "tokenizer_config.json",
+    "chat_template": "chat_template.jinja",
+}
+FIRST_VARIABLES = ("start_pos", "count")
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What the command line offers. `context` None: what the model allows, within reason. `name` None: the folder's."""
+
+    quant: str = "q8"
+    context: int | None = None
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    name: str | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    weight_bytes: int
+    shards: int
+    kernels_per_token: int
+
+
+def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
+    """Write the site of the Llama model in `folder` to `output`; on an error nothing is left behind.
+
+    Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
+    """
+    check_output(output, options.force)
+    check_page()
+    check_shard_bytes(options.shard_bytes)
+    source = ModelFolder(folder)
+    settings = Settings.of_folder(source)
+    tokenizer = Tokenizer.from_folder(folder)
+    if tokenizer.template is None:
+        raise ModelFormatError(
+            f"{folder} has no chat template: it is a base model, export one that was trained to chat"
+        )
+    progress("reading the model", 0, 1)
+    model = Llama.from_folder(folder, options.quant, options.context, DEVICE)
+    progress("reading the model", 1, 1)
+    with new_site(output, options.force) as site:
+        written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
+        copy_page(site)
+    return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), kernels_per_token(written))
+
+
+def _write_bundle(
+    bundle: Path,
+    source: ModelFolder,
+    model: Llama,
+    tokenizer: Tokenizer,
+    settings: Settings,
+    options: ExportOptions,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Everything of model/; the manifest."""
+    bundle.mkdir()
+    plans = entry_points(model, progress)
+    memory = plan_memory(plans, [*_named(model.weights, "weight"), *_named(model.state, "state")])
+    plan_layout(memory)  # refuses a model that is too large before the work begins
+    variables = merge_variables(plans)
+    webgpu = write_webgpu(bundle, compile_plans(plans, webgpu_target(), progress), memory, variables)
+    compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress)
+    wasm = write_wasm(bundle, compiled, memory, variables, progress)
+    with ShardWriter(bundle, options.shard_bytes) as writer:
+        segments = _write_weights(writer, memory, progress)
+    _write_texts(bundle, source.path, tokenizer)
+    written = manifest(
+        options.name or source.path.resolve().name,
+        _figures(model, options.quant),
+        FILES,
+        writer,
+        segments,
+        memory,
+        variables,
+        _facts(model, tokenizer, settings),
+        {"webgpu": webgpu, "wasm": wasm},
+    )
+    write_json(bundle / "manifest.json", written)
+    write_loader(bundle, written)
+    return written
+
+
+def merge_variables(plans: Mapping[str, Plan]) -> tuple[UOp, ...]:
+    """The variables of all plans in slot order, each with the range that covers what every plan says of it."""
+    ranges: dict[str, tuple[int, int]] = {}
+    for plan in plans.values():
+        for v in plan.variables:
+            name, low, high = v.arg
+            before = ranges.get(name, (low, high))
+            ranges[name] = (min(low, before[0]), max(high, before[1]))
+    order = [n for n in FIRST_VARIABLES if n in ranges] + sorted(ranges.keys() - set(FIRST_VARIABLES))
+    return tuple(Variable(name, *ranges[name]) for name in order)
+
+
+def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
+    found: list[Named] = []
+    for name, t in tensors.items():
+        shape = tuple(s for s in t.shape if isinstance(s, int))
+        read = t.data if kind == "weight" else None
+        found.append(Named(name, kind, t.uop.buffer, t.dtype, shape, t.nbytes(), read))
+    return found
+
+
+def _write_weights(writer: ShardWriter, memory: Memory, progress: Progress) -> dict[int, list[Segment]]:
+    """Tensor by tensor, so that none is held twice."""
+    weights = [(id, n) for id, n in enumerate(memory.named) if n.read is not None]
+    segments: dict[int, list[Segment]] = {}
+    for done, (id, n) in enumerate(weights):
+        progress("writing weights", done, len(weights))
+        assert n.read is not None
+        segments[id] = writer.add(n.read())
+    progress("writing weights", len(weights), len(weights))
+    return segments
+
+
+def _write_texts(bundle: Path, folder: Path, tokenizer: Tokenizer) -> None:
+    assert tokenizer.template is not None
+    shutil.copyfile(folder / "tokenizer.json", bundle / FILES["tokenizer"])
+    if (folder / "tokenizer_config.json").is_file():
+        shutil.copyfile(folder / "tokenizer_config.json", bundle / FILES["tokenizer_config"])
+    else:
+        write_json(bundle / FILES["tokenizer_config"], {})
+    (bundle / FILES["chat_template"]).write_text(tokenizer.template.source, encoding="utf-8", newline="\n")
+
+
+def _figures(model: Llama, quant: str) -> dict[str, Any]:
+    return {
+        "architecture": "llama",
+        "parameters": model.parameter_count,
+        "layers": model.config.num_hidden_layers,
+        "vocab_size": model.config.vocab_size,
+        "context": model.context,
+        "quant": quant,
+    }
+
+
+def _facts(model: Llama, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
+    vocabulary = model.config.vocab_size
+    eos = tuple(t for t in tokenizer.eos if t < vocabulary)
+    if not eos:
+        raise ExportError(
+            f"The end tokens {tokenizer.eos} are not in the model's vocabulary of {vocabulary}: no answer would end."
+        )
+    states = {"ids": model.ids, "logits": model.logits, "sampling_f": model.sampling_f, "sampling_i": model.sampling_i}
+    defaults = {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "repetition_penalty": settings.repetition_penalty,
+        "max_tokens": min(settings.max_tokens, model.context),
+    }
+    bos = tokenizer.bos if tokenizer.bos is not None and tokenizer.bos < vocabulary else None
+    return ChatFacts(eos, bos, prefill_blocks(model.context), {k: t.uop.buffer for k, t in states.items()}, defaults)

@@ -1,0 +1,96 @@
+"""The WebAssembly part of a bundle: where everything lies in memory, and the two modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyweb.errors import ExportError
+from tinyweb.export.compile import Compiled, Progress, used_variables
+from tinyweb.export.memory import Memory
+from tinyweb.graph.ir import UOp
+
+PAGE = 65536
+MAX_PAGES = 65536  # 4 GiB, all that 32-bit addresses reach
+ALIGNMENT = 64
+VARIABLES, MAX_VARIABLES = 1024, 256
+CONTROL = 2048
+STACKS, STACK_BYTES, MAX_THREADS = 4096, 65536, 8
+STATIC, STATIC_BYTES = STACKS + MAX_THREADS * STACK_BYTES, 65536  # the compiler's own data, if it makes any
+BUFFERS = STATIC + STATIC_BYTES
+
+VARIANTS = {"simd": False, "simd-threads": True}  # name: threads
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Byte addresses of all buffers and pools by id, and the size of the memory."""
+
+    addresses: tuple[int, ...]
+    pages: int
+
+
+def plan_layout(memory: Memory) -> Layout:
+    """Weights first, then states, then pools, each at a cache line; ExportError where 4 GiB do not hold them."""
+    addresses: list[int] = []
+    end = BUFFERS
+    for id in range(len(memory.named) + len(memory.pools)):
+        addresses.append(end)
+        end += -(-memory.size(id) // ALIGNMENT) * ALIGNMENT
+    pages = -(-end // PAGE)
+    if pages > MAX_PAGES:
+        raise ExportError(
+            f"The model takes {end / 2**30:.1f} GiB and WebAssembly has at most 4: "
+            "choose a smaller --quant or a smaller --context."
+        )
+    return Layout(tuple(addresses), pages)
+
+
+def write_wasm(
+    bundle: Path, compiled: Compiled, memory: Memory, variables: tuple[UOp, ...], progress: Progress
+) -> dict[str, Any]:
+    """Write the modules into `bundle`; the manifest's `targets.wasm`. `variables` in slot order."""
+    from tinyweb.render_wasm import BundleCall, bundle_source, compile_bundle
+
+    if len(variables) > MAX_VARIABLES:
+        raise AssertionError(f"{len(variables)} variables do not fit before the control block")
+    layout = plan_layout(memory)
+    calls = {
+        entry: [BundleCall(d.program, tuple(layout.addresses[memory.ids[b]] for b in d.buffers)) for d in dispatches]
+        for entry, dispatches in compiled.entries.items()
+    }
+    slots = {str(v.arg[0]): i for i, v in enumerate(variables)}
+    source = bundle_source(compiled.programs, calls, slots, VARIABLES, CONTROL)
+    (bundle / "kernels").mkdir(exist_ok=True)
+    for done, (name, threads) in enumerate(VARIANTS.items()):
+        progress("compiling WebAssembly", done, len(VARIANTS))
+        module = compile_bundle(
+            source,
+            list(calls),
+            threads=threads,
+            pages=layout.pages,
+            static_base=STATIC,
+            static_bytes=STATIC_BYTES - ALIGNMENT,
+        )
+        (bundle / _file(name)).write_bytes(module)
+    progress("compiling WebAssembly", len(VARIANTS), len(VARIANTS))
+    return {
+        "bytes": {"weights": memory.total("weight"), "state": memory.total("state"), "temporaries": memory.pool_bytes},
+        "memory": {
+            "pages": layout.pages,
+            "buffers": {str(id): layout.addresses[id] for id in range(len(memory.named))},
+            "variables": VARIABLES,
+            "control": CONTROL,
+            "stacks": {"base": STACKS, "bytes": STACK_BYTES, "max_threads": MAX_THREADS},
+        },
+        "variants": {name: {"file": _file(name), "threads": threads} for name, threads in VARIANTS.items()},
+        "entry_points": {
+            entry: {"function": entry, "variables": used_variables(compiled, dispatches), "kernels": len(dispatches)}
+            for entry, dispatches in compiled.entries.items()
+        },
+    }
+
+
+def _file(variant: str) -> str:
+    return f"kernels/{variant}.wasm"

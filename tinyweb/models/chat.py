@@ -1,0 +1,246 @@
+"""A chat with a language model on one device: the same entry points an exported page runs, launched from Python.
+
+    chat = Chat(Llama.from_folder(folder), Tokenizer.from_folder(folder))
+    for part in chat.generate([{"role": "user", "content": "Hello!"}], Settings(temperature=0)): print(part.text)
+
+What is notable:
+- An entry point is captured once, as the exporter does, and replayed for every position.
+- Nothing but 4 bytes per token comes back from the device; the conversation's ids stay in its `ids` buffer.
+- A prompt that begins as the last conversation did is read only from where they part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.device import Device, Memory
+from tinyweb.errors import TinywebError
+from tinyweb.formats.huggingface import Config, ModelFolder
+from tinyweb.formats.tokenizer import TextStream, Tokenizer
+from tinyweb.graph.ir import UOp, Variable
+from tinyweb.jit import Plan, capture
+from tinyweb.tensor import Tensor
+
+BLOCKS = (64, 8)  # tokens of a prompt read at a time, largest first
+
+
+class ChatModel(Protocol):
+    """What a language model offers to be chatted with; `Llama` says what each does."""
+
+    context: int
+    ids: Tensor
+    logits: Tensor
+    sampling_f: Tensor
+    sampling_i: Tensor
+
+    def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor: ...
+    def decode(self, start_pos: UOp) -> Tensor: ...
+    def sample(self, start_pos: UOp) -> Tensor: ...
+    def greedy(self, start_pos: UOp) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to choose tokens, and how many. top_k 0, top_p 1 and repetition_penalty 1 mean "off"."""
+
+    max_tokens: int = 256
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    @classmethod
+    def of_folder(cls, folder: ModelFolder) -> Settings:
+        """What a model's generation_config.json suggests; ModelFormatError where it makes no sense."""
+        given = folder.read_config("generation_config.json", required=False)
+        usual = cls()
+        return cls(
+            max_tokens=given.integer("max_new_tokens", 1, 2**31 - 1, usual.max_tokens),
+            temperature=_temperature(given, usual.temperature),
+            top_k=given.integer("top_k", 0, 2**31 - 1, usual.top_k),
+            top_p=given.number("top_p", 0, 1, usual.top_p),
+            repetition_penalty=given.number("repetition_penalty", 0.01, 100, usual.repetition_penalty),
+        )
+
+
+def _temperature(given: Config, usual: float) -> float:
+    sampled = given.flag("do_sample", True)
+    return given.number("temperature", 0, 100, usual) if sampled else 0.0
+
+
+def prefill_name(block: int) -> str:
+    """The entry point that reads `block` tokens of a prompt at once."""
+    return f"prefill_{block}"
+
+
+def prefill_blocks(context: int) -> tuple[int, ...]:
+    """Block sizes worth having for a context: none larger than it, but always one."""
+    return tuple(b for b in BLOCKS if b <= context) or BLOCKS[-1:]
+
+
+def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Plan]:
+    """The plans of a chat by name: prefill_B for every block, decode, sample, greedy."""
+    start = Variable("start_pos", 0, model.context - 1).bind(0)
+
+    def prefill(block: int) -> Callable[[], Tensor]:
+        return lambda: model.prefill(block, start, Variable("count", 1, block).bind(1))
+
+    wanted: dict[str, Callable[[], Tensor]] = {prefill_name(b): prefill(b) for b in prefill_blocks(model.context)}
+    wanted |= {
+        "decode": lambda: model.decode(start),
+        "sample": lambda: model.sample(start),
+        "greedy": lambda: model.greedy(start),
+    }
+    plans: dict[str, Plan] = {}
+    for done, (name, function) in enumerate(wanted.items()):
+        if progress:
+            progress("planning", done, len(wanted))
+        plans[name] = capture(function)
+    if progress:
+        progress("planning", len(wanted), len(wanted))
+    return plans
+
+
+@dataclass(frozen=True)
+class Part:
+    """A token of the answer and the text that became final with it."""
+
+    token: int
+    text: str
+
+
+@dataclass
+class Statistics:
+    """Of the last answer."""
+
+    prompt_ids: list[int] = field(default_factory=list)
+    reused: int = 0  # tokens of the prompt that were still in the cache
+    first_token_seconds: float = 0.0
+    tokens_per_second: float = 0.0  # after the first token; 0 where there is only one
+
+
+class Chat:
+    """A model with its entry points compiled for the device its weights are on."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        tokenizer: Tokenizer,
+        defaults: Settings | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ):
+        self.model, self.tokenizer, self.defaults = model, tokenizer, defaults or Settings()
+        self.statistics = Statistics()
+        self._cached: list[int] = []  # ids whose keys and values are in the cache, from position 0
+        self._plans = entry_points(model, progress)
+        self._blocks = prefill_blocks(model.context)
+        self.device = Device[model.ids.device]
+        if progress:
+            progress(f"compiling kernels for {self.device.name}", 0, 1)
+        self.device.compile(k for plan in self._plans.values() for k in plan.kernels)
+        if progress:
+            progress(f"compiling kernels for {self.device.name}", 1, 1)
+        sizes = [sorted(plan.pool_bytes, reverse=True) for plan in self._plans.values()]
+        pools = [
+            Memory(self.device.runtime, max(s[i] for s in sizes if i < len(s))) for i in range(max(map(len, sizes)))
+        ]
+        self._places = {name: _place(plan, pools) for name, plan in self._plans.items()}
+
+    def generate(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> Iterator[Part]:
+        """The assistant's answer, token by token; the end token comes last, without text."""
+        stream = TextStream(self.tokenizer)
+        last: int | None = None
+        for token in self.generate_ids(self.tokenizer.prompt(messages), settings):
+            if last is not None:
+                yield Part(last, stream.push(last))
+            last = token
+        if last is not None:
+            ended = last in self.tokenizer.eos
+            yield Part(last, ("" if ended else stream.push(last)) + stream.finish())
+
+    def generate_ids(self, prompt: Sequence[int], settings: Settings | None = None) -> Iterator[int]:
+        """Token ids that follow `prompt`, the end token included; stops at `max_tokens` or where the context is full.
+
+        Raises TinywebError for a prompt that is empty or leaves no room for an answer.
+        """
+        settings = settings or self.defaults
+        context = self.model.context
+        if not 0 < len(prompt) < context:
+            raise TinywebError(
+                f"The prompt has {len(prompt)} tokens, and 1 to {context - 1} are possible: "
+                "shorten it, or choose a larger --context."
+            )
+        begin = time.perf_counter()
+        choose = self._settle(settings)
+        self._read_prompt(list(prompt))
+        position, token = len(prompt) - 1, -1
+        for produced in range(1, settings.max_tokens + 1):
+            if produced > 1:
+                self._launch("decode", start_pos=position)
+                self._cached.append(token)  # the one chosen last
+            self._launch(choose, start_pos=position)
+            token = self._token(position + 1)
+            now = time.perf_counter()
+            if produced == 1:
+                self.statistics.first_token_seconds, first = now - begin, now
+            else:
+                self.statistics.tokens_per_second = (produced - 1) / (now - first)
+            yield token
+            position += 1
+            if token in self.tokenizer.eos or position >= context - 1:
+                return
+
+    def answer(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> tuple[str, list[int]]:
+        """The whole answer: its text, and its ids with the end token."""
+        parts = list(self.generate(messages, settings))
+        return "".join(p.text for p in parts), [p.token for p in parts]
+
+    def _settle(self, settings: Settings) -> str:
+        """Put the settings on the device; the entry point that chooses tokens by them."""
+        floats = [settings.temperature, settings.top_p, settings.repetition_penalty, 0.0]
+        integers = [settings.top_k, (settings.seed + 2**31) % 2**32 - 2**31]
+        self._write(self.model.sampling_f, np.array(floats, np.float32))
+        self._write(self.model.sampling_i, np.array(integers, np.int32))
+        return "greedy" if settings.temperature == 0 and settings.repetition_penalty == 1 else "sample"
+
+    def _read_prompt(self, prompt: list[int]) -> None:
+        """Bring the keys and values of `prompt` into the cache and its last logits into `logits`."""
+        shared = 0
+        while shared < min(len(self._cached), len(prompt) - 1) and self._cached[shared] == prompt[shared]:
+            shared += 1
+        self.statistics = replace(Statistics(), prompt_ids=prompt, reused=shared)
+        self._cached = prompt[:shared]
+        self._write(self.model.ids, np.array(prompt[shared:], np.int32), shared)
+        while shared < len(prompt):
+            left = len(prompt) - shared
+            # the largest block of which more than half is used: an empty place costs as much as a token
+            block = next((b for b in self._blocks if b < 2 * left), self._blocks[-1])
+            count = min(block, left)
+            self._launch(prefill_name(block), start_pos=shared, count=count)
+            self._cached += prompt[shared : shared + count]
+            shared += count
+
+    def _launch(self, entry: str, **variables: int) -> None:
+        self.device.launch(self._plans[entry].calls, self._places[entry], variables)
+
+    def _write(self, state: Tensor, values: npt.NDArray[np.float32] | npt.NDArray[np.int32], at: int = 0) -> None:
+        memory = self.device.memory(state.uop.buffer)
+        self.device.runtime.copy_in(memory.handle, memoryview(values).cast("B"), at * values.itemsize)
+
+    def _token(self, position: int) -> int:
+        data = self.device.runtime.copy_out(self.device.memory(self.model.ids.uop.buffer).handle, 4, position * 4)
+        return int.from_bytes(data, "little", signed=True)
+
+
+def _place(plan: Plan, pools: list[Memory]) -> dict[UOp, Memory]:
+    """Where a plan's temporaries lie in pools that all plans share: the largest in the largest, and so on."""
+    order = sorted(range(len(plan.pool_bytes)), key=lambda p: -plan.pool_bytes[p])
+    rank = {pool: r for r, pool in enumerate(order)}
+    return {buffer: pools[rank[pool]] for buffer, pool in plan.memory.pool_of.items()}
