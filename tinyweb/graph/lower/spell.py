@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute
 from tinyweb.graph.lower.build import both, index_const, lane, make, splat, stack
+from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -204,11 +205,19 @@ class _Speller:
         src = [self._known(s, point) for s in u.src]
         width = max((s.shape[0] for s in src if s.shape), default=1)
         assert isinstance(width, int)
+        if u.op in (Ops.FLOORDIV, Ops.MOD) and (u.src[0].vmin < 0 or u.src[1].vmin <= 0):
+            return self._floor_division(u, src, width)
         if width > 1:
             return u.replace(src=tuple(splat(s, width) for s in src))
         if u.op in ELEMENTWISE:
             return make(u.op, u.dtype, src, u.arg)
         return u.replace(src=tuple(src))
+
+    def _floor_division(self, u: UOp, src: list[UOp], width: int) -> UOp:
+        """Late, because what is known of index arithmetic is known of floor division alone."""
+        if width == 1:
+            return floor_division(u, src[0], src[1])
+        return stack([floor_division(u, lane(splat(src[0], width), i), lane(splat(src[1], width), i)) for i in range(width)])
 
     def _reduce(self, u: UOp, point: Point, start: UOp | None) -> UOp:
         """A reduction over lanes: vectors first as a whole, then their lanes in pairs."""
