@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { candidates, nothingWorks, type BackendOptions, type Fallback, type Platform } from "../src/backend.js";
+import { parseManifest } from "../src/manifest.js";
+import { fakeBundle } from "./fake-bundle.js";
+import { NO_GPU } from "./open.js";
+
+const manifest = parseManifest(fakeBundle().manifest);
+
+function gpu(adapter: { limits?: Record<string, number>; features?: string[]; info?: Partial<GPUAdapterInfo> } | null): GPU {
+  const limits = { maxStorageBuffersPerShaderStage: 8, maxComputeInvocationsPerWorkgroup: 256, maxBufferSize: 1 << 28, ...adapter?.limits };
+  const info = { vendor: "acme", architecture: "g1", device: "", description: "", ...adapter?.info };
+  const requestAdapter = async (): Promise<unknown> => adapter && { limits, features: new Set(adapter.features), info };
+  return { requestAdapter } as unknown as GPU;
+}
+
+async function choose(
+  options: BackendOptions, platform: Partial<Platform>, change?: Parameters<typeof fakeBundle>[0],
+): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[] }> {
+  const fallbacks: Fallback[] = [];
+  const m = change ? parseManifest(fakeBundle(change).manifest) : manifest;
+  const found = await candidates(m, options, { ...NO_GPU, ...platform }, fallbacks);
+  return {
+    names: found.map(({ backend }) => backend),
+    fallbacks,
+    threads: found.flatMap((c) => (c.backend === "webgpu" ? [] : [c.threads])),
+    variants: found.flatMap((c) => (c.backend === "webgpu" ? [c.variant.name] : [])),
+  };
+}
+
+describe("the choice of a backend", () => {
+  it("goes from WebGPU over threads to one thread", async () => {
+    const { names, fallbacks, threads } = await choose({}, { gpu: gpu({}) });
+    expect(names).toEqual(["webgpu", "wasm", "wasm-single"]);
+    expect(threads).toEqual([3, 1]);
+    expect(fallbacks).toEqual([]);
+  });
+
+  it("puts a GPU that computes on the CPU last, unless it is wanted", async () => {
+    for (const info of [{ isFallbackAdapter: true }, { description: "SwiftShader Device (Subzero)" }, { device: "llvmpipe" }]) {
+      const software = { gpu: gpu({ info }) };
+      const { names, fallbacks } = await choose({}, software);
+      expect(names).toEqual(["wasm", "wasm-single", "webgpu"]);
+      expect(fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringContaining("computes on the CPU") }]);
+      expect((await choose({ allowSoftwareGpu: true }, software)).names[0]).toBe("webgpu");
+      expect((await choose({ backend: "webgpu" }, software)).names).toEqual(["webgpu"]);
+      expect((await choose({}, software, (m) => delete m.targets.wasm)).names).toEqual(["webgpu"]);
+    }
+  });
+
+  it.each<[string, Partial<Platform>, string]>([
+    ["no WebGPU", { gpu: undefined }, "no WebGPU"],
+    ["plain http", { gpu: undefined, isSecureContext: false }, "https"],
+    ["no adapter", { gpu: gpu(null) }, "no suitable GPU"],
+    ["a small limit", { gpu: gpu({ limits: { maxBufferSize: 4095 } }) }, "maxBufferSize 4095, the model needs 4096"],
+    ["an adapter that throws", { gpu: { requestAdapter: () => Promise.reject(new Error("blocked")) } as unknown as GPU }, "blocked"],
+  ])("names why not WebGPU: %s", async (_name, platform, reason) => {
+    const { names, fallbacks } = await choose({}, platform);
+    expect(names).toEqual(["wasm", "wasm-single"]);
+    expect(fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringContaining(reason) }]);
+  });
+
+  it("takes the variant with most of the features there are", async () => {
+    const variants = (m: any): void => {
+      const { base } = m.targets.webgpu.variants;
+      m.targets.webgpu.variants = { base, f16: { ...base, features: ["shader-f16"] }, both: { ...base, features: ["shader-f16", "subgroups"] } };
+    };
+    expect((await choose({}, { gpu: gpu({}) }, variants)).variants).toEqual(["base"]);
+    expect((await choose({}, { gpu: gpu({ features: ["shader-f16"] }) }, variants)).variants).toEqual(["f16"]);
+    expect((await choose({}, { gpu: gpu({ features: ["subgroups", "shader-f16"] }) }, variants)).variants).toEqual(["both"]);
+    const only = (m: any): void => void (m.targets.webgpu.variants.base.features = ["subgroups"]);
+    expect((await choose({}, { gpu: gpu({}) }, only)).fallbacks[0]?.reason).toContain("subgroups");
+  });
+
+  it("uses threads only in an isolated page with several cores", async () => {
+    for (const platform of [{ crossOriginIsolated: false }, { sharedMemory: false }, { hardwareConcurrency: 1 }]) {
+      const { names, fallbacks } = await choose({ backend: "wasm" }, platform);
+      expect(names).toEqual(["wasm-single"]);
+      expect(fallbacks.map(({ backend }) => backend)).toEqual(["wasm"]);
+    }
+    expect((await choose({ backend: "wasm" }, { hardwareConcurrency: 64 })).threads).toEqual([4, 1]); // the manifest's most
+    expect((await choose({ backend: "wasm", threads: 2 }, {})).threads).toEqual([2, 1]);
+    expect((await choose({ backend: "wasm-single" }, {})).names).toEqual(["wasm-single"]);
+  });
+
+  it("knows what fits before anything is downloaded", async () => {
+    const { names, fallbacks } = await choose({ memoryBudgetBytes: 1000 }, { gpu: gpu({}) });
+    expect(names).toEqual([]);
+    expect(nothingWorks(fallbacks)).toMatchObject({ code: "out-of-memory", message: expect.stringContaining("MB") });
+    expect((await choose({ memoryBudgetBytes: 5000 }, { gpu: gpu({}) })).names).toEqual(["webgpu"]);
+    const large = (m: any): void => void (m.targets.wasm.memory.pages = 20_000);
+    expect((await choose({ backend: "wasm-single" }, { deviceMemory: 2 }, large)).names).toEqual([]);
+    expect((await choose({ backend: "wasm-single" }, { deviceMemory: 4 }, large)).names).toEqual(["wasm-single"]);
+    expect((await choose({ backend: "wasm-single" }, { deviceMemory: undefined }, large)).names).toEqual(["wasm-single"]);
+  });
+
+  it("refuses an unknown word", async () => {
+    await expect(choose({ backend: "cuda" as never }, {})).rejects.toMatchObject({ code: "bad-argument" });
+  });
+});

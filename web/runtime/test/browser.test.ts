@@ -1,0 +1,275 @@
+/** The built library in headless Chromium: WebGPU on its software adapter, WASM with and without threads, storage, faults. */
+
+import { existsSync } from "node:fs";
+import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { ChatInfo } from "../src/chat.js";
+import type { LoadOptions } from "../src/client.js";
+import type { Progress } from "../src/host.js";
+import { expected, expectedLogits, fakeBundle, promptIds } from "./fake-bundle.js";
+import { Site } from "./site.js";
+
+const FLAGS = [
+  "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run",
+  "--host-resolver-rules=MAP phone.test 127.0.0.1",
+];
+
+function findBrowser(): string {
+  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"].map((name) => `/usr/bin/${name}`);
+  const places = [process.env.CHROME ?? "", ...names, chromium.executablePath()];
+  const found = places.find((place) => place !== "" && existsSync(place));
+  if (!found) throw new Error("No Chromium was found: set CHROME to its path.");
+  return found;
+}
+
+interface Failed {
+  error?: { code: string; message: string; name: string };
+}
+
+interface PageApi {
+  events: Record<string, string>[];
+  progress: Progress[];
+  load(bundle: string, options: LoadOptions): Promise<ChatInfo & Failed>;
+  ids(prompt: number[], options: object, trouble?: object): Promise<{ ids: number[] } & Failed>;
+  text(messages: object[], options: object): Promise<string>;
+  logits(ids: number[]): Promise<number[]>;
+  dispose(): Promise<void>;
+  damage(model: string, shard: string, keep?: number): Promise<void>;
+  stored(): Promise<{ opfs: string[]; caches: string[] }>;
+}
+
+declare const window: { t: PageApi & { chat: { info: ChatInfo } }; ready: boolean };
+
+const site = new Site();
+let browser: Browser;
+let context: BrowserContext;
+let page: Page;
+const complaints: string[] = [];
+
+beforeAll(async () => {
+  await site.start();
+  browser = await chromium.launch({ executablePath: findBrowser(), args: FLAGS });
+}, 60_000);
+afterAll(async () => {
+  await browser?.close();
+  site.stop();
+});
+
+beforeEach(async () => {
+  site.bundles.clear();
+  site.bundles.set("model", fakeBundle());
+  site.fault = () => undefined;
+  site.asked.length = 0;
+  context = await browser.newContext();
+});
+afterEach(() => context.close());
+
+/** localhost is isolated and secure, 127.0.0.1 is secure only, phone.test is neither. */
+async function visit(host: "localhost" | "127.0.0.1" | "phone.test" = "localhost"): Promise<void> {
+  page = await context.newPage();
+  complaints.length = 0;
+  page.on("console", (message) => {
+    if (/content security policy|refused to/i.test(message.text())) complaints.push(message.text());
+  });
+  await page.goto(`http://${host}:${site.port}/`);
+  await page.waitForFunction(() => window.ready);
+}
+
+const load = (options: LoadOptions = {}, bundle = "model"): Promise<ChatInfo & Failed> =>
+  page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}/`, options] as const);
+const ids = (prompt: number[], options: object = {}, trouble: object = {}): ReturnType<PageApi["ids"]> =>
+  page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const);
+const info = (): Promise<ChatInfo> => page.evaluate(() => window.t.chat.info);
+const events = (): Promise<Record<string, string>[]> => page.evaluate(() => window.t.events);
+
+const PROMPT = [256, 259, 104, 105, 257, 260];
+
+describe.each([
+  ["webgpu", "localhost", "webgpu"],
+  ["wasm", "localhost", "wasm"],
+  ["wasm", "127.0.0.1", "wasm-single"],
+  ["wasm-single", "localhost", "wasm-single"],
+  ["auto", "phone.test", "wasm-single"],
+] as const)("%s on %s", (backend, host, chosen) => {
+  it("says what the model says", async () => {
+    await visit(host);
+    const opened = await load({ backend });
+    expect(opened).toMatchObject({ backend: chosen, model: "fake", modelBytes: 1305, kernelsPerToken: 4 });
+    for (const prompt of [[7], PROMPT, Array.from({ length: 25 }, (_, i) => (i * 29) % 256)]) {
+      expect((await ids(prompt, { maxTokens: 20 })).ids).toEqual(expected(prompt, 20));
+      expect(await page.evaluate((p) => window.t.logits(p), prompt)).toEqual([...expectedLogits(prompt)].map((x) => expect.closeTo(x, 6)));
+    }
+    const choice = { temperature: 0.75, topP: 0.5, topK: 7, repetitionPenalty: 1.25, seed: 99 };
+    expect((await ids(PROMPT, { ...choice, maxTokens: 9 })).ids).toEqual(expected(PROMPT, 9, choice));
+    const messages = [{ role: "user", content: "hé" }];
+    const answer = expected(promptIds(messages), 8).filter((id) => id < 256);
+    const text = await page.evaluate((m) => window.t.text(m, { maxTokens: 8 }), messages);
+    expect(text).toBe(new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(answer)));
+    expect((await info()).tokensPerSecond).toBeGreaterThan(0);
+    const stopped = await ids([9], { maxTokens: 50, temperature: 1, topK: 1, seed: 1 }, { abortAt: 3 });
+    expect(stopped).toMatchObject({ ids: { length: 3 }, error: { code: "aborted", name: "TinywebError" } });
+    expect((await ids([9], { maxTokens: 5 })).ids).toEqual(expected([9], 5));
+    await page.evaluate(() => window.t.dispose());
+    await expect.poll(() => page.workers().length).toBe(0);
+    expect(complaints).toEqual([]);
+  });
+});
+
+describe("auto", () => {
+  it("prefers WASM to a GPU that computes on the CPU, and says so", async () => {
+    await visit();
+    const opened = await load();
+    expect(opened.backend).toBe("wasm");
+    expect(opened.fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringContaining("computes on the CPU") }]);
+    expect((await load({ allowSoftwareGpu: true })).backend).toBe("webgpu");
+  });
+
+  it("takes WASM when a kernel does not compile, and names the kernel", async () => {
+    const wrong = (path: string, bytes: Uint8Array): Uint8Array | undefined =>
+      path.endsWith(".wgsl") ? new TextEncoder().encode(new TextDecoder().decode(bytes).replace("var sum = 0.0;", "var sum = nothing;")) : undefined;
+    site.fault = wrong;
+    await visit();
+    const opened = await load({ allowSoftwareGpu: true });
+    expect(opened.backend).toBe("wasm");
+    expect(opened.fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringMatching(/best_of_block.*nothing/s) }]);
+    expect((await load({ backend: "webgpu" })).error).toMatchObject({ code: "compile-failed", message: expect.stringContaining("best_of_block") });
+  });
+
+  it("takes WASM when the GPU reports an error while running", async () => {
+    // A kernel that declares more of its buffer than there is: an error that shows at its first dispatch.
+    site.fault = (path, bytes) =>
+      path.endsWith(".wgsl") ? new TextEncoder().encode(new TextDecoder().decode(bytes).replaceAll("kv: array<f32>;", "kv: array<f32, 999>;")) : undefined;
+    await visit();
+    expect((await load({ allowSoftwareGpu: true })).backend).toBe("webgpu");
+    expect((await ids(PROMPT, { maxTokens: 9 })).ids).toEqual(expected(PROMPT, 9));
+    expect(await info()).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("keys") }] });
+  });
+
+  it("respects limits it cannot have", async () => {
+    site.bundles.set("big", fakeBundle((m) => (m.targets.webgpu.limits.maxBufferSize = 2 ** 40)));
+    await visit();
+    expect((await load({ allowSoftwareGpu: true }, "big")).fallbacks[0]?.reason).toContain("maxBufferSize");
+    expect((await load({ backend: "webgpu" }, "big")).error).toMatchObject({ code: "no-backend", message: expect.stringContaining("maxBufferSize") });
+    expect((await load({ memoryBudgetBytes: 10 })).error?.code).toBe("out-of-memory");
+  });
+});
+
+describe("a lost GPU device", () => {
+  it("is replaced in the middle of an answer", async () => {
+    await visit();
+    await load({ backend: "webgpu" });
+    site.asked.length = 0;
+    expect((await ids(PROMPT, { maxTokens: 30 }, { loseAt: [5] })).ids).toEqual(expected(PROMPT, 30));
+    expect(await events()).toEqual([{ name: "device-lost", reason: expect.stringContaining("lost") }]);
+    expect((await info()).backend).toBe("webgpu");
+    expect(site.weights()).toBe(0);
+  });
+
+  it("is replaced between two answers", async () => {
+    await visit();
+    await load({ backend: "webgpu" });
+    const { ids: first } = await ids(PROMPT, { maxTokens: 6 }, { loseAt: [6] });
+    const second = [...PROMPT, ...first, 5];
+    expect((await ids(second, { maxTokens: 6 })).ids).toEqual(expected(second, 6));
+  });
+
+  it("makes way for WASM when it is lost again", async () => {
+    await visit();
+    await load({ allowSoftwareGpu: true });
+    expect((await ids(PROMPT, { maxTokens: 30 }, { loseAt: [3, 7] })).ids).toEqual(expected(PROMPT, 30));
+    expect((await info())).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("lost") }] });
+    expect(await events()).toEqual([
+      { name: "device-lost", reason: expect.any(String) },
+      { name: "device-lost", reason: expect.any(String) },
+      { name: "backend-changed", from: "webgpu", to: "wasm", reason: expect.stringContaining("lost") },
+    ]);
+  });
+
+  it("is an error when WebGPU was asked for by name and is lost again", async () => {
+    await visit();
+    await load({ backend: "webgpu" });
+    const result = await ids(PROMPT, { maxTokens: 30 }, { loseAt: [3, 7] });
+    expect(result.ids).toEqual(expected(PROMPT, result.ids.length));
+    expect(result.error?.code).toBe("device-lost");
+  });
+});
+
+describe("storage", () => {
+  const { weights } = fakeBundle().manifest;
+
+  it("makes a second visit download no weights", async () => {
+    await visit();
+    await load({ backend: "wasm-single" });
+    expect(site.weights()).toBe(3);
+    expect(await page.evaluate(() => window.t.stored())).toEqual({ opfs: [weights.sha256], caches: [] });
+    await page.close();
+    site.asked.length = 0;
+    await visit();
+    await load({ backend: "webgpu" });
+    expect(site.weights()).toBe(0);
+    expect(await page.evaluate(() => window.t.progress.at(-1))).toMatchObject({ phase: "ready", fromCache: true, loadedBytes: 1305 });
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+  });
+
+  it("replaces what was damaged, and completes what was cut", async () => {
+    await visit();
+    await load({ backend: "wasm-single" });
+    await page.evaluate(([model, a, b]) => window.t.damage(model, a).then(() => window.t.damage(model, b, 100)),
+      [weights.sha256, weights.shards[0].sha256, weights.shards[1].sha256] as const);
+    site.asked.length = 0;
+    await load({ backend: "wasm-single" });
+    expect(site.asked.filter(({ path }) => path.includes("weights")).sort((a, b) => (a.path < b.path ? -1 : 1))).toEqual([
+      { path: "/model/weights/000.bin", range: undefined },
+      { path: "/model/weights/001.bin", range: "bytes=100-" },
+    ]);
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+    site.asked.length = 0;
+    await load({ backend: "wasm-single" });
+    expect(site.weights()).toBe(0);
+  });
+
+  it("falls back to the Cache API, and to none", async () => {
+    await visit();
+    const cacheOnly = { backend: "wasm-single", workerUrl: "/assets/tinyweb-worker.js?without=opfs" } as const;
+    await load(cacheOnly);
+    expect(await page.evaluate(() => window.t.stored())).toEqual({ opfs: [], caches: [`tinyweb-weights-${weights.sha256}`] });
+    site.asked.length = 0;
+    await load(cacheOnly);
+    expect(site.weights()).toBe(0);
+    await load({ backend: "wasm-single", workerUrl: "/assets/tinyweb-worker.js?without=opfs,caches" });
+    expect(site.weights()).toBe(3);
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+  });
+
+  it("lets two tabs load at the same time", async () => {
+    await visit();
+    const first = page;
+    await visit();
+    const second = page;
+    const open = (p: Page): Promise<ChatInfo & Failed> => p.evaluate(() => window.t.load("/model/", { backend: "wasm-single" }));
+    const both = await Promise.all([open(first), open(second)]);
+    expect(both.map(({ backend }) => backend)).toEqual(["wasm-single", "wasm-single"]);
+  });
+
+  it("keeps nothing of a shard that is wrong", async () => {
+    site.fault = (path, bytes) => (path.endsWith("001.bin") ? bytes.map((byte) => byte ^ 1) : undefined);
+    await visit();
+    expect((await load()).error).toMatchObject({ code: "hash-mismatch", message: expect.stringContaining("001.bin") });
+    expect(site.asked.filter(({ path }) => path.endsWith("001.bin"))).toHaveLength(2);
+    site.fault = () => undefined;
+    expect((await load()).error).toBeUndefined();
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+  });
+
+  it("verifies without crypto.subtle, too", async () => {
+    site.fault = (path, bytes) => (path.endsWith("002.bin") ? bytes.map((byte) => byte ^ 1) : undefined);
+    await visit("phone.test");
+    expect((await load()).error?.code).toBe("hash-mismatch");
+  });
+});
+
+it("reports a worker that is not there", async () => {
+  await visit();
+  expect((await load({ workerUrl: "/missing.js" })).error?.code).toBe("worker-failed");
+});

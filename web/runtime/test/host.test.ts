@@ -1,0 +1,132 @@
+import { afterEach, describe, expect, it } from "vitest";
+import type { Progress } from "../src/host.js";
+import { expected, fakeBundle } from "./fake-bundle.js";
+import { broken, FakeServer } from "./fake-server.js";
+import { alive } from "./node-thread.js";
+import { collect, NO_GPU, openFake, type Opened } from "./open.js";
+
+const opened: Opened[] = [];
+const open: typeof openFake = async (...args) => {
+  const one = await openFake(...args);
+  opened.push(one);
+  return one;
+};
+afterEach(() => opened.splice(0).forEach(({ host }) => host.dispose()));
+
+describe("opening a bundle", () => {
+  it("goes through its phases", async () => {
+    const seen: Progress[] = [];
+    await open({ onProgress: (progress) => seen.push(progress) });
+    expect([...new Set(seen.map(({ phase }) => phase))]).toEqual(["manifest", "weights", "compile", "ready"]);
+    expect(seen.at(-1)).toMatchObject({ loadedBytes: 1305, totalBytes: 1305, fromCache: false });
+  });
+
+  it("revalidates the small files, so that two exports never mix", async () => {
+    const { server } = await open();
+    for (const { path, cache } of server.asked) if (!path.startsWith("weights/")) expect(cache).toBe("no-cache");
+    expect(server.count("kernels/simd.wasm")).toBe(0);
+  });
+
+  it("tells why it passed over better backends", async () => {
+    const { session } = await open({ platform: { ...NO_GPU, crossOriginIsolated: false } });
+    expect(session.info.backend).toBe("wasm-single");
+    expect(session.info.fallbacks.map(({ backend }) => backend)).toEqual(["webgpu", "wasm"]);
+  });
+
+  it("falls back when threads do not start", async () => {
+    const { session } = await open({ spawn: () => { throw new Error("no nested workers"); } });
+    expect(session.info.backend).toBe("wasm-single");
+    expect(session.info.fallbacks.at(-1)).toEqual({ backend: "wasm", reason: expect.stringContaining("no nested workers") });
+    expect(await collect(session.generateIds([1, 2], { maxTokens: 5 }))).toEqual(expected([1, 2], 5));
+  });
+
+  it("falls back when a module is refused", async () => {
+    const bundle = fakeBundle();
+    bundle.files.set("kernels/simd-threads.wasm", new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]));
+    const { session } = await open({}, bundle);
+    expect(session.info.backend).toBe("wasm-single");
+    expect(session.info.fallbacks.at(-1)?.reason).toContain("simd-threads.wasm");
+  });
+
+  it("reports a module that does not fit its manifest", async () => {
+    const bundle = fakeBundle((m) => (m.targets.wasm.entry_points.decode.function = "absent"));
+    await expect(open({ options: { backend: "wasm-single" } }, bundle)).rejects.toMatchObject({
+      code: "compile-failed", message: expect.stringContaining("absent"),
+    });
+    const pages = fakeBundle((m) => (m.targets.wasm.memory = { ...m.targets.wasm.memory, pages: 3 }));
+    await expect(open({ options: { backend: "wasm-single" } }, pages)).rejects.toMatchObject({ code: "compile-failed" });
+  });
+
+  it("reports memory the browser cannot give", async () => {
+    const bundle = fakeBundle((m) => (m.targets.wasm.memory = { ...m.targets.wasm.memory, pages: 65536 }));
+    const Memory = WebAssembly.Memory;
+    WebAssembly.Memory = class {
+      constructor() {
+        throw new RangeError("could not allocate memory");
+      }
+    } as never;
+    try {
+      await expect(open({ options: { backend: "wasm-single" } }, bundle)).rejects.toMatchObject({ code: "out-of-memory" });
+    } finally {
+      WebAssembly.Memory = Memory;
+    }
+  });
+
+  it("says that nothing works, and why", async () => {
+    const bundle = fakeBundle((m) => delete m.targets.wasm);
+    await expect(open({}, bundle)).rejects.toMatchObject({ code: "no-backend", message: expect.stringContaining("no WebGPU") });
+    await expect(open({ options: { backend: "webgpu" } })).rejects.toMatchObject({ code: "no-backend" });
+  });
+
+  it.each([
+    ["manifest.json", "{", "bad-manifest"],
+    ["tokenizer.json", "[", "bad-manifest"],
+    ["manifest.json", undefined, "download-failed"],
+    ["tokenizer.json", undefined, "download-failed"],
+    ["kernels/simd-threads.wasm", undefined, "download-failed"],
+    ["weights/002.bin", undefined, "download-failed"],
+  ])("names %s when it is %j", async (file, content, code) => {
+    const bundle = fakeBundle();
+    if (content === undefined) bundle.files.delete(file);
+    else bundle.files.set(file, new TextEncoder().encode(content));
+    await expect(open({}, bundle)).rejects.toMatchObject({ code, message: expect.stringContaining(file) });
+    await expect.poll(() => alive.size).toBe(0);
+  });
+
+  it("stops when asked, and leaves nothing behind", async () => {
+    const controller = new AbortController();
+    const onProgress = ({ phase }: Progress): void => {
+      if (phase === "weights") controller.abort();
+    };
+    await expect(open({ onProgress }, fakeBundle(), controller.signal)).rejects.toMatchObject({ code: "aborted" });
+    await expect.poll(() => alive.size).toBe(0);
+  });
+
+  it("downloads weights once for several tries", async () => {
+    const bundle = fakeBundle();
+    bundle.files.set("kernels/simd-threads.wasm", new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]));
+    const { server } = await open({}, bundle);
+    for (const path of ["weights/000.bin", "weights/001.bin", "weights/002.bin"]) expect(server.count(path)).toBeLessThanOrEqual(2);
+    expect(server.count("manifest.json")).toBe(1);
+  });
+
+  it("retries a small file that broke off", async () => {
+    const bundle = fakeBundle();
+    const server = new FakeServer(bundle.files);
+    server.fault = ({ path }, count, bytes) => (path === "tokenizer.json" && count === 1 ? broken(bytes.slice(0, 9)) : undefined);
+    const { session } = await open({ fetch: server.fetch }, bundle);
+    expect(server.count("tokenizer.json")).toBe(2);
+    expect(await collect(session.generateIds([3], { maxTokens: 2 }))).toEqual(expected([3], 2));
+  });
+
+  it("does with the browser's cache while offline", async () => {
+    const bundle = fakeBundle();
+    const server = new FakeServer(bundle.files);
+    server.fault = ({ cache }) => {
+      if (cache === "no-cache") throw new TypeError("offline");
+      return undefined;
+    };
+    const { session } = await open({ fetch: server.fetch }, bundle);
+    expect(await collect(session.generateIds([3], { maxTokens: 2 }))).toEqual(expected([3], 2));
+  });
+});
