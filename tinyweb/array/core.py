@@ -222,8 +222,7 @@ class TensorCore:
     # -- reading ------------------------------------------------------------------------------------------------------
     def numpy(self) -> npt.NDArray[Any]:
         """The value as a NumPy array (bfloat16 as float32, 4-bit types as 8-bit)."""
-        self.uop = drop_executed([self.uop])[0]
-        values = bindings([self.uop])
+        values = bindings(drop_executed([self.uop]))
         sizes = tuple(s if isinstance(s, int) else evaluate_size(s, values) for s in self.shape)
         held = tuple(size_max(s) for s in self.shape)
         t = self.realize()
