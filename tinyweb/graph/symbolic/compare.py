@@ -116,7 +116,7 @@ def less_than_quotient(x: UOp, c: UOp, d: UOp) -> UOp | None:
     return x.alu(Ops.LESS, product) if c.arg > 0 and x.dtype.min <= product <= x.dtype.max else None
 
 
-# -- conjunctions ---------------------------------------------------------------------------------------------------------
+# -- conjunctions ----------------------------------------------------------------------------------------------------
 def clauses(gate: UOp) -> list[UOp]:
     """The terms of a conjunction, each once."""
     out: dict[UOp, None] = {}

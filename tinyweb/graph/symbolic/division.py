@@ -1,7 +1,7 @@
 """Laws of floor division.
 
-A law looks at x and a divisor d > 0 and returns (quotient, remainder), equal to (x // d, x % d) and simpler than these, or
-None. The rule table uses the first for FLOORDIV and the second for MOD, so a law proven once serves both.
+A law looks at x and a divisor d > 0 and returns (quotient, remainder), equal to (x // d, x % d) and simpler than these,
+or None. The rule table uses the first for FLOORDIV and the second for MOD, so a law proven once serves both.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def _in_range(x: UOp, *numbers: int) -> bool:
 
 
 def residues(x: UOp, d: UOp) -> UOp | None:
-    """For remainders alone: coefficients modulo d, and inner remainders by a multiple of d: (5·i + y % 8) % 4 → (i + y) % 4."""
+    """For remainders alone, coefficients modulo d, and without inner remainders by a multiple of d:
+    (5·i + y % 8) % 4 → (i + y) % 4."""
     c = _number(d)
     terms, constant = linear(x)
     if not c or not fits(terms, constant, x.dtype):
@@ -222,13 +223,16 @@ def recombine(terms: Terms, constant: int) -> tuple[Terms, int] | None:
                 continue
             if q.op is Ops.FLOORDIV and q.src[1] is d and _same_modulo(q.src[0], x, c):
                 return _replaced(terms, constant, (r, q), q.src[0], k)
-            if q.op is Ops.MOD and q.src[0].op is Ops.FLOORDIV and q.src[0].src[1] is d and (b := _number(q.src[1])) > 0:
-                y = q.src[0].src[0]
+            if not q.src:
+                continue
+            inner = q.src[0]
+            if q.op is Ops.MOD and inner.op is Ops.FLOORDIV and inner.src[1] is d and (b := _number(q.src[1])) > 0:
+                y = inner.src[0]
                 if _same_modulo(y, x, c) and _in_range(x, b * c):
                     return _replaced(terms, constant, (r, q), y % (b * c), k)
-            if q.op is Ops.FLOORDIV and x.op is Ops.FLOORDIV and (a := _number(x.src[1])) > 0:
-                if _number(q.src[1]) == a * c and _same_modulo(q.src[0], x.src[0], a * c):
-                    return _replaced(terms, constant, (r, q), q.src[0] // a, k)
+            if q.op is x.op is Ops.FLOORDIV and (a := _number(x.src[1])) > 0 and _number(q.src[1]) == a * c:  # noqa: SIM102
+                if _same_modulo(inner, x.src[0], a * c):
+                    return _replaced(terms, constant, (r, q), inner // a, k)
     return None
 
 

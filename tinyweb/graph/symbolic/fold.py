@@ -1,7 +1,7 @@
 """The value of one operation on constants, exactly as its dtype computes it, and of whole expressions.
 
-Integers wrap around, index arithmetic included; FLOORDIV and MOD round to minus infinity; floats are rounded after every
-operation to their own width (bfloat16 by round-to-nearest-even of float32).
+Integers wrap around, index arithmetic included; FLOORDIV and MOD round to minus infinity; floats are rounded after
+every operation to their own width (bfloat16 by round-to-nearest-even of float32).
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _bitcast(value: Value, of: DType, to: DType) -> Value | None:
 def evaluate(expr: UOp, values: Mapping[UOp, Value] | None = None) -> Value:
     """The number `expr` stands for, with `values` for its free nodes (RANGE, VARIABLE, SPECIAL, LOAD, …).
 
-    KeyError for a free node without a value; ZeroDivisionError where an operation has no defined result. WHERE looks only
-    at the branch it takes.
+    KeyError for a free node without a value; ZeroDivisionError where an operation has no defined result. WHERE looks
+    only at the branch it takes.
     """
     known: dict[UOp, Value] = dict(values or {})
     failed: set[UOp] = set()

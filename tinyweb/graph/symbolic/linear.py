@@ -1,8 +1,8 @@
 """Integer expressions as sums: Σ coefficient · term + constant.
 
 A *term* is a node that is neither a sum, nor a constant, nor a product with a constant. The canonical sum is
-((t1·c1 + t2·c2) + …) + constant with the terms by `UOp.order_key`: outer loops first, so what does not vary with an inner
-loop is one common prefix.
+((t1·c1 + t2·c2) + …) + constant with the terms by `UOp.order_key`: outer loops first, so what does not vary with an
+inner loop is one common prefix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def order(u: UOp) -> tuple[int, str, int, bytes]:
     return u.order_key
 
 
-# -- from nodes to sums and back ------------------------------------------------------------------------------------------
+# -- from nodes to sums and back -------------------------------------------------------------------------------------
 def linear(u: UOp) -> tuple[Terms, int]:
     """(terms, constant) of an integer node; coefficients are wrapped to its dtype. Do not change the dict."""
     known: tuple[Terms, int] | None = u.__dict__.get("_linear")
@@ -105,7 +105,7 @@ def fits(terms: Terms, constant: int, dtype: DType) -> bool:
     return dtype.min <= low and high <= dtype.max
 
 
-# -- facts about expressions ------------------------------------------------------------------------------------------------
+# -- facts about expressions -----------------------------------------------------------------------------------------
 def const_factor(expr: Size) -> int:
     """The largest integer ≥ 0 known to divide the expression whatever its free nodes are; 0 for the constant 0."""
     return abs(expr) if isinstance(expr, int) else on_node(expr, "_factor", _const_factor, _is_whole)
@@ -131,7 +131,7 @@ def _const_factor(u: UOp) -> int:
     if u.op is Ops.MOD:
         return gcd(of(0), of(1))
     if u.op is Ops.FLOORDIV and u.src[1].op is Ops.CONST and (c := abs(u.src[1].arg)) and of(0) % c == 0:
-        return of(0) // c
+        return int(of(0) // c)
     if u.op is Ops.MAX:
         return gcd(of(0), of(1))
     if u.op is Ops.WHERE:
@@ -148,7 +148,7 @@ def _cannot_wrap(u: UOp) -> bool:
         return True
     (a, b), (c, d) = u.src[0].bounds, u.src[-1].bounds
     results = [-a, -b] if u.op is Ops.NEG else [a + c, b + d] if u.op is Ops.ADD else [a * c, a * d, b * c, b * d]
-    return u.dtype.min <= min(results) and max(results) <= u.dtype.max
+    return bool(u.dtype.min <= min(results) and max(results) <= u.dtype.max)
 
 
 def divides(expr: Size, n: Size) -> bool:
@@ -199,7 +199,7 @@ def _degree(m: tuple[UOp, ...]) -> tuple[int, list[tuple[int, str, int, bytes]]]
 
 
 def split_by(expr: UOp, range_: UOp) -> tuple[Size, UOp] | None:
-    """(stride, rest) with expr == range_ · stride + rest and neither depending on range_; None if it is not linear in it.
+    """(stride, rest) with expr == range_ · stride + rest and neither depending on range_; None if it is not linear.
 
     The stride is an int where it is constant. `range_` may be any node, usually a RANGE.
     """

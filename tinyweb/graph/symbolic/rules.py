@@ -1,7 +1,7 @@
 """The table of algebraic rules: for integer index expressions and gates, and what is exact on floats.
 
-Every rule keeps the value for all values of the free nodes, with one freedom: arithmetic of dtype `index` is taken not to
-overflow. Rules that would change the shape of a node (x·0 → 0 where x is an array) do not apply to it.
+Every rule keeps the value for all values of the free nodes, with one freedom: arithmetic of dtype `index` is taken not
+to overflow. Rules that would change the shape of a node (x·0 → 0 where x is an array) do not apply to it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def keep(u: UOp, new: UOp) -> UOp | None:
     return new if keeps_shape(u, new) else None
 
 
-# -- constants --------------------------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------------------------
 def fold(u: UOp) -> UOp | None:
     value = compute(u.op, u.dtype, tuple(s.arg for s in _rounded(u.src)), u.src[0].dtype)
     return None if value is None else UOp.const(value, u.dtype)
@@ -67,24 +67,22 @@ def single_value(u: UOp) -> UOp | None:
 
 
 def constant_source(u: UOp) -> UOp | None:
-    """A loop of one turn counts 0, a variable of one value is that value. The RANGE itself stays: REDUCE and END name it."""
-    if not any(s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax for s in u.src):
-        return None
-    src = tuple(UOp.const(s.vmin, s.dtype) if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax else s for s in u.src)
-    if u.op is Ops.REDUCE:
-        src = (src[0], *u.src[1:])
-    return u.replace(src=src)
+    """A loop of one turn counts 0, a variable of one value is that value. The RANGE stays where REDUCE or END name it."""
+    looked_at = u.src[:1] if u.op is Ops.REDUCE else u.src
+    single = [s for s in looked_at if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax]
+    fixed = {s: UOp.const(s.vmin, s.dtype) for s in single}
+    return u.replace(src=(*(fixed.get(s, s) for s in looked_at), *u.src[len(looked_at) :])) if fixed else None
 
 
 constants: list[Rule] = [
     (UPat(ELEMENTWISE, src=UPat(Ops.CONST), name="u"), fold),
     (UPat(ELEMENTWISE, dtype=WHOLE, name="u"), single_value),
-    (UPat(ELEMENTWISE | {Ops.LOAD, Ops.STORE, Ops.REDUCE}, name="u", where=lambda u: not isinstance(u.arg, tuple)), constant_source),
+    (UPat(ELEMENTWISE | {Ops.LOAD, Ops.STORE, Ops.REDUCE}, name="u"), constant_source),
     (UPat(Ops.CAST, src=[any_node("x")], name="u"), lambda u, x: x if u.dtype is x.dtype else None),
 ]  # fmt: skip
 
 
-# -- sums and products of integers --------------------------------------------------------------------------------------------
+# -- sums and products of integers -----------------------------------------------------------------------------------
 def canonical_sum(u: UOp) -> UOp | None:
     """One coefficient per term, terms in order, the constant last, constant factors distributed over the sum."""
     if "_is_sum" in u.__dict__ or (u.shape and not u.lanes):
@@ -136,11 +134,11 @@ def sorted_sources(u: UOp) -> UOp | None:
     a, b = u.src
     if a.op is Ops.CONST and b.op is not Ops.CONST:
         return u.replace(src=(b, a))
-    if u.op is Ops.EQUAL and a.dtype.is_int:
-        return None  # `equal` decides on the sides
-    if b.op is not Ops.CONST and not u.src[0].dtype.is_float and b.order_key < a.order_key:
-        return u.replace(src=(b, a))
-    return None
+    # sums, products, gates and integer equality have their own order; floats stay as written
+    own_order = (Ops.AND, Ops.OR) if a.dtype is BOOL else (Ops.ADD, Ops.MUL, Ops.EQUAL)
+    if u.op in own_order or a.dtype.is_float:
+        return None
+    return u.replace(src=(b, a)) if b.op is not Ops.CONST and b.order_key < a.order_key else None
 
 
 sums: list[Rule] = [
@@ -152,7 +150,7 @@ sums: list[Rule] = [
 ]
 
 
-# -- division ---------------------------------------------------------------------------------------------------------------
+# -- division --------------------------------------------------------------------------------------------------------
 def _by_law(law: Law) -> Rule:
     """The rule for FLOORDIV and MOD that a law of division gives."""
 
@@ -173,16 +171,20 @@ def by_negative(u: UOp, x: UOp, d: UOp) -> UOp | None:
     return (-x) // (-d) if u.op is Ops.FLOORDIV else -((-x) % (-d))
 
 
+def smaller_residues(u: UOp, x: UOp, d: UOp) -> UOp | None:
+    return None if d.arg <= 0 or (u.shape and not u.lanes) else residues(x, d)
+
+
 divisions: list[Rule] = [
     (UPat(Ops.FLOORDIV, dtype=INTS, src=[any_node("x"), constant(value=1)]), lambda x: x),
     (UPat(Ops.MOD, dtype=INTS, src=[any_node("x"), constant(value=1)], name="u"), lambda u, x: to_constant(u, 0)),
     (UPat((Ops.FLOORDIV, Ops.MOD), dtype=INTS, src=[any_node("x"), any_node("d")], name="u"), by_negative),
     *map(_by_law, LAWS),
-    (UPat(Ops.MOD, dtype=INTS, src=[any_node("x"), any_node("d")], where=lambda u: u.src[1].vmin > 0 and not u.shape), residues),
-]  # fmt: skip
+    (UPat(Ops.MOD, dtype=INTS, src=[any_node("x"), constant("d")], name="u"), smaller_residues),
+]
 
 
-# -- maximum, bits ------------------------------------------------------------------------------------------------------------
+# -- maximum, bits ---------------------------------------------------------------------------------------------------
 def maximum(u: UOp, x: UOp, y: UOp) -> UOp | None:
     if x is y or x.vmin >= y.vmax:
         return keep(u, x)
@@ -191,8 +193,11 @@ def maximum(u: UOp, x: UOp, y: UOp) -> UOp | None:
 
 def _nested(op: Ops) -> Rule:
     """(x op c) op d → x op (c op d)."""
-    inner = UPat(op, src=[any_node("x"), constant("c")])
-    return UPat(op, dtype=WHOLE, src=[inner, constant("d")]), lambda x, c, d: UOp(op, x.dtype, (x, UOp(op, c.dtype, (c, d))))
+
+    def joined(x: UOp, c: UOp, d: UOp) -> UOp:
+        return x.alu(op, c.alu(op, d))
+
+    return UPat(op, dtype=WHOLE, src=[UPat(op, src=[any_node("x"), constant("c")]), constant("d")]), joined
 
 
 def mask(x: UOp, c: UOp) -> UOp | None:
@@ -208,13 +213,12 @@ def shift_again(u: UOp, x: UOp, a: UOp, b: UOp) -> UOp | None:
 shift = (Ops.SHL, Ops.SHR)
 bits: list[Rule] = [
     (UPat(Ops.MAX, dtype=INTS, src=[any_node("x"), any_node("y")], name="u"), maximum),
-    (UPat(Ops.MAX, dtype=FLOATS, src=[any_node("x"), any_node("x")]), lambda x: x),
     *map(_nested, (Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)),
     (UPat(Ops.AND, dtype=INTS, src=[any_node("x"), constant("c")]), mask),
     (UPat(Ops.AND, dtype=INTS, src=[any_node("x"), constant(value=0)], name="u"), lambda u, x: to_constant(u, 0)),
     (UPat(Ops.AND, dtype=INTS, src=[any_node("x"), constant(value=-1)]), lambda x: x),
-    (UPat((Ops.OR, Ops.XOR, *shift), dtype=INTS, src=[any_node("x"), constant(value=0)], where=lambda u: u.src[1].op is Ops.CONST),
-     lambda x: x if x.op is not Ops.CONST else None),
+    (UPat((Ops.OR, Ops.XOR), dtype=INTS, src=[any_node("x"), constant(value=0)]), lambda x: x),
+    (UPat(shift, dtype=INTS, src=[any_node("x"), constant(value=0)]), lambda x: x),
     (UPat((Ops.AND, Ops.OR), dtype=WHOLE, src=[any_node("x"), any_node("x")]), lambda x: x),
     (UPat(Ops.XOR, dtype=WHOLE, src=[any_node("x"), any_node("x")], name="u"), lambda u, x: to_constant(u, 0)),
     *((UPat(op, dtype=INTS, src=[UPat(op, src=[any_node("x"), constant("a")]), constant("b")], name="u"), shift_again)
@@ -222,7 +226,7 @@ bits: list[Rule] = [
 ]  # fmt: skip
 
 
-# -- bool ---------------------------------------------------------------------------------------------------------------------
+# -- bool ------------------------------------------------------------------------------------------------------------
 def NOT(name: str) -> UPat:
     return UPat(Ops.XOR, dtype=BOOL, src=[any_node(name), constant(value=True)])
 
@@ -272,7 +276,7 @@ booleans: list[Rule] = [
 ]  # fmt: skip
 
 
-# -- comparisons --------------------------------------------------------------------------------------------------------------
+# -- comparisons -----------------------------------------------------------------------------------------------------
 def _on(dtype: DType | tuple[DType, ...], name: str) -> UPat:
     return UPat(None, dtype=dtype, name=name)
 
@@ -290,14 +294,13 @@ comparisons: list[Rule] = [
     (UPat(Ops.EQUAL, name="u"), lambda u: _compared(equal)(u, *u.src) if u.src[0].dtype.is_int else None),
     (UPat(Ops.LESS, src=[UPat(Ops.FLOORDIV, src=[x, constant("c")]), constant("d")]), less_than_quotient),
     (UPat(Ops.LESS, src=[_on(BOOL, "x"), _on(BOOL, "y")]), lambda x, y: x.logical_not() & y),
-    (UPat(Ops.LESS, src=[_on(FLOATS, "x"), _on(FLOATS, "x")], name="u"), lambda u, x: to_constant(u, False)),
     (UPat(Ops.EQUAL, src=[_on(BOOL, "x"), constant(value=True)]), lambda x: x),
     (UPat(Ops.EQUAL, src=[_on(BOOL, "x"), constant(value=False)]), lambda x: x.logical_not()),
     (UPat(Ops.EQUAL, src=[_on(BOOL, "x"), _on(BOOL, "x")], name="u"), lambda u, x: to_constant(u, True)),
 ]
 
 
-# -- choices ------------------------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------------------------
 def choice(c: UPat, a: UPat, b: UPat, dtype: DType | tuple[DType, ...] | None = None) -> UPat:
     return UPat(Ops.WHERE, src=[c, a, b], dtype=dtype, name="u")
 
@@ -326,7 +329,7 @@ choices: list[Rule] = [
 ]
 
 
-# -- casts --------------------------------------------------------------------------------------------------------------------
+# -- casts -----------------------------------------------------------------------------------------------------------
 def holds(inner: DType, x: UOp) -> bool:
     """Whether `inner` represents every value of x exactly."""
     of = x.dtype
@@ -363,7 +366,7 @@ casts: list[Rule] = [
 ]
 
 
-# -- floats: only what is exact, also for NaN, infinities and the sign of zero ------------------------------------------------
+# -- floats: only what is exact, also for NaN, infinities and the sign of zero ---------------------------------------
 def never_minus_zero(u: UOp) -> bool:
     """Whether a float value is certainly not -0.0, so that adding +0.0 does nothing."""
     if u.op is Ops.CONST:
@@ -381,9 +384,8 @@ def plus_zero(x: UOp, zero: UOp) -> UOp | None:
 
 def divide_by_power(x: UOp, c: UOp) -> UOp | None:
     """x / 2^k is x · 2^-k, exactly."""
-    if not math.isfinite(c.arg) or c.arg == 0 or abs(math.frexp(c.arg)[0]) != 0.5 or not 2**-14 <= abs(c.arg) <= 2**14:
-        return None
-    return x * (1 / c.arg)
+    power = math.isfinite(c.arg) and abs(math.frexp(c.arg)[0]) == 0.5 and 2**-14 <= abs(c.arg) <= 2**14
+    return x.alu(Ops.MUL, 1 / c.arg) if power else None
 
 
 floats: list[Rule] = [
@@ -392,10 +394,12 @@ floats: list[Rule] = [
     (UPat(Ops.MUL, dtype=FLOATS, src=[any_node("x"), constant(value=-1)]), lambda x: -x),
     (UPat(Ops.NEG, dtype=FLOATS, src=[UPat(Ops.NEG, src=[any_node("x")])]), lambda x: x),
     (UPat(Ops.DIV, dtype=FLOATS, src=[any_node("x"), constant("c")]), divide_by_power),
+    (UPat(Ops.MAX, dtype=FLOATS, src=[any_node("x"), any_node("x")]), lambda x: x),
+    (UPat(Ops.LESS, src=[_on(FLOATS, "x"), _on(FLOATS, "x")], name="u"), lambda u, x: to_constant(u, False)),
 ]
 
 
-# -- memory -------------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------------------------
 def open_gate(u: UOp, gate: UOp) -> UOp | None:
     """A gate that always holds is none; what is loaded behind one that never holds is zero."""
     if gate is TRUE:

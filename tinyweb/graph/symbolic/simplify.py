@@ -46,7 +46,7 @@ def substitute_ranges(expr: UOp, values: Mapping[UOp, Size]) -> UOp:
     return simplify(substitute(expr, {r: r.lift(v) for r, v in values.items()}))
 
 
-# -- validity -------------------------------------------------------------------------------------------------------------------
+# -- validity --------------------------------------------------------------------------------------------------------
 def simplify_given(expr: UOp, gate: UOp) -> UOp:
     """`expr` simplified for the case that the bool node `gate` holds; elsewhere the result may differ from `expr`.
 
@@ -66,14 +66,16 @@ def simplify_given(expr: UOp, gate: UOp) -> UOp:
     if narrowed is None:
         return expr  # the gate never holds
     below = set(expr.toposort())
-    atoms = {x: b for x, b in narrowed.items() if b != x.bounds and x in below}
+    atoms = {x: span for x, span in narrowed.items() if span != x.bounds and x in below}
     if atoms:
-        stand_ins = {x: UOp(Ops.VARIABLE, x.dtype, (), (f" given {i}", *b)) for i, (x, b) in enumerate(atoms.items())}
+        stand_ins = {
+            x: UOp(Ops.VARIABLE, x.dtype, (), (f" given {i}", *span)) for i, (x, span) in enumerate(atoms.items())
+        }
         inner = simplify(substitute(expr, stand_ins))
         expr = simplify(substitute(inner, {v: x for x, v in stand_ins.items()}))
-    for x, b in sums.items():
+    for x, span in sums.items():
         if len(linear(x)[0]) > 1:
-            expr = _within(expr, x, b)
+            expr = _within(expr, x, span)
     return expr
 
 
@@ -110,7 +112,7 @@ def _narrow(sums: dict[UOp, tuple[int, int]]) -> dict[UOp, tuple[int, int]] | No
 
 
 def _within(expr: UOp, x: UOp, bounds: tuple[int, int]) -> UOp:
-    """`expr` where the sum x is known to lie in `bounds`: one term is expressed by the others and a bounded stand-in."""
+    """`expr` where the sum x lies in `bounds`: one term is expressed by the others and a bounded stand-in."""
     terms, constant = linear(x)
     best, cost = expr, _divisions(expr)
     for t, k in terms.items():
