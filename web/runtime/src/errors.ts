@@ -40,7 +40,8 @@ export interface WireError {
 /** The browser's own words for any thrown value. */
 export function describe(error: unknown): string {
   if (error instanceof Error) return error.message || error.name;
-  return String(error);
+  const message = (error as { message?: unknown } | null | undefined)?.message; // GPUError is no Error
+  return typeof message === "string" && message !== "" ? message : String(error);
 }
 
 /** Any thrown value as a TinywebError; what nobody foresaw becomes `fallback`. */

@@ -116,8 +116,9 @@ export class WebGpuEngine implements Engine {
     } catch (error) {
       refused = error;
     }
-    const memory = await device.popErrorScope().catch(describe);
-    const invalid = await device.popErrorScope().catch(describe);
+    // Both scopes end here, before anything is awaited: compiling goes on meanwhile and has its own.
+    const scopes = [device.popErrorScope(), device.popErrorScope()];
+    const [memory, invalid] = await Promise.all(scopes.map((scope) => scope.catch((error: unknown) => error)));
     const problem = memory ?? invalid ?? refused;
     if (engine && !problem) return engine;
     if (engine) engine.dispose();
@@ -139,7 +140,9 @@ export class WebGpuEngine implements Engine {
       const key = `${kernel.bindings.join()},${kernel.uniform}`;
       const layout = layouts.get(key) ?? this.bindGroupLayout(kernel);
       layouts.set(key, layout);
+      device.pushErrorScope("validation"); // a shader's errors are told by the pipeline's failure
       const module = device.createShaderModule({ label: kernel.name, code });
+      device.popErrorScope().catch(() => undefined);
       try {
         const pipeline = await device.createComputePipelineAsync({
           label: kernel.name,
@@ -170,7 +173,7 @@ export class WebGpuEngine implements Engine {
         return { pipeline, bindings, dispatch, kernel };
       }));
     }
-    const invalid = await device.popErrorScope();
+    const invalid = await device.popErrorScope().catch((error: unknown) => error as Error);
     if (this.failure) throw this.failure;
     if (invalid) throw new TinywebError("compile-failed", `The GPU refused this model's plan: ${invalid.message}`);
   }

@@ -42,7 +42,7 @@ export class Site {
     const bytes = found && (this.fault(pathname, found) ?? found);
     const isolated = host.startsWith("localhost");
     const headers: Record<string, string> = {
-      "content-type": TYPES[pathname.split(".").at(-1) ?? ""] ?? "application/octet-stream",
+      "content-type": TYPES[pathname === "/" ? "html" : (pathname.split(".").at(-1) ?? "")] ?? "application/octet-stream",
       "content-security-policy": CSP,
       "cache-control": "no-store",
       ...(isolated ? { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" } : {}),
@@ -63,7 +63,7 @@ export class Site {
       // A browser without some kind of storage, as far as the worker can see.
       const without = search.get("without") ?? "";
       const opfs = without.includes("opfs") ? "delete FileSystemFileHandle.prototype.createSyncAccessHandle;" : "";
-      const caches = without.includes("caches") ? "delete globalThis.caches;" : "";
+      const caches = without.includes("caches") ? "Object.defineProperty(globalThis, 'caches', { value: undefined });" : "";
       return text(opfs + caches + code);
     }
     const [, name = "", ...rest] = path.split("/");
