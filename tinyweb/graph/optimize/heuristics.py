@@ -11,7 +11,7 @@ from math import prod
 
 from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, UOp, size_max
 from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Split
-from tinyweb.graph.optimize.apply import apply, ranges_of, size_of
+from tinyweb.graph.optimize.applying import apply, ranges_of, size_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
