@@ -1,0 +1,278 @@
+"""The command line: what a user can get wrong, and what is left behind then."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from typer.main import get_command
+
+from tests.export.small_model import write_small_model
+from tinyweb.cli import app, main
+
+COMMAND = [sys.executable, "-m", "tinyweb.cli"]
+
+
+def run(*arguments: str | Path, timeout: float = 300, **options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
+    """What a command says that must end with exit code 2 and one sentence. Runs it in this process."""
+
+    def run_it(*arguments: str | Path) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        assert ended.value.code == 2, err
+        assert out == ""
+        said = [
+            line for line in err.splitlines() if not re.match(r"tinyweb: (reading the model|planning|compiling)", line)
+        ]
+        assert len(said) == 1 and said[0].startswith("tinyweb: "), err
+        assert said[0].endswith((".", "!", "?"))
+        return said[0]
+
+    return run_it
+
+
+@pytest.fixture
+def small_model(tmp_path: Path, model_folder: Path) -> Path:
+    return write_small_model(tmp_path / "models" / "small", model_folder)
+
+
+def test_help_is_quick() -> None:
+    code = (
+        "import sys, tinyweb.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    for command in ("export", "serve", "run", "inspect", "doctor"):
+        assert command in done.stdout
+    heavy = {"numpy", "jinja2", "wgpu", "wasmtime", "tokenizers", "safetensors", "tinyweb.tensor", "http.server"}
+    assert heavy.isdisjoint(done.stderr.split())
+
+
+@pytest.mark.parametrize("command", [["export", "chat"], ["serve"], ["run", "chat"], ["inspect"], ["doctor"]])
+def test_every_option_is_documented(command: list[str]) -> None:
+    found = get_command(app)
+    for word in command:
+        found = found.commands[word]  # type: ignore[attr-defined]
+    assert found.help
+    for parameter in found.params:
+        assert getattr(parameter, "help", None), parameter.name
+
+
+def test_version() -> None:
+    import tinyweb
+
+    assert run("--version").stdout == f"tinyweb {tinyweb.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["foo"], "No such command 'foo'"),
+        (["serve"], "Missing argument 'SITE'"),
+        (["serve", "nowhere"], "There is no folder nowhere"),
+        (["serve", "nowhere", "--port", "http"], "'--port'"),
+        (["serve", "nowhere", "--port", "65536"], "'--port'"),
+        (["serve", "nowhere", "--prot", "1"], "--prot"),
+        (["export", "chat", "nowhere", "-o", "x", "--quant", "q5"], "'q5' is not one of 'f32', 'f16', 'q8', 'q4'"),
+        (["export", "chat", "nowhere", "-o", "x"], "nowhere does not exist"),
+        (["export", "chat", "nowhere"], "Missing option"),
+        (["export", "chat", "nowhere", "-o", "x", "--shard-bytes", "12"], "--shard-bytes"),
+        (["run", "chat", "nowhere", "--prompt", "x"], "nowhere does not exist"),
+        (["run", "chat", "nowhere", "--json"], "--json needs a --prompt"),
+        (["run", "chat", "nowhere", "--prompt", "x", "--temperature", "-1"], "'--temperature'"),
+        (["inspect", "nowhere"], "nowhere is no exported site"),
+    ],
+)
+def test_wrong_words(refused: Refused, arguments: list[str], says: str) -> None:
+    assert says in refused(*arguments)
+
+
+def test_an_output_that_cannot_be(refused: Refused, small_model: Path, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "thesis.tex").write_text("x")
+    assert "is not empty" in refused("export", "chat", small_model, "-o", full)
+    assert "does not hold an exported site" in refused("export", "chat", small_model, "-o", full, "--force")
+    assert "is a file" in refused("export", "chat", small_model, "-o", full / "thesis.tex")
+    assert [p.name for p in full.iterdir()] == ["thesis.tex"]
+
+
+def _edit_json(name: str, **changes: object) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / name
+        value = json.loads(path.read_text()) | changes
+        path.write_text(json.dumps({k: v for k, v in value.items() if v is not None}))
+
+    return edit
+
+
+def _cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size]) and None
+
+
+def _weights(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors")
+
+    return edit
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json"),
+    "config cut off": (_cut("config.json", 40), "config.json"),
+    "another architecture": (_edit_json("config.json", architectures=["GPT2LMHeadModel"]), "GPT2LMHeadModel"),
+    "no hidden size": (_edit_json("config.json", hidden_size=None), "hidden_size"),
+    "hidden size is a word": (_edit_json("config.json", hidden_size="32"), "hidden_size"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json"),
+    "tokenizer cut off": (_cut("tokenizer.json", 5000), "tokenizer.json"),
+    "tokenizer of another kind": (lambda f: (f / "tokenizer.json").write_text("{}") and None, "tokenizer.json"),
+    "no chat template": (_edit_json("tokenizer_config.json", chat_template=None), "chat template"),
+    "template is no Jinja2": (_edit_json("tokenizer_config.json", chat_template="{% for %}"), "chat template"),
+    "temperature is a word": (_edit_json("generation_config.json", do_sample=True, temperature="hot"), "temperature"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "safetensors"),
+    "weights cut off": (_cut("model.safetensors", 100_000), "model.safetensors"),
+    "header cut off": (_cut("model.safetensors", 30), "model.safetensors"),
+    "empty weights": (_cut("model.safetensors", 0), "model.safetensors"),
+    "a tensor is missing": (_weights(lambda t: t.pop("model.norm.weight")), "model.norm.weight"),
+    "a tensor of another shape": (
+        _weights(lambda t: t.update({"model.norm.weight": np.ones(31, np.float16)})),
+        "model.norm.weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model(refused: Refused, small_model: Path, tmp_path: Path, damage: str) -> None:
+    edit, says = DAMAGES[damage]
+    edit(small_model)
+    assert says in refused("export", "chat", small_model, "-o", tmp_path / "out" / "site")
+    assert says in refused("run", "chat", small_model, "--prompt", "Hello!")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_context_that_is_too_long(refused: Refused, small_model: Path, tmp_path: Path) -> None:
+    assert "1 to 64" in refused("export", "chat", small_model, "-o", tmp_path / "site", "--context", "65")
+    assert "65 tokens" in refused("run", "chat", small_model, "--prompt", "x", "--context", "65")
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_prompt_that_is_too_long(refused: Refused, small_model: Path) -> None:
+    assert "The prompt has" in refused("run", "chat", small_model, "--prompt", "word " * 100)
+
+
+def test_debug_shows_where(tmp_path: Path) -> None:
+    for arguments in (["--debug", "serve", "nowhere"], ["serve", "nowhere", "--debug"]):
+        done = run(*arguments)
+        assert done.returncode == 1 and "Traceback" in done.stderr and "There is no folder nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_export_that_is_stopped(small_model: Path, tmp_path: Path, by: signal.Signals, code: int) -> None:
+    out = tmp_path / "out"
+    command = [*COMMAND, "export", "chat", str(small_model), "-o", str(out / "site")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not list(out.glob(".site.*/model")) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(by)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code and "Traceback" not in stderr
+    assert not out.exists()
+
+
+def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path) -> None:
+    """Twice the same bytes, whatever the site is called; what inspect says of it; --force."""
+    sites = [tmp_path / "one", tmp_path / "else/two"]
+    for site in sites:
+        done = run(
+            "export", "chat", small_model, "-o", site, "--quant", "q8", "--context", "32", "--shard-bytes", "40000"
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "" and "kernels per token" in done.stderr
+    first, second = ({p.relative_to(s): p.read_bytes() for p in s.rglob("*") if p.is_file()} for s in sites)
+    assert first.keys() == second.keys()
+    assert [str(p) for p in first if first[p] != second[p]] == []
+    assert str(tmp_path).encode() not in b"".join(data for path, data in first.items() if path.parts[0] == "model")
+
+    report = json.loads(run("inspect", sites[0], "--json", "--verify").stdout)
+    assert report["verified"] is True
+    assert report["model"] | {"parameters": 0} == {
+        "architecture": "llama", "parameters": 0, "layers": 1, "vocab_size": 4096, "context": 32, "quant": "q8",
+    }  # fmt: skip
+    assert report["weights"]["shards"] == -(-report["bytes"]["download"] // 39936)
+    assert 0 < report["kernels_per_token"] <= 8 * 1 + 8
+    assert report["limits"]["maxStorageBuffersPerShaderStage"] <= 8
+    assert "kernels per token" in run("inspect", sites[0]).stdout
+
+    assert "is not empty" in refused("export", "chat", small_model, "-o", sites[0])
+    assert run("export", "chat", small_model, "-o", sites[0], "--quant", "f16", "--force").returncode == 0
+    assert json.loads(run("inspect", sites[0], "--json").stdout)["model"]["quant"] == "f16"
+
+
+def test_run_chat_answers(model_folder: Path) -> None:
+    arguments = [
+        "run",
+        "chat",
+        model_folder,
+        "--prompt",
+        "What is 7 plus 5?",
+        "--max-tokens",
+        "24",
+        "--temperature",
+        "0",
+    ]
+    answer = json.loads(run(*arguments, "--json").stdout)
+    assert re.search(r"\b12\b", answer["text"])
+    assert answer["tokens"][-1] == 4 and all(isinstance(t, int) for t in answer["tokens"])
+    assert answer["prompt_tokens"] == len(answer["prompt_ids"]) > 10
+    assert answer["tokens_per_second"] > 0
+    assert run(*arguments).stdout == answer["text"] + "\n"
+
+
+def test_run_chat_with_a_system_prompt_and_a_seed(model_folder: Path) -> None:
+    arguments = [
+        "run",
+        "chat",
+        model_folder,
+        "--prompt",
+        "Tell me a story.",
+        "--max-tokens",
+        "12",
+        "--json",
+        "--temperature",
+        "1.5",
+    ]
+    system = ["--system", "You are TinyChat.", "--top-k", "0", "--top-p", "1", "--repetition-penalty", "1.1"]
+    first, again, other = (json.loads(run(*arguments, *system, "--seed", seed).stdout) for seed in ("1", "1", "2"))
+    assert first["tokens"] == again["tokens"] != other["tokens"]
+    assert first["prompt_tokens"] > json.loads(run(*arguments, "--seed", "1").stdout)["prompt_tokens"]
+
+
+def test_run_chat_without_a_prompt_reads_the_input(model_folder: Path) -> None:
+    done = run("run", "chat", model_folder, "--temperature", "0", input="Hello, my name is Mira!\nWhat is my name?\n")
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    assert len(answers) == 2 and all("Mira" in a for a in answers)
+
+
+def test_doctor() -> None:
+    report = json.loads(run("doctor", "--json").stdout)
+    assert "CPU" in json.dumps(report)
+    assert "CPU" in run("doctor").stdout
