@@ -1,50 +1,95 @@
-"""The words of the schedule language. A schedule is a tuple of actions; each is data, prints as one line, round-trips JSON.
+"""The schedule language: named actions on a kernel.
 
-Axes are called by the names of their RANGEs ("i0", "r1"); a split names its parts "i0.0" (outer) and "i0.1" (inner).
+An action is checked (ScheduleError says what is wrong), prints as one line, and goes to JSON and back. Axes are named as in
+the kernel; Split(axis) leaves `axis.0` (outer) and `axis.1` (inner). A schedule is a tuple of actions, applied in order.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from tinyweb.graph.ir import AxisKind, Space
+from tinyweb.graph.ir import AxisKind, Ops, Size, UOp, as_index, size_add
+from tinyweb.graph.optimize.rewrite import ranges_of, renumber, replace_range
+from tinyweb.graph.symbolic import divides, simplify
+
+MAX_LANES = 256
+MAX_THREADS = 1024
 
 
 class ScheduleError(ValueError):
-    """An action that cannot be applied to this kernel."""
+    """An action that does not fit the kernel it is applied to."""
+
+
+def find_axis(kernel: UOp, name: str) -> UOp:
+    """The RANGE of that name; ScheduleError if there is none."""
+    ranges = ranges_of(kernel)
+    for r in ranges:
+        if r.arg.name == name:
+            return r
+    raise ScheduleError(f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in ranges) or 'none'}")
+
+
+def axis_size(r: UOp) -> Size:
+    return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
 
 
 @dataclass(frozen=True)
 class Split:
-    """axis = outer · factor + inner. Where the factor does not divide the size, the rest is gated."""
+    """Axis i of size n becomes i.0 of size ceil(n / factor) and, inside it, i.1 of size `factor`: i = i.0 * factor + i.1.
 
-    word: ClassVar[str] = "split"
+    Where the factor does not divide the size, what lies beyond it is gated off (and not read: see replace_range).
+    """
+
+    name: ClassVar[str] = "split"
     axis: str
     factor: int
 
     def __str__(self) -> str:
         return f"split({self.axis}, {self.factor})"
 
+    def apply(self, kernel: UOp) -> UOp:
+        r = find_axis(kernel, self.axis)
+        size = axis_size(r)
+        if self.factor < 1:
+            raise ScheduleError(f"{self}: the factor must be at least 1")
+        if r.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+        f = self.factor
+        blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
+        outer = _range(r, blocks, name=f"{r.arg.name}.0")
+        inner = _range(r, f, name=f"{r.arg.name}.1")
+        whole = size % f == 0 if isinstance(size, int) else divides(size, f)
+        kernel = replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
+        return renumber(kernel, ranges_of(kernel))  # the halves have one order, and are told apart by name
+
 
 @dataclass(frozen=True)
 class Reorder:
-    """Put these axes (all output or all reduce axes, any subset) in this nesting order, in the places they now take."""
+    """The named axes, outermost first, take each other's places in the nest; the others stay where they are."""
 
-    word: ClassVar[str] = "reorder"
+    name: ClassVar[str] = "reorder"
     axes: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"reorder({', '.join(self.axes)})"
 
+    def apply(self, kernel: UOp) -> UOp:
+        chosen = [find_axis(kernel, a) for a in self.axes]
+        if len(set(chosen)) < len(chosen):
+            raise ScheduleError(f"{self}: an axis is named twice")
+        if len({r.arg.reduce for r in chosen}) > 1:
+            raise ScheduleError(f"{self}: output axes and reduced axes nest apart")
+        order, waiting = ranges_of(kernel), list(chosen)
+        return renumber(kernel, [waiting.pop(0) if r in chosen else r for r in order])
+
 
 @dataclass(frozen=True)
 class Bind:
-    """Let hardware or lanes carry out an axis: grid, thread (with a dimension), unroll, vector; loop takes it back."""
+    """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
 
-    word: ClassVar[str] = "bind"
+    name: ClassVar[str] = "bind"
     axis: str
     kind: AxisKind
     dim: int = 0
@@ -53,61 +98,99 @@ class Bind:
         where = f".{'xyz'[self.dim]}" if self.kind in (AxisKind.GRID, AxisKind.THREAD) else ""
         return f"bind({self.axis}, {self.kind.name.lower()}{where})"
 
+    def apply(self, kernel: UOp) -> UOp:
+        r = find_axis(kernel, self.axis)
+        size, kind = axis_size(r), self.kind
+        if kind is AxisKind.LOOP:
+            raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
+        if r.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+        if not 0 <= self.dim <= 2 or (self.dim and kind in (AxisKind.VECTOR, AxisKind.UNROLL)):
+            raise ScheduleError(f"{self}: dimension {self.dim} does not exist")
+        if kind is AxisKind.GRID:
+            if r.arg.reduce:
+                raise ScheduleError(f"{self}: workgroups cannot reduce together")
+        elif not isinstance(size, int):
+            raise ScheduleError(f"{self}: the size must be constant; split the axis first")
+        elif kind is AxisKind.THREAD:
+            others = [o for o in ranges_of(kernel) if o.arg.kind is AxisKind.THREAD and o.arg.dim == self.dim]
+            if any(axis_size(o) != size for o in others):
+                raise ScheduleError(f"{self}: axis {others[0].arg.name} has that dimension with size {axis_size(others[0])}, not {size}")
+            if size > MAX_THREADS:
+                raise ScheduleError(f"{self}: {size} threads are more than {MAX_THREADS}")
+            clash = _bound_together(kernel, r, others)
+            if clash is not None:
+                raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
+        elif size > MAX_LANES:
+            raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
+        bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
+        return replace_range(kernel, r, bound, (bound,), None)
+
+
+def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
+    """Of `others`, one that occurs in the same index or value as `r`: one thread index cannot stand for both."""
+    for u in kernel.toposort():
+        used = {*u.src[1:], *u.ranges} if u.op is Ops.REDUCE else u.ranges
+        if r in used:
+            for o in others:
+                if o in used:
+                    return o
+    return None
+
 
 @dataclass(frozen=True)
 class GroupReduce:
-    """Share a reduce axis among `threads` threads of a workgroup: inner part on threads, partial results through shared
-    memory."""
+    """A reduced axis is split and its inner part given to `factor` threads, which combine their results."""
 
-    word: ClassVar[str] = "group_reduce"
+    name: ClassVar[str] = "group_reduce"
     axis: str
-    threads: int
+    factor: int
     dim: int = 0
 
     def __str__(self) -> str:
-        return f"group_reduce({self.axis}, {self.threads}, {'xyz'[self.dim]})"
+        return f"group_reduce({self.axis}, {self.factor}, {'xyz'[self.dim]})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        if not find_axis(kernel, self.axis).arg.reduce:
+            raise ScheduleError(f"{self}: the axis is not reduced")
+        kernel = Split(self.axis, self.factor).apply(kernel)
+        return Bind(f"{self.axis}.1", AxisKind.THREAD, self.dim).apply(kernel)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Copy what one step of loop `at` reads of parameter `param` into nearer memory first, and read it from there."""
-
-    word: ClassVar[str] = "stage"
-    param: int
-    at: str
-    space: Space
-
-    def __str__(self) -> str:
-        return f"stage(param {self.param}, at={self.at}, {self.space.name.lower()})"
+Action: TypeAlias = "Split | Reorder | Bind | GroupReduce"
+Schedule: TypeAlias = "tuple[Action, ...]"
+ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Reorder, Bind, GroupReduce)}
 
 
-Action: TypeAlias = Split | Reorder | Bind | GroupReduce | Stage
-_WORDS: dict[str, type[Any]] = {c.word: c for c in (Split, Reorder, Bind, GroupReduce, Stage)}
+def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:
+    """The schedule as JSON values."""
+    return [{"action": a.name} | {k: _plain(v) for k, v in asdict(a).items()} for a in schedule]
 
 
-def schedule_to_json(schedule: Sequence[Action]) -> str:
-    """One line of JSON that `schedule_from_json` reads back."""
-
-    def plain(v: Any) -> Any:
-        return v.name.lower() if isinstance(v, AxisKind | Space) else v
-
-    return json.dumps([{"do": a.word} | {k: plain(v) for k, v in asdict(a).items()} for a in schedule])
-
-
-def schedule_from_json(text: str) -> tuple[Action, ...]:
-    """The schedule of a line of JSON; ScheduleError naming what is wrong in it."""
+def from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
+    """The schedule that `to_json` wrote; ScheduleError naming what is not an action."""
     out: list[Action] = []
-    try:
-        for item in json.loads(text):
-            fields = dict(item)
-            kind = _WORDS[fields.pop("do")]
+    for entry in data:
+        fields = dict(entry)
+        kind = ACTIONS.get(fields.pop("action", ""))
+        try:
+            if kind is None:
+                raise KeyError
             if "kind" in fields:
                 fields["kind"] = AxisKind[fields["kind"].upper()]
-            if "space" in fields:
-                fields["space"] = Space[fields["space"].upper()]
             if "axes" in fields:
                 fields["axes"] = tuple(fields["axes"])
             out.append(kind(**fields))
-    except (KeyError, TypeError, ValueError) as e:
-        raise ScheduleError(f"this is no schedule in JSON ({e}): {text[:200]}") from None
+        except (KeyError, TypeError, AttributeError):
+            raise ScheduleError(f"not an action of a schedule: {dict(entry)}") from None
     return tuple(out)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, AxisKind):
+        return value.name.lower()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _range(r: UOp, size: Size, name: str) -> UOp:
+    return r.replace(src=(as_index(size),), arg=r.arg.__class__(name, r.arg.order, r.arg.kind, r.arg.reduce, r.arg.dim))

@@ -1,0 +1,31 @@
+"""Schedules applied to kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyweb.graph.ir import KernelInfo, UOp
+from tinyweb.graph.optimize.actions import Action
+from tinyweb.graph.optimize.heuristic import heuristic
+from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.target import Target
+
+
+def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
+    """The kernel after all actions; ScheduleError at the first that does not fit.
+
+    Reductions that can share a loop are merged first: actions then name the ranges of the first of them.
+    """
+    info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
+    kernel = merge_reduces(kernel)
+    actions = tuple(schedule)
+    for action in actions:
+        kernel = action.apply(kernel)
+    lines = (*info.schedule, *(str(a) for a in actions))
+    return simplify(kernel).replace(arg=KernelInfo(info.name, lines))
+
+
+def optimize(kernel: UOp, target: Target) -> UOp:
+    """The kernel under the heuristic's schedule for `target`."""
+    return apply(kernel, heuristic(kernel, target))

@@ -1,0 +1,87 @@
+"""Kernel surgery that the actions share: taking the place of a RANGE, and the order of the nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tinyweb.dtype import DType
+from tinyweb.graph.ir import Ops, UOp, substitute
+
+
+def ranges_of(kernel: UOp) -> list[UOp]:
+    """The kernel's RANGEs from the outside in."""
+    return sorted((u for u in kernel.toposort() if u.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
+
+
+def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
+    """The kernel with its ranges nested in the given order."""
+    table = {r: r.replace(arg=replace(r.arg, order=i)) for i, r in enumerate(order)}
+    return substitute(kernel, {a: b for a, b in table.items() if a is not b})
+
+
+def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size: UOp | None) -> UOp:
+    """The kernel with `value`, made of the ranges `parts`, in place of the range `r`.
+
+    With `size`, `value` may reach beyond it. Then stores and reductions are gated by `value < size`. So are loads, except
+    that inside a reduction over other ranges they read the last element again: a loop without branches is worth more
+    than a few reads saved, and what is computed from them is not stored.
+    """
+    nodes = kernel.toposort()
+    gate = None if size is None else value < size
+    outside = _Rebuild(r, value, parts, gate)
+    if size is None or size.vmin < 1 or r.arg.reduce:
+        for u in nodes:
+            outside.visit(u)
+        return outside.done[kernel]
+    # nodes below a reduction that depends on `r` are rebuilt with the clamped index, those outside with the value itself
+    inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
+    for u in nodes:
+        inside.visit(u)
+        if u.op is Ops.REDUCE and r in u.ranges:
+            outside.done[u] = inside.done[u]
+        else:
+            outside.visit(u)
+    return outside.done[kernel]
+
+
+class _Rebuild:
+    """One copy of the graph with `r` replaced."""
+
+    def __init__(self, r: UOp, value: UOp, parts: tuple[UOp, ...], gate: UOp | None):
+        self.r, self.parts, self.gate = r, parts, gate
+        self.done: dict[UOp, UOp] = {r: value}
+
+    def visit(self, u: UOp) -> None:
+        if u in self.done:
+            return
+        src = tuple(self.done[s] for s in u.src)
+        if u.op is Ops.REDUCE and self.r in u.src[1:]:
+            ranges = [n for s in u.src[1:] for n in (self.parts if s is self.r else (self.done[s],))]
+            first = src[0]
+            if self.gate is not None and not (u.arg is Ops.ADD and self._zero_beyond(u.src[0])):
+                first = self.gate.where(first, _identity(u.arg, u.dtype))
+            src = (first, *ranges)
+        elif self.gate is not None and u.op in (Ops.LOAD, Ops.STORE) and self.r in u.src[1].ranges:
+            position = 2 if u.op is Ops.LOAD else 3
+            gate = self.gate if len(src) == position else src[position] & self.gate
+            src = (*src[:position], gate)
+        self.done[u] = u if src == u.src else u.replace(src=src)
+
+    def _zero_beyond(self, u: UOp) -> bool:
+        """Whether a value is zero wherever gated loads give zero."""
+        if u.op is Ops.LOAD:
+            return self.r in u.src[1].ranges
+        if u.op is Ops.MUL:
+            # a factor that is not zero there may be infinite
+            return all(self._zero_beyond(s) or s.op is Ops.CONST for s in u.src) and any(map(self._zero_beyond, u.src))
+        if u.op is Ops.ADD:
+            return all(map(self._zero_beyond, u.src))
+        return u.op is Ops.CAST and self._zero_beyond(u.src[0])
+
+
+def _identity(op: Ops, dtype: DType) -> UOp:
+    if op is Ops.MAX:
+        return UOp.const(dtype.min, dtype)
+    return UOp.const(0 if op is Ops.ADD else 1, dtype)
+
