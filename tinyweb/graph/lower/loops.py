@@ -64,6 +64,10 @@ class _Reduces:
         self.done: dict[UOp, UOp] = {}
         self.lanes = Lanes()
         self.buffers = 0
+        # exchanges outside of loops take turns with two sets of buffers, ordered by what the last one read
+        self.turn = self.exchanges = 0
+        self.pools: dict[tuple[int, int, DType], UOp] = {}
+        self.last_reads: tuple[UOp, ...] = ()
         self.depth: dict[UOp, int] = {}
         self.groups: dict[tuple[object, ...], list[UOp]] = {}
         for u in self.order:
@@ -192,9 +196,15 @@ class _Reduces:
         """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined."""
         count = mine[1]
         stores, places = [], []
-        for u, value, lanes in zip(group, values, tiles):
+        in_loop = bool(fresh)
+        self.turn ^= 1
+        self.exchanges += 1
+        for position, (u, value, lanes) in enumerate(zip(group, values, tiles)):
             index, size = tile_index(lanes)
-            shared = self._buffer(Space.SHARED, u.dtype, size * team[1] * count)
+            shared = self._shared(in_loop, position, u.dtype, size * team[1] * count)
+            if not in_loop:
+                # between a read and the next write of one buffer lies the barrier of the other set's exchange
+                fresh = self.last_reads
             base = add(index * team[1], team[0]) if team[1] > 1 else index
             base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
             stores.append(shared.after(*fresh).store(add(base, mine[0]), value, gate))
@@ -204,7 +214,7 @@ class _Reduces:
         for u, (shared, base) in zip(group, places):
             reads = -(-count // step)
             turn = UOp(
-                Ops.RANGE, dtypes.index, (index_const(reads),), Axis(f"turn{self.buffers}.{step}", 1 << 20, AxisKind.UNROLL, True)
+                Ops.RANGE, dtypes.index, (index_const(reads),), Axis(f"turn{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True)
             )
             position = turn * step if residue is None else turn * step + residue
             inside = position < count if count % step else None
@@ -212,7 +222,17 @@ class _Reduces:
             if inside is not None and u.arg is not Ops.ADD:
                 value = inside.where(value, identity(u.arg, u.dtype))
             out.append(UOp(Ops.REDUCE, u.dtype, (value, turn), u.arg))
+        if not in_loop:
+            self.last_reads = tuple(out)
         return out
+
+    def _shared(self, in_loop: bool, position: int, dtype: DType, size: int) -> UOp:
+        if in_loop:
+            return self._buffer(Space.SHARED, dtype, size)
+        found = self.pools.get((self.turn, position, dtype))
+        if found is None or found.arg.size < size:
+            found = self.pools[self.turn, position, dtype] = self._buffer(Space.SHARED, dtype, size)
+        return found
 
 
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:

@@ -65,9 +65,15 @@ class _Speller:
             elif u.op is Ops.RANGE:
                 self._effects[u] = (u.replace(src=(self.value(u.src[0], {}),)),)
             else:
-                src = tuple(e for s in u.src for e in self._effects[s])
+                src = tuple(e for s in u.src for e in self._dependency(s))
                 self._effects[u] = (u.replace(dtype=src[0].dtype if u.op is Ops.AFTER else u.dtype, src=src),)
         return self._effects[root]
+
+    def _dependency(self, u: UOp) -> tuple[UOp, ...]:
+        """What must have happened: effects, or values that must have been read."""
+        if u in self._effects:
+            return self._effects[u]
+        return tuple(dict.fromkeys(self.value(u, point) for point in _points(list(self.lanes(u)))))
 
     def _effect_order(self, root: UOp) -> list[UOp]:
         """Effects, memory and loops below an effect, sources first. A value's loads lead to the memory they read."""
