@@ -1,60 +1,80 @@
-/** Small readers for untrusted JSON: each returns the value with its type, or throws "bad-manifest" naming the place. */
+/** Reads untrusted JSON: every value knows its place, and every reader throws "bad-manifest" naming it. */
 
 import { TinywebError } from "./errors.js";
 
-export type Json = Record<string, unknown>;
+const MAX_ITEMS = 1_000_000;
+/** No scheme, no "..", nothing absolute: a manifest cannot name another site's file. */
+const PATH = /^[\w-][\w.-]*(\/[\w-][\w.-]*)*$/;
 
-export function bad(where: string, what: string): never {
-  throw new TinywebError("bad-manifest", `manifest.json: ${where}: ${what}`);
-}
+export class Value {
+  constructor(
+    private readonly json: unknown,
+    private readonly place = "",
+  ) {}
 
-export function object(value: unknown, where: string): Json {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return bad(where, "must be an object");
-  return value as Json;
-}
+  get present(): boolean {
+    return this.json !== undefined && this.json !== null;
+  }
 
-export function list<T>(value: unknown, where: string, item: (value: unknown, where: string, index: number) => T, max = 1e6): T[] {
-  if (!Array.isArray(value)) return bad(where, "must be a list");
-  if (value.length > max) return bad(where, `has ${value.length} items, more than ${max}`);
-  return value.map((entry: unknown, index) => item(entry, `${where}[${index}]`, index));
-}
+  /** A field of this object; absent fields are complained about when they are read. */
+  at(key: string): Value {
+    return new Value(this.object()[key], this.place ? `${this.place}.${key}` : key);
+  }
 
-export function record<T>(value: unknown, where: string, item: (value: unknown, where: string, key: string) => T): Map<string, T> {
-  return new Map(Object.entries(object(value, where)).map(([key, entry]) => [key, item(entry, `${where}.${key}`, key)]));
-}
+  fail(what: string): never {
+    throw new TinywebError("bad-manifest", `manifest.json: ${this.place || "the file"}: ${what}`);
+  }
 
-export function integer(value: unknown, where: string, min = 0, max: number = Number.MAX_SAFE_INTEGER): number {
-  if (!Number.isSafeInteger(value)) return bad(where, `must be an integer, not ${JSON.stringify(value)}`);
-  const number = value as number;
-  if (number < min || number > max) return bad(where, `${number} is outside ${min} … ${max}`);
-  return number;
-}
+  list<T>(item: (value: Value, index: number) => T): T[] {
+    const { json } = this;
+    if (!Array.isArray(json)) return this.fail("must be a list");
+    if (json.length > MAX_ITEMS) this.fail("is too long");
+    return json.map((entry: unknown, index) => item(new Value(entry, `${this.place}[${index}]`), index));
+  }
 
-export function number(value: unknown, where: string, min: number, max: number): number {
-  if (typeof value !== "number" || !(value >= min && value <= max)) return bad(where, `must be a number in ${min} … ${max}`);
-  return value;
-}
+  map<T>(item: (value: Value, key: string) => T): Map<string, T> {
+    return new Map(Object.keys(this.object()).map((key) => [key, item(this.at(key), key)]));
+  }
 
-export function text(value: unknown, where: string): string {
-  if (typeof value !== "string" || value === "") return bad(where, "must be a non-empty string");
-  return value;
-}
+  integer(min = 0, max = Number.MAX_SAFE_INTEGER): number {
+    return Number.isSafeInteger(this.json) ? this.number(min, max) : this.fail(`must be an integer, not ${JSON.stringify(this.json)}`);
+  }
 
-export function boolean(value: unknown, where: string): boolean {
-  return typeof value === "boolean" ? value : bad(where, "must be true or false");
-}
+  number(min: number, max: number): number {
+    const { json } = this;
+    if (typeof json !== "number") return this.fail("must be a number");
+    return json >= min && json <= max ? json : this.fail(`${json} is outside ${min} … ${max}`);
+  }
 
-export function oneOf<T extends string>(value: unknown, where: string, words: readonly T[]): T {
-  return words.includes(value as T) ? (value as T) : bad(where, `must be one of ${words.join(", ")}`);
-}
+  text(): string {
+    return typeof this.json === "string" && this.json ? this.json : this.fail("must be a non-empty string");
+  }
 
-export function hash(value: unknown, where: string): string {
-  return typeof value === "string" && /^[0-9a-f]{64}$/.test(value) ? value : bad(where, "must be a SHA-256 in lowercase hex");
-}
+  boolean(): boolean {
+    return typeof this.json === "boolean" ? this.json : this.fail("must be true or false");
+  }
 
-/** A path below the bundle's folder: no scheme, no "..", nothing absolute, so that a manifest cannot name another site. */
-export function path(value: unknown, where: string): string {
-  const word = "[A-Za-z0-9_-][A-Za-z0-9_.-]*";
-  const safe = typeof value === "string" && new RegExp(`^${word}(/${word})*$`).test(value);
-  return safe ? value : bad(where, `${JSON.stringify(value)} is not a path inside the bundle`);
+  oneOf<T extends string>(...words: T[]): T {
+    return words.includes(this.json as T) ? (this.json as T) : this.fail(`must be ${words.join(" or ")}`);
+  }
+
+  hash(): string {
+    const text = this.text();
+    return /^[0-9a-f]{64}$/.test(text) ? text : this.fail("must be a SHA-256 in lowercase hex");
+  }
+
+  path(): string {
+    const text = this.text();
+    return PATH.test(text) ? text : this.fail(`"${text}" is not a path inside the bundle`);
+  }
+
+  /** A value of unknown form, for a reader of its own that reports through `fail`. */
+  raw<T>(read: (json: unknown, fail: (what: string) => never) => T): T {
+    return read(this.json, (what) => this.fail(what));
+  }
+
+  private object(): Record<string, unknown> {
+    const { json } = this;
+    return typeof json === "object" && json && !Array.isArray(json) ? (json as Record<string, unknown>) : this.fail("must be an object");
+  }
 }

@@ -1,6 +1,6 @@
 /** Fetching with patience: progress per chunk, retries with backoff, resuming by Range, no endless waits. */
 
-import { aborted, describe, isAbort, throwIfAborted, TinywebError } from "./errors.js";
+import { aborted, describe, isAbort, linkedAbort, throwIfAborted, TinywebError } from "./errors.js";
 
 export type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
 
@@ -51,14 +51,13 @@ async function persist<T>(
   const { signal, attempts = ATTEMPTS, backoffMs = BACKOFF_MS, stallMs = STALL_MS } = settings;
   for (let failures = 0; ; ) {
     throwIfAborted(signal);
-    const controller = new AbortController();
-    const forward = (): void => controller.abort();
-    signal?.addEventListener("abort", forward, { once: true });
-    let timer = setTimeout(forward, stallMs);
+    const { controller, unlink } = linkedAbort(signal);
+    const stalled = (): void => controller.abort();
+    let timer = setTimeout(stalled, stallMs);
     const alive = (): void => {
       failures = 0;
       clearTimeout(timer);
-      timer = setTimeout(forward, stallMs);
+      timer = setTimeout(stalled, stallMs);
     };
     try {
       return await attempt(controller.signal, alive);
@@ -72,7 +71,7 @@ async function persist<T>(
       }
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", forward);
+      unlink();
     }
     await sleep(backoffMs * 2 ** (failures - 1), signal);
   }

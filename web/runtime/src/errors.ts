@@ -76,3 +76,12 @@ export function isAbort(error: unknown): boolean {
 export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw aborted();
 }
+
+/** A controller that also fires when `signal` does; call `unlink` when done with it. */
+export function linkedAbort(signal: AbortSignal | undefined): { controller: AbortController; unlink: () => void } {
+  const controller = new AbortController();
+  const forward = (): void => controller.abort();
+  if (signal?.aborted) forward();
+  signal?.addEventListener("abort", forward, { once: true });
+  return { controller, unlink: () => signal?.removeEventListener("abort", forward) };
+}

@@ -3,8 +3,6 @@
  * A tree is checked once and turned into a closure over the variables' slots, so the hot loop only calls functions.
  */
 
-import { TinywebError } from "./errors.js";
-
 export type ExpressionOp = "add" | "mul" | "floordiv" | "mod" | "max" | "min";
 export type Expression = number | { var: string } | { op: ExpressionOp; args: [Expression, Expression] };
 
@@ -26,12 +24,11 @@ const MAX_DEPTH = 64;
 /**
  * Checks an untrusted tree and returns its evaluator.
  * @param slots slot of each variable by name
- * @param where named in errors ("bad-manifest")
+ * @param fail throws, saying what is wrong
  */
-export function compileExpression(tree: unknown, slots: ReadonlyMap<string, number>, where: string, depth = 0): Evaluate {
-  const fail = (what: string): never => {
-    throw new TinywebError("bad-manifest", `manifest.json: ${where}: ${what}`);
-  };
+export function compileExpression(
+  tree: unknown, slots: ReadonlyMap<string, number>, fail: (what: string) => never, depth = 0,
+): Evaluate {
   if (depth > MAX_DEPTH) fail("the expression is nested too deeply");
   if (typeof tree === "number") {
     if (!Number.isSafeInteger(tree)) fail(`${tree} is not an integer`);
@@ -39,7 +36,7 @@ export function compileExpression(tree: unknown, slots: ReadonlyMap<string, numb
   }
   if (typeof tree !== "object" || tree === null) return fail("an expression must be an integer or an object");
   if ("var" in tree) {
-    const slot = typeof tree.var === "string" ? slots.get(tree.var) : undefined;
+    const slot = slots.get(tree.var as string);
     if (slot === undefined) return fail(`unknown variable ${JSON.stringify(tree.var)}`);
     return (variables) => variables[slot] as number;
   }
@@ -47,7 +44,7 @@ export function compileExpression(tree: unknown, slots: ReadonlyMap<string, numb
   if (typeof op !== "string" || !Object.hasOwn(OPERATORS, op)) return fail(`unknown operator ${JSON.stringify(op)}`);
   if (!Array.isArray(args) || args.length !== 2) return fail(`operator "${op}" needs two arguments`);
   const operator = OPERATORS[op as ExpressionOp];
-  const left = compileExpression(args[0], slots, where, depth + 1);
-  const right = compileExpression(args[1], slots, where, depth + 1);
+  const left = compileExpression(args[0], slots, fail, depth + 1);
+  const right = compileExpression(args[1], slots, fail, depth + 1);
   return (variables) => operator(left(variables), right(variables));
 }

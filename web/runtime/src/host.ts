@@ -6,7 +6,7 @@
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
 import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
-import { asTinywebError, describe, isAbort, throwIfAborted, TinywebError } from "./errors.js";
+import { asTinywebError, describe, isAbort, linkedAbort, throwIfAborted, TinywebError } from "./errors.js";
 import { parseManifest, type Manifest } from "./manifest.js";
 import { openShardCache, type ShardCache } from "./shard-cache.js";
 import { loadWeights } from "./store.js";
@@ -53,38 +53,43 @@ const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed
 export class ModelHost {
   readonly fallbacks: Fallback[] = [];
   private current: Engine | undefined;
+  private chatTokenizer: ChatTokenizer | undefined;
   private lostAt = -Infinity;
   private readonly files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
 
   private constructor(
     readonly manifest: Manifest,
-    readonly tokenizer: ChatTokenizer,
     private readonly baseUrl: URL,
     private readonly settings: HostSettings,
   ) {}
 
-  /** Fetches the bundle's small files and opens an engine with the weights in it. */
+  /** Fetches the bundle's small files, and opens an engine with the weights in it meanwhile. */
   static async open(baseUrl: URL, settings: HostSettings, signal?: AbortSignal): Promise<ModelHost> {
-    const none = { loadedBytes: 0, totalBytes: 0, fromCache: true };
-    settings.onProgress({ phase: "manifest", ...none });
-    const download = downloadSettings(settings, signal);
-    const get = (file: string, max: number): Promise<Uint8Array<ArrayBuffer>> => fetchSmall(new URL(file, baseUrl).href, max, download);
-    const manifest = parseManifest(parseJson(await get("manifest.json", MAX_MANIFEST), "manifest.json"));
-    const { tokenizer, tokenizerConfig, chatTemplate } = manifest.files;
-    const [json, config, template] = await Promise.all([tokenizer, tokenizerConfig, chatTemplate].map((file) => get(file, MAX_FILE)));
-    const chatTokenizer = new ChatTokenizer(
-      parseJson(json as Uint8Array, tokenizer),
-      parseJson(config as Uint8Array, tokenizerConfig),
-      new TextDecoder().decode(template),
-    );
-    const host = new ModelHost(manifest, chatTokenizer, baseUrl, settings);
-    await host.openEngine(signal);
-    return host;
+    settings.onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
+    const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
+    const host = new ModelHost(parseManifest(parseJson(bytes, "manifest.json")), baseUrl, settings);
+    const { controller, unlink } = linkedAbort(signal);
+    // The first failure ends the other part, and is the one to tell.
+    let failure: unknown;
+    const part = (work: Promise<void>): Promise<void> => work.catch((error: unknown) => {
+      failure ??= error;
+      controller.abort();
+    });
+    await Promise.all([part(host.openTokenizer(controller.signal)), part(host.openEngine(controller.signal))]);
+    unlink();
+    if (failure === undefined) return host;
+    host.dispose();
+    throw failure;
   }
 
   get engine(): Engine {
-    if (!this.current) throw new TinywebError("no-backend", "This model has no backend any more; load it again.");
+    if (!this.current) throw new TinywebError("internal", "no engine is open");
     return this.current;
+  }
+
+  get tokenizer(): ChatTokenizer {
+    if (!this.chatTokenizer) throw new TinywebError("internal", "no tokenizer is open");
+    return this.chatTokenizer;
   }
 
   /**
@@ -97,8 +102,7 @@ export class ModelHost {
     const again = now - this.lostAt < LOSS_WINDOW_MS;
     this.lostAt = now;
     if (again && this.settings.options.backend === backend) throw cause;
-    this.current?.dispose();
-    this.current = undefined;
+    this.engine.dispose(); // it stays in place, refusing work, should no other open
     if (again) this.fallbacks.push({ backend, reason: cause.message });
     await this.openEngine(signal, again ? backend : undefined);
     const to = this.engine.backend;
@@ -107,7 +111,17 @@ export class ModelHost {
 
   dispose(): void {
     this.current?.dispose();
-    this.current = undefined;
+  }
+
+  private async openTokenizer(signal: AbortSignal): Promise<void> {
+    const { tokenizer, tokenizerConfig, chatTemplate } = this.manifest.files;
+    const [json, config, template] = await Promise.all([
+      this.file(tokenizer, signal).then((bytes) => parseJson(bytes, tokenizer)),
+      this.file(tokenizerConfig, signal).then((bytes) => parseJson(bytes, tokenizerConfig)),
+      this.file(chatTemplate, signal).then((bytes) => new TextDecoder().decode(bytes)),
+    ]);
+    for (const name of [tokenizer, tokenizerConfig, chatTemplate]) this.files.delete(name); // read once, parsed for good
+    this.chatTokenizer = new ChatTokenizer(json, config, template);
   }
 
   /** Tries the candidates in order. @param without a backend not to try any more */
@@ -138,9 +152,7 @@ export class ModelHost {
 
   /** An engine of this kind with the weights inside and every kernel compiled. */
   private async fill(candidate: Candidate, signal: AbortSignal | undefined): Promise<Engine> {
-    const stop = new AbortController();
-    const forward = (): void => stop.abort();
-    signal?.addEventListener("abort", forward, { once: true });
+    const { controller: stop, unlink } = linkedAbort(signal);
     let engine: Engine | undefined;
     try {
       engine = await this.create(candidate, stop.signal);
@@ -167,7 +179,7 @@ export class ModelHost {
       engine?.dispose();
       throw error;
     } finally {
-      signal?.removeEventListener("abort", forward);
+      unlink();
     }
   }
 

@@ -3,7 +3,7 @@
  * After `parseManifest` every id, size and range holds, so the engines index without asking again.
  */
 
-import { bad, boolean, hash, integer, list, number, object, oneOf, path, record, text, type Json } from "./check.js";
+import { Value } from "./check.js";
 import { compileExpression, type Evaluate } from "./expression.js";
 
 export interface Segment {
@@ -138,57 +138,45 @@ export interface Manifest {
 
 const PAGE = 65536;
 export const CONTROL_BYTES = 64;
+const INT32_MAX = 2 ** 31 - 1;
+const MAX_BUFFER = 2 ** 36;
+
+type Slots = ReadonlyMap<string, number>;
 
 /** @throws TinywebError "bad-manifest" naming the field that is wrong. */
 export function parseManifest(json: unknown): Manifest {
-  const m = object(json, "the file");
-  if (m.format !== "tinyweb-bundle") bad("format", 'must be "tinyweb-bundle"');
-  if (m.version !== 1) bad("version", `this runtime reads version 1, not ${JSON.stringify(m.version)}; export again or update tinyweb`);
-  const task = text(m.task, "task");
-  if (task !== "chat") bad("task", `"${task}" is not a task this runtime knows (chat)`);
+  const m = new Value(json);
+  m.at("format").oneOf("tinyweb-bundle");
+  if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
+  const task = m.at("task").oneOf("chat");
+  const model = parseModel(m.at("model"));
+  const weights = parseWeights(m.at("weights"));
+  const buffers = m.at("buffers").list((buffer, id) => parseBuffer(buffer, id, weights.shards));
+  const variables = m.at("variables").list(parseVariable);
+  const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
+  if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
+  for (const name of ["start_pos", "count"]) if (!slots.has(name)) m.at("variables").fail(`"${name}" is missing`);
 
-  const figures = object(m.model, "model");
-  const model: ModelFigures = {
-    architecture: text(figures.architecture, "model.architecture"),
-    parameters: integer(figures.parameters, "model.parameters"),
-    layers: integer(figures.layers, "model.layers"),
-    vocabSize: integer(figures.vocab_size, "model.vocab_size", 1, 2 ** 24),
-    context: integer(figures.context, "model.context", 2, 2 ** 24),
-    quant: text(figures.quant, "model.quant"),
-  };
-  const files = object(m.files, "files");
-  const weights = parseWeights(object(m.weights, "weights"));
-  const buffers = list(m.buffers, "buffers", (value, where, id) => parseBuffer(object(value, where), where, id, weights.shards));
-  const variables = list(m.variables, "variables", parseVariable, 1024);
-  const slots = new Map(variables.map((variable, slot) => [variable.name, slot]));
-  if (slots.size !== variables.length) bad("variables", "a name appears twice");
-  for (const name of ["start_pos", "count"]) if (!slots.has(name)) bad("variables", `"${name}" is missing`);
-
-  const chat = parseChat(object(m.chat, "chat"), buffers, model);
-  const targets = object(m.targets, "targets");
-  const webgpu = targets.webgpu === undefined ? undefined : parseWebGpu(object(targets.webgpu, "targets.webgpu"), buffers, slots);
-  const wasm = targets.wasm === undefined ? undefined : parseWasm(object(targets.wasm, "targets.wasm"), buffers, variables, slots);
-  if (!webgpu && !wasm) bad("targets", "neither webgpu nor wasm is there");
-
-  const entries = [...chat.prefill.map((block) => block.entry), chat.decode, chat.sample, chat.greedy];
-  for (const entry of entries) {
-    for (const variant of webgpu?.variants ?? []) {
-      if (!variant.entryPoints.has(entry)) bad(`targets.webgpu.variants.${variant.name}.entry_points`, `"${entry}" is missing`);
+  const chat = parseChat(m.at("chat"), buffers, model);
+  const targets = m.at("targets");
+  const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];
+  const webgpu = gpu.present ? parseWebGpu(gpu, buffers, slots) : undefined;
+  const wasm = cpu.present ? parseWasm(cpu, buffers, variables, slots) : undefined;
+  if (!webgpu && !wasm) targets.fail("neither webgpu nor wasm is there");
+  for (const entry of [...chat.prefill.map((block) => block.entry), chat.decode, chat.sample, chat.greedy]) {
+    for (const { entryPoints } of [...(webgpu?.variants ?? []), ...(wasm ? [wasm] : [])]) {
+      if (!entryPoints.has(entry)) targets.fail(`entry point "${entry}" is missing`);
     }
-    if (wasm && !wasm.entryPoints.has(entry)) bad("targets.wasm.entry_points", `"${entry}" is missing`);
   }
   for (const id of [chat.ids, chat.logits, chat.samplingF, chat.samplingI]) {
-    if (wasm && !wasm.addresses.has(id)) bad("targets.wasm.memory.buffers", `buffer ${id} is missing`);
+    if (wasm && !wasm.addresses.has(id)) cpu.fail(`buffer ${id} is missing`);
   }
+  const file = (key: string): string => m.at("files").at(key).path();
   return {
     task,
-    name: text(m.name, "name"),
+    name: m.at("name").text(),
     model,
-    files: {
-      tokenizer: path(files.tokenizer, "files.tokenizer"),
-      tokenizerConfig: path(files.tokenizer_config, "files.tokenizer_config"),
-      chatTemplate: path(files.chat_template, "files.chat_template"),
-    },
+    files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
     weights,
     buffers,
     variables,
@@ -199,219 +187,176 @@ export function parseManifest(json: unknown): Manifest {
   };
 }
 
-function parseWeights(w: Json): Manifest["weights"] {
-  const shards = list(w.shards, "weights.shards", (value, where): Shard => {
-    const shard = object(value, where);
-    return {
-      file: path(shard.file, `${where}.file`),
-      bytes: integer(shard.bytes, `${where}.bytes`, 1, 2 ** 31 - 1),
-      sha256: hash(shard.sha256, `${where}.sha256`),
-    };
-  }, 65536);
-  const bytes = integer(w.bytes, "weights.bytes");
-  const sum = shards.reduce((total, shard) => total + shard.bytes, 0);
-  if (sum !== bytes) bad("weights.bytes", `is ${bytes}, but the shards add up to ${sum}`);
-  return { bytes, sha256: hash(w.sha256, "weights.sha256"), shards };
+function parseModel(m: Value): ModelFigures {
+  return {
+    architecture: m.at("architecture").text(),
+    parameters: m.at("parameters").integer(),
+    layers: m.at("layers").integer(),
+    vocabSize: m.at("vocab_size").integer(1, 2 ** 24),
+    context: m.at("context").integer(2, 2 ** 24),
+    quant: m.at("quant").text(),
+  };
 }
 
-function parseBuffer(b: Json, where: string, id: number, shards: Shard[]): BufferSpec {
-  if (b.id !== id) bad(`${where}.id`, `must be ${id}, its index`);
-  const bytes = integer(b.bytes, `${where}.bytes`, 0, 2 ** 36);
-  const kind = text(b.kind, `${where}.kind`);
-  const segments = list(b.segments ?? [], `${where}.segments`, (value, place): Segment => {
-    const s = object(value, place);
-    const shard = integer(s.shard, `${place}.shard`, 0, shards.length - 1);
-    const size = integer(s.bytes, `${place}.bytes`, 0, bytes);
-    const offset = integer(s.offset, `${place}.offset`, 0, (shards[shard] as Shard).bytes - size);
-    const at = integer(s.at, `${place}.at`, 0, bytes - size);
-    if (at % 4 !== 0) bad(`${place}.at`, "must be a multiple of 4");
-    return { shard, offset, bytes: size, at };
+function parseWeights(w: Value): Manifest["weights"] {
+  const shards = w.at("shards").list((shard): Shard => ({
+    file: shard.at("file").path(),
+    bytes: shard.at("bytes").integer(1, INT32_MAX),
+    sha256: shard.at("sha256").hash(),
+  }));
+  const bytes = w.at("bytes").integer();
+  const sum = shards.reduce((total, shard) => total + shard.bytes, 0);
+  if (sum !== bytes) w.at("bytes").fail(`is ${bytes}, but the shards add up to ${sum}`);
+  return { bytes, sha256: w.at("sha256").hash(), shards };
+}
+
+function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
+  b.at("id").integer(id, id);
+  const bytes = b.at("bytes").integer(0, MAX_BUFFER);
+  const kind = b.at("kind").text();
+  const list = b.at("segments");
+  const segments = !list.present ? [] : list.list((s): Segment => {
+    const shard = s.at("shard").integer(0, shards.length - 1);
+    const size = s.at("bytes").integer(0, bytes);
+    const at = s.at("at").integer(0, bytes - size);
+    if (at % 4 !== 0) s.at("at").fail("must be a multiple of 4");
+    return { shard, offset: s.at("offset").integer(0, (shards[shard] as Shard).bytes - size), bytes: size, at };
   });
   if (kind === "weight") {
     let end = 0;
     for (const segment of [...segments].sort((a, c) => a.at - c.at)) {
-      if (segment.at !== end) bad(`${where}.segments`, `leave a gap or overlap at byte ${end}`);
+      if (segment.at !== end) list.fail(`leave a gap or overlap at byte ${end}`);
       end += segment.bytes;
     }
-    if (end !== bytes) bad(`${where}.segments`, `cover ${end} of ${bytes} bytes`);
+    if (end !== bytes) list.fail(`cover ${end} of ${bytes} bytes`);
   } else if (segments.length > 0) {
-    bad(`${where}.segments`, `only weights have segments, this is ${kind}`);
+    list.fail(`only weights have segments, this is ${kind}`);
   }
-  return {
-    id,
-    name: text(b.name, `${where}.name`),
-    kind,
-    dtype: text(b.dtype, `${where}.dtype`),
-    shape: list(b.shape, `${where}.shape`, (value, place) => integer(value, place), 64),
-    bytes,
-    segments,
-  };
+  const shape = b.at("shape").list((size) => size.integer());
+  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), shape, bytes, segments };
 }
 
-function parseVariable(value: unknown, where: string): Variable {
-  const v = object(value, where);
-  const min = integer(v.min, `${where}.min`, -(2 ** 31), 2 ** 31 - 1);
-  return { name: text(v.name, `${where}.name`), min, max: integer(v.max, `${where}.max`, min, 2 ** 31 - 1) };
+function parseVariable(v: Value): Variable {
+  const min = v.at("min").integer(-INT32_MAX, INT32_MAX);
+  return { name: v.at("name").text(), min, max: v.at("max").integer(min, INT32_MAX) };
 }
 
-function parseChat(c: Json, buffers: BufferSpec[], model: ModelFigures): ChatPlan {
+function parseChat(c: Value, buffers: BufferSpec[], model: ModelFigures): ChatPlan {
   const state = (key: string, dtype: string, bytes: number): number => {
-    const id = integer(c[key], `chat.${key}`, 0, buffers.length - 1);
+    const id = c.at(key).integer(0, buffers.length - 1);
     const buffer = buffers[id] as BufferSpec;
     if (buffer.kind === "weight" || buffer.dtype !== dtype || buffer.bytes < bytes) {
-      bad(`chat.${key}`, `buffer ${id} must be ${dtype} state of at least ${bytes} bytes`);
+      c.at(key).fail(`buffer ${id} must be ${dtype} state of at least ${bytes} bytes`);
     }
     return id;
   };
-  const token = (value: unknown, where: string): number => integer(value, where, 0, model.vocabSize - 1);
-  const prefill = list(c.prefill, "chat.prefill", (value, where) => {
-    const p = object(value, where);
-    return { entry: text(p.entry, `${where}.entry`), block: integer(p.block, `${where}.block`, 1, 65536) };
-  }, 64);
-  if (prefill.length === 0) bad("chat.prefill", "is empty");
-  prefill.sort((a, b) => b.block - a.block);
-  const d = object(c.defaults ?? {}, "chat.defaults");
+  const token = (value: Value): number => value.integer(0, model.vocabSize - 1);
+  const prefill = c.at("prefill").list((p) => ({ entry: p.at("entry").text(), block: p.at("block").integer(1, PAGE) }));
+  if (prefill.length === 0) c.at("prefill").fail("is empty");
+  const d = c.at("defaults");
+  const bos = c.at("bos");
   return {
-    eos: list(c.eos, "chat.eos", token, 1024),
-    bos: c.bos === undefined || c.bos === null ? undefined : token(c.bos, "chat.bos"),
-    prefill,
-    decode: text(c.decode, "chat.decode"),
-    sample: text(c.sample, "chat.sample"),
-    greedy: text(c.greedy, "chat.greedy"),
+    eos: c.at("eos").list(token),
+    bos: bos.present ? token(bos) : undefined,
+    prefill: prefill.sort((a, b) => b.block - a.block),
+    decode: c.at("decode").text(),
+    sample: c.at("sample").text(),
+    greedy: c.at("greedy").text(),
     ids: state("ids", "i32", 4 * (model.context + 1)),
     logits: state("logits", "f32", 4 * model.vocabSize),
     samplingF: state("sampling_f", "f32", 16),
     samplingI: state("sampling_i", "i32", 8),
     defaults: {
-      temperature: number(d.temperature ?? 0.7, "chat.defaults.temperature", 0, 100),
-      topP: number(d.top_p ?? 1, "chat.defaults.top_p", 0, 1),
-      topK: integer(d.top_k ?? 0, "chat.defaults.top_k", 0, 2 ** 31 - 1),
-      repetitionPenalty: number(d.repetition_penalty ?? 1, "chat.defaults.repetition_penalty", 0.01, 100),
-      maxTokens: integer(d.max_tokens ?? 256, "chat.defaults.max_tokens", 1, 2 ** 31 - 1),
+      temperature: d.at("temperature").number(0, 100),
+      topP: d.at("top_p").number(0, 1),
+      topK: d.at("top_k").integer(0, INT32_MAX),
+      repetitionPenalty: d.at("repetition_penalty").number(0.01, 100),
+      maxTokens: d.at("max_tokens").integer(1, INT32_MAX),
     },
   };
 }
 
-function parseNeed(value: unknown, where: string): MemoryNeed {
-  const b = object(value, where);
-  return {
-    weights: integer(b.weights, `${where}.weights`),
-    state: integer(b.state, `${where}.state`),
-    temporaries: integer(b.temporaries, `${where}.temporaries`),
-  };
+function parseNeed(b: Value): MemoryNeed {
+  return { weights: b.at("weights").integer(), state: b.at("state").integer(), temporaries: b.at("temporaries").integer() };
 }
 
-function checkEntryVariables(value: unknown, where: string, slots: ReadonlyMap<string, number>): void {
-  list(value, where, (name, place) => slots.has(text(name, place)) || bad(place, `unknown variable ${JSON.stringify(name)}`), 1024);
+function checkVariables(entry: Value, slots: Slots): void {
+  entry.at("variables").list((name) => slots.has(name.text()) || name.fail("unknown variable"));
 }
 
-function parseWebGpu(t: Json, buffers: BufferSpec[], slots: ReadonlyMap<string, number>): WebGpuTarget {
-  const where = "targets.webgpu";
-  const temporaries = list(t.temporaries, `${where}.temporaries`, (value, place, index) => {
-    const temporary = object(value, place);
-    const id = integer(temporary.id, `${place}.id`);
-    if (id !== buffers.length + index) bad(`${place}.id`, `must be ${buffers.length + index}: ids go on after buffers`);
-    return { id, bytes: integer(temporary.bytes, `${place}.bytes`, 0, 2 ** 36) };
+function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarget {
+  const temporaries = t.at("temporaries").list((temporary, index) => {
+    const id = buffers.length + index; // ids go on after the buffers
+    return { id: temporary.at("id").integer(id, id), bytes: temporary.at("bytes").integer(0, MAX_BUFFER) };
   });
-  const bufferCount = buffers.length + temporaries.length;
-  const variants = record(t.variants, `${where}.variants`, (value, place, name) =>
-    parseWebGpuVariant(object(value, place), place, name, bufferCount, slots));
-  if (variants.size === 0) bad(`${where}.variants`, "is empty");
-  return {
-    limits: record(t.limits, `${where}.limits`, (value, place) => integer(value, place)),
-    bytes: parseNeed(t.bytes, `${where}.bytes`),
-    temporaries,
-    variants: [...variants.values()],
-  };
+  const count = buffers.length + temporaries.length;
+  const variants = [...t.at("variants").map((variant, name) => parseWebGpuVariant(variant, name, count, slots)).values()];
+  if (variants.length === 0) t.at("variants").fail("is empty");
+  return { limits: t.at("limits").map((limit) => limit.integer()), bytes: parseNeed(t.at("bytes")), temporaries, variants };
 }
 
-function parseWebGpuVariant(
-  v: Json, where: string, name: string, bufferCount: number, slots: ReadonlyMap<string, number>,
-): WebGpuVariant {
-  const kernels = list(v.kernels, `${where}.kernels`, (value, place): Kernel => {
-    const k = object(value, place);
-    return {
-      name: text(k.name, `${place}.name`),
-      entry: text(k.entry, `${place}.entry`),
-      bindings: list(k.bindings, `${place}.bindings`, (type, at) => oneOf(type, at, ["storage", "read-only-storage"]), 1000),
-      uniform: boolean(k.uniform, `${place}.uniform`),
-    };
-  });
-  const dispatch = (value: unknown, place: string): Dispatch => {
-    const d = object(value, place);
-    const index = integer(d.kernel, `${place}.kernel`, 0, kernels.length - 1);
-    const kernel = kernels[index] as Kernel;
-    const ids = list(d.buffers, `${place}.buffers`, (id, at) => integer(id, at, 0, bufferCount - 1), 1000);
-    if (ids.length !== kernel.bindings.length) bad(`${place}.buffers`, `${kernel.name} has ${kernel.bindings.length} bindings`);
-    ids.forEach((id, i) => {
+function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: Slots): WebGpuVariant {
+  const kernels = v.at("kernels").list((k): Kernel => ({
+    name: k.at("name").text(),
+    entry: k.at("entry").text(),
+    bindings: k.at("bindings").list((type) => type.oneOf("storage", "read-only-storage")),
+    uniform: k.at("uniform").boolean(),
+  }));
+  const dispatch = (d: Value): Dispatch => {
+    const kernel = d.at("kernel").integer(0, kernels.length - 1);
+    const { bindings } = kernels[kernel] as Kernel;
+    const ids = d.at("buffers");
+    const buffers = ids.list((id) => id.integer(0, bufferCount - 1));
+    if (buffers.length !== bindings.length) ids.fail(`the kernel has ${bindings.length} bindings`);
+    buffers.forEach((id, i) => {
       // WebGPU forbids a written buffer under a second binding of the same dispatch.
-      if (kernel.bindings[i] === "storage" && ids.indexOf(id) !== ids.lastIndexOf(id)) {
-        bad(`${place}.buffers`, `buffer ${id} is written and bound twice`);
-      }
+      if (bindings[i] === "storage" && buffers.indexOf(id) !== buffers.lastIndexOf(id)) ids.fail(`${id} is written and bound twice`);
     });
-    const grid = list(d.grid, `${place}.grid`, (tree, at) => compileExpression(tree, slots, at), 3);
-    if (grid.length !== 3) bad(`${place}.grid`, "needs three sizes");
-    return { kernel: index, buffers: ids, grid };
+    const grid = d.at("grid").list((size) => size.raw((tree, fail) => compileExpression(tree, slots, fail)));
+    if (grid.length !== 3) d.at("grid").fail("needs three sizes");
+    return { kernel, buffers, grid };
   };
-  return {
-    name,
-    features: list(v.features, `${where}.features`, text, 100),
-    file: path(v.file, `${where}.file`),
-    kernels,
-    entryPoints: record(v.entry_points, `${where}.entry_points`, (value, place) => {
-      const entry = object(value, place);
-      checkEntryVariables(entry.variables, `${place}.variables`, slots);
-      return list(entry.dispatches, `${place}.dispatches`, dispatch);
-    }),
-  };
+  const entryPoints = v.at("entry_points").map((entry) => {
+    checkVariables(entry, slots);
+    return entry.at("dispatches").list(dispatch);
+  });
+  return { name, features: v.at("features").list((feature) => feature.text()), file: v.at("file").path(), kernels, entryPoints };
 }
 
-function parseWasm(t: Json, buffers: BufferSpec[], variables: Variable[], slots: ReadonlyMap<string, number>): WasmTarget {
-  const where = "targets.wasm";
-  const memory = object(t.memory, `${where}.memory`);
-  const pages = integer(memory.pages, `${where}.memory.pages`, 1, 65536);
+function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[], slots: Slots): WasmTarget {
+  const memory = t.at("memory");
+  const pages = memory.at("pages").integer(1, 65536);
   /** An address whose `bytes` lie inside the memory. */
-  const address = (value: unknown, place: string, bytes: number, align: number): number => {
-    const at = integer(value, place, 0, pages * PAGE - bytes);
-    return at % align === 0 ? at : bad(place, `must be a multiple of ${align}`);
+  const address = (value: Value, bytes: number, align = 4): number => {
+    const at = value.integer(0, pages * PAGE - bytes);
+    return at % align === 0 ? at : value.fail(`must be a multiple of ${align}`);
   };
   const addresses = new Map<number, number>();
-  record(memory.buffers, `${where}.memory.buffers`, (value, place, key) => {
-    const buffer = /^\d{1,9}$/.test(key) ? buffers[Number(key)] : undefined;
-    if (!buffer) return bad(place, "is not a buffer's id");
-    return addresses.set(buffer.id, address(value, place, buffer.bytes, 4));
+  memory.at("buffers").map((value, key) => {
+    const buffer = buffers[Number(key)] ?? value.fail("is not a buffer's id");
+    return addresses.set(buffer.id, address(value, buffer.bytes));
   });
   for (const { id, kind } of buffers) {
-    if (kind === "weight" && !addresses.has(id)) bad(`${where}.memory.buffers`, `buffer ${id} is missing`);
+    if (kind === "weight" && !addresses.has(id)) memory.at("buffers").fail(`buffer ${id} is missing`);
   }
-  const s = object(memory.stacks, `${where}.memory.stacks`);
-  const maxThreads = integer(s.max_threads, `${where}.memory.stacks.max_threads`, 1, 1024);
-  const stackBytes = integer(s.bytes, `${where}.memory.stacks.bytes`, 16, 2 ** 30);
+  const stacks = memory.at("stacks");
+  const maxThreads = stacks.at("max_threads").integer(1, 1024);
+  const stackBytes = stacks.at("bytes").integer(16, 2 ** 30);
+  if (stackBytes % 16 !== 0) stacks.at("bytes").fail("must be a multiple of 16");
   const files = new Map<boolean, string>();
-  record(t.variants, `${where}.variants`, (value, place) => {
-    const variant = object(value, place);
-    const threads = boolean(variant.threads, `${place}.threads`);
-    if (files.has(threads)) bad(place, "a second variant of the same kind");
-    return files.set(threads, path(variant.file, `${place}.file`));
-  });
-  if (files.size === 0) bad(`${where}.variants`, "is empty");
+  t.at("variants").map((variant) => files.set(variant.at("threads").boolean(), variant.at("file").path()));
   return {
-    bytes: parseNeed(t.bytes, `${where}.bytes`),
+    bytes: parseNeed(t.at("bytes")),
     pages,
     addresses,
-    variables: address(memory.variables, `${where}.memory.variables`, 4 * variables.length, 4),
-    control: address(memory.control, `${where}.memory.control`, CONTROL_BYTES, 4),
-    stacks: {
-      base: address(s.base, `${where}.memory.stacks.base`, stackBytes * maxThreads, 16),
-      bytes: stackBytes % 16 === 0 ? stackBytes : bad(`${where}.memory.stacks.bytes`, "must be a multiple of 16"),
-      maxThreads,
-    },
+    variables: address(memory.at("variables"), 4 * variables.length),
+    control: address(memory.at("control"), CONTROL_BYTES),
+    stacks: { base: address(stacks.at("base"), stackBytes * maxThreads, 16), bytes: stackBytes, maxThreads },
     single: files.get(false),
     threaded: files.get(true),
-    entryPoints: record(t.entry_points, `${where}.entry_points`, (value, place) => {
-      const entry = object(value, place);
-      checkEntryVariables(entry.variables, `${place}.variables`, slots);
-      return { function: text(entry.function, `${place}.function`), kernels: integer(entry.kernels, `${place}.kernels`) };
+    entryPoints: t.at("entry_points").map((entry) => {
+      checkVariables(entry, slots);
+      return { function: entry.at("function").text(), kernels: entry.at("kernels").integer() };
     }),
   };
 }

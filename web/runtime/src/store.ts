@@ -4,7 +4,7 @@
  */
 
 import { fetchSized, type DownloadSettings } from "./download.js";
-import { throwIfAborted, TinywebError } from "./errors.js";
+import { linkedAbort, throwIfAborted, TinywebError } from "./errors.js";
 import { sha256Hex } from "./hash.js";
 import type { Manifest, Shard } from "./manifest.js";
 import type { ShardCache } from "./shard-cache.js";
@@ -43,10 +43,8 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
     }
   }
   const meter = new Meter(shards.length, manifest.weights.bytes, settings.onProgress);
-  const stop = new AbortController();
-  const forward = (): void => stop.abort();
   throwIfAborted(settings.signal);
-  settings.signal?.addEventListener("abort", forward, { once: true });
+  const { controller: stop, unlink } = linkedAbort(settings.signal);
   const loader = new ShardLoader({ ...settings, signal: stop.signal }, meter);
   let next = 0;
   let failure: { error: unknown } | undefined;
@@ -69,7 +67,7 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
     meter.report(true);
     await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
   } finally {
-    settings.signal?.removeEventListener("abort", forward);
+    unlink();
   }
   if (failure) throw failure.error;
   meter.report(true);

@@ -221,7 +221,7 @@ describe("threads", () => {
     await collect(one.session.generateIds(PROMPT, { maxTokens: 5 }));
     one.host.dispose();
     await expect.poll(() => alive.size).toBe(0);
-    await expect(one.session.logits([1])).rejects.toMatchObject({ code: "no-backend" });
+    await expect(one.session.logits([1])).rejects.toMatchObject({ code: "disposed" });
   });
 
   it("survive hundreds of calls", async () => {

@@ -2,7 +2,10 @@ import { describe, expect, it } from "vitest";
 import { compileExpression, type ExpressionOp } from "../src/expression.js";
 
 const slots = new Map([["start_pos", 0], ["count", 1]]);
-const run = (tree: unknown, ...values: number[]): number => compileExpression(tree, slots, "grid")(Int32Array.from(values));
+const fail = (what: string): never => {
+  throw new Error(what);
+};
+const run = (tree: unknown, ...values: number[]): number => compileExpression(tree, slots, fail)(Int32Array.from(values));
 const op = (name: ExpressionOp, a: unknown, b: unknown): unknown => ({ op: name, args: [a, b] });
 
 describe("expressions", () => {
