@@ -1,0 +1,207 @@
+"""Reading a Hugging Face model folder: its JSON files and its (possibly sharded) safetensors checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import DType
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.safetensors import SafetensorsFile, TensorEntry
+
+MAX_JSON = 64 << 20  # bytes of one JSON file; the largest tokenizers take a quarter of that
+MAX_SHARDS = 4096
+
+
+def read_text(path: Path, limit: int = MAX_JSON) -> str:
+    """A UTF-8 file of at most `limit` bytes; ModelFormatError otherwise."""
+    try:
+        if not path.is_file():
+            raise ModelFormatError(f"{path} is missing: the model folder is incomplete, download it again")
+        size = path.stat().st_size
+        if size > limit:
+            raise ModelFormatError(f"{path} has {size} bytes, more than the {limit} such a file may have; refused")
+        return path.read_text("utf-8")
+    except OSError as e:
+        raise ModelFormatError(f"{path} cannot be read: {e.strerror or e}") from None
+    except UnicodeDecodeError:
+        raise ModelFormatError(f"{path} is not UTF-8 text: the file is damaged, download it again") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; ModelFormatError where there is none."""
+    try:
+        value = json.loads(read_text(path))
+    except (ValueError, RecursionError) as e:
+        raise ModelFormatError(f"{path} is not valid JSON ({e}): the file is damaged, download it again") from None
+    if not isinstance(value, dict):
+        raise ModelFormatError(f"{path} holds no JSON object: it is not the file its name says, download it again")
+    return value
+
+
+class Config:
+    """The fields of a JSON object, each read with the type and bounds it must have. A field that is `null` counts as
+    absent.
+
+    Every getter raises ModelFormatError naming file and field; without a `default` the field is required.
+    """
+
+    def __init__(self, values: dict[str, Any], where: str):
+        self.values, self.where = values, where
+
+    def _get(self, key: str, default: Any, kind: str) -> Any:
+        value = self.values.get(key)
+        if value is None:
+            if default is ...:
+                raise ModelFormatError(
+                    f"{self.where} lacks {key!r} ({kind}): the file is incomplete or of another kind of model"
+                )
+            return default
+        return value
+
+    def _refuse(self, key: str, value: Any, kind: str) -> ModelFormatError:
+        return ModelFormatError(f"{self.where}: {key!r} must be {kind}, found {json.dumps(value)[:60]}")
+
+    def integer(self, key: str, low: int, high: int, default: Any = ...) -> int:
+        kind = f"an integer from {low} to {high}"
+        value = self._get(key, default, kind)
+        if type(value) is not int or not low <= value <= high:
+            raise self._refuse(key, value, kind)
+        return value
+
+    def number(self, key: str, low: float, high: float, default: Any = ...) -> float:
+        kind = f"a number from {low:g} to {high:g}"
+        value = self._get(key, default, kind)
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise self._refuse(key, value, kind)
+        return float(value)
+
+    def flag(self, key: str, default: Any = ...) -> bool:
+        value = self._get(key, default, "true or false")
+        if not isinstance(value, bool):
+            raise self._refuse(key, value, "true or false")
+        return value
+
+    def word(self, key: str, default: Any = ...) -> str:
+        value = self._get(key, default, "a string")
+        if not isinstance(value, str):
+            raise self._refuse(key, value, "a string")
+        return value
+
+    def section(self, key: str) -> Config | None:
+        """A nested object, or None where it is absent."""
+        value = self._get(key, None, "an object")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self._refuse(key, value, "an object")
+        return Config(value, f"{self.where}, {key}")
+
+    def ids(self, key: str) -> tuple[int, ...]:
+        """Token ids: one integer or a list of them; () where absent."""
+        value = self._get(key, (), "a token id or a list of them")
+        found = value if isinstance(value, list | tuple) else [value]
+        if any(type(v) is not int or not 0 <= v < 1 << 31 for v in found):
+            raise self._refuse(key, value, "a token id or a list of them")
+        return tuple(found)
+
+
+class ModelFolder:
+    """A model folder: `config` is checked to be there on opening, `weights` opens the checkpoint."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if not self.path.exists():
+            raise ModelFormatError(f"{self.path} does not exist: give the path of a downloaded model folder")
+        if not self.path.is_dir():
+            raise ModelFormatError(f"{self.path} is a file: give the model folder that holds config.json")
+        self.config = self.read_config("config.json")
+
+    def read_config(self, name: str, required: bool = True) -> Config:
+        """A JSON file of this folder; empty where it is missing and not required."""
+        path = self.path / name
+        return Config(read_json(path) if required or path.is_file() else {}, str(path))
+
+    def weights(self) -> Checkpoint:
+        return Checkpoint(self.path)
+
+
+class Checkpoint:
+    """All tensors of a model folder, from `model.safetensors` or from the shards `model.safetensors.index.json`
+    names.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        index = folder / "model.safetensors.index.json"
+        self._home: dict[str, SafetensorsFile] = {}
+        if (folder / "model.safetensors").is_file() or not index.is_file():
+            if not (folder / "model.safetensors").is_file():
+                raise ModelFormatError(
+                    f"{folder} holds no model.safetensors and no model.safetensors.index.json: "
+                    "download the model in safetensors format"
+                )
+            file = SafetensorsFile(folder / "model.safetensors")
+            self._home = dict.fromkeys(file.entries, file)
+            return
+        where = read_json(index).get("weight_map")
+        if not isinstance(where, dict) or not all(isinstance(v, str) for v in where.values()):
+            raise ModelFormatError(f"{index} has no 'weight_map' from tensor names to files: download it again")
+        names = sorted(set(where.values()))
+        if len(names) > MAX_SHARDS:
+            raise ModelFormatError(f"{index} names {len(names)} files, more than the limit of {MAX_SHARDS}; refused")
+        for name in names:
+            if Path(name).name != name or name in ("", ".", "..") or "\\" in name or not name.endswith(".safetensors"):
+                raise ModelFormatError(
+                    f"{index} names the file {name[:80]!r}, which is no safetensors file of this folder; refused"
+                )
+        files = {name: SafetensorsFile(folder / name) for name in names}
+        for tensor, name in where.items():
+            if tensor not in files[name].entries:
+                raise ModelFormatError(
+                    f"{index} puts tensor {tensor!r} into {name}, but it is not there: download both again"
+                )
+            self._home[tensor] = files[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._home
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._home)
+
+    def entry(self, name: str) -> TensorEntry:
+        """Dtype and shape of a tensor, without reading it."""
+        if name not in self._home:
+            raise ModelFormatError(
+                f"the checkpoint in {self.folder} has no tensor {name!r}: it is incomplete or of another model"
+            )
+        return self._home[name].entries[name]
+
+    def dtype(self, name: str) -> DType:
+        return self.entry(name).dtype
+
+    def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The values, all finite, of a floating-point tensor that must have `shape`; bfloat16 comes as float32."""
+        entry = self.entry(name)
+        if entry.shape != shape:
+            raise ModelFormatError(
+                f"{self._home[name].path}: tensor {name!r} has shape {entry.shape}, config.json makes it {shape}: "
+                "the files are not of one model"
+            )
+        if not entry.dtype.is_float:
+            raise ModelFormatError(
+                f"{self._home[name].path}: tensor {name!r} holds {entry.dtype.name}, weights must be floating point: "
+                "use the model that was not quantised"
+            )
+        values = self._home[name].read(name)
+        if not np.isfinite(values).all():
+            file = self._home[name].path
+            raise ModelFormatError(
+                f"{file}: tensor {name!r} holds infinities or NaNs: the file is damaged, download it again"
+            )
+        return values

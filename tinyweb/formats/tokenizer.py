@@ -1,0 +1,133 @@
+"""A model's tokenizer: text to token ids and back, chat messages to a prompt, and the ids at which an answer ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
+from tinyweb.formats.huggingface import Config, ModelFolder, read_json, read_text
+
+SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class Tokenizer:
+    """`tokenizer.json` with what belongs to it.
+
+    Attributes: `eos`: ids that end an answer; `bos`: id that begins a text, or None; `vocab_size`: number of ids, added
+    tokens included; `template`: the chat template, or None where the folder has none.
+    """
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, bos: int | None, eos: tuple[int, ...], template: ChatTemplate | None
+    ):
+        self.backend, self.bos, self.eos, self.template = backend, bos, eos, template
+        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> Tokenizer:
+        """Reads tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json and config.json.
+
+        Raises ModelFormatError naming the file that is missing or damaged.
+        """
+        folder = ModelFolder(path)
+        backend = _load(folder.path / "tokenizer.json")
+        config = folder.read_config("tokenizer_config.json", required=False)
+        tokens = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config.values.get(name))) is not None}
+        generation = folder.read_config("generation_config.json", required=False)
+        eos = generation.ids("eos_token_id") or folder.config.ids("eos_token_id")
+        named = backend.token_to_id(tokens["eos_token"]) if "eos_token" in tokens else None
+        if named is not None and named not in eos:
+            eos = (*eos, named)
+        if not eos:
+            raise ModelFormatError(f"{folder.path} names no end token: add 'eos_token_id' to generation_config.json")
+        bos = backend.token_to_id(tokens["bos_token"]) if "bos_token" in tokens else None
+        return cls(backend, bos, eos, _template(folder, config, tokens))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text; special tokens written in it are recognised, none are added."""
+        return list(self.backend.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, special tokens left out. Bytes that are no UTF-8 become U+FFFD."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
+        """The prompt's text for messages {"role": "system" | "user" | "assistant", "content": text}."""
+        if self.template is None:
+            raise ModelFormatError("the model folder has no chat template: it is a base model, not a chat model")
+        return self.template.render(messages, add_generation_prompt)
+
+    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Token ids of a conversation up to where the assistant is to go on."""
+        return self.encode(self.render(messages))
+
+
+class TextStream:
+    """Token ids in, pieces of text out. A piece is given out once it can no longer change: half a character is held
+    back.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._context: list[int] = []  # ids whose text is out already; decoders look back (spaces between words)
+        self._waiting: list[int] = []
+
+    def push(self, token: int) -> str:
+        """The text that becomes final with `token`; often empty."""
+        self._waiting.append(token)
+        piece = self._text()
+        if piece.endswith("\ufffd") and len(self._waiting) < 16:
+            return ""
+        if piece:
+            self._context, self._waiting = self._waiting, []
+        return piece
+
+    def finish(self) -> str:
+        """What was held back; incomplete characters as U+FFFD."""
+        piece = self._text()
+        self._context, self._waiting = [], []
+        return piece
+
+    def _text(self) -> str:
+        before = self._tokenizer.decode(self._context)
+        return self._tokenizer.decode(self._context + self._waiting)[len(before) :]
+
+
+def _load(path: Path) -> tokenizers.Tokenizer:
+    read_json(path)  # the checks on size, encoding and JSON come with clear messages
+    try:
+        return tokenizers.Tokenizer.from_str(read_text(path))
+    except BaseException as e:
+        # the library reports damage as a plain Exception, or (a Rust panic) as a BaseException of its own
+        if isinstance(e, KeyboardInterrupt | SystemExit | GeneratorExit):
+            raise
+        raise ModelFormatError(
+            f"{path} is no tokenizer this version understands ({str(e)[:200]}): download it again"
+        ) from None
+
+
+def _token_text(value: Any) -> str | None:
+    """A special token as tokenizer_config.json has it: a string, or an object with `content`."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _template(folder: ModelFolder, config: Config, tokens: dict[str, str]) -> ChatTemplate | None:
+    file = folder.path / "chat_template.jinja"
+    if file.is_file():
+        return ChatTemplate(read_text(file, 4 * MAX_TEMPLATE), str(file), tokens)
+    value = config.values.get("chat_template")
+    if isinstance(value, list):  # several, by name
+        named = [v.get("template") for v in value if isinstance(v, dict) and v.get("name") == "default"]
+        value = named[0] if named else None
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ModelFormatError(f"{config.where}: 'chat_template' must be a string, found {type(value).__name__}")
+    return ChatTemplate(value, config.where, tokens)

@@ -1,0 +1,1 @@
+"""Models, one readable file each."""

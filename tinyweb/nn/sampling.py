@@ -1,0 +1,94 @@
+"""Choosing the next token on the device: repetition penalty, temperature, top-k, top-p, and a draw without a sort.
+
+The order is the usual one. Logits of the last `WINDOW` tokens are made less likely; all are divided by the
+temperature; the `top_k` likeliest stay; of these the fewest likeliest whose probabilities reach `top_p`; one is drawn
+by adding Gumbel noise and taking the maximum. Both cuts are thresholds on the logit. Each is found by narrowing an
+interval: how many values (how much probability) lie above a candidate is one reduction over the vocabulary, so no
+sort is needed and the work is the same for every input.
+
+The noise is a function of (seed, position, token): the same settings give the same token on every device, up to
+values that differ only in their last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import UOp
+from tinyweb.nn.random import gumbel, threefry, words
+from tinyweb.tensor import Tensor
+
+WINDOW = 64  # tokens the repetition penalty looks back
+SPAN = 32.0  # logits this far below the largest have no chance: e⁻³² of its probability
+ROUNDS = 11  # each narrows the interval to a quarter: 32 / 4¹¹ = 8e-6, near what float32 can tell apart
+STREAM = 0x746F6B65  # second word of the key: sampling has a stream of its own
+
+
+def greedy(logits: Tensor, ids: Tensor, position: UOp) -> Tensor:
+    """Writes the index of the largest of `logits` (1, vocab) to ids[position + 1]; the lowest among equals."""
+    return _write(ids, position, logits.reshape(-1).argmax(0))
+
+
+def sample(logits: Tensor, ids: Tensor, position: UOp, floats: Tensor, integers: Tensor) -> Tensor:
+    """Draws a token from `logits` (1, vocab) and writes it to ids[position + 1].
+
+    `floats` (4,): temperature, top_p, repetition_penalty, unused. `integers` (2,) int32: top_k, seed. A temperature
+    of 0 takes the likeliest token; top_k 0, top_p 1 and repetition_penalty 1 mean "off". `ids` (n,) int32 holds the
+    tokens so far at positions 0 … position.
+    """
+    x = logits.reshape(-1).float()
+    count = int(x.shape[0])  # type: ignore[arg-type]
+    vocab = Tensor.arange(count, device=x.device)
+    temperature, top_p, penalty = floats[0], floats[1], floats[2]
+    top_k, seed = integers[0], integers[1]
+    random = temperature > 0
+
+    x = _penalise(x, ids, position, vocab, penalty)
+    x = (x / random.where(temperature, 1.0)).contiguous()
+    z = x - x.max()
+    threshold = _threshold(z, top_k, top_p).contiguous()
+
+    noise, _ = threefry(
+        (words(seed), words(Tensor(STREAM, device=x.device))), (words(vocab), words(Tensor(position, device=x.device)))
+    )
+    z = x - x.max()
+    allowed = z >= threshold
+    drawn = allowed.where(z + random.where(gumbel(noise), 0.0), -math.inf).contiguous()
+    return _write(ids, position, drawn.argmax(0))
+
+
+def _write(ids: Tensor, position: UOp, token: Tensor) -> Tensor:
+    ids[position + 1 : position + 2] = token.cast(dtypes.int32).reshape(1)
+    return ids
+
+
+def _penalise(x: Tensor, ids: Tensor, position: UOp, vocab: Tensor, penalty: Tensor) -> Tensor:
+    # before the first token there is none: looking at it again changes nothing, as it is in the window anyway
+    window = (Tensor(position, device=x.device) - Tensor.arange(WINDOW, device=x.device)).maximum(0)
+    recent = (ids[window].unsqueeze(1) == vocab.unsqueeze(0)).any(0)
+    return recent.where((x > 0).where(x / penalty, x * penalty), x)
+
+
+def _threshold(z: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """The least value of z (largest: 0) that may be drawn."""
+    by_count = _largest(Tensor(-SPAN, device=z.device), lambda t: (z >= t).int().sum() >= top_k)
+    by_count = (top_k > 0).where(by_count, -math.inf)
+    mass = (z >= by_count).where(z.exp(), 0.0)
+    enough = mass.sum() * top_p
+    low = by_count.maximum(-SPAN)
+    by_mass = _largest(low, lambda t: (z >= t).where(mass, 0.0).sum() >= enough)
+    return (top_p < 1).where(by_mass, by_count)
+
+
+def _largest(low: Tensor, holds: Callable[[Tensor], Tensor]) -> Tensor:
+    """The largest t in [low, 0], to within 4⁻ᴿᴼᵁᴺᴰˢ of the interval, with holds(t); holds must be monotone, and true
+    at `low`.
+    """
+    width = -low
+    for _ in range(ROUNDS):
+        width = width * 0.25
+        steps = [holds(low + width * float(i)).float() for i in (1, 2, 3)]
+        low = low + width * (steps[0] + steps[1] + steps[2])
+    return low.minimum(0.0)
