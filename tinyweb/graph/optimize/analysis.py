@@ -1,0 +1,97 @@
+"""What the heuristics ask of a kernel: its axes, how loads and stores walk over memory, where the work is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from tinyweb.graph.ir import Ops, Size, UOp, size_max
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.symbolic import const_factor, split_by
+
+
+class Analysis:
+    """A kernel before any axis is bound."""
+
+    def __init__(self, kernel: UOp):
+        self.kernel = kernel
+        self.nodes = kernel.toposort()
+        ranges = ranges_of(kernel)
+        self.outputs = [r for r in ranges if not r.arg.reduce]
+        self.reduced = [r for r in ranges if r.arg.reduce]
+        self.reduces = [u for u in self.nodes if u.op is Ops.REDUCE]
+        self.stores = list(kernel.src)
+        self._stride: dict[tuple[UOp, UOp], tuple[int, UOp] | None] = {}
+
+    def size(self, r: UOp) -> int:
+        """The largest size of an axis."""
+        return size_max(self.exact(r))
+
+    def exact(self, r: UOp) -> Size:
+        return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
+
+    def volume(self, ranges: frozenset[UOp] | set[UOp] | list[UOp]) -> int:
+        return prod(self.size(r) for r in ranges)
+
+    def split(self, access: UOp, r: UOp) -> tuple[int, UOp] | None:
+        """(stride, rest) of a LOAD's or STORE's index in an axis; None if the stride is not one number."""
+        key = (access.src[1], r)
+        if key not in self._stride:
+            parts = split_by(access.src[1], r)
+            self._stride[key] = (parts[0], parts[1]) if parts is not None and isinstance(parts[0], int) else None
+        return self._stride[key]
+
+    def contiguous(self, access: UOp, r: UOp) -> bool:
+        parts = self.split(access, r)
+        return parts is not None and parts[0] == 1
+
+    def nearly_contiguous(self, access: UOp, r: UOp, width: int) -> bool:
+        """Whether the axis walks over neighbours, in aligned blocks of `width` (through a division, maybe)."""
+        from tinyweb.graph.ir import Axis, AxisKind, as_index
+        from tinyweb.graph.symbolic import substitute_ranges
+
+        outer = UOp(Ops.RANGE, r.dtype, (as_index(max(self.size(r) // width, 1)),), Axis(" outer", r.arg.order, AxisKind.LOOP))
+        inner = UOp(Ops.RANGE, r.dtype, (as_index(width),), Axis(" inner", r.arg.order, AxisKind.LOOP))
+        parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
+        return parts is not None and parts[0] == 1 and const_factor(parts[1]) % width == 0
+
+    @cached_property
+    def heavy(self) -> UOp | None:
+        """The REDUCE with most steps in all."""
+        return max(self.reduces, key=lambda u: self.volume(u.ranges | set(u.src[1:])), default=None)
+
+    @cached_property
+    def work(self) -> int:
+        """Roughly how many elements are computed."""
+        stores = sum(self.volume(s.src[1].ranges) for s in self.stores)
+        return stores + sum(self.volume(u.ranges | set(u.src[1:])) for u in self.reduces)
+
+    def loads_of(self, reduce: UOp) -> list[UOp]:
+        """The loads in a reduction's value, those of reductions inside it left out."""
+        out: dict[UOp, None] = {}
+        stack, seen = [reduce.src[0]], set()
+        while stack:
+            u = stack.pop()
+            if u in seen or u.op is Ops.REDUCE:
+                continue
+            seen.add(u)
+            if u.op is Ops.LOAD:
+                out[u] = None
+            stack.extend(u.src)
+        return list(out)
+
+    def traffic(self, access: UOp) -> int:
+        """Bits of the elements that an access touches, each once."""
+        return self.volume(access.src[1].ranges) * access.src[0].dtype.bits
+
+    def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
+        """The widest power of two up to `limit` that divides the axis and keeps those accesses whole that follow it."""
+        size = self.exact(r)
+        width = 1
+        while 2 * width <= limit and const_factor(size) % (2 * width) == 0:
+            width *= 2
+        while width > 1:
+            if any(self.nearly_contiguous(a, r, width) for a in accesses):
+                return width
+            width //= 2
+        return 1

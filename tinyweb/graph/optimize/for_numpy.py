@@ -1,0 +1,19 @@
+"""The interpreter: as many outputs as possible at once, since a loop's turn costs a walk through the program."""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import AxisKind
+from tinyweb.graph.optimize.actions import Action, Bind
+from tinyweb.graph.optimize.analysis import Analysis
+
+# elements computed again and again because their reduction does not depend on an axis of the grid
+AFFORDABLE = 1 << 26
+
+
+def schedule_for_numpy(k: Analysis) -> list[Action]:
+    """All output axes on the grid, or only those that every reduction depends on where the rest would cost too much."""
+    axes = k.outputs
+    steps = max((k.volume(set(u.src[1:])) for u in k.reduces), default=1)
+    if k.reduces and k.volume(axes) * steps > AFFORDABLE:
+        axes = [r for r in axes if all(r in u.ranges for u in k.reduces)]
+    return [Bind(r.arg.name, AxisKind.GRID) for r in axes]
