@@ -1,0 +1,127 @@
+"""Laws: what a spec's tables are made of, and the laws that hold in every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, Ops
+from tinyweb.graph.ir.pattern import UPat
+from tinyweb.graph.ir.uop import Size, UOp, size_sub
+
+Node: TypeAlias = Callable[[UOp], bool]
+Whole: TypeAlias = Callable[[Sequence[UOp]], "tuple[UOp, str] | None"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """`text` says what `holds` checks of every node that matches `pattern`."""
+
+    pattern: UPat
+    text: str
+    holds: Node = lambda u: True
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A stage's laws. `whole` look at all nodes (of a program: in order) and return a culprit and the rule it breaks."""
+
+    name: str
+    laws: tuple[Law, ...]
+    whole: tuple[Whole, ...] = ()
+    ordered: bool = False  # the graph is given as a list of all its nodes
+    _by_op: dict[Ops, list[Law]] = field(default_factory=dict, compare=False, repr=False)
+
+    def laws_of(self, op: Ops) -> list[Law]:
+        if op not in self._by_op:
+            self._by_op[op] = [law for law in self.laws if law.pattern.ops is not None and op in law.pattern.ops]
+        return self._by_op[op]
+
+
+# -- small predicates ------------------------------------------------------------------------------------------------
+def law(ops: Ops | Collection[Ops], text: str, holds: Node = lambda u: True, **pattern: Any) -> Law:
+    return Law(UPat(ops, **pattern), text, holds)
+
+
+def sources(*counts: int) -> Node:
+    return lambda u: len(u.src) in counts
+
+
+def no_void_sources(u: UOp) -> bool:
+    return all(s.dtype is not dtypes.void for s in u.src)
+
+
+def alike(u: UOp) -> bool:
+    """All sources have the dtype of the result."""
+    return all(s.dtype is u.dtype for s in u.src)
+
+
+def is_count(s: Size) -> bool:
+    """A size: a number, or an index expression that may be one; not negative."""
+    return s >= 0 if isinstance(s, int) else isinstance(s, UOp) and s.dtype is dtypes.index and s.vmax >= 0
+
+
+def maybe_at_most(a: Size, b: Size) -> bool:
+    """a ≤ b, or it depends on the variables."""
+    d = size_sub(b, a)
+    return d >= 0 if isinstance(d, int) else d.vmax >= 0
+
+
+def same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    return len(a) == len(b) and all(x is y or x == y for x, y in zip(a, b))
+
+
+def is_axes(axes: Any, rank: int) -> bool:
+    return (
+        isinstance(axes, tuple)
+        and len(set(axes)) == len(axes)
+        and all(isinstance(a, int) and 0 <= a < rank for a in axes)
+    )
+
+
+def constant_fits(u: UOp) -> bool:
+    if u.dtype.kind == "bool":
+        return type(u.arg) is bool
+    if u.dtype.is_float:
+        return type(u.arg) is float
+    return u.dtype.is_int and type(u.arg) is int and u.dtype.min <= u.arg <= u.dtype.max
+
+
+def size_expression(u: UOp) -> bool:
+    """Made of constants, variables and integer arithmetic alone: known before a loop begins."""
+    allowed = (Ops.CONST, Ops.VARIABLE, *ELEMENTWISE)
+    return u.dtype is dtypes.index and all(n.op in allowed for n in u.toposort())
+
+
+# -- all stages: leaves and elementwise operations -------------------------------------------------------------------
+FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.DIV)
+INT_ONLY = (Ops.FLOORDIV, Ops.MOD, Ops.SHL, Ops.SHR)
+SAME_TYPE = (Ops.NEG, Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, *FLOAT_ONLY, *INT_ONLY)
+ONE = (Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST)
+THREE = (Ops.WHERE, Ops.MULADD)
+TWO = tuple(ELEMENTWISE - set(ONE) - set(THREE))
+
+common: tuple[Law, ...] = (
+    law(Ops.CONST, "a CONST has no sources and an arg of its dtype: bool, float, or an int in range",
+        lambda u: not u.src and constant_fits(u)),
+    law(Ops.VARIABLE, "a VARIABLE is of dtype index and has arg (name, min, max) with min ≤ max",
+        lambda u: u.dtype is dtypes.index and not u.src and isinstance(u.arg[0], str) and u.arg[1] <= u.arg[2]),
+    law(ONE, "this operation has one source", sources(1)),
+    law(TWO, "this operation has two sources", sources(2)),
+    law(THREE, "this operation has three sources", sources(3)),
+    law(ELEMENTWISE, "an elementwise operation has no arg", lambda u: u.arg is None),
+    law(ELEMENTWISE, "the sources of an elementwise operation are values", no_void_sources),
+    law(SAME_TYPE, "the sources have the dtype of the result", alike),
+    law(FLOAT_ONLY, "this operation is for floats", lambda u: u.dtype.is_float),
+    law(INT_ONLY, "this operation is for integers", lambda u: u.dtype.is_int),
+    law((Ops.NEG, Ops.ADD), "arithmetic is not for bool", lambda u: u.dtype is not dtypes.bool),
+    law((Ops.AND, Ops.OR, Ops.XOR), "bit operations are for integers and bool", lambda u: not u.dtype.is_float),
+    law(COMPARISON, "a comparison gives bool, of two sources of one dtype",
+        lambda u: u.dtype is dtypes.bool and u.src[0].dtype is u.src[1].dtype),
+    law(Ops.WHERE, "WHERE has a bool condition and branches of its own dtype",
+        lambda u: u.src[0].dtype is dtypes.bool and u.src[1].dtype is u.dtype and u.src[2].dtype is u.dtype),
+    law(Ops.CAST, "a CAST has a result", lambda u: u.dtype is not dtypes.void),
+    law(Ops.BITCAST, "a BITCAST keeps the number of bits", lambda u: u.dtype.bits == u.src[0].dtype.bits),
+)  # fmt: skip

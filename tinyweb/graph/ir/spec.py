@@ -1,0 +1,430 @@
+"""What each stage may contain: three specs, each a table of laws, checked by `check` and, if SPEC is set, by `verify`.
+
+A law is a pattern and what must be true of every node that matches it. An op for which a stage has no law is not
+allowed there. Beyond single nodes a spec has laws of the whole: unique names, contiguous slots, definition before use.
+
+The environment variable SPEC, read once: 0 nothing, 1 every stage is checked, 2 also printed as Python and built again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir.laws import (
+    Node,
+    Spec,
+    alike,
+    common,
+    is_axes,
+    is_count,
+    law,
+    maybe_at_most,
+    no_void_sources,
+    same_sizes,
+    size_expression,
+)
+from tinyweb.graph.ir.ops import ELEMENTWISE, Axis, AxisKind, BufferArg, KernelInfo, Ops, ParamArg, Space
+from tinyweb.graph.ir.printer import brief, from_python, to_python
+from tinyweb.graph.ir.uop import UOp, size_prod, toposort
+
+
+class SpecError(ValueError):
+    """A graph breaks a rule of its stage; the message names the node, the rule and where the node stands."""
+
+
+def check(graph: UOp | Sequence[UOp], spec: Spec) -> None:
+    """SpecError at the first node that breaks a law of `spec`. A program is given as the list of its nodes."""
+    roots = [graph] if isinstance(graph, UOp) else list(graph)
+    nodes = roots if spec.ordered else toposort(roots)
+    for u in nodes:
+        laws = spec.laws_of(u.op)
+        if not laws:
+            raise _error(spec, u, f"{u.op.name} is not allowed here", nodes)
+        for rule in laws:
+            if next(rule.pattern.match(u, {}), None) is None:
+                continue
+            try:
+                fine = rule.holds(u)
+            except (IndexError, KeyError, ValueError, TypeError, AttributeError, AssertionError):
+                fine = False  # the node is too malformed even to be looked at
+            if not fine:
+                raise _error(spec, u, rule.text, nodes)
+    for look in spec.whole:
+        found = look(nodes)
+        if found is not None:
+            raise _error(spec, found[0], found[1], nodes)
+
+
+def _error(spec: Spec, u: UOp, text: str, nodes: Sequence[UOp]) -> SpecError:
+    user = next((n for n in nodes if any(s is u for s in n.src)), None)
+    where = "" if user is None else f"\n  used by {brief(user, 2)}"
+    return SpecError(f"{spec.name}: {text}\n  at {brief(u)}{where}")
+
+
+@cache
+def spec_level() -> int:
+    """The environment variable SPEC: 0 (off), 1 (check every stage) or 2 (also print and rebuild); read once."""
+    value = os.environ.get("SPEC", "0")
+    if value not in ("0", "1", "2"):
+        raise ValueError(f"SPEC is {value!r}; it must be 0 (off), 1 (check every stage) or 2 (also print and rebuild)")
+    return int(value)
+
+
+def verify(stage_name: str, graph: UOp | Sequence[UOp], spec: Spec) -> None:
+    """What a stage calls on its result: does nothing unless SPEC is set."""
+    level = spec_level()
+    if level == 0:
+        return
+    try:
+        check(graph, spec)
+    except SpecError as e:
+        raise SpecError(f"after {stage_name}: {e}") from None
+    if level > 1:
+        roots = graph if isinstance(graph, UOp) else tuple(graph)
+        if from_python(to_python(roots)) != roots:
+            raise SpecError(
+                f"after {stage_name}: the graph printed as Python is not the same graph when it is built again"
+            )
+
+
+# -- tensor graph ----------------------------------------------------------------------------------------------------
+def reshape_keeps_count(u: UOp) -> bool:
+    a, b = size_prod(u.arg), size_prod(u.src[0].shape)
+    return all(is_count(s) for s in u.arg) and (a is b or a == b)
+
+
+def expands(u: UOp) -> bool:
+    old = u.src[0].shape
+    return len(old) == len(u.arg) and all(a is b or a == b or (a == 1 and is_count(b)) for a, b in zip(old, u.arg))
+
+
+def pads(u: UOp) -> bool:
+    return len(u.arg) == len(u.src[0].shape) and all(is_count(b) and is_count(a) for b, a in u.arg)
+
+
+def shrinks(u: UOp) -> bool:
+    old = u.src[0].shape
+    return len(u.arg) == len(old) and all(
+        is_count(b) and maybe_at_most(b, e) and maybe_at_most(e, s) for (b, e), s in zip(u.arg, old)
+    )
+
+
+def is_buffer_view(u: UOp) -> bool:
+    views = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.ASSIGN, Ops.PAD)
+    while u.op in views:
+        u = u.src[0]
+    return u.op is Ops.BUFFER
+
+
+def elementwise_shapes(u: UOp) -> bool:
+    """Equal shapes; a scalar goes with anything."""
+    shapes = [s.shape for s in u.src if s.shape]
+    return all(same_sizes(s, shapes[0]) for s in shapes)
+
+
+NO_MULADD = law(Ops.MULADD, "MULADD is made by lowering: until then there are MUL and ADD", lambda u: False)
+ONE_VIEW = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.CONTIGUOUS)
+
+tensor_spec = Spec(
+    "tensor_spec",
+    (
+        *common,
+        NO_MULADD,
+        law(ELEMENTWISE, "the shapes of the sources are equal (scalars go with any shape)", elementwise_shapes),
+        law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in device or host memory",
+            lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 0
+            and u.arg.space in (Space.DEVICE, Space.HOST) and u.dtype is not dtypes.void),
+        law(ONE_VIEW, "movement has one source, of its own dtype",
+            lambda u: len(u.src) == 1 and alike(u) and no_void_sources(u)),
+        law(Ops.RESHAPE, "RESHAPE keeps the number of elements", reshape_keeps_count),
+        law(Ops.PERMUTE, "PERMUTE names every axis once",
+            lambda u: is_axes(u.arg, len(u.src[0].shape)) and len(u.arg) == len(u.src[0].shape)),
+        law(Ops.EXPAND, "EXPAND keeps the rank and changes only axes of size 1", expands),
+        law(Ops.PAD, "PAD has (before, after) ≥ 0 for every axis", pads),
+        law(Ops.SHRINK, "SHRINK has (begin, end) for every axis with 0 ≤ begin ≤ end ≤ size", shrinks),
+        law(Ops.FLIP, "FLIP names axes that exist, each once", lambda u: is_axes(u.arg, len(u.src[0].shape))),
+        law(Ops.CONTIGUOUS, "CONTIGUOUS has no arg", lambda u: u.arg is None),
+        law(Ops.IOTA, "IOTA has no sources, a size and an integer dtype",
+            lambda u: not u.src and is_count(u.arg) and u.dtype.is_int),
+        law(Ops.TAKE, "TAKE has (values of its dtype, integer indices), the values with at least one axis",
+            lambda u: len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].dtype.is_int and u.src[0].shape != ()),
+        law(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
+            lambda u: len(u.src) == 2 and alike(u) and is_buffer_view(u.src[0])
+            and same_sizes(u.src[0].shape, u.src[1].shape)),
+        law(Ops.BIND, "BIND has a VARIABLE and a CONST within its bounds",
+            lambda u: len(u.src) == 2 and u.src[0].op is Ops.VARIABLE and u.src[1].op is Ops.CONST
+            and u.src[0].vmin <= u.src[1].arg <= u.src[0].vmax),
+        law(Ops.REDUCE, "REDUCE has one source of its dtype and arg (ADD, MUL or MAX, axes that exist)",
+            lambda u: len(u.src) == 1 and alike(u) and u.arg[0] in (Ops.ADD, Ops.MUL, Ops.MAX)
+            and is_axes(u.arg[1], len(u.src[0].shape))),
+        law(Ops.SINK, "a SINK has no value", lambda u: u.dtype is dtypes.void),
+    ),
+)  # fmt: skip
+
+
+# -- kernel ----------------------------------------------------------------------------------------------------------
+def is_range(u: UOp) -> bool:
+    return u.dtype is dtypes.index and len(u.src) == 1 and isinstance(u.arg, Axis) and size_expression(u.src[0])
+
+
+def lanes_are_constant(u: UOp) -> bool:
+    return u.arg.kind not in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.THREAD) or u.src[0].op is Ops.CONST
+
+
+def bound_ranges(u: UOp) -> bool:
+    bound = u.src[1:]
+    return bool(bound) and len(set(bound)) == len(bound) and all(r.op is Ops.RANGE and r.arg.reduce for r in bound)
+
+
+def index_and_gate(at: int) -> Node:
+    """Source 1 is an index; source `at`, where there is one, a bool."""
+    return lambda u: (
+        u.src[1].dtype is dtypes.index
+        and (len(u.src) <= at or u.src[at].dtype is dtypes.bool)
+        and len(u.src) in (at, at + 1)
+    )
+
+
+def unique_range_names(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    seen: dict[str, UOp] = {}
+    for u in nodes:
+        if u.op is Ops.RANGE and seen.setdefault(u.arg.name, u) is not u:
+            return u, f"two different ranges are called {u.arg.name}"
+    return None
+
+
+def unique_variable_names(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    seen: dict[str, UOp] = {}
+    for u in nodes:
+        if u.op is Ops.VARIABLE and seen.setdefault(u.arg[0], u) is not u:
+            return u, f"two variables called {u.arg[0]} have different bounds"
+    return None
+
+
+def contiguous_slots(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    params = sorted((u for u in nodes if u.op is Ops.PARAM), key=lambda u: u.arg.slot)
+    for i, u in enumerate(params):
+        if u.arg.slot != i:
+            return u, f"PARAM slots are 0 … n−1, each one node: slot {i} is missing or slot {u.arg.slot} is taken twice"
+    return None
+
+
+def stored_first(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    stored = {u.src[0] for u in nodes if u.op is Ops.STORE}
+    for u in nodes:
+        if u.op is Ops.PARAM and u not in stored and any(s.arg.slot > u.arg.slot for s in stored):
+            return u, "the PARAMs that are stored to come first"
+    return None
+
+
+def loads_where_it_stores(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    stores = {u.src[0]: u.src[1] for u in nodes if u.op is Ops.STORE}
+    for u in nodes:
+        if u.op is Ops.LOAD and u.src[0] in stores and u.src[1] is not stores[u.src[0]]:
+            return u, "a kernel loads a PARAM it also stores only at the very index it stores"
+    return None
+
+
+def reduce_ranges_bound(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    for u in nodes:
+        if u.op is Ops.STORE and any(r.arg.reduce for r in u.ranges):
+            return u, "a reduce range is used outside of its REDUCE"
+        if u.op in (Ops.REDUCE, Ops.STAGE) and u.ranges.intersection(u.src[1:]):
+            return u, "the ranges of a REDUCE are bound by it"
+    return None
+
+
+def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    sinks = [u for u in nodes if u.op is Ops.SINK]
+    return None if len(sinks) == 1 and nodes[-1] is sinks[0] else (nodes[-1], "a kernel has one root, a SINK of STOREs")
+
+
+kernel_spec = Spec(
+    "kernel_spec",
+    (
+        *common,
+        NO_MULADD,
+        law(Ops.PARAM, "a PARAM has no sources, a dtype and a ParamArg with slot and size ≥ 0",
+            lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
+            and u.dtype is not dtypes.void),
+        law(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST and VARIABLE", is_range),
+        law(Ops.RANGE, "lanes and threads have a constant size", lanes_are_constant),
+        law(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
+        law(Ops.RANGE, "a range over the grid is not reduced",
+            lambda u: not (u.arg.reduce and u.arg.kind is AxisKind.GRID)),
+        law(Ops.LOAD, "LOAD has (PARAM or STAGE, index[, bool gate]); no floats as index", index_and_gate(2)),
+        law(Ops.LOAD, "LOAD reads a PARAM or a STAGE of its dtype, and has no arg",
+            lambda u: u.src[0].op in (Ops.PARAM, Ops.STAGE) and u.src[0].dtype is u.dtype and u.arg is None),
+        law(Ops.STORE, "STORE has (PARAM, index, value[, bool gate]); no floats as index", index_and_gate(3)),
+        law(Ops.STORE, "STORE writes a value of the PARAM's dtype",
+            lambda u: u.src[0].op is Ops.PARAM and u.src[2].dtype is u.src[0].dtype and u.dtype is dtypes.void),
+        law(Ops.REDUCE, "REDUCE has a value of its dtype, then reduce RANGEs (each once), and arg ADD, MUL or MAX",
+            lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Ops.ADD, Ops.MUL, Ops.MAX)),
+        law(Ops.STAGE, "STAGE has a value of its dtype, then reduce RANGEs of constant size, and a near Space as arg",
+            lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Space.SHARED, Space.REGISTER)
+            and all(r.src[0].op is Ops.CONST for r in u.src[1:])),
+        law(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
+            lambda u: u.dtype is dtypes.void and isinstance(u.arg, KernelInfo) and bool(u.src)
+            and all(s.op is Ops.STORE for s in u.src)),
+    ),
+    (
+        unique_range_names, unique_variable_names, contiguous_slots, stored_first, loads_where_it_stores,
+        reduce_ranges_bound, one_sink,
+    ),
+)  # fmt: skip
+
+
+# -- program ---------------------------------------------------------------------------------------------------------
+def is_scalar(u: UOp) -> bool:
+    return u.shape == ()
+
+
+def scalar_or_vector(u: UOp) -> bool:
+    return u.shape == () or (len(u.shape) == 1 and isinstance(u.shape[0], int) and u.shape[0] > 1)
+
+
+def equal_shapes(u: UOp) -> bool:
+    return all(s.shape == u.src[0].shape for s in u.src)
+
+
+def is_memory(u: UOp) -> bool:
+    while u.op is Ops.AFTER:
+        u = u.src[0]
+    return u.op in (Ops.PARAM, Ops.BUFFER)
+
+
+def loads(u: UOp) -> bool:
+    gate = u.src[2] if len(u.src) > 2 else None
+    return (
+        is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype and isinstance(u.arg, int) and u.arg >= 1
+        and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
+    )  # fmt: skip
+
+
+def stores(u: UOp) -> bool:
+    gate = u.src[3] if len(u.src) > 3 else None
+    return (
+        is_memory(u.src[0]) and u.dtype is dtypes.void and u.src[2].dtype is u.src[0].buffer.dtype
+        and u.arg in (None, "atomic_and", "atomic_or") and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
+    )  # fmt: skip
+
+
+def wide_access_is_aligned(u: UOp) -> bool:
+    width = u.arg if u.op is Ops.LOAD else (u.src[2].shape or (1,))[0]
+    index = u.src[1]
+    return width == 1 or index.op is not Ops.CONST or index.arg % width == 0
+
+
+def truncates(u: UOp) -> bool:
+    return u.src[0].vmin >= 0 and u.src[1].vmin > 0
+
+
+def defined_before_use(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    seen: set[UOp] = set()
+    for u in nodes:
+        if u in seen:
+            return u, "a node stands in the list once"
+        missing = next((s for s in u.src if s not in seen), None)
+        if missing is not None:
+            return u, f"its source {brief(missing, 2)} does not stand before it"
+        seen.add(u)
+    return None
+
+
+def loops_nest(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    """Every RANGE has one END; what depends on it stands between; loops close in reverse order."""
+    opened: list[UOp] = []
+    for u in nodes:
+        if u.op is Ops.END:
+            if not opened or opened[-1] is not u.src[-1]:
+                return u, "END closes the innermost open loop"
+            opened.pop()
+            continue
+        if u.op is Ops.RANGE:
+            opened.append(u)
+        outside = next((s for s in u.src if s.op is Ops.RANGE and s not in opened), None)
+        if outside is not None:
+            return u, f"it uses the loop {outside.arg.name} outside of it"
+    return (opened[-1], f"the loop {opened[-1].arg.name} is never closed") if opened else None
+
+
+def values_inside_their_loop(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    """A value made in a loop is not used after it; memory is, through AFTER(memory, END)."""
+    home: dict[UOp, tuple[UOp, ...]] = {}
+    opened: list[UOp] = []
+    passive = (Ops.AFTER, Ops.END, Ops.BARRIER)
+    for u in nodes:
+        if u.op is Ops.END and opened:
+            opened.pop()
+        if u.op is Ops.RANGE:
+            opened.append(u)
+        here = tuple(opened)
+        for s in u.src:
+            if (
+                u.op not in passive
+                and home[s] != here[: len(home[s])]
+                and s.dtype is not dtypes.void
+                and not is_memory(s)
+            ):
+                return u, f"it uses {brief(s, 2)}, a value of a loop that is closed"
+        home[u] = here
+    return None
+
+
+def unique_buffers(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    seen: dict[int, UOp] = {}
+    for u in nodes:
+        if u.op is Ops.BUFFER and seen.setdefault(u.arg.id, u) is not u:
+            return u, f"two BUFFERs have id {u.arg.id}"
+    return None
+
+
+VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.STACK, Ops.F16_TO_F32, Ops.F32_TO_F16)
+
+program_spec = Spec(
+    "program_spec",
+    (
+        *common,
+        law(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
+        law(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
+        law(Ops.MULADD, "MULADD has sources of its dtype", alike),
+        law((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
+        law(Ops.PARAM, "a PARAM has no sources and a ParamArg with slot and size ≥ 0",
+            lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
+            and u.dtype is not dtypes.void),
+        law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",
+            lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 1
+            and u.arg.space in (Space.REGISTER, Space.SHARED)),
+        law(Ops.SPECIAL, "SPECIAL is of dtype index, has a size and arg (grid or thread, dimension 0 … 2)",
+            lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
+            and u.arg[0] in ("grid", "thread") and 0 <= u.arg[1] < 3),
+        law(Ops.RANGE, "a RANGE is a serial loop: dtype index, one size, an Axis of kind LOOP",
+            lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
+            and isinstance(u.arg, Axis) and u.arg.kind is AxisKind.LOOP),
+        law(Ops.END, "END has (dependencies…, RANGE)", lambda u: u.dtype is dtypes.void and u.src[-1].op is Ops.RANGE),
+        law(Ops.LOAD, "LOAD has (memory, index[, bool gate]); no floats as index", index_and_gate(2)),
+        law(Ops.LOAD, "LOAD reads memory of its dtype at a scalar index; its arg is the number of lanes", loads),
+        law(Ops.STORE, "STORE has (memory, index, value[, bool gate]); no floats as index", index_and_gate(3)),
+        law(Ops.STORE, "STORE writes values of the memory's dtype at a scalar index; arg None or an atomic", stores),
+        law((Ops.LOAD, Ops.STORE), "a wide access begins at a multiple of its width", wide_access_is_aligned),
+        law(Ops.AFTER, "AFTER has (memory, dependencies…) and the dtype of the memory",
+            lambda u: is_memory(u) and u.src[0].dtype is u.dtype and len(u.src) > 1),
+        law(Ops.BARRIER, "a BARRIER has no value", lambda u: u.dtype is dtypes.void),
+        law(Ops.STACK, "STACK has two or more scalars of its dtype",
+            lambda u: len(u.src) > 1 and alike(u) and all(map(is_scalar, u.src))),
+        law(Ops.LANE, "LANE takes a lane that its vector has",
+            lambda u: len(u.src) == 1 and alike(u) and len(u.src[0].shape) == 1 and 0 <= u.arg < u.src[0].shape[0]),
+        law(Ops.F16_TO_F32, "F16_TO_F32 makes a float32 of a uint32",
+            lambda u: len(u.src) == 1 and u.dtype is dtypes.float32 and u.src[0].dtype is dtypes.uint32),
+        law(Ops.F32_TO_F16, "F32_TO_F16 makes a uint32 of a float32",
+            lambda u: len(u.src) == 1 and u.dtype is dtypes.uint32 and u.src[0].dtype is dtypes.float32),
+    ),
+    (
+        defined_before_use, unique_range_names, unique_variable_names, contiguous_slots, unique_buffers, loops_nest,
+        values_inside_their_loop,
+    ),
+    ordered=True,
+)  # fmt: skip
