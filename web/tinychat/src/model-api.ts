@@ -35,10 +35,11 @@ export interface Fallback {
   reason: string;
 }
 
+/** Figures of the model, the backend and the last answer; renewed when an answer ends and when the backend changes. */
 export interface ChatInfo {
   backend: string;
   adapter?: string | null;
-  /** Of the last answer; 0 or absent before the first. */
+  /** 0 or absent before the first answer. */
   tokensPerSecond?: number | null;
   firstTokenMs?: number | null;
   memoryBytes?: number | null;
@@ -47,6 +48,10 @@ export interface ChatInfo {
   fallbacks?: readonly Fallback[];
   /** Positions the model can hold, prompt and answer together. */
   context?: number | null;
+  /** How many of the oldest messages the last answer had to leave out. */
+  droppedMessages?: number;
+  /** Why the last answer ended: "end", "max-tokens", "context-full" or "aborted". */
+  stopReason?: string | undefined;
 }
 
 export interface GenerateOptions {

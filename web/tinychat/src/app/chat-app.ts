@@ -3,14 +3,14 @@
  * the interface draws `state` and calls the methods.
  */
 
-import type { BackendChoice, Chat, ChatInfo, LoadProgress, PromptMessage } from "../model-api";
+import type { BackendChoice, Chat, ChatInfo, LoadProgress, ModelModule, PromptMessage } from "../model-api";
 import { ConversationStore, newConversation, type Conversation, type Ending, type Message } from "../store/conversations";
 import { DEFAULT_SETTINGS, FALLBACK_SAMPLING, SettingsStore, type Settings } from "../store/settings";
 import type { KeyValueStore } from "../store/storage";
 import { describeBrokenAnswer, describeFailure, errorCode } from "../text/failures";
-import { backendName } from "../text/format";
+import { asSentence, backendName } from "../text/format";
 import { displayName, parseFacts, type ModelImporter } from "./model";
-import { reduce, type Action, type State } from "./state";
+import { reduce, type Action, type Note, type State } from "./state";
 
 export interface Surroundings {
   storage: KeyValueStore;
@@ -36,6 +36,9 @@ const DISMISSED = "dismissed-fallback";
 /** Failures of an answer after which a freshly loaded model is worth one try. */
 const REVIVABLE = new Set(["device-lost", "worker-failed", "disposed"]);
 
+/** The runtime's word for why an answer ended by itself, in the page's. */
+const ENDINGS: Record<string, Ending> = { "max-tokens": "length", "context-full": "context" };
+
 /** What the model is given: the system prompt if there is one, then all that was said. It drops itself what it cannot hold. */
 export function promptMessages(conversation: Conversation, system: string): PromptMessage[] {
   const messages: PromptMessage[] = system.trim() === "" ? [] : [{ role: "system", content: system.trim() }];
@@ -46,11 +49,14 @@ export function promptMessages(conversation: Conversation, system: string): Prom
 /** How fast backends are, best first. */
 const RANK = ["webgpu", "wasm", "wasm-single"];
 
-/** Why nothing faster is in use; "" when nothing faster was considered. */
-export function fallbackText(info: ChatInfo): string {
+/** Why nothing faster is in use; null when nothing faster was considered. */
+export function fallbackNote(info: ChatInfo): Note | null {
   const faster = (info.fallbacks ?? []).filter(({ backend }) => RANK.indexOf(backend) < RANK.indexOf(info.backend));
-  const reasons = faster.map(({ backend, reason }) => `${backendName(backend)}: ${reason.replace(/\.$/u, "")}.`);
-  return reasons.length === 0 ? "" : `Running on ${backendName(info.backend)}. ${reasons.join(" ")}`;
+  if (faster.length === 0) return null;
+  const used = info.backend === "wasm-single" ? "WASM with one thread" : "WASM";
+  const instead = faster.some(({ backend }) => backend === "webgpu") ? " instead of WebGPU" : "";
+  const text = faster.map(({ reason }) => asSentence(reason)).join(" ");
+  return { id: "fallback", tone: "info", title: `Using ${used}${instead}`, text };
 }
 
 export class ChatApp {
@@ -62,9 +68,13 @@ export class ChatApp {
   private chat: Chat | null = null;
   /** Of the load that counts; an older one that ends later is ignored. */
   private loading = new AbortController();
-  private attempts = 0;
+  private failedImports = 0;
   private answer: { abort: AbortController; finished: Promise<void> } | null = null;
   private lastSave = 0;
+  /** As it is in storage. */
+  private saved: Conversation | undefined;
+  /** The GPU device went away and nothing has been heard of the model since. */
+  private lost = false;
 
   constructor(private readonly env: Surroundings) {
     this.conversations = new ConversationStore(env.storage);
@@ -72,6 +82,7 @@ export class ChatApp {
     this.addressBackend = env.addressBackend;
     const current = env.storage.get(CURRENT);
     const kept = typeof current === "string" ? this.conversations.get(current) : undefined;
+    this.saved = kept;
     this.state = {
       engine: { phase: "loading", progress: null },
       facts: {},
@@ -79,6 +90,7 @@ export class ChatApp {
       history: this.conversations.list(),
       answering: null,
       queued: false,
+      forgotten: 0,
       settings: this.settings.load(),
       notes: [],
       deleted: null,
@@ -110,6 +122,8 @@ export class ChatApp {
     const loading = new AbortController();
     this.loading = loading;
     this.dispatch({ type: "engine-loading" });
+    this.lost = false;
+    this.dispatch({ type: "note-gone", id: "device" });
     await this.releaseModel();
     let latest: LoadProgress | null = null;
     const showProgress = (): void => {
@@ -117,7 +131,7 @@ export class ChatApp {
       latest = null;
     };
     try {
-      const module = await this.env.importModel(this.attempts++);
+      const module = await this.importModule();
       if (loading.signal.aborted) return;
       this.dispatch({ type: "facts", facts: parseFacts(module.info) });
       const chat = await module.load({
@@ -142,6 +156,15 @@ export class ChatApp {
     }
   }
 
+  private async importModule(): Promise<ModelModule> {
+    try {
+      return await this.env.importModel(this.failedImports);
+    } catch (error) {
+      this.failedImports++;
+      throw error;
+    }
+  }
+
   private async releaseModel(): Promise<void> {
     const chat = this.chat;
     this.chat = null;
@@ -161,14 +184,23 @@ export class ChatApp {
 
   /** Says why a faster backend is not in use, unless the reader has seen and closed the same words. */
   private explainFallback(info: ChatInfo): void {
-    const text = fallbackText(info);
-    if (text === "" || this.env.storage.get(DISMISSED) === text) this.dispatch({ type: "note-gone", id: "fallback" });
-    else this.dispatch({ type: "note", note: { id: "fallback", tone: "info", text } });
+    const note = fallbackNote(info);
+    if (note === null || this.env.storage.get(DISMISSED) === note.text) this.dispatch({ type: "note-gone", id: "fallback" });
+    else this.dispatch({ type: "note", note });
   }
 
   private deviceLost(chat: Chat): void {
     if (chat !== this.chat) return;
-    const text = "The graphics card was lost. Bringing the model back; your conversation is kept.";
+    this.lost = true;
+    this.explainLoss();
+  }
+
+  /** The runtime replaces a lost device in the course of the next answer. */
+  private explainLoss(): void {
+    const text =
+      this.state.answering === null
+        ? "The GPU was lost. The model comes back with your next message; your conversation is kept."
+        : "The GPU was lost. Bringing the model back; your conversation is kept.";
     this.dispatch({ type: "note", note: { id: "device", tone: "busy", text } });
   }
 
@@ -179,10 +211,11 @@ export class ChatApp {
   }
 
   private deviceRecovered(backend: string): void {
+    this.lost = false;
     const text =
       backend === "webgpu"
-        ? "The graphics card was lost for a moment. The model is back."
-        : `The graphics card was lost. The model goes on with ${backendName(backend)}.`;
+        ? "The GPU was lost for a moment. The model is back."
+        : `The GPU was lost. The model goes on with ${backendName(backend)}.`;
     this.dispatch({ type: "note", note: { id: "device", tone: "good", text } });
   }
 
@@ -197,7 +230,7 @@ export class ChatApp {
     if (engine.phase === "failed" && engine.failure.code === "download-failed") void this.load();
   }
 
-  dismissNote(id: "fallback" | "device" | "storage"): void {
+  dismissNote(id: Note["id"]): void {
     const note = this.state.notes.find((other) => other.id === id);
     if (note !== undefined && id === "fallback") this.env.storage.set(DISMISSED, note.text);
     this.dispatch({ type: "note-gone", id });
@@ -253,6 +286,7 @@ export class ChatApp {
     this.save();
     this.env.storage.set(CURRENT, conversation.id);
     this.dispatch({ type: "show", conversation });
+    this.saved = conversation;
     this.refreshHistory();
   }
 
@@ -301,6 +335,9 @@ export class ChatApp {
   /** Writes the shown conversation to storage. */
   save(): void {
     const { conversation } = this.state;
+    // What another tab has deleted meanwhile must not come back unchanged.
+    if (conversation === this.saved) return;
+    this.saved = conversation;
     this.lastSave = this.env.ticks();
     this.conversations.put(conversation);
     if (conversation.messages.length > 0) this.env.storage.set(CURRENT, conversation.id);
@@ -367,6 +404,7 @@ export class ChatApp {
     const message: Message = { id: this.env.newId(), role: "assistant", text: "", ending: "stopped" };
     const conversation = this.state.conversation;
     this.dispatch({ type: "answer-started", message, now: this.env.now() });
+    if (this.lost) this.explainLoss();
     const run = async (): Promise<void> => {
       await before;
       await this.runAnswer(conversation, message.id, abort.signal);
@@ -379,18 +417,19 @@ export class ChatApp {
   /** Streams one answer into the message `id`. Never throws. */
   private async runAnswer(conversation: Conversation, id: string, signal: AbortSignal): Promise<void> {
     const messages = promptMessages(conversation, this.state.settings.system);
-    const { maxTokens } = this.sampling;
     const count = { tokens: 0 };
     for (let revived = false; !signal.aborted; revived = true) {
       count.tokens = 0;
       try {
         await this.stream(messages, id, signal, count);
-        if (!signal.aborted) this.endAnswer(id, count.tokens >= maxTokens ? "length" : "done", count);
+        if (signal.aborted) return;
+        this.dispatch({ type: "forgotten", count: this.chat?.info.droppedMessages ?? 0 });
+        this.endAnswer(id, ENDINGS[this.chat?.info.stopReason ?? ""] ?? "done", count);
         return;
       } catch (error) {
         const code = errorCode(error);
         if (signal.aborted) return;
-        if (REVIVABLE.has(code) && !revived && (await this.revive())) continue;
+        if (REVIVABLE.has(code) && !revived && (await this.revive(code === "device-lost"))) continue;
         this.endAnswer(id, code === "aborted" ? "stopped" : "failed", { ...count, problem: describeBrokenAnswer(error) });
         return;
       }
@@ -398,12 +437,12 @@ export class ChatApp {
   }
 
   /** Loads the model anew under a running answer. */
-  private async revive(): Promise<boolean> {
-    if (this.chat !== null) this.deviceLost(this.chat);
+  private async revive(deviceLost: boolean): Promise<boolean> {
+    if (deviceLost && this.chat !== null) this.deviceLost(this.chat);
     await this.load();
     const { engine } = this.state;
     if (engine.phase !== "ready") return false;
-    this.deviceRecovered(engine.info.backend);
+    if (deviceLost) this.deviceRecovered(engine.info.backend);
     return true;
   }
 
@@ -412,10 +451,13 @@ export class ChatApp {
     if (chat === null) throw Object.assign(new Error("The model is not loaded."), { code: "disposed" });
     let text = "";
     let drawn = false;
+    let firstAt = 0;
     const draw = (): void => {
       drawn = false;
-      this.dispatch({ type: "answer-text", id, text });
-      if (this.chat === chat) this.dispatch({ type: "engine-info", info: { ...chat.info } });
+      const seconds = (this.env.ticks() - firstAt) / 1000;
+      // Over less than a few tokens the figure would only flicker.
+      const tokensPerSecond = count.tokens > 4 && seconds > 0 ? (count.tokens - 1) / seconds : 0;
+      this.dispatch({ type: "answer-text", id, text, tokensPerSecond });
       if (this.env.ticks() - this.lastSave > SAVE_EVERY && !signal.aborted) this.save();
     };
     draw();
@@ -423,8 +465,9 @@ export class ChatApp {
     try {
       for await (const part of parts) {
         if (signal.aborted) return;
-        count.tokens++;
+        if (count.tokens++ === 0) firstAt = this.env.ticks();
         text += part.text;
+        if (this.lost && chat === this.chat) this.deviceRecovered(chat.info.backend);
         if (!drawn) {
           drawn = true;
           this.env.nextFrame(() => {

@@ -27,6 +27,7 @@ export class PageError extends Error {
   }
 }
 
+/** `attempt` counts the imports that have failed before. */
 export type ModelImporter = (attempt: number) => Promise<ModelModule>;
 
 /** Imports `model/model.js` next to the page. */

@@ -14,8 +14,9 @@ export type Engine =
 
 /** A line above the composer. At most one of each id at a time. */
 export interface Note {
-  id: "fallback" | "device" | "storage";
+  id: "fallback" | "device";
   tone: "info" | "busy" | "good";
+  title?: string;
   text: string;
 }
 
@@ -23,6 +24,8 @@ export interface Answering {
   messageId: string;
   /** Reading the prompt, before the first token; then writing. */
   phase: "reading" | "writing";
+  /** Measured while it is written; 0 until there is something to measure. */
+  tokensPerSecond: number;
 }
 
 export interface State {
@@ -34,6 +37,8 @@ export interface State {
   answering: Answering | null;
   /** The last message waits for the model to be ready. */
   queued: boolean;
+  /** How many of the oldest messages the model could no longer hold when it answered last. */
+  forgotten: number;
   settings: Settings;
   notes: Note[];
   /** Just deleted, and can be brought back. */
@@ -54,7 +59,8 @@ export type Action =
   | { type: "said"; message: Message; now: number }
   | { type: "queued"; queued: boolean }
   | { type: "answer-started"; message: Message; now: number }
-  | { type: "answer-text"; id: string; text: string }
+  | { type: "answer-text"; id: string; text: string; tokensPerSecond: number }
+  | { type: "forgotten"; count: number }
   | { type: "answer-ended"; id: string; ending: Ending; now: number; problem?: string; stats?: AnswerStats }
   | { type: "answer-withdrawn" }
   | { type: "settings"; settings: Settings }
@@ -103,7 +109,7 @@ export function reduce(state: State, action: Action): State {
     case "facts":
       return { ...state, facts: action.facts };
     case "show":
-      return { ...state, conversation: action.conversation, answering: null, queued: false };
+      return { ...state, conversation: action.conversation, answering: null, queued: false, forgotten: 0 };
     case "history":
       return { ...state, history: action.history };
     case "said":
@@ -122,7 +128,7 @@ export function reduce(state: State, action: Action): State {
       return {
         ...state,
         queued: false,
-        answering: { messageId: action.message.id, phase: "reading" },
+        answering: { messageId: action.message.id, phase: "reading", tokensPerSecond: 0 },
         conversation: {
           ...conversation,
           updatedAt: action.now,
@@ -133,9 +139,15 @@ export function reduce(state: State, action: Action): State {
       if (state.answering?.messageId !== action.id) return state;
       return {
         ...state,
-        answering: { messageId: action.id, phase: action.text === "" ? "reading" : "writing" },
+        answering: {
+          messageId: action.id,
+          phase: action.text === "" ? "reading" : "writing",
+          tokensPerSecond: action.tokensPerSecond,
+        },
         conversation: changeMessage(state, action.id, (message) => ({ ...message, text: action.text })),
       };
+    case "forgotten":
+      return { ...state, forgotten: action.count };
     case "answer-ended":
       return {
         ...state,

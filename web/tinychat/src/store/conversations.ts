@@ -2,8 +2,9 @@
 
 import type { KeyValueStore } from "./storage";
 
-/** How an answer ended: by itself, by the reader, at the length limit, or by an error. */
-export type Ending = "done" | "stopped" | "length" | "failed";
+/** How an answer ended: by itself, by the reader, at the length set, at the end of the model's context, or by an error. */
+const ENDINGS = ["done", "stopped", "length", "context", "failed"] as const;
+export type Ending = (typeof ENDINGS)[number];
 
 export interface AnswerStats {
   tokens: number;
@@ -45,9 +46,8 @@ export function newConversation(id: string, now: number): Conversation {
 export function titleFrom(text: string): string {
   const line = text.trim().split(/\s*\n/u, 1)[0]?.replace(/\s+/gu, " ") ?? "";
   if (line.length <= MAX_TITLE) return line;
-  const cut = line.slice(0, MAX_TITLE);
-  const space = cut.lastIndexOf(" ");
-  return `${(space > MAX_TITLE / 2 ? cut.slice(0, space) : cut).trimEnd()}…`;
+  const space = line.lastIndexOf(" ", MAX_TITLE);
+  return `${line.slice(0, space > MAX_TITLE / 2 ? space : MAX_TITLE)}…`;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {
@@ -66,7 +66,7 @@ function parseMessage(value: unknown): Message | undefined {
     id,
     role,
     text,
-    ending: ending === "stopped" || ending === "length" || ending === "failed" ? ending : "done",
+    ending: ENDINGS.find((known) => known === ending) ?? "done",
   };
   if (typeof problem === "string") message.problem = problem;
   if (isRecord(stats) && isCount(stats["tokens"]) && isCount(stats["tokensPerSecond"])) {

@@ -70,16 +70,16 @@ const TELLINGS: Record<string, Telling> = {
   },
   "compile-failed": {
     title: "The model could not be prepared here",
-    text: "The browser refused part of its program. The processor may manage what the graphics card does not.",
+    text: "The browser refused part of its program. The CPU may manage what the GPU does not.",
     remedies: ["use-wasm", "retry"],
   },
   "gpu-error": {
-    title: "The graphics card reported an error",
-    text: "Your conversation is kept. Try again, or let the processor do the work.",
+    title: "The GPU reported an error",
+    text: "Your conversation is kept. Try again, or let the CPU do the work.",
     remedies: ["retry", "use-wasm"],
   },
   "device-lost": {
-    title: "The graphics card was lost",
+    title: "The GPU was lost",
     text: "The browser took it away and it did not come back. Your conversation is kept.",
     remedies: ["retry", "use-wasm"],
   },

@@ -40,20 +40,22 @@ export function formatParameters(count: number): string {
   return `${withOneDigit(value)} ${word} parameters`;
 }
 
+/** "this browser has no WebGPU" as "This browser has no WebGPU." */
+export function asSentence(text: string): string {
+  const trimmed = text.trim();
+  return trimmed.charAt(0).toUpperCase() + trimmed.slice(1) + (/[.!?]$/u.test(trimmed) ? "" : ".");
+}
+
 const BACKEND_NAMES: Record<string, string> = {
   webgpu: "WebGPU",
   wasm: "WASM, several threads",
   "wasm-single": "WASM, one thread",
 };
 
-/** The runtime's word for a backend as people know it. */
-export function backendName(backend: string): string {
-  return BACKEND_NAMES[backend] ?? backend;
-}
-
-/** Without the explanation, for places with little room. */
-export function backendShortName(backend: string): string {
-  return backend.startsWith("wasm") ? "WASM" : backendName(backend);
+/** The runtime's word for a backend as people know it; with the adapter, how many threads WASM has. */
+export function backendName(backend: string, adapter?: string | null): string {
+  const threads = backend === "wasm" ? /^\d+/u.exec(adapter ?? "")?.[0] : undefined;
+  return threads === undefined ? (BACKEND_NAMES[backend] ?? backend) : `WASM, ${threads} threads`;
 }
 
 const QUANT_NAMES: Record<string, string> = {

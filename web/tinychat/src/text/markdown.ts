@@ -10,7 +10,7 @@ import { Marked, type Tokens } from "marked";
 
 const ALLOWED_TAGS = [
   "p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a",
-  "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
+  "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
 ]; // prettier-ignore
 const ALLOWED_ATTR = ["href", "start", "align", "class"];
 const LANGUAGE = /^[\w+#.-]{1,20}$/u;
@@ -33,11 +33,6 @@ const marked = new Marked({
     html: ({ text }: Tokens.HTML | Tokens.Tag) => escapeHtml(text),
     image: ({ href, text }: Tokens.Image) => `<a href="${escapeHtml(href)}">${escapeHtml(text || "image")}</a>`,
     checkbox: ({ checked }: Tokens.Checkbox) => (checked ? "☑ " : "☐ "),
-    // The page's own headings end at h3.
-    heading({ depth, tokens }: Tokens.Heading): string {
-      const level = Math.min(6, depth + 3);
-      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
-    },
   },
 });
 
@@ -75,6 +70,18 @@ function settleLinks(fragment: DocumentFragment): void {
     link.href = href;
     link.target = "_blank";
     link.rel = "noopener noreferrer nofollow";
+  }
+}
+
+/** The page's own headings end at h3: the answer's highest becomes h4, and none is skipped below it. */
+function settleHeadings(fragment: DocumentFragment): void {
+  const headings = [...fragment.querySelectorAll("h1, h2, h3, h4, h5, h6")];
+  const depths = [...new Set(headings.map(({ localName }) => localName))].sort();
+  for (const heading of headings) {
+    const level = Math.min(6, 4 + depths.indexOf(heading.localName));
+    const settled = document.createElement(`h${level}`);
+    settled.append(...heading.childNodes);
+    heading.replaceWith(settled);
   }
 }
 
@@ -137,7 +144,12 @@ export function renderMarkdown(source: string): DocumentFragment {
     fragment.append(paragraph);
   }
   settleLinks(fragment);
+  settleHeadings(fragment);
   settleBlocks(fragment);
+  // The text of the element that holds all this is to be the answer's, and end where it ends.
+  while (fragment.lastChild?.nodeType === Node.TEXT_NODE && fragment.lastChild.textContent?.trim() === "") {
+    fragment.lastChild.remove();
+  }
   return fragment;
 }
 

@@ -27,14 +27,13 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
   const finePointer = useMedia(FINE_POINTER);
   const shownTheme = useTheme(state.settings.theme);
   useVisibleHeight();
-  const { scroller, content, atEnd, jump } = useFollowing();
-
   const [draft, setDraft] = useState("");
   const [overlay, setOverlay] = useState<"settings" | "list" | null>(null);
   const prompt = useRef<HTMLTextAreaElement>(null);
 
   const busy = state.answering !== null || state.queued;
   const empty = state.conversation.messages.length === 0;
+  const { scroller, content, atEnd, jump } = useFollowing(!empty);
   const docked = wide && state.settings.sidebar;
 
   const focusPrompt = useCallback((): void => {
@@ -51,7 +50,7 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
   };
 
   useEffect(() => {
-    jump();
+    if (!empty) jump();
     if (overlay === null) focusPrompt();
   }, [state.conversation.id]);
 
@@ -126,7 +125,7 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
           </div>
         </header>
 
-        <main ref={scroller} class="scroller" tabIndex={-1}>
+        <main ref={scroller} class="scroller" tabIndex={0}>
           <div ref={content} class="column">
             {empty ? (
               <Welcome

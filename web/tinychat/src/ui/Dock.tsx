@@ -51,7 +51,7 @@ export function LoadStrip({ progress }: { progress: LoadProgress | null }): JSX.
 
 const REMEDY_LABELS: Record<Remedy, string> = {
   retry: "Try again",
-  "use-wasm": "Use the processor",
+  "use-wasm": "Use the CPU",
   reload: "Reload the page",
 };
 
@@ -96,7 +96,10 @@ export function NoteLine({ note, onClose }: { note: Note; onClose: () => void })
   return (
     <div class={`note note-${note.tone}`} role="status" data-testid="note">
       <Icon name={note.tone === "good" ? "check" : "info"} />
-      <p>{note.text}</p>
+      <p>
+        {note.title !== undefined && <strong>{note.title}</strong>}
+        {note.text}
+      </p>
       <button type="button" class="icon-button" data-testid="dismiss" title="Close" onClick={onClose}>
         <Icon name="close" />
         <span class="sr-only">Close this note</span>
@@ -138,9 +141,8 @@ export function StatusLine({ state, dot }: { state: State; dot: string }): JSX.E
   const info = state.engine.phase === "ready" ? state.engine.info : null;
   const figures: { key: string; text: string }[] = [];
   if (info !== null) {
-    if (info.tokensPerSecond != null && info.tokensPerSecond > 0) {
-      figures.push({ key: "speed", text: formatSpeed(info.tokensPerSecond) });
-    }
+    const speed = (state.answering?.tokensPerSecond ?? 0) || (info.tokensPerSecond ?? 0);
+    if (speed > 0) figures.push({ key: "speed", text: formatSpeed(speed) });
     if (info.memoryBytes != null && info.memoryBytes > 0) {
       figures.push({ key: "memory", text: `${formatBytes(info.memoryBytes)} memory` });
     }
@@ -153,7 +155,7 @@ export function StatusLine({ state, dot }: { state: State; dot: string }): JSX.E
       <span data-testid="status">{statusText(state)}</span>
       {info !== null && (
         <span class="figure" data-testid="backend" data-backend={info.backend} title={info.adapter ?? ""}>
-          {backendName(info.backend)}
+          {backendName(info.backend, info.adapter)}
         </span>
       )}
       {figures.map(({ key, text }) => (

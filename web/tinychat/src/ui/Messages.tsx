@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import { Fragment, type JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/model";
@@ -9,10 +9,10 @@ import { patchChildren, renderMarkdown } from "../text/markdown";
 import { copyText, useCopy } from "./hooks";
 import { Icon, Mark } from "./icons";
 
-function CopyButton({ text }: { text: string }): JSX.Element {
+function CopyButton({ text, testId }: { text: string; testId: string }): JSX.Element {
   const [copied, copy] = useCopy();
   return (
-    <button type="button" class="icon-button" data-testid="copy" title="Copy" onClick={() => copy(text)}>
+    <button type="button" class="icon-button" data-testid={testId} title="Copy" onClick={() => copy(text)}>
       <Icon name={copied ? "check" : "copy"} />
       <span class="sr-only">{copied ? "Copied" : "Copy message"}</span>
     </button>
@@ -56,7 +56,9 @@ function endingText(message: Message): string {
     case "stopped":
       return "Stopped";
     case "length":
-      return "Cut off at the longest answer allowed in the settings";
+      return "Cut off at the longest answer set";
+    case "context":
+      return "Cut off: the model cannot hold a longer conversation";
     default: {
       const speed = message.stats?.tokensPerSecond ?? 0;
       return message.stats === undefined || speed <= 0
@@ -97,7 +99,7 @@ function AssistantMessage({ message, name, phase, onRegenerate }: AssistantProps
       )}
       {phase === null && (
         <div class="message-actions">
-          {message.text !== "" && <CopyButton text={message.text} />}
+          {message.text !== "" && <CopyButton text={message.text} testId="copy" />}
           {onRegenerate !== null && (
             <button type="button" class="icon-button" data-testid="regenerate" title="Answer again" onClick={onRegenerate}>
               <Icon name="again" />
@@ -115,6 +117,7 @@ function UserMessage({ message }: { message: Message }): JSX.Element {
   return (
     <article class="message from-user">
       <h3 class="sr-only">You</h3>
+      <CopyButton text={message.text} testId="copy-user" />
       <div class="bubble" data-testid="message-user">
         {message.text}
       </div>
@@ -122,26 +125,42 @@ function UserMessage({ message }: { message: Message }): JSX.Element {
   );
 }
 
+/** Where the model's memory begins when it has dropped the first `count` messages; empty ones were never sent. */
+function indexAfter(messages: readonly Message[], count: number): number {
+  let left = count;
+  return messages.findIndex((message) => message.text !== "" && left-- === 0);
+}
+
 export function Messages({ app, state }: { app: ChatApp; state: State }): JSX.Element {
   const { messages } = state.conversation;
   const name = displayName(state.facts);
   const last = messages.at(-1);
+  const firstKept = indexAfter(messages, state.forgotten);
   const idle = state.answering === null && !state.queued;
   return (
-    <section class="messages" aria-label="Conversation">
-      {messages.map((message) =>
-        message.role === "user" ? (
-          <UserMessage key={message.id} message={message} />
-        ) : (
-          <AssistantMessage
-            key={message.id}
-            message={message}
-            name={name}
-            phase={state.answering?.messageId === message.id ? state.answering.phase : null}
-            onRegenerate={idle && message === last ? () => app.regenerate() : null}
-          />
-        ),
-      )}
+    <section class="messages" aria-labelledby="conversation-title">
+      <h2 id="conversation-title" class="sr-only">
+        Conversation
+      </h2>
+      {messages.map((message, index) => (
+        <Fragment key={message.id}>
+          {index > 0 && index === firstKept && (
+            <p class="divider" data-testid="forgotten">
+              The model no longer remembers what is above
+            </p>
+          )}
+          {message.role === "user" ? (
+            <UserMessage message={message} />
+          ) : (
+            <AssistantMessage
+              message={message}
+              name={name}
+              phase={state.answering?.messageId === message.id ? state.answering.phase : null}
+              onRegenerate={idle && message === last ? () => app.regenerate() : null}
+            />
+          )}
+        </Fragment>
+      ))}
       {state.queued && (
         <p class="waiting" data-testid="queued">
           <Mark size="small" awake={false} />

@@ -17,16 +17,16 @@ interface Choice<T> {
 }
 
 const THEME_CHOICES: readonly Choice<Theme>[] = [
-  { value: "system", label: "As the system" },
+  { value: "system", label: "System" },
   { value: "light", label: "Light" },
   { value: "dark", label: "Dark" },
 ];
 
 const BACKEND_CHOICES: readonly Choice<BackendChoice>[] = [
   { value: "auto", label: "Automatic", hint: "The fastest that works here" },
-  { value: "webgpu", label: "Graphics card", hint: "WebGPU" },
-  { value: "wasm", label: "Processor", hint: "WASM, several threads if allowed" },
-  { value: "wasm-single", label: "One processor core", hint: "WASM, one thread" },
+  { value: "webgpu", label: "GPU", hint: "WebGPU" },
+  { value: "wasm", label: "CPU", hint: "WASM, several threads if allowed" },
+  { value: "wasm-single", label: "CPU, one core", hint: "WASM, one thread" },
 ];
 
 interface RadiosProps<T> {
@@ -124,7 +124,7 @@ function figures(state: State): [string, string][] {
   const context = info?.context ?? state.facts.context;
   if (context !== undefined) rows.push(["Remembers", `${context} tokens, question and answer together`]);
   if (info === null) return rows;
-  rows.push(["Runs on", [backendName(info.backend), info.adapter ?? ""].filter((part) => part !== "").join(", ")]);
+  rows.push(["Runs on", [backendName(info.backend, info.adapter), info.backend === "webgpu" ? (info.adapter ?? "") : ""].filter((part) => part !== "").join(", ")]);
   if (info.memoryBytes != null && info.memoryBytes > 0) rows.push(["Memory", formatBytes(info.memoryBytes)]);
   if (info.firstTokenMs != null && info.firstTokenMs > 0) rows.push(["First token", `after ${Math.round(info.firstTokenMs)} ms`]);
   if (info.kernelsPerToken != null && info.kernelsPerToken > 0) rows.push(["Kernels", `${info.kernelsPerToken} for each token`]);

@@ -13,8 +13,8 @@ interface Suggestion {
 
 const SUGGESTIONS: readonly Suggestion[] = [
   { title: "What is 7 plus 5?", hint: "Sums and times tables", text: "What is 7 plus 5?" },
-  { title: "Tell me a story", hint: "about a little fox", text: "Tell me a story about a little fox" },
-  { title: "My name is …", hint: "and ask for it later", text: "My name is ", open: true },
+  { title: "Tell me a story about a little fox", hint: "Or about whom you like", text: "Tell me a story about a little fox" },
+  { title: "My name is …", hint: "Then ask what it is", text: "My name is ", open: true },
   { title: "What is the capital of France?", hint: "Capitals, animals, opposites", text: "What is the capital of France?" },
 ];
 

@@ -71,8 +71,10 @@ export interface Following {
   jump(): void;
 }
 
-/** Follows growing content, until the reader scrolls up; starts again when the reader is back at the end. */
-export function useFollowing(): Following {
+/**
+ * While `active`, follows growing content until the reader scrolls up; starts again when the reader is back at the end.
+ */
+export function useFollowing(active: boolean): Following {
   const scroller = useRef<HTMLElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const following = useRef(true);
@@ -88,6 +90,13 @@ export function useFollowing(): Following {
   useEffect(() => {
     const element = scroller.current;
     if (element === null || content.current === null) return;
+    if (!active) {
+      element.scrollTop = 0;
+      setAtEnd(true);
+      return;
+    }
+    following.current = true;
+    element.scrollTop = element.scrollHeight;
     let lastTop = element.scrollTop;
     const onScroll = (): void => {
       const distance = element.scrollHeight - element.clientHeight - element.scrollTop;
@@ -107,7 +116,7 @@ export function useFollowing(): Following {
       observer.disconnect();
       element.removeEventListener("scroll", onScroll);
     };
-  }, []);
+  }, [active]);
 
   return { scroller, content, atEnd, jump };
 }

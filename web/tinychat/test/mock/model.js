@@ -13,7 +13,8 @@
  *   lost-fallback   the same, and it goes on with WASM
  *   lost-hard       the first answer fails with "device-lost"
  *   broken          every answer fails after a few words
- *   full            prompts of more than 200 characters do not fit
+ *   small           prompts of more than 200 characters do not fit; the oldest messages are left out
+ *   thinking        the first token of an answer never comes
  *   fast            no pauses
  */
 
@@ -115,7 +116,7 @@ function reply(messages) {
   if (/what.*my name/iu.test(last)) return name ? `Your name is ${name}.` : "You have not told me your name yet.";
   if (/7 plus 5/u.test(last)) return "7 + 5 = 12.";
   if (/capital of france/iu.test(last)) return "The capital of France is Paris.";
-  if (/long/iu.test(last)) return Array.from({ length: 12 }, (_, i) => `Part ${i + 1}. ${STORY}`).join("\n\n");
+  if (/long/iu.test(last)) return Array.from({ length: 12 }, (_, i) => `Part ${i + 1}. ${STORY.slice(0, 138)}`).join("\n\n");
   if (/story/iu.test(last)) return STORY;
   if (/sort|markdown/iu.test(last)) return MARKDOWN;
   if (/evil/iu.test(last)) {
@@ -126,10 +127,10 @@ function reply(messages) {
 
 /** @param {string} chosen @returns {Pick<ChatInfo, "backend" | "adapter" | "fallbacks">} */
 function chooseBackend(chosen) {
-  if (chosen === "wasm") return { backend: "wasm", adapter: "4 threads", fallbacks: [] };
+  if (chosen === "wasm") return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [] };
   if (chosen === "wasm-single") return { backend: "wasm-single", adapter: null, fallbacks: [] };
   const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
-  if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 threads", fallbacks: [noGpu] };
+  if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [noGpu] };
   if (asked.has("one-thread")) {
     const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)" };
     return { backend: "wasm-single", adapter: null, fallbacks: [noGpu, noThreads] };
@@ -198,12 +199,18 @@ function makeChat(backend) {
     async *generate(messages, generateOptions = {}) {
       const { maxTokens = 256, signal } = generateOptions;
       mock.asked.push({ messages, options: { ...generateOptions } });
-      if (asked.has("full") && messages.reduce((sum, { content }) => sum + content.length, 0) > 200) {
+      let kept = messages;
+      while (asked.has("small") && kept.length > 1 && kept.reduce((sum, { content }) => sum + content.length, 0) > 200) {
+        kept = kept.slice(2);
+      }
+      facts.droppedMessages = messages.length - kept.length;
+      if (asked.has("small") && (kept.at(-1)?.content.length ?? 0) > 200) {
         throw fail("context-full", "The message is too long: it takes 600 tokens, and this model reads at most 512 including its answer.");
       }
       await pause(180, signal);
+      if (asked.has("thinking")) await pause(3_600_000, signal);
       if (asked.has("lost-hard") && mock.loads === 1) throw fail("device-lost", "The GPU device was lost: the driver was reset.");
-      const words = reply(messages).match(/\s*\S+\s*?/gu) ?? [];
+      const words = reply(kept).match(/\s*\S+\s*?/gu) ?? [];
       const start = performance.now();
       for (const [index, text] of words.slice(0, maxTokens).entries()) {
         if (asked.has("broken") && index === 4) throw fail("gpu-error", "Out of bounds access in kernel 12.");
@@ -221,6 +228,7 @@ function makeChat(backend) {
         if (index === 0) facts.firstTokenMs = 180;
         yield { text, token: index };
       }
+      facts.stopReason = words.length > maxTokens ? "max-tokens" : "end";
     },
   };
 }

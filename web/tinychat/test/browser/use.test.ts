@@ -1,0 +1,651 @@
+/** Using the page: talking, keyboard, settings, faults. The model is a pretended one; see test/mock/model.js. */
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { ask, launch, open, PHONE, reaches, say, type OpenOptions, type Opened } from "./support";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+interface Mock {
+  loads: number;
+  disposed: number;
+  loadOptions: { backend?: string }[];
+  asked: { messages: { role: string; content: string }[]; options: Record<string, unknown> }[];
+  continue(): void;
+}
+
+function mockOf(page: Page): Promise<Omit<Mock, "continue">> {
+  return page.evaluate(() => JSON.parse(JSON.stringify((window as unknown as { mock: Mock }).mock)) as Mock);
+}
+
+/** Opens a page, does something with it, and demands that nothing went wrong on the way. */
+async function using(options: OpenOptions, act: (opened: Opened) => Promise<void>): Promise<void> {
+  const opened = await open(browser, options);
+  try {
+    await act(opened);
+    expect(opened.problems).toEqual([]);
+    expect(opened.foreign).toEqual([]);
+  } finally {
+    await opened.context.close();
+  }
+}
+
+function focusedTestId(page: Page): Promise<string | null> {
+  return page.evaluate(() => document.activeElement?.getAttribute("data-testid") ?? null);
+}
+
+describe("talking", () => {
+  test("an answer streams in, and the page remembers over a reload", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await ask(page, "Hello, my name is Ada!")).toBe("Nice to meet you, Ada!");
+      expect(await ask(page, "What is 7 plus 5?")).toBe("7 + 5 = 12.");
+      await page.reload();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("message-user").allTextContents()).toEqual(["Hello, my name is Ada!", "What is 7 plus 5?"]);
+      expect(await ask(page, "What is my name?")).toBe("Your name is Ada.");
+    });
+  });
+
+  test("what is written while the model loads is answered when it is ready", async () => {
+    await using({ mock: "slow,fast" }, async ({ page }) => {
+      await page.getByText("3.1 of 7.8 MB").waitFor();
+      expect(await page.getByTestId("status").textContent()).toBe("Loading… 39 %");
+      expect(await page.getByTestId("progress").getAttribute("max")).toBe("7803456");
+      await say(page, "What is 7 plus 5?");
+      await page.getByTestId("queued").waitFor();
+      await page.evaluate(() => (window as unknown as { mock: Mock }).mock.continue());
+      await reaches(page, "ready");
+      await page.getByText("7 + 5 = 12.").first().waitFor();
+      expect(await page.getByTestId("progress").count()).toBe(0);
+    });
+  });
+
+  test("suggestions are sent, or completed by the reader", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.getByRole("button", { name: "My name is" }).click();
+      expect(await focusedTestId(page)).toBe("prompt");
+      await page.keyboard.type("Ada");
+      await page.keyboard.press("Enter");
+      await page.getByText("Nice to meet you, Ada!").first().waitFor();
+      await page.getByTestId("new-chat").click();
+      await page.getByRole("button", { name: "What is 7 plus 5?" }).first().click();
+      await page.getByTestId("message-user").waitFor();
+    });
+  });
+
+  test("stop keeps what there is; again replaces it", async () => {
+    await using({ mock: "" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await say(page, "Tell me a story");
+      await page.getByTestId("message-assistant").getByText("Once upon").waitFor();
+      expect(await page.getByTestId("status").textContent()).toBe("Answering…");
+      await page.getByTestId("stop").click();
+      await reaches(page, "ready");
+      const stopped = (await page.getByTestId("message-assistant").textContent()) ?? "";
+      await page.getByText("Stopped", { exact: true }).waitFor();
+      expect(await focusedTestId(page)).toBe("prompt");
+      await page.getByTestId("regenerate").click();
+      await reaches(page, "ready");
+      const whole = (await page.getByTestId("message-assistant").textContent()) ?? "";
+      expect(await page.getByTestId("message-assistant").count()).toBe(1);
+      expect(whole.startsWith(stopped.trim())).toBe(true);
+      expect(whole.length).toBeGreaterThan(stopped.length + 50);
+    });
+  });
+
+  test("copying takes the Markdown of an answer, and the text of a code block", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      const text = await ask(page, "Show me some Markdown");
+      expect(text).not.toContain("Copy");
+      await page.getByTestId("copy").click();
+      await page.getByText("Copied").waitFor({ state: "attached" });
+      expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^## Sorting in Python\n[^]*```python\n/u);
+      await page.getByTestId("copy-code").click();
+      await page.getByLabel("Copied").waitFor();
+      expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^def smallest_first[^]*14\]\)\)$/u);
+    });
+  });
+
+  test("copying works without the clipboard API, as on a plain http address", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+      await page.getByTestId("copy").click();
+      await page.getByText("Copied").waitFor({ state: "attached" });
+      await page.getByTestId("prompt").focus();
+      await page.keyboard.press("Control+V");
+      expect(await page.getByTestId("prompt").inputValue()).toBe("7 + 5 = 12.");
+    });
+  });
+
+  test("hostile Markdown does nothing and loads nothing", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await ask(page, "Be evil")).toContain("<script>window.hacked=1</script>");
+      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+      expect(await page.getByTestId("message-assistant").locator("img, script").count()).toBe(0);
+    });
+  });
+
+  test("what the model no longer sees is told", async () => {
+    await using({ mock: "small,fast" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "Tell me a story");
+      expect(await page.getByTestId("forgotten").count()).toBe(0);
+      await ask(page, "What is 7 plus 5?");
+      const above = await page.getByTestId("forgotten").evaluate((line) => line.nextElementSibling?.textContent);
+      expect(above).toContain("What is 7 plus 5?");
+      await ask(page, "long ".repeat(60));
+      expect(await page.getByTestId("error").textContent()).toContain("longer than what the model can hold");
+    });
+  });
+});
+
+describe("reading along", () => {
+  test("the page follows the answer, but not against a reader who scrolls up", async () => {
+    await using({ mock: "" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.setViewportSize({ width: 1000, height: 400 });
+      const main = page.getByRole("main");
+      const distance = (): Promise<number> => main.evaluate((node) => node.scrollHeight - node.clientHeight - node.scrollTop);
+      await say(page, "Tell me a long story");
+      await page.getByText("Part 3.").waitFor();
+      expect(await distance()).toBeLessThan(40);
+      expect(await page.getByTestId("jump").count()).toBe(0);
+      await main.hover();
+      await page.mouse.wheel(0, -300);
+      await page.getByTestId("jump").waitFor();
+      const top = await main.evaluate((node) => node.scrollTop);
+      await page.getByText("Part 4.").waitFor();
+      expect(await main.evaluate((node) => node.scrollTop)).toBe(top);
+      await page.getByTestId("jump").click();
+      expect(await distance()).toBeLessThan(40);
+      await page.getByText("Part 5.").waitFor();
+      expect(await distance()).toBeLessThan(40);
+      await page.keyboard.press("Escape");
+      await reaches(page, "ready");
+    });
+  });
+
+  test("text that is selected while the answer grows stays selected", async () => {
+    await using({ mock: "" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await say(page, "Tell me a long story");
+      await page.getByText("Part 2.").waitFor();
+      await page.evaluate(() => {
+        const first = document.querySelector("[data-testid=message-assistant] p");
+        if (first) getSelection()?.selectAllChildren(first);
+      });
+      await page.getByText("Part 3.").waitFor();
+      expect(await page.evaluate(() => getSelection()?.toString().startsWith("Part 1."))).toBe(true);
+      await page.getByTestId("stop").click();
+    });
+  });
+
+  test("a finished answer is read out once", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      const region = page.getByTestId("announcement");
+      expect(await region.getAttribute("aria-live")).toBe("polite");
+      expect(await region.textContent()).toBe("TinyChat is ready.");
+      await ask(page, "What is 7 plus 5?");
+      expect(await region.textContent()).toBe("TinyChat: 7 + 5 = 12.");
+    });
+  });
+});
+
+describe("keyboard", () => {
+  test("Enter sends, Shift+Enter makes a line, Escape stops", async () => {
+    await using({ mock: "" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await focusedTestId(page)).toBe("prompt");
+      await page.keyboard.type("Tell me");
+      await page.keyboard.press("Shift+Enter");
+      await page.keyboard.type("a long story");
+      await page.keyboard.press("Enter");
+      expect(await page.getByTestId("message-user").textContent()).toBe("Tell me\na long story");
+      expect(await page.getByTestId("prompt").inputValue()).toBe("");
+      expect(await focusedTestId(page)).toBe("prompt");
+      await page.getByText("Part 1.").first().waitFor();
+      // The next message may be written meanwhile, but is not sent.
+      await page.keyboard.type("next");
+      await page.keyboard.press("Enter");
+      expect(await page.getByTestId("prompt").inputValue()).toBe("next");
+      await page.keyboard.press("Escape");
+      await reaches(page, "ready");
+      expect(await page.getByTestId("message-user").count()).toBe(1);
+    });
+  });
+
+  test("Enter that ends a composition does not send", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.keyboard.type("にほん");
+      await page.getByTestId("prompt").dispatchEvent("keydown", { key: "Enter", isComposing: true });
+      await page.getByTestId("prompt").dispatchEvent("keydown", { key: "Enter", keyCode: 229 });
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+    });
+  });
+
+  test("everything can be reached with Tab, and focus is always seen", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "Show me some Markdown");
+      await page.evaluate(() => (document.activeElement as HTMLElement).blur());
+      const reached = new Set<string>();
+      for (let i = 0; i < 40; i++) {
+        await page.keyboard.press("Tab");
+        const seen = await page.evaluate(() => {
+          const element = document.activeElement;
+          if (element === null || element === document.body) return null;
+          const { outlineStyle, outlineWidth } = getComputedStyle(element);
+          const name = element.getAttribute("data-testid") ?? element.className;
+          // The prompt shows focus by the border of its box.
+          return { name, visible: (outlineStyle !== "none" && outlineWidth !== "0px") || name === "prompt" };
+        });
+        if (seen === null) continue;
+        expect(seen).toMatchObject({ visible: true });
+        reached.add(seen.name);
+      }
+      for (const name of ["conversations", "theme", "settings", "new-chat", "copy", "regenerate", "copy-code", "prompt", "history-open"]) {
+        expect([...reached]).toContain(name);
+      }
+    });
+  });
+
+  test("settings keep focus inside, close with Escape and give focus back", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.getByTestId("settings").focus();
+      await page.keyboard.press("Enter");
+      await page.getByTestId("settings-dialog").waitFor();
+      for (let i = 0; i < 30; i++) {
+        await page.keyboard.press("Tab");
+        const where = await page.evaluate(() => {
+          const element = document.activeElement;
+          return element === document.body || element?.closest("dialog") ? "inside" : (element?.outerHTML ?? "");
+        });
+        expect(where).toBe("inside");
+      }
+      await page.keyboard.press("Escape");
+      await page.getByTestId("settings-dialog").waitFor({ state: "detached" });
+      expect(await focusedTestId(page)).toBe("settings");
+    });
+  });
+});
+
+describe("settings", () => {
+  test("change what the model is asked with, survive a reload, and can be reset", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.getByTestId("settings").click();
+      await page.getByTestId("temperature").fill("0");
+      await page.getByTestId("top-p").fill("0.5");
+      await page.getByTestId("max-tokens").fill("32");
+      await page.getByTestId("system-prompt").fill("The user's name is Ada.");
+      await page.getByRole("radio", { name: "Dark" }).check({ force: true });
+      await page.getByTestId("close-settings").click();
+      expect(await page.evaluate(() => document.documentElement.dataset["theme"])).toBe("dark");
+      await page.reload();
+      expect(await page.evaluate(() => document.documentElement.dataset["theme"])).toBe("dark");
+      await reaches(page, "ready");
+      await ask(page, "Hello");
+      const { asked } = await mockOf(page);
+      expect(asked[0]).toMatchObject({
+        messages: [{ role: "system", content: "The user's name is Ada." }, { role: "user", content: "Hello" }],
+        options: { temperature: 0, topP: 0.5, maxTokens: 32 },
+      });
+      expect(asked[0]?.options["seed"]).toEqual(expect.any(Number));
+      await page.getByTestId("settings").click();
+      await page.getByTestId("reset").click();
+      expect(await page.getByTestId("temperature").inputValue()).toBe("0.7");
+      expect(await page.getByTestId("max-tokens").inputValue()).toBe("256");
+      expect(await page.getByTestId("system-prompt").inputValue()).toBe("");
+    });
+  });
+
+  test("another backend loads the model anew and keeps the conversation; the address gives way", async () => {
+    await using({ query: "backend=wasm-single" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await page.getByTestId("backend").getAttribute("data-backend")).toBe("wasm-single");
+      await ask(page, "What is 7 plus 5?");
+      await page.getByTestId("settings").click();
+      await page.getByRole("radio", { name: "GPU" }).check();
+      await page.keyboard.press("Escape");
+      await page.locator("[data-testid=backend][data-backend=webgpu]").waitFor();
+      expect(await page.getByTestId("message-assistant").count()).toBe(1);
+      const { loadOptions, disposed } = await mockOf(page);
+      expect(loadOptions.map(({ backend }) => backend)).toEqual(["wasm-single", "webgpu"]);
+      expect(disposed).toBe(1);
+      expect(page.url()).not.toContain("backend=");
+    });
+  });
+
+  test("an unknown backend in the address is no backend", async () => {
+    await using({ query: "backend=cuda" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect((await mockOf(page)).loadOptions[0]?.backend).toBe("auto");
+    });
+  });
+
+  test("the theme follows the system until one is chosen", async () => {
+    await using({ dark: true }, async ({ page }) => {
+      await reaches(page, "ready");
+      const theme = (): Promise<string | undefined> => page.evaluate(() => document.documentElement.dataset["theme"]);
+      const themeColor = (): Promise<string | null> => page.locator("meta[name=theme-color]").getAttribute("content");
+      expect(await theme()).toBe("dark");
+      expect(await themeColor()).toBe("#121413");
+      await page.emulateMedia({ colorScheme: "light" });
+      await page.locator("html[data-theme=light]").waitFor();
+      await page.getByTestId("theme").click();
+      expect(await theme()).toBe("dark");
+      await page.emulateMedia({ colorScheme: "dark" });
+      await page.getByTestId("theme").click();
+      expect(await theme()).toBe("light");
+      expect(await themeColor()).toBe("#f8f8f5");
+    });
+  });
+
+  test("deleting everything asks first", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await page.getByTestId("settings").click();
+      await page.getByTestId("delete-all").click();
+      expect(await page.getByTestId("message-user").count()).toBe(1);
+      await page.getByTestId("delete-all").click();
+      await page.getByText("There are no conversations").waitFor();
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+      expect(await page.evaluate(() => Object.keys(localStorage).filter((key) => key.includes(":chat:")))).toEqual([]);
+    });
+  });
+});
+
+describe("conversations", () => {
+  test("are listed, opened, deleted and brought back", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await page.getByTestId("new-chat").click();
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+      await ask(page, "What is the capital of France?");
+      const list = page.getByTestId("history");
+      expect(await list.locator(".history-open").allTextContents()).toEqual(["What is the capital of France?", "What is 7 plus 5?"]);
+      await list.getByText("What is 7 plus 5?").click();
+      await page.getByText("7 + 5 = 12.").first().waitFor();
+      await page.getByLabel("Delete “What is 7 plus 5?”").click();
+      expect(await list.locator("li").count()).toBe(1);
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+      await page.getByTestId("undo").click();
+      await page.getByTestId("message-user").waitFor();
+      expect(await list.locator("li").count()).toBe(2);
+      await page.getByTestId("conversations").click();
+      await list.waitFor({ state: "detached" });
+    });
+  });
+
+  test("appear in another tab", async () => {
+    await using({}, async ({ page, context }) => {
+      await reaches(page, "ready");
+      const other = await context.newPage();
+      await other.goto(page.url());
+      await reaches(other, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await other.getByTestId("history").getByText("What is 7 plus 5?").waitFor();
+    });
+  });
+
+  test("work where storage is blocked", async () => {
+    const { page, context, problems } = await open(browser);
+    await context.addInitScript(() => {
+      Object.defineProperty(window, "localStorage", {
+        get() {
+          throw new DOMException("denied", "SecurityError");
+        },
+      });
+    });
+    await page.reload();
+    await reaches(page, "ready");
+    await ask(page, "What is 7 plus 5?");
+    await page.getByText("This browser blocks storage").waitFor();
+    expect(problems).toEqual([]);
+    await context.close();
+  });
+});
+
+describe("faults", () => {
+  test("a failed download can be tried again, with a message waiting", async () => {
+    await using({ mock: "download,fast" }, async ({ page }) => {
+      await reaches(page, "error");
+      const error = page.getByTestId("error");
+      expect(await error.getAttribute("role")).toBe("alert");
+      expect(await error.getAttribute("data-code")).toBe("download-failed");
+      expect(await page.getByTestId("status").textContent()).toBe("Error: The download did not finish");
+      await page.getByTestId("retry").click();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("error").count()).toBe(0);
+    });
+  });
+
+  test("without network the page says so, and goes on when it is back", async () => {
+    const { page, context } = await open(browser, { mock: "fast" });
+    await reaches(page, "ready");
+    await page.route("**/model/model.js*", (route) => route.abort());
+    await page.addInitScript(() => {
+      let online = false;
+      Object.defineProperty(navigator, "onLine", { get: () => online });
+      addEventListener("online", () => (online = true));
+    });
+    await page.reload();
+    await reaches(page, "error");
+    await page.getByRole("heading", { name: "You are offline" }).waitFor();
+    await say(page, "What is 7 plus 5?");
+    await page.getByTestId("queued").waitFor();
+    await reaches(page, "error");
+    await page.unroute("**/model/model.js*");
+    await page.evaluate(() => dispatchEvent(new Event("online")));
+    await reaches(page, "ready");
+    await page.getByText("7 + 5 = 12.").first().waitFor();
+    await context.close();
+  });
+
+  test("a site without a model says what is missing", async () => {
+    const { page, context } = await open(browser);
+    await page.route("**/model/model.js*", (route) => route.fulfill({ contentType: "text/javascript", body: "export const a = 1;" }));
+    await page.reload();
+    await reaches(page, "error");
+    expect(await page.getByTestId("error").getAttribute("data-code")).toBe("bad-manifest");
+    await page.getByText("Details").click();
+    await page.getByText('/model/model.js has no function "load".').waitFor();
+    await context.close();
+  });
+
+  test("what does not fit on the GPU may fit in memory", async () => {
+    await using({ mock: "memory-gpu,fast" }, async ({ page }) => {
+      await reaches(page, "error");
+      expect(await page.getByTestId("error").getAttribute("data-code")).toBe("out-of-memory");
+      await page.getByTestId("use-wasm").click();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("backend").getAttribute("data-backend")).toBe("wasm");
+      expect(await page.getByTestId("backend").textContent()).toBe("WASM, 4 threads");
+    });
+  });
+
+  test("why it is not WebGPU is told until it is closed, for good", async () => {
+    await using({ mock: "no-webgpu,fast" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await page.getByTestId("note").textContent()).toContain("Using WASM instead of WebGPU");
+      await page.getByTestId("dismiss").click();
+      expect(await page.getByTestId("note").count()).toBe(0);
+      await page.reload();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("note").count()).toBe(0);
+    });
+  });
+
+  test("a lost GPU interrupts an answer, and nothing is lost", async () => {
+    await using({ mock: "lost-fallback" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await say(page, "Tell me a story");
+      await page.getByText("Bringing the model back").waitFor();
+      await page.getByText("The model goes on with WASM").waitFor();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("message-assistant").textContent()).toContain("just for her.");
+      expect(await page.getByTestId("backend").getAttribute("data-backend")).toBe("wasm");
+    });
+  });
+
+  test("a GPU that the runtime gives up on is loaded anew", async () => {
+    await using({ mock: "lost-hard,fast" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await ask(page, "What is 7 plus 5?")).toBe("7 + 5 = 12.");
+      await page.getByText("The model is back").waitFor();
+      expect((await mockOf(page)).loads).toBe(2);
+    });
+  });
+
+  test("a broken answer keeps its text, and can be asked for again", async () => {
+    await using({ mock: "broken,fast" }, async ({ page }) => {
+      await reaches(page, "ready");
+      expect((await ask(page, "Tell me a story")).trim()).toBe("Once upon a time");
+      expect(await page.getByTestId("error").textContent()).toContain("The GPU reported an error");
+      expect(await page.getByTestId("regenerate").count()).toBe(1);
+    });
+  });
+});
+
+describe("on a phone", () => {
+  const phone = { device: PHONE };
+
+  test("everything that can be touched is large enough", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "Show me some Markdown");
+      const tooSmall = (): Promise<string[]> =>
+        page.evaluate(() =>
+          [...document.querySelectorAll<HTMLElement>("button, summary, input[type=range], label:has(input[type=radio])")]
+            .filter((element) => element.checkVisibility())
+            .map((element) => ({ element, box: element.getBoundingClientRect() }))
+            .filter(({ box }) => box.width < 43.5 || box.height < 43.5)
+            .map(({ element, box }) => `${element.outerHTML.slice(0, 80)} ${box.width}x${box.height}`),
+        );
+      expect(await tooSmall()).toEqual([]);
+      await page.getByTestId("settings").tap();
+      await page.getByTestId("settings-dialog").waitFor();
+      await page.waitForTimeout(400);
+      expect(await tooSmall()).toEqual([]);
+    });
+  });
+
+  test("nothing that is typed in makes it zoom, and no keyboard pops up by itself", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await focusedTestId(page)).toBeNull();
+      const sizes = await page.evaluate(() =>
+        [...document.querySelectorAll("textarea, input")].map((field) => Number.parseFloat(getComputedStyle(field).fontSize)),
+      );
+      expect(Math.min(...sizes)).toBeGreaterThanOrEqual(16);
+      await page.getByTestId("prompt").tap();
+      await page.keyboard.type("What is 7 plus 5?");
+      await page.getByTestId("send").tap();
+      expect(await focusedTestId(page)).not.toBe("prompt");
+    });
+  });
+
+  test("the list opens as a drawer and closes when one is chosen, or beside it", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await page.getByTestId("new-chat").tap();
+      await page.getByTestId("conversations").tap();
+      await page.getByTestId("drawer").getByText("What is 7 plus 5?").tap();
+      await page.getByTestId("drawer").waitFor({ state: "detached" });
+      await page.getByText("7 + 5 = 12.").first().waitFor();
+      await page.getByTestId("conversations").tap();
+      await page.getByTestId("drawer").waitFor();
+      await page.touchscreen.tap(370, 400);
+      await page.getByTestId("drawer").waitFor({ state: "detached" });
+    });
+  });
+
+  test("a keyboard that covers the page makes it shorter", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.evaluate(() => {
+        const viewport = window.visualViewport as VisualViewport;
+        Object.defineProperty(viewport, "height", { value: 500, configurable: true });
+        viewport.dispatchEvent(new Event("resize"));
+      });
+      const bottom = (): Promise<number> =>
+        page.getByTestId("app").evaluate((app) => Math.round(app.getBoundingClientRect().bottom));
+      expect(await bottom()).toBe(500);
+      const prompt = await page.getByTestId("prompt").boundingBox();
+      expect((prompt?.y ?? 999) + (prompt?.height ?? 999)).toBeLessThan(500);
+      await page.evaluate(() => {
+        const viewport = window.visualViewport as VisualViewport;
+        Object.defineProperty(viewport, "height", { value: innerHeight, configurable: true });
+        viewport.dispatchEvent(new Event("resize"));
+      });
+      expect(await bottom()).toBe(844);
+    });
+  });
+});
+
+describe("the page itself", () => {
+  test("forbids what it does not need", async () => {
+    const { page, context, problems } = await open(browser);
+    await reaches(page, "ready");
+    const policy = await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
+    for (const rule of ["default-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'"]) {
+      expect(policy).toContain(rule);
+    }
+    expect(policy).not.toContain("unsafe-inline");
+    expect(problems).toEqual([]);
+    const refused = await page.evaluate(async () => {
+      const script = document.createElement("script");
+      script.textContent = "window.inlineRan = true";
+      document.head.append(script);
+      const answer = await fetch("https://example.com/").then(
+        () => "allowed",
+        () => "refused",
+      );
+      return { inline: !("inlineRan" in window), fetch: answer };
+    });
+    expect(refused).toEqual({ inline: true, fetch: "refused" });
+    await context.close();
+  });
+
+  test("can be put on the home screen", async () => {
+    const site = inject("siteUrl");
+    const { page, context } = await open(browser);
+    const href = await page.locator("link[rel=manifest]").getAttribute("href");
+    const manifest = (await (await page.request.get(new URL(href ?? "", site).href)).json()) as {
+      icons: { src: string }[];
+      start_url: string;
+    };
+    const icons = [...manifest.icons.map(({ src }) => src), await page.locator("link[rel=apple-touch-icon]").getAttribute("href")];
+    for (const icon of icons) {
+      const response = await page.request.get(new URL(icon ?? "", site).href);
+      expect(response.status(), String(icon)).toBe(200);
+    }
+    await context.close();
+  });
+
+  test("stands still for those who want no motion", async () => {
+    await using({ mock: "thinking", reducedMotion: true }, async ({ page }) => {
+      await reaches(page, "ready");
+      await say(page, "Hello");
+      await page.getByLabel("Thinking").waitFor();
+      await page.waitForTimeout(100);
+      expect(await page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length)).toBe(0);
+    });
+  });
+});

@@ -1,0 +1,551 @@
+/** The page's conduct with a model made of promises, without any interface. */
+
+import { describe, expect, test } from "vitest";
+import { ChatApp, fallbackNote, promptMessages, type Surroundings } from "../../src/app/chat-app";
+import { parseFacts } from "../../src/app/model";
+import { pageState } from "../../src/app/state";
+import type { AnswerPart, Chat, ChatEvent, ChatInfo, GenerateOptions, LoadOptions, ModelModule, PromptMessage } from "../../src/model-api";
+import { MemoryStore } from "../../src/store/storage";
+
+function failure(code: string, message = `failed with ${code}`): Error {
+  return Object.assign(new Error(message), { code });
+}
+
+/** Lets everything that can run, run. */
+async function settle(): Promise<void> {
+  for (let i = 0; i < 30; i++) await Promise.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+type Step = string | Error | "wait";
+
+class FakeChat implements Chat {
+  info: ChatInfo = { backend: "webgpu", tokensPerSecond: 0, context: 512, droppedMessages: 0, stopReason: "end" };
+  readonly prompts: PromptMessage[][] = [];
+  readonly options: GenerateOptions[] = [];
+  readonly listeners = new Map<string, (detail?: unknown) => void>();
+  disposed = false;
+  /** What the coming answers do; after the last, each is "Yes." */
+  answers: Step[][] = [];
+  release: () => void = () => undefined;
+
+  async *generate(messages: PromptMessage[], options: GenerateOptions = {}): AsyncGenerator<AnswerPart, void> {
+    this.prompts.push(structuredClone(messages));
+    this.options.push(options);
+    for (const step of this.answers.shift() ?? ["Yes."]) {
+      if (step === "wait") await new Promise<void>((resolve) => (this.release = resolve));
+      else if (step instanceof Error) throw step;
+      else {
+        if (options.signal?.aborted === true) throw failure("aborted");
+        yield { text: step, token: 1 };
+      }
+    }
+    this.info = { ...this.info, tokensPerSecond: 50 };
+  }
+
+  on(event: ChatEvent, listener: (detail?: unknown) => void): void {
+    this.listeners.set(event, listener);
+  }
+
+  dispose(): void {
+    this.disposed = true;
+  }
+}
+
+interface Bench {
+  app: ChatApp;
+  chats: FakeChat[];
+  loads: LoadOptions[];
+  storage: MemoryStore;
+  /** What the coming loads do; after the last, each gives a new FakeChat. */
+  outcomes: (Error | "wait" | FakeChat)[];
+  release(): void;
+  /** The newest loaded model. */
+  chat(): FakeChat;
+  last(): { role: string; text: string; ending: string; problem?: string } | undefined;
+}
+
+function bench(options: { storage?: MemoryStore; address?: Surroundings["addressBackend"]; info?: unknown } = {}): Bench {
+  const storage = options.storage ?? new MemoryStore();
+  const chats: FakeChat[] = [];
+  const loads: LoadOptions[] = [];
+  const outcomes: Bench["outcomes"] = [];
+  let release = (): void => undefined;
+  let id = 0;
+  let time = 1000;
+  const module: ModelModule = {
+    info: options.info,
+    async load(given = {}) {
+      loads.push(given);
+      const outcome = outcomes.shift() ?? new FakeChat();
+      given.onProgress?.({ phase: "weights", loadedBytes: 1, totalBytes: 4, fromCache: false });
+      if (outcome === "wait") await new Promise<void>((resolve) => (release = resolve));
+      if (outcome instanceof Error) throw outcome;
+      if (given.signal?.aborted === true) throw failure("aborted");
+      const chat = outcome === "wait" ? new FakeChat() : outcome;
+      chats.push(chat);
+      return chat;
+    },
+  };
+  const app = new ChatApp({
+    storage,
+    importModel: async () => module,
+    addressBackend: options.address ?? null,
+    forgetAddressBackend: () => undefined,
+    now: () => ++time,
+    ticks: () => time,
+    newId: () => `id${++id}-${storage.keys().length}`,
+    newSeed: () => 7,
+    online: () => true,
+    nextFrame: (callback) => queueMicrotask(callback),
+  });
+  return {
+    app, chats, loads, storage, outcomes,
+    release: () => release(),
+    chat: () => chats.at(-1) as FakeChat,
+    last: () => app.state.conversation.messages.at(-1),
+  }; // prettier-ignore
+}
+
+describe("loading", () => {
+  test("goes from loading to ready and tells the progress", async () => {
+    const { app, outcomes, release, loads } = bench();
+    outcomes.push("wait");
+    const loaded = app.load();
+    await settle();
+    expect(pageState(app.state)).toBe("loading");
+    expect(app.state.engine).toMatchObject({ phase: "loading", progress: { loadedBytes: 1, totalBytes: 4 } });
+    release();
+    await loaded;
+    expect(pageState(app.state)).toBe("ready");
+    expect(loads[0]?.backend).toBe("auto");
+  });
+
+  test("that fails can be tried again", async () => {
+    const { app, outcomes } = bench();
+    outcomes.push(failure("hash-mismatch"));
+    await app.load();
+    expect(pageState(app.state)).toBe("error");
+    expect(app.state.engine).toMatchObject({ failure: { code: "hash-mismatch", detail: "failed with hash-mismatch" } });
+    await app.retry();
+    expect(pageState(app.state)).toBe("ready");
+  });
+
+  test("goes on by itself when the network is back, but only then", async () => {
+    const { app, outcomes, loads } = bench();
+    outcomes.push(failure("out-of-memory"));
+    await app.load();
+    app.cameOnline();
+    await settle();
+    expect(loads).toHaveLength(1);
+    outcomes.push(failure("download-failed"));
+    await app.retry();
+    app.cameOnline();
+    await settle();
+    expect(pageState(app.state)).toBe("ready");
+  });
+
+  test("an address that cannot be imported is a failed download", async () => {
+    const { app } = bench();
+    Object.assign(app, { env: { ...(app as unknown as { env: Surroundings }).env, importModel: () => Promise.reject(failure("download-failed")) } });
+    await app.load();
+    expect(app.state.engine).toMatchObject({ failure: { code: "download-failed" } });
+  });
+
+  test("a newer load wins over an older one", async () => {
+    const { app, outcomes, release, chats, loads } = bench();
+    outcomes.push("wait");
+    const first = app.load();
+    await settle();
+    app.changeSettings({ backend: "wasm" });
+    await settle();
+    expect(loads.map(({ backend }) => backend)).toEqual(["auto", "wasm"]);
+    expect(loads[0]?.signal?.aborted).toBe(true);
+    release();
+    await first;
+    expect(pageState(app.state)).toBe("ready");
+    expect(chats).toHaveLength(1);
+  });
+
+  test("the address goes before the setting, until the reader chooses", async () => {
+    const { app, loads, chats } = bench({ address: "wasm-single" });
+    await app.load();
+    app.changeSettings({ temperature: 0.2 });
+    await settle();
+    app.changeSettings({ backend: "webgpu" });
+    await settle();
+    expect(loads.map(({ backend }) => backend)).toEqual(["wasm-single", "webgpu"]);
+    expect(chats[0]?.disposed).toBe(true);
+  });
+});
+
+describe("talking", () => {
+  test("sends the system prompt and all that was said", async () => {
+    const { app, chat, last } = bench();
+    await app.load();
+    app.changeSettings({ system: "  Be kind. ", temperature: 0 });
+    expect(app.send("  Hello  ")).toBe(true);
+    await settle();
+    expect(last()).toMatchObject({ role: "assistant", text: "Yes.", ending: "done", stats: { tokens: 1, tokensPerSecond: 50 } });
+    app.send("Again");
+    await settle();
+    expect(chat().prompts[1]).toEqual([
+      { role: "system", content: "Be kind." },
+      { role: "user", content: "Hello" },
+      { role: "assistant", content: "Yes." },
+      { role: "user", content: "Again" },
+    ]);
+    expect(chat().options[0]).toMatchObject({ temperature: 0, topP: 0.95, maxTokens: 256, seed: 7 });
+  });
+
+  test("takes the model's own defaults where nothing is set", async () => {
+    const { app, chat } = bench({ info: { name: "m", defaults: { temperature: 0.3, maxTokens: 99 } } });
+    await app.load();
+    app.changeSettings({ topP: 0.5 });
+    app.send("x");
+    await settle();
+    expect(chat().options[0]).toMatchObject({ temperature: 0.3, topP: 0.5, maxTokens: 99 });
+  });
+
+  test("sends nothing that is empty, and nothing while it answers", async () => {
+    const { app, chat } = bench();
+    await app.load();
+    expect(app.send("  \n ")).toBe(false);
+    chat().answers.push(["a", "wait"]);
+    app.send("one");
+    await settle();
+    expect(pageState(app.state)).toBe("generating");
+    expect(app.send("two")).toBe(false);
+    app.regenerate();
+    expect(chat().prompts).toHaveLength(1);
+  });
+
+  test("waits for the model, and answers when it is ready", async () => {
+    const { app, outcomes, release, last } = bench();
+    outcomes.push("wait");
+    void app.load();
+    app.send("Hello");
+    expect(app.state.queued).toBe(true);
+    expect(app.send("and again")).toBe(false);
+    await settle();
+    release();
+    await settle();
+    expect(app.state.queued).toBe(false);
+    expect(last()).toMatchObject({ role: "assistant", text: "Yes." });
+  });
+
+  test("a message that waits survives a failed load; sending after one tries again", async () => {
+    const { app, outcomes, last } = bench();
+    outcomes.push(failure("download-failed"));
+    const loading = app.load();
+    app.send("Hello");
+    await loading;
+    expect(pageState(app.state)).toBe("error");
+    expect(app.state.queued).toBe(true);
+    await app.retry();
+    await settle();
+    expect(last()?.text).toBe("Yes.");
+
+    const other = bench();
+    other.outcomes.push(failure("download-failed"));
+    await other.app.load();
+    other.app.send("Hello");
+    await settle();
+    expect(other.last()?.text).toBe("Yes.");
+  });
+
+  test("stops at once and keeps what there is", async () => {
+    const { app, chat, last } = bench();
+    await app.load();
+    chat().answers.push(["One ", "wait", "two"]);
+    app.send("Count");
+    await settle();
+    app.stop();
+    expect(pageState(app.state)).toBe("ready");
+    expect(last()).toMatchObject({ text: "One ", ending: "stopped" });
+    expect(chat().options[0]?.signal?.aborted).toBe(true);
+    // The next answer waits until the model has really stopped, and what comes late is not shown.
+    app.send("Next");
+    await settle();
+    expect(chat().prompts).toHaveLength(1);
+    chat().release();
+    await settle();
+    expect(chat().prompts).toHaveLength(2);
+    expect(app.state.conversation.messages.map(({ text }) => text)).toEqual(["Count", "One ", "Next", "Yes."]);
+  });
+
+  test("stops waiting, too", async () => {
+    const { app, outcomes, release, last } = bench();
+    outcomes.push("wait");
+    void app.load();
+    app.send("Hello");
+    app.stop();
+    await settle();
+    release();
+    await settle();
+    expect(last()?.role).toBe("user");
+    app.regenerate();
+    await settle();
+    expect(last()?.text).toBe("Yes.");
+  });
+
+  test("answers again in place of the last answer", async () => {
+    const { app, chat } = bench();
+    await app.load();
+    chat().answers.push(["First."]);
+    app.send("Hello");
+    await settle();
+    app.regenerate();
+    await settle();
+    expect(app.state.conversation.messages.map(({ text }) => text)).toEqual(["Hello", "Yes."]);
+    expect(chat().prompts[1]).toEqual([{ role: "user", content: "Hello" }]);
+  });
+
+  test.each([
+    ["max-tokens", "length"],
+    ["context-full", "context"],
+    ["end", "done"],
+    [undefined, "done"],
+  ])("tells that an answer ended by %s", async (stopReason, ending) => {
+    const { app, chat, last } = bench();
+    await app.load();
+    chat().info.stopReason = stopReason;
+    chat().info.droppedMessages = 2;
+    app.send("Hello");
+    await settle();
+    expect(last()?.ending).toBe(ending);
+    expect(app.state.forgotten).toBe(2);
+    app.newChat();
+    expect(app.state.forgotten).toBe(0);
+  });
+
+  test("an error ends the answer, not the page", async () => {
+    const { app, chat, last } = bench();
+    await app.load();
+    chat().answers.push(["So ", failure("gpu-error")]);
+    app.send("Hello");
+    await settle();
+    expect(last()).toMatchObject({ text: "So ", ending: "failed" });
+    expect(last()?.problem).toMatch(/^The GPU reported an error\./u);
+    expect(pageState(app.state)).toBe("ready");
+    app.regenerate();
+    await settle();
+    expect(last()).toMatchObject({ text: "Yes.", ending: "done" });
+    expect(last()).not.toHaveProperty("problem");
+  });
+
+  test("a message that is too long is told so", async () => {
+    const { app, chat, last } = bench();
+    await app.load();
+    chat().answers.push([failure("context-full")]);
+    app.send("x".repeat(5000));
+    await settle();
+    expect(last()?.problem).toMatch(/longer than what the model can hold/u);
+  });
+});
+
+describe("a lost GPU", () => {
+  test("that the runtime replaces is told, before and after", async () => {
+    const { app, chat, last } = bench();
+    await app.load();
+    chat().answers.push(["One ", "wait", "two"]);
+    app.send("Count");
+    await settle();
+    chat().listeners.get("device-lost")?.();
+    expect(app.state.notes).toMatchObject([{ id: "device", tone: "busy" }]);
+    chat().release();
+    await settle();
+    expect(app.state.notes).toMatchObject([{ id: "device", tone: "good", text: expect.stringContaining("is back") }]);
+    expect(last()?.text).toBe("One two");
+  });
+
+  test("that ends on another backend is told", async () => {
+    const { app, chat } = bench();
+    await app.load();
+    chat().listeners.get("device-lost")?.();
+    expect(app.state.notes[0]?.text).toMatch(/with your next message/u);
+    chat().info = { ...chat().info, backend: "wasm" };
+    chat().listeners.get("backend-changed")?.();
+    expect(app.state.notes[0]?.text).toMatch(/goes on with WASM/u);
+    expect(app.state.engine).toMatchObject({ info: { backend: "wasm" } });
+    app.dismissNote("device");
+    expect(app.state.notes).toEqual([]);
+  });
+
+  test("that the runtime gives up on is loaded anew, once, under the answer", async () => {
+    const { app, chat, chats, last } = bench();
+    await app.load();
+    chat().answers.push(["One ", failure("device-lost")]);
+    app.send("Count");
+    await settle();
+    expect(chats).toHaveLength(2);
+    expect(chats[0]?.disposed).toBe(true);
+    expect(last()).toMatchObject({ text: "Yes.", ending: "done" });
+    expect(app.state.notes).toMatchObject([{ id: "device", tone: "good" }]);
+  });
+
+  test("twice in one answer is an error, and the conversation is kept", async () => {
+    const { app, outcomes, last } = bench();
+    const hopeless = (): FakeChat => Object.assign(new FakeChat(), { answers: [[failure("device-lost")]] });
+    outcomes.push(hopeless(), hopeless());
+    await app.load();
+    app.send("Count");
+    await settle();
+    expect(last()).toMatchObject({ role: "assistant", ending: "failed" });
+    expect(app.state.conversation.messages).toHaveLength(2);
+  });
+});
+
+describe("conversations", () => {
+  test("are kept, listed and opened again", async () => {
+    const storage = new MemoryStore();
+    const { app } = bench({ storage });
+    await app.load();
+    app.send("First thing");
+    await settle();
+    app.newChat();
+    app.send("Second thing");
+    await settle();
+    expect(app.state.history.map(({ title }) => title)).toEqual(["Second thing", "First thing"]);
+
+    const again = bench({ storage });
+    expect(again.app.state.conversation.title).toBe("Second thing");
+    again.app.open(again.app.state.history[1]?.id ?? "");
+    expect(again.app.state.conversation.messages.map(({ text }) => text)).toEqual(["First thing", "Yes."]);
+    const third = bench({ storage });
+    expect(third.app.state.conversation.title).toBe("First thing");
+  });
+
+  test("in the middle of an answer come back with what there was", async () => {
+    const storage = new MemoryStore();
+    const { app, chat } = bench({ storage });
+    await app.load();
+    chat().answers.push(["One ", "wait"]);
+    app.send("Count");
+    await settle();
+    app.save();
+    const again = bench({ storage });
+    expect(again.last()).toMatchObject({ text: "One ", ending: "stopped" });
+    expect(pageState(again.app.state)).toBe("loading");
+  });
+
+  test("that are left stop their answer", async () => {
+    const { app, chat } = bench();
+    await app.load();
+    chat().answers.push(["One ", "wait", "two"]);
+    app.send("Count");
+    await settle();
+    app.newChat();
+    expect(pageState(app.state)).toBe("ready");
+    expect(app.state.conversation.messages).toEqual([]);
+    chat().release();
+    await settle();
+    expect(app.state.conversation.messages).toEqual([]);
+    app.open(app.state.history[0]?.id ?? "");
+    expect(app.state.conversation.messages.map(({ text }) => text)).toEqual(["Count", "One "]);
+  });
+
+  test("can be deleted and brought back", async () => {
+    const { app } = bench();
+    await app.load();
+    app.send("Keep me");
+    await settle();
+    const { id } = app.state.conversation;
+    app.remove(id);
+    expect(app.state.history).toEqual([]);
+    expect(app.state.conversation.messages).toEqual([]);
+    expect(app.state.deleted?.title).toBe("Keep me");
+    app.undoRemove();
+    expect(app.state.conversation.id).toBe(id);
+    expect(app.state.deleted).toBeNull();
+    app.removeAll();
+    expect(app.state.history).toEqual([]);
+    expect(app.state.conversation.messages).toEqual([]);
+  });
+});
+
+describe("settings", () => {
+  test("are kept; resetting leaves the theme", async () => {
+    const storage = new MemoryStore();
+    const { app } = bench({ storage });
+    app.changeSettings({ theme: "dark", temperature: 1.5, system: "x" });
+    expect(bench({ storage }).app.sampling.temperature).toBe(1.5);
+    app.resetSettings();
+    expect(bench({ storage }).app.state.settings).toMatchObject({ theme: "dark", temperature: null, system: "" });
+  });
+});
+
+describe("notes on the backend", () => {
+  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
+  const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page" };
+
+  test("say what is used and why", () => {
+    expect(fallbackNote({ backend: "wasm", fallbacks: [noGpu] })).toMatchObject({
+      title: "Using WASM instead of WebGPU",
+      text: "This browser has no WebGPU.",
+    });
+    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noGpu, noThreads] })).toMatchObject({
+      title: "Using WASM with one thread instead of WebGPU",
+      text: "This browser has no WebGPU. Threads need a cross-origin isolated page.",
+    });
+    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noThreads] })?.title).toBe("Using WASM with one thread");
+    expect(fallbackNote({ backend: "webgpu", fallbacks: [noThreads] })).toBeNull();
+    expect(fallbackNote({ backend: "webgpu" })).toBeNull();
+  });
+
+  test("stay away once closed, until the reason is another", async () => {
+    const storage = new MemoryStore();
+    const slow = (reason: string): FakeChat =>
+      Object.assign(new FakeChat(), { info: { backend: "wasm", fallbacks: [{ backend: "webgpu", reason }] } });
+    const first = bench({ storage });
+    first.outcomes.push(slow("a"));
+    await first.app.load();
+    expect(first.app.state.notes).toHaveLength(1);
+    first.app.dismissNote("fallback");
+    expect(first.app.state.notes).toEqual([]);
+    const second = bench({ storage });
+    second.outcomes.push(slow("a"), slow("b"));
+    await second.app.load();
+    expect(second.app.state.notes).toEqual([]);
+    await second.app.load();
+    expect(second.app.state.notes).toHaveLength(1);
+  });
+});
+
+test("answers without text are not sent", () => {
+  const conversation = {
+    id: "x", title: "", createdAt: 0, updatedAt: 0,
+    messages: [
+      { id: "1", role: "user", text: "a", ending: "done" },
+      { id: "2", role: "assistant", text: "", ending: "stopped" },
+      { id: "3", role: "user", text: "b", ending: "done" },
+    ],
+  } as const; // prettier-ignore
+  expect(promptMessages({ ...conversation, messages: [...conversation.messages] }, " ")).toEqual([
+    { role: "user", content: "a" },
+    { role: "user", content: "b" },
+  ]);
+});
+
+test("figures of the model, flat or as in the manifest", () => {
+  expect(parseFacts({ name: "m", parameters: 5, quant: "q8", context: 9, modelBytes: 7, defaults: { temperature: 0, topP: 1, maxTokens: 3 } })).toEqual({
+    name: "m", parameters: 5, quant: "q8", context: 9, modelBytes: 7, temperature: 0, topP: 1, maxTokens: 3,
+  }); // prettier-ignore
+  expect(parseFacts({ model: { quant: "q4", context: 512 }, weights: { bytes: 8 }, chat: { defaults: { top_p: 0.5 } } })).toEqual({
+    quant: "q4", context: 512, modelBytes: 8, topP: 0.5,
+  }); // prettier-ignore
+  for (const nothing of [undefined, null, 3, "x", {}, { name: 5, parameters: "many", context: -1 }]) expect(parseFacts(nothing)).toEqual({});
+});
+
+test("what another tab has deleted does not come back by looking at it", async () => {
+  const storage = new MemoryStore();
+  const here = bench({ storage });
+  await here.app.load();
+  here.app.send("Hello");
+  await settle();
+  const there = bench({ storage });
+  there.app.remove(there.app.state.conversation.id);
+  here.app.save();
+  here.app.refreshHistory();
+  expect(here.app.state.history).toEqual([]);
+});
