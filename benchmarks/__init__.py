@@ -1,0 +1,1 @@
+"""Speed of the embedded chat model on every backend: `make bench`."""
