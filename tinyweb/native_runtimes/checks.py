@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinyweb.errors import DeviceError
+from tinyweb.graph.ir import Ops, Size
 from tinyweb.graph.program import Program
 
 
@@ -13,7 +14,7 @@ def check_launch(program: Program, sizes: Sequence[int], identities: Sequence[in
 
     DeviceError if their number is wrong, if one is too small, or if memory that is written is passed twice.
     """
-    if len(sizes) != len(program.params):
+    if len(sizes) < len(program.params):
         raise DeviceError(f"kernel {program.name} takes {len(program.params)} buffers and was given {len(sizes)}")
     for info in program.params:
         needed = info.dtype.nbytes(info.size)
@@ -39,24 +40,25 @@ def variable_values(names: Iterable[str], variables: Mapping[str, int]) -> list[
         raise DeviceError(f"the variable {error.args[0]} has no value: bind it before running") from None
 
 
-def barriers(accesses: Sequence[tuple[set[int], set[int], bool]]) -> list[bool]:
-    """For each launch (memory read, memory written, surely run by the first thread alone) whether all threads must meet
-    before it: it touches what an earlier launch since the last barrier wrote, or writes what one read.
-    """
-    out: list[bool] = []
-    read: set[int] = set()  # since the last barrier, by launches of many threads
-    written: set[int] = set()
-    serial_read: set[int] = set()  # and by launches of the first thread alone, which keep their order anyway
-    serial_written: set[int] = set()
-    for reads, writes, serial in accesses:
-        clash = bool(writes & (read | written) or reads & written)
-        if not serial:
-            clash = clash or bool(writes & (serial_read | serial_written) or reads & serial_written)
-        out.append(clash)
-        if clash:
-            read, written, serial_read, serial_written = set(), set(), set(), set()
-        if serial:
-            serial_read, serial_written = serial_read | reads, serial_written | writes
-        else:
-            read, written = read | reads, written | writes
-    return out
+def evaluate(size: Size, variables: Mapping[str, int]) -> int:
+    """The value of a size; DeviceError if it needs a variable without a value."""
+    if isinstance(size, int):
+        return size
+    if size.op is Ops.CONST:
+        return int(size.arg)
+    if size.op is Ops.VARIABLE:
+        return variable_values([size.arg[0]], variables)[0]
+    if size.op is Ops.BIND:
+        return evaluate(size.src[0], variables)
+    if size.op not in _SIZE_OPS:
+        raise DeviceError(f"a grid size cannot be made of {size.op.name}")
+    return _SIZE_OPS[size.op](*(evaluate(s, variables) for s in size.src))
+
+
+_SIZE_OPS: dict[Ops, Callable[..., int]] = {
+    Ops.ADD: lambda a, b: a + b,
+    Ops.MUL: lambda a, b: a * b,
+    Ops.FLOORDIV: lambda a, b: a // b,
+    Ops.MOD: lambda a, b: a % b,
+    Ops.MAX: max,
+}

@@ -86,7 +86,8 @@ class Kernel:
     # -- writing ------------------------------------------------------------------------------------------------------
     def _write(self) -> None:
         out, p = self._out, self.program
-        parameters = [f"{'' if i.written else 'const '}{scalar_name(i.dtype)} *restrict p{i.slot}" for i in p.params]
+        kinds = [("" if i.written else "const ") + self.vector(scalar_name(i.dtype), 1) for i in p.params]
+        parameters = [f"{kind} *restrict p{i.slot}" for kind, i in zip(kinds, p.params)]
         out.open(
             f"static void {p.name}_body({', '.join([*parameters, 'const i32 *variables', 'i32 begin', 'i32 end'])}) {{"
         )

@@ -35,13 +35,15 @@ def vector_name(scalar: str, n: int) -> str:
 def declare(vectors: set[str]) -> str:
     """The typedefs of all scalars and of the named vectors. Every type may alias: memory is reused between kernels."""
     lines = [f"typedef {c} {name} __attribute__((may_alias));" for name, c in _SCALARS.items() if name != "f16"]
-    if any(v.startswith("f16") for v in vectors):
-        lines.append(f"typedef {_SCALARS['f16']} f16 __attribute__((may_alias));")
+    halves = [f"typedef {_SCALARS['f16']} f16 __attribute__((may_alias));"]
     for v in sorted(vectors - set(_SCALARS), key=lambda v: (v.split("x")[0], int(v.split("x")[1]))):
         scalar, n = v.split("x")
         size = 1 if scalar == "b8" else int(scalar[1:]) // 8
-        lines.append(f"typedef {scalar} {v} __attribute__((ext_vector_type({n})));")
-        lines.append(f"typedef {v} {v}_m __attribute__((aligned({size}), may_alias));  // in memory")
+        group = halves if scalar == "f16" else lines
+        group.append(f"typedef {scalar} {v} __attribute__((ext_vector_type({n})));")
+        group.append(f"typedef {v} {v}_m __attribute__((aligned({size}), may_alias));  // in memory")
+    if any(v.startswith("f16") for v in vectors):
+        lines += ["#ifndef __wasm__", *halves, "#endif"]
     return "\n".join(lines) + "\n"
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target
-from tinyweb.native_runtimes.checks import barriers, check_launch, check_range, variable_values
+from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
 from tinyweb.native_runtimes.protocol import Launch
 from tinyweb.render_c import render
+from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
 MAX_PREPARED = 32  # replayed lists whose native form is kept
@@ -72,9 +73,10 @@ class _List:
             record.run, record.grid = executable.run, executable.grid
             record.buffers, record.variables = ctypes.addressof(pointers), ctypes.addressof(table)
             self.keep.append(pointers)
-            reads = {addresses[i.slot] for i in program.params if i.read}
-            writes = {addresses[i.slot] for i in program.params if i.written}
-            accesses.append((reads, writes, isinstance(program.grid[0], int) and program.grid[0] <= 1))
+            spans = [(b.address, b.address + b.nbytes) for b in launch.buffers]
+            reads = tuple(spans[i.slot] for i in program.params if i.read)
+            writes = tuple(spans[i.slot] for i in program.params if i.written)
+            accesses.append(Access(reads, writes, isinstance(program.grid[0], int) and program.grid[0] <= 1))
         for record, barrier in zip(self.records, barriers(accesses)):
             record.barrier = barrier
 

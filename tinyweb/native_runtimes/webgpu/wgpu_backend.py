@@ -1,0 +1,153 @@
+"""WebGPU through the `wgpu` package (wgpu-native, naga)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import wgpu
+from wgpu.backends.wgpu_native import extras
+
+from tinyweb.errors import DeviceError
+from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, first_lines
+
+# OpenGL adapters lack limits that WebGPU guarantees
+BACKENDS = ("Vulkan", "Metal", "DX12")
+STAGING_BYTES = 4 << 20  # read-back goes through one buffer of this size, in pieces
+
+# wgpu's own spelling of the features a program may ask for
+FEATURES = {"shader-f16": "shader-f16", "subgroup": "subgroups", "timestamp-query": "timestamp-query"}
+
+
+@functools.cache
+def _restrict_backends() -> None:
+    try:
+        extras.set_instance_extras(backends=list(BACKENDS))
+    except RuntimeError:
+        pass  # somebody in this process has opened wgpu already
+
+
+@contextlib.contextmanager
+def _runtime_folder() -> Iterator[None]:
+    """Without XDG_RUNTIME_DIR, Wayland's library complains on stderr as soon as a driver asks it for a display."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
+
+
+class WgpuBackend:
+    """See `backend.Backend`."""
+
+    name = "wgpu"
+
+    def __init__(self) -> None:
+        _restrict_backends()
+        try:
+            with _runtime_folder():
+                adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+        except (RuntimeError, wgpu.GPUError) as error:
+            raise _no_adapter(str(error)) from error
+        if adapter is None:
+            raise _no_adapter("none was found")
+        offered = adapter.limits
+        wanted = ("max-buffer-size", "max-storage-buffer-binding-size")
+        try:
+            self._device = adapter.request_device_sync(required_limits={k: offered[k] for k in wanted})
+        except (RuntimeError, wgpu.GPUError) as error:
+            raise DeviceError(f"WebGPU through wgpu: the adapter gives no device ({error})") from error
+        info = adapter.info
+        self.adapter = Adapter(
+            name=f"{info['device'] or info['description']} ({info['backend_type']})",
+            features=tuple(sorted(FEATURES[f] for f in adapter.features if f in FEATURES)),
+            max_buffer_bytes=offered["max-buffer-size"],
+            max_binding_bytes=offered["max-storage-buffer-binding-size"],
+        )
+        self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
+        self._staging: Any = None
+
+    def create_buffer(self, nbytes: int, *, uniform: bool = False) -> Any:
+        usage = wgpu.BufferUsage.UNIFORM if uniform else wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+        try:
+            return self._device.create_buffer(size=nbytes, usage=usage | wgpu.BufferUsage.COPY_DST)
+        except wgpu.GPUError as error:
+            raise MemoryError(f"WebGPU has no memory for a buffer of {nbytes} bytes ({error})") from error
+
+    def destroy_buffer(self, buffer: Any) -> None:
+        buffer.destroy()
+
+    def write(self, buffer: Any, offset: int, data: bytes | memoryview) -> None:
+        self._device.queue.write_buffer(buffer, offset, data)
+
+    def read(self, buffer: Any, offset: int, nbytes: int) -> bytes:
+        if self._staging is None:
+            usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
+            self._staging = self._device.create_buffer(size=STAGING_BYTES, usage=usage)
+        parts = []
+        for start in range(offset, offset + nbytes, STAGING_BYTES):
+            count = min(STAGING_BYTES, offset + nbytes - start)
+            encoder = self._device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(buffer, start, self._staging, 0, count)
+            self._device.queue.submit([encoder.finish()])
+            self._staging.map_sync(wgpu.MapMode.READ, 0, count)
+            parts.append(bytes(self._staging.read_mapped(0, count, copy=False)))
+            self._staging.unmap()
+        return b"".join(parts)
+
+    def _layout(self, bindings: tuple[str, ...]) -> tuple[Any, Any]:
+        """The bind group layout and the pipeline layout; one of each for all kernels with the same bindings."""
+        found = self._layouts.get(bindings)
+        if found is None:
+            entries = [
+                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                for i, kind in enumerate(bindings)
+            ]
+            group = self._device.create_bind_group_layout(entries=entries)
+            found = self._layouts[bindings] = (group, self._device.create_pipeline_layout(bind_group_layouts=[group]))
+        return found
+
+    def create_pipeline(self, name: str, code: str, bindings: Sequence[str]) -> Any:
+        group, layout = self._layout(tuple(bindings))
+        try:
+            module = self._device.create_shader_module(label=name, code=code)
+            compute = {"module": module, "entry_point": "main"}
+            return group, self._device.create_compute_pipeline(label=name, layout=layout, compute=compute)
+        except wgpu.GPUError as error:
+            raise DeviceError(f"kernel {name} was refused by wgpu:\n{first_lines(str(error))}") from error
+
+    def create_bind_group(self, pipeline: Any, buffers: Sequence[Any]) -> Any:
+        entries = [
+            {"binding": i, "resource": {"buffer": b, "offset": 0, "size": b.size}} for i, b in enumerate(buffers)
+        ]
+        return self._device.create_bind_group(layout=pipeline[0], entries=entries)
+
+    def submit(self, dispatches: Sequence[Dispatch]) -> None:
+        encoder = self._device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        current = None
+        for pipeline, group, workgroups in dispatches:
+            if pipeline is not current:
+                compute_pass.set_pipeline(pipeline[1])
+                current = pipeline
+            compute_pass.set_bind_group(0, group)
+            compute_pass.dispatch_workgroups(*workgroups)
+        compute_pass.end()
+        self._device.queue.submit([encoder.finish()])
+
+    def wait(self) -> None:
+        self._device.queue.on_submitted_work_done_sync()
+
+
+def _no_adapter(why: str) -> DeviceError:
+    return DeviceError(
+        f"WebGPU through wgpu needs a GPU driver ({why}): install a Vulkan driver, "
+        "for a machine without a GPU Mesa's software driver (Debian: mesa-vulkan-drivers)"
+    )

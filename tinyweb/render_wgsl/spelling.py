@@ -1,0 +1,183 @@
+"""How each operation is spelled in WGSL: one table, from op to a function of the kernel being written and the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.render_common import bare, is_splat, lanes
+from tinyweb.render_wgsl import helpers
+from tinyweb.render_wgsl.types import type_name
+
+if TYPE_CHECKING:
+    from tinyweb.render_wgsl.kernel import Kernel
+
+Speller: TypeAlias = "Callable[[Kernel, UOp], str]"
+
+
+def constant_of(u: UOp) -> bool | int | float | None:
+    """The value of a constant, or of one repeated in all lanes."""
+    if is_splat(u):
+        u = u.src[0]
+    return u.arg if u.op is Ops.CONST else None
+
+
+def _operator(symbol: str) -> Speller:
+    def spell(k: Kernel, u: UOp) -> str:
+        if u.dtype is dtypes.bool:
+            return _ON_BOOL[u.op](k, u)
+        return f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})"
+
+    return spell
+
+
+def _logic(symbol: str) -> Speller:
+    return lambda k, u: f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})"
+
+
+_ON_BOOL: dict[Ops, Speller] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
+
+
+def _xor(k: Kernel, u: UOp) -> str:
+    a, b = u.src
+    if u.dtype is not dtypes.bool:
+        return f"({k.x(a)} ^ {k.x(b)})"
+    if constant_of(b) is True:
+        return f"(!{k.x(a)})"
+    return f"({k.x(a)} != {k.x(b)})"
+
+
+def _divide(symbol: str) -> Speller:
+    """Integer division of a numerator that is proven non-negative: unsigned division, the cheaper one, is right."""
+
+    def spell(k: Kernel, u: UOp) -> str:
+        a, b = u.src
+        divisor = constant_of(b)
+        n = lanes(u)
+        if isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
+            if symbol == "/":
+                return f"({k.x(a)} >> {k.splat(divisor.bit_length() - 1, dtypes.uint32, n)})"
+            return f"({k.x(a)} & {k.splat(divisor - 1, u.dtype, n)})"
+        if u.dtype is dtypes.uint32:
+            return f"({k.x(a)} {symbol} {k.x(b)})"
+        unsigned = type_name("u32", n)
+        under = f"{unsigned}({k.x(b)})"
+        if isinstance(divisor, int):
+            under = k.splat(divisor, dtypes.uint32, n)
+        return f"{k.type(u)}({unsigned}({k.x(a)}) {symbol} {under})"
+
+    return spell
+
+
+def _shift(symbol: str) -> Speller:
+    def spell(k: Kernel, u: UOp) -> str:
+        value, amount = u.src
+        n = lanes(u)
+        constant = constant_of(amount)
+        if isinstance(constant, int) and 0 <= constant < 32:
+            by = k.splat(constant, dtypes.uint32, n)
+        else:
+            by = k.x(amount) if amount.dtype is dtypes.uint32 else f"{type_name('u32', n)}({k.x(amount)})"
+        return f"({k.x(value)} {symbol} {by})"
+
+    return spell
+
+
+def _maximum(k: Kernel, u: UOp) -> str:
+    a, b = u.src
+    if u.dtype is dtypes.bool:
+        return _ON_BOOL[Ops.MAX](k, u)
+    if not u.dtype.is_float:
+        return f"max({k.x(a)}, {k.x(b)})"
+    for number, other in ((a, b), (b, a)):
+        value = constant_of(number)
+        if value is not None and value == value:
+            # with a number on one side, one comparison lets a NaN on the other through
+            x, c = k.x(k.named(other)), k.x(number)
+            return f"select({x}, {c}, {c} > {x})"
+    name = f"maximum_x{lanes(u)}"
+    k.need(name, helpers.instantiate(helpers.MAXIMUM, lanes(u)))
+    return f"{name}({k.x(a)}, {k.x(b)})"
+
+
+def _f16_to_f32(k: Kernel, u: UOp) -> str:
+    n, bits = lanes(u), u.src[0]
+    words = _both_halves(bits)
+    if words is not None:
+        parts = [f"unpack2x16float({k.x(w)})" for w in words]
+        return parts[0] if len(parts) == 1 else f"vec4<f32>({', '.join(parts)})"
+    if n == 1:
+        return f"unpack2x16float({k.x(bits)}).x"
+    name = f"f16_to_f32_x{n}"
+    k.need(name, helpers.instantiate(helpers.F16_TO_F32, n))
+    return f"{name}({k.x(bits)})"
+
+
+def _both_halves(bits: UOp) -> list[UOp] | None:
+    """The words of which a vector takes the low and the high half each, as unpacking neighbours does."""
+    if bits.op is not Ops.SHR or any(s.op is not Ops.STACK for s in bits.src):
+        return None
+    words, amounts = bits.src[0].src, [constant_of(s) for s in bits.src[1].src]
+    if len(words) not in (2, 4) or amounts != [0, 16] * (len(words) // 2):
+        return None
+    pairs = list(zip(words[::2], words[1::2]))
+    return [a for a, _ in pairs] if all(a is b for a, b in pairs) else None
+
+
+def _f32_to_f16(k: Kernel, u: UOp) -> str:
+    name = f"f32_to_f16_x{lanes(u)}"
+    k.need(name, helpers.instantiate(helpers.F32_TO_F16, lanes(u)))
+    return f"{name}({k.x(u.src[0])})"
+
+
+def _less(k: Kernel, u: UOp) -> str:
+    a, b = (k.x(s) for s in u.src)
+    return f"(!{a} & {b})" if u.src[0].dtype is dtypes.bool else f"({a} < {b})"
+
+
+def _where(k: Kernel, u: UOp) -> str:
+    condition, a, b = (k.x(s) for s in u.src)
+    return f"select({b}, {a}, {condition})"
+
+
+def _muladd(k: Kernel, u: UOp) -> str:
+    a, b, c = (k.x(s) for s in u.src)
+    return f"fma({a}, {b}, {c})" if u.dtype.is_float else f"({a} * {b} + {c})"
+
+
+def _cast(k: Kernel, u: UOp) -> str:
+    x = k.x(u.src[0])
+    return x if k.type(u) == k.type(u.src[0]) else f"{k.type(u)}({bare(x)})"
+
+
+def _bitcast(k: Kernel, u: UOp) -> str:
+    return f"bitcast<{k.type(u)}>({bare(k.x(u.src[0]))})"
+
+
+def _stack(k: Kernel, u: UOp) -> str:
+    if len(u.src) == 1:
+        return k.x(u.src[0])
+    values = u.src[:1] if is_splat(u) else u.src
+    return f"{k.type(u)}({', '.join(bare(k.x(s)) for s in values)})"
+
+
+def _lane(k: Kernel, u: UOp) -> str:
+    return k.x(u.src[0]) if lanes(u.src[0]) == 1 else f"{k.x(u.src[0])}.{'xyzw'[u.arg]}"
+
+
+def _function(name: str) -> Speller:
+    return lambda k, u: f"{name}({bare(k.x(u.src[0]))})"
+
+
+SPELLING: dict[Ops, Speller] = {
+    Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
+    Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
+    Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
+    Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _logic("=="), Ops.WHERE: _where, Ops.MULADD: _muladd,
+    Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
+    Ops.SQRT: _function("sqrt"), Ops.EXP2: _function("exp2"), Ops.LOG2: _function("log2"), Ops.SIN: _function("sin"),
+    Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast, Ops.BITCAST: _bitcast,
+    Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+}  # fmt: skip
