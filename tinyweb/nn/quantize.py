@@ -28,7 +28,7 @@ HALF_MAX = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A matrix (out, in), in = groups · group. `values`: int8 or int4 (out, groups, group); `scales`: float16 (out, groups)."""
+    """A matrix (out, in = groups · group). `values`: int8 or int4 (out, groups, group); `scales`: f16 (out, groups)."""
 
     values: Tensor
     scales: Tensor
