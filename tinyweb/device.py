@@ -50,7 +50,9 @@ class OpenDevice:
         if found is None:
             found = buffer.__dict__["memory"] = Memory(self.runtime, nbytes(buffer))
         elif found.runtime is not self.runtime:
-            raise DeviceError(f"a buffer on {found.runtime.name} was used on {self.name}: move the tensor with .to('{self.name}')")
+            raise DeviceError(
+                f"a buffer on {found.runtime.name} was used on {self.name}: move the tensor with .to('{self.name}')"
+            )
         return found
 
     def compile(self, kernels: Iterable[UOp]) -> None:
@@ -72,7 +74,8 @@ class OpenDevice:
     def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Memory], variables: Mapping[str, int]) -> None:
         """Run compiled calls with some buffers placed in given memory, the others in their own."""
         launches = [
-            Launch(self.compiled[c.kernel][1], tuple((place.get(b) or self.memory(b)).handle for b in c.buffers)) for c in calls
+            Launch(self.compiled[c.kernel][1], tuple((place.get(b) or self.memory(b)).handle for b in c.buffers))
+            for c in calls
         ]
         self.runtime.run(launches, variables)
 

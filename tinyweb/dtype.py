@@ -123,7 +123,8 @@ def from_numpy(t: npt.DTypeLike) -> DType:
 # Promotion as a lattice in JAX's manner: an edge says "goes to"; the result is the least upper bound.
 _UP: dict[str, tuple[str, ...]] = {
     "bool": ("uint4", "int4"), "uint4": ("uint8", "int8"), "int4": ("int8",),
-    "uint8": ("uint16", "int16"), "uint16": ("uint32", "int32"), "uint32": ("uint64", "int64"), "uint64": ("float16", "bfloat16"),
+    "uint8": ("uint16", "int16"), "uint16": ("uint32", "int32"), "uint32": ("uint64", "int64"),
+    "uint64": ("float16", "bfloat16"),
     "int8": ("int16",), "int16": ("int32",), "int32": ("int64",), "int64": ("float16", "bfloat16"),
     "float16": ("float32",), "bfloat16": ("float32",), "float32": ("float64",), "float64": (),
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """Trace and replay: `jit` compiles a function of tensors once, `capture` records what a computation would launch.
 
-    step = jit(lambda x, pos: model(x, pos).realize())
-    step(x, start_pos.bind(3))        # traced, scheduled and compiled
-    step(y, start_pos.bind(4))        # only launched
+step = jit(lambda x, pos: model(x, pos).realize())
+step(x, start_pos.bind(3))        # traced, scheduled and compiled
+step(y, start_pos.bind(4))        # only launched
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class _Traced:
 class jit(Generic[T]):
     """A function of tensors that is traced on its first call for given shapes and replayed afterwards.
 
-    Tensor arguments may be nested in lists, tuples and dicts. Bound Variables are inputs too: one trace serves all their
+    Tensor arguments may be nested in lists, tuples and dicts. Bound Variables are inputs too: one trace serves all
+    their
     values. Anything else is part of the key. Memory the function updates in place (a KV cache) stays on the device.
     """
 

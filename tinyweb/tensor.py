@@ -1,6 +1,7 @@
 """Tensor: the lazy array people write models with.
 
-Methods carry the names and semantics PyTorch users know. A method composes a few primitive operations; nothing is computed
+Methods carry the names and semantics PyTorch users know. A method composes a few primitive operations; nothing is
+computed
 before `.realize()`, `.numpy()`, `.item()` or `.tolist()` asks for a value.
 
     from tinyweb import Tensor
@@ -40,7 +41,14 @@ class Tensor(Neural):
         return cls.full(as_shape(shape), 1, dtype, device)
 
     @classmethod
-    def arange(cls, start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: DType | None = None, device: str | None = None) -> Self:
+    def arange(
+        cls,
+        start: Scalar,
+        stop: Scalar | None = None,
+        step: Scalar = 1,
+        dtype: DType | None = None,
+        device: str | None = None,
+    ) -> Self:
         """start, start + step, … below stop (0 … start-1 with one number). int32 for whole numbers, else float32."""
         if stop is None:
             start, stop = 0, start
@@ -52,7 +60,9 @@ class Tensor(Neural):
         return iota.cast(kind).mul(step).add(start) if kind.is_float else iota.mul(int(step)).add(int(start)).cast(kind)
 
     @classmethod
-    def linspace(cls, start: float, stop: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+    def linspace(
+        cls, start: float, stop: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None
+    ) -> Self:
         """`steps` evenly spaced numbers from start to stop, both included."""
         if steps == 1:
             return cls.full((1,), start, dtype, device)

@@ -25,6 +25,8 @@ Case = tuple[str, Callable[..., Any] | tuple[Callable[..., Any], Callable[..., A
 A, B, C = data(3, 4), data(4, 5), data(2, 3, 4)
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -2.5, 1e-30, -3e5], np.float32)
 INTS = np.array([-7, -3, -1, 0, 1, 2, 5, 100], np.int32)
+PICKS = np.array([[0, 3], [1, 1], [2, 0]], np.int32)
+CLASSES = np.array([0, 4, 2, 2, 1, 3], np.int32)
 CASES: list[Case] = [
     ("add", lambda a, b: a + b, (A, data(1, 4))),
     ("add_scalar", lambda a: 2 + a * 3 - 1, (A,)),
@@ -116,7 +118,7 @@ CASES: list[Case] = [
     ("slice", lambda a: a[1:, :-1], (A,)),
     ("slice_step", lambda a: a[:, ::2], (A,)),
     ("slice_none", lambda a: a[..., None, 1], (A,)),
-    ("gather", (lambda a, i: a.gather(1, i), lambda a, i: a.gather(1, i.long())), (A, np.array([[0, 3], [1, 1], [2, 0]], np.int32))),
+    ("gather", (lambda a, i: a.gather(1, i), lambda a, i: a.gather(1, i.long())), (A, PICKS)),
     ("take", (lambda a, i: a[i], lambda a, i: a[i.long()]), (A, np.array([[0, 2], [1, -1]], np.int32))),
     ("tril", lambda a: a.tril(), (A,)),
     ("triu", lambda a: a.triu(1), (A,)),
@@ -131,7 +133,7 @@ CASES: list[Case] = [
         lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True, enable_gqa=True),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
     ), (data(1, 4, 6, 8), data(1, 2, 6, 8, seed=1), data(1, 2, 6, 8, seed=2))),
-    ("cross_entropy", (lambda a, t: a.cross_entropy(t), lambda a, t: F.cross_entropy(a, t.long())), (data(6, 5), np.array([0, 4, 2, 2, 1, 3], np.int32))),
+    ("cross_entropy", (lambda a, t: a.cross_entropy(t), lambda a, t: F.cross_entropy(a, t.long())), (data(6, 5), CLASSES)),
 ]  # fmt: skip
 
 
@@ -149,7 +151,10 @@ def test_matches_torch(name: str, function: Any, inputs: tuple[np.ndarray, ...],
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.float16, dtypes.int4, dtypes.uint4])
+@pytest.mark.parametrize(
+    "dtype",
+    [dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.float16, dtypes.int4, dtypes.uint4],
+)
 def test_small_types_survive_memory(dtype: Any, device: str) -> None:
     low, high = (0, 2) if dtype is dtypes.bool else (-8, 8) if dtype.is_signed else (0, 16)
     values = np.random.default_rng(1).integers(low, high, size=37)

@@ -85,7 +85,9 @@ def test_capture_records_without_running() -> None:
 
 def test_fusion_keeps_kernels_few() -> None:
     rng = np.random.default_rng(0)
-    x, g, w1, w3, w2 = (Tensor(rng.normal(size=s).astype(np.float32)) for s in ((1, 64), (64,), (96, 64), (96, 64), (64, 96)))
+    x, g, w1, w3, w2 = (
+        Tensor(rng.normal(size=s).astype(np.float32)) for s in ((1, 64), (64,), (96, 64), (96, 64), (64, 96))
+    )
 
     def block() -> Tensor:
         y = x.rms_norm(g)

@@ -27,7 +27,8 @@ def scalar_dtype(value: Any) -> DType:
 
 
 def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
-    """The bytes of `array` as memory holds `dtype`: 4-bit types two to a byte, low nibble first; bfloat16 rounded to even."""
+    """The bytes of `array` as memory holds `dtype`: 4-bit types two to a byte, low nibble first; bfloat16 rounded to
+    even."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.bits == 4:
         nibbles = (flat.astype(np.int64) & 15).astype(np.uint8)
@@ -43,7 +44,8 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
 
 
 def unpack(data: bytes, dtype: DType, count: int) -> npt.NDArray[Any]:
-    """The values of `count` elements held in memory as `dtype`; bfloat16 comes back as float32, 4-bit types as 8-bit."""
+    """The values of `count` elements held in memory as `dtype`; bfloat16 comes back as float32, 4-bit types as
+    8-bit."""
     raw = np.frombuffer(data, np.uint8)
     if dtype.bits == 4:
         nibbles = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count]
@@ -61,7 +63,8 @@ class TensorCore:
     device: str
 
     def __init__(self, data: Any = None, dtype: DType | None = None, device: str | None = None):
-        """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32 unless
+        """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
+        unless
         `dtype` says otherwise, as numbers without a stated precision do.
 
         Raises TypeError for data that is no array of numbers, and for a dtype that is none.
@@ -98,7 +101,9 @@ class TensorCore:
         return UOp(Ops.RESHAPE, dtype, (buffer,), tuple(array.shape))
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview, shape: Sequence[int], dtype: DType, device: str | None = None) -> Self:
+    def from_bytes(
+        cls, data: bytes | memoryview, shape: Sequence[int], dtype: DType, device: str | None = None
+    ) -> Self:
         """A tensor over bytes exactly as memory holds them (little-endian, 4-bit types two to a byte)."""
         count = math.prod(shape)
         view = memoryview(data).cast("B")
@@ -194,7 +199,8 @@ class TensorCore:
         return self
 
     def assign(self, value: Any) -> Self:
-        """Write `value` (broadcast to this shape) into this tensor's memory; later reads see it. Lazy like everything else.
+        """Write `value` (broadcast to this shape) into this tensor's memory; later reads see it. Lazy like everything
+        else.
 
         The tensor must be memory or a view of it made by slicing, reshape, permute, flip.
         """
@@ -208,7 +214,9 @@ class TensorCore:
         while base.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP):
             base = base.src[0]
         if base.op not in (Ops.BUFFER, Ops.ASSIGN):
-            raise ValueError("assign: the tensor has no memory yet: call .realize() (or .contiguous().realize()) on it first")
+            raise ValueError(
+                "assign: the tensor has no memory yet: call .realize() (or .contiguous().realize()) on it first"
+            )
         if value.dtype is not view.dtype:
             raise TypeError(f"assign: value has dtype {value.dtype.name}, memory {view.dtype.name}: cast it first")
         written = UOp(Ops.ASSIGN, view.dtype, (view, value._broadcast_to(view.shape).uop), next(_assign_ids))
@@ -301,5 +309,3 @@ def realize_all(tensors: Sequence[TensorCore]) -> None:
             t.uop = view
         for u in updates:
             u.__dict__["executed"] = True
-
-

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from tinyweb.array.core import TensorCore
+from tinyweb.array.core import Scalar, TensorCore
 from tinyweb.array.movement import Movement, broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
 from tinyweb.graph.ir import COMPARISON, Ops, UOp
+
+Flag: TypeAlias = bool  # within the class, bool is a method
 
 
 class Elementwise(Movement):
@@ -18,13 +20,15 @@ class Elementwise(Movement):
 
     # -- operands -----------------------------------------------------------------------------------------------------
     def _pair(self, other: Any, method: str) -> tuple[Self, Self]:
-        """Both operands broadcast to one shape and promoted to one dtype. Python numbers take the tensor's dtype where it
-        can hold their kind."""
+        """Both operands broadcast to one shape and promoted to one dtype.
+
+        Python numbers take the tensor's dtype where it can hold their kind.
+        """
         if isinstance(other, TensorCore):
             if other.device != self.device:
                 raise ValueError(f"{method}: tensors live on {self.device} and {other.device}: move one with .to()")
             o = self._new(other.uop)
-        elif isinstance(other, bool | int | float) or isinstance(other, UOp):
+        elif isinstance(other, bool | int | float | UOp):
             o = self._new(self._literal(other))
         else:
             o = type(self)(other, device=self.device)
@@ -32,7 +36,7 @@ class Elementwise(Movement):
         shape = broadcast_shapes(method, self.shape, o.shape)
         return self._operand(dtype, shape), o._operand(dtype, shape)
 
-    def _literal(self, value: bool | int | float | UOp) -> UOp:
+    def _literal(self, value: Scalar | UOp) -> UOp:
         if isinstance(value, UOp):
             return value.cast(dtypes.int32)
         if isinstance(value, bool):
@@ -47,7 +51,7 @@ class Elementwise(Movement):
         t = self.cast(dtype)
         return t if not t.shape and t.uop.op in (Ops.CONST, Ops.VARIABLE, Ops.BIND) else t._broadcast_to(shape)
 
-    def _binary(self, op: Ops, other: Any, method: str, reverse: bool = False) -> Self:
+    def _binary(self, op: Ops, other: Any, method: str, reverse: Flag = False) -> Self:
         a, b = self._pair(other, method)
         if reverse:
             a, b = b, a
@@ -88,13 +92,13 @@ class Elementwise(Movement):
         return self.cast(dtypes.bool)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------------
-    def add(self, o: Any, reverse: bool = False) -> Self:
+    def add(self, o: Any, reverse: Flag = False) -> Self:
         a, b = self._pair(o, "add")
         if a.dtype.kind == "bool":
             return a._binary(Ops.OR, b, "add")
         return self._new(UOp(Ops.ADD, a.dtype, (b.uop, a.uop) if reverse else (a.uop, b.uop)))
 
-    def mul(self, o: Any, reverse: bool = False) -> Self:
+    def mul(self, o: Any, reverse: Flag = False) -> Self:
         a, b = self._pair(o, "mul")
         if a.dtype.kind == "bool":
             return a._binary(Ops.AND, b, "mul")
@@ -105,13 +109,13 @@ class Elementwise(Movement):
             raise TypeError("neg: booleans have no negative: use logical_not")
         return self._new(UOp(Ops.NEG, self.dtype, (self.uop,)))
 
-    def sub(self, o: Any, reverse: bool = False) -> Self:
+    def sub(self, o: Any, reverse: Flag = False) -> Self:
         a, b = self._pair(o, "sub")
         if a.dtype.kind == "bool":
             raise TypeError("sub: booleans cannot be subtracted: use ^ or logical_not")
         return b.add(a.neg()) if reverse else a.add(b.neg())
 
-    def div(self, o: Any, reverse: bool = False) -> Self:
+    def div(self, o: Any, reverse: Flag = False) -> Self:
         """True division; integers give float32."""
         a, b = self._pair(o, "div")
         if not a.dtype.is_float:
@@ -120,7 +124,7 @@ class Elementwise(Movement):
             a, b = b, a
         return self._new(UOp(Ops.DIV, a.dtype, (a.uop, b.uop)))
 
-    def floordiv(self, o: Any, reverse: bool = False) -> Self:
+    def floordiv(self, o: Any, reverse: Flag = False) -> Self:
         """Division rounded to minus infinity."""
         a, b = self._pair(o, "floordiv")
         if reverse:
@@ -129,7 +133,7 @@ class Elementwise(Movement):
             return a.div(b).floor()
         return self._new(UOp(Ops.FLOORDIV, a.dtype, (a.uop, b.uop)))
 
-    def mod(self, o: Any, reverse: bool = False) -> Self:
+    def mod(self, o: Any, reverse: Flag = False) -> Self:
         """The remainder with the sign of the divisor."""
         a, b = self._pair(o, "mod")
         if reverse:
@@ -158,7 +162,7 @@ class Elementwise(Movement):
 
     clip = clamp
 
-    def pow(self, o: Any, reverse: bool = False) -> Self:
+    def pow(self, o: Any, reverse: Flag = False) -> Self:
         """Power; whole and half exponents given as numbers are exact products and roots."""
         if not reverse and isinstance(o, int | float) and not isinstance(o, bool):
             if o == int(o) and 0 <= abs(o) <= 16:

@@ -69,10 +69,10 @@ class Indexing(Reduction):
                     k = k % n if isinstance(n, int) else k
                 elif k.vmin < 0 or k.vmax >= size_max(n):
                     raise IndexError(f"index with bounds [{k.vmin}, {k.vmax}] can leave axis {axis} of {self.shape}")
-                bounds.append((k, k + 1 if isinstance(k, int) else k + 1))
+                bounds.append((k, k + 1))
                 steps.append(1)
                 layout.append("drop")
-            elif isinstance(k, TensorCore) or isinstance(k, list):
+            elif isinstance(k, TensorCore | list):
                 t = k if isinstance(k, TensorCore) else type(self)(k, dtype=dtypes.int32, device=self.device)
                 if not t.dtype.is_int:
                     raise IndexError(f"a tensor used as index must hold integers, got {t.dtype.name}")
@@ -83,7 +83,9 @@ class Indexing(Reduction):
                 layout.append("pick")
                 picks = t
             else:
-                raise IndexError(f"cannot index with {type(k).__name__}: use numbers, slices, None, Ellipsis or integer tensors")
+                raise IndexError(
+                    f"cannot index with {type(k).__name__}: use numbers, slices, None, Ellipsis or integer tensors"
+                )
             axis += 1
         t = self.shrink(bounds)
         for a, step in enumerate(steps):
@@ -108,14 +110,14 @@ class Indexing(Reduction):
         if not isinstance(step, int) or step == 0:
             raise IndexError(f"the step of a slice must be a nonzero integer, got {step!r}")
         if isinstance(n, int) and not isinstance(k.start, UOp) and not isinstance(k.stop, UOp):
-            begin, end, step = k.indices(n)
+            first, last, step = k.indices(n)
             if step > 0:
-                return begin, max(begin, end), step
-            return min(end + 1, begin + 1), begin + 1, step
+                return first, max(first, last), step
+            return min(last + 1, first + 1), first + 1, step
         if step != 1:
             raise IndexError("a slice with symbolic bounds must have step 1")
-        begin = 0 if k.start is None else k.start
-        end = n if k.stop is None else k.stop
+        begin: Size = 0 if k.start is None else k.start
+        end: Size = n if k.stop is None else k.stop
         if isinstance(begin, int) and begin < 0:
             begin = size_add(n, begin)
         if isinstance(end, int) and end < 0:
@@ -165,7 +167,9 @@ class Indexing(Reduction):
         a = self._axis(dim, method="gather")
         if index.ndim != self.ndim:
             raise ValueError(f"gather: index {index.shape} must have as many axes as {self.shape}")
-        if any(size_max(i) > size_max(s) for d, (i, s) in enumerate(zip(index.shape, self.shape, strict=True)) if d != a):
+        if any(
+            size_max(i) > size_max(s) for d, (i, s) in enumerate(zip(index.shape, self.shape, strict=True)) if d != a
+        ):
             raise ValueError(f"gather: index {index.shape} is larger than {self.shape} outside of axis {dim}")
         # a flat address picks the element: the other coordinates are the index's own
         flat: Any = None

@@ -24,7 +24,8 @@ def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
         wide = [s for s in sizes if s != 1]
         if any(not same(s, wide[0]) for s in wide):
             raise ValueError(
-                f"{method}: shapes {' and '.join(map(str, shapes))} do not broadcast: sizes must be equal or 1, aligned at the last axis"
+                f"{method}: shapes {' and '.join(map(str, shapes))} do not broadcast: "
+                "sizes must be equal or 1, aligned at the last axis"
             )
         out.append(wide[0] if wide else 1)
     return tuple(out)
@@ -114,7 +115,8 @@ class Movement(TensorCore):
         return self._new(UOp(Ops.SHRINK, self.dtype, (self.uop,), full))
 
     def pad(self, padding: Sequence[Any], value: float = 0.0) -> Self:
-        """Surround with `value`: ((before, after), …) per axis (None for none), or PyTorch's flat list from the last axis."""
+        """Surround with `value`: ((before, after), …) per axis (None for none), or PyTorch's flat list from the last
+        axis."""
         if padding and all(isinstance(p, int) for p in padding):
             if len(padding) % 2 or len(padding) > 2 * self.ndim:
                 raise ValueError(f"pad: {tuple(padding)} needs two numbers per axis of {self.shape}")
@@ -200,7 +202,11 @@ class Movement(TensorCore):
         base: Shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
         pairs = tuple(x for s in base for x in (1, s))
         grown = tuple(x for n, s in zip(times, base, strict=True) for x in (n, s))
-        return self._reshape(pairs)._broadcast_to(grown)._reshape(tuple(size_prod((n, s)) for n, s in zip(times, base, strict=True)))
+        return (
+            self._reshape(pairs)
+            ._broadcast_to(grown)
+            ._reshape(tuple(size_prod((n, s)) for n, s in zip(times, base, strict=True)))
+        )
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Every element along `dim` (of the flattened tensor without it) repeated in place."""
@@ -212,12 +218,14 @@ class Movement(TensorCore):
 
     def cat(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
         """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
-        parts = _gather(self, others)
+        parts: list[Self] = _gather(self, others)
         first = parts[0]
         a = first._axis(dim, method="cat")
         dtype = parts[0].dtype
         for p in parts:
-            if p.ndim != first.ndim or any(not same(x, y) for i, (x, y) in enumerate(zip(p.shape, first.shape, strict=True)) if i != a):
+            if p.ndim != first.ndim or any(
+                not same(x, y) for i, (x, y) in enumerate(zip(p.shape, first.shape, strict=True)) if i != a
+            ):
                 raise ValueError(f"cat: shapes {[p.shape for p in parts]} differ outside of axis {dim}")
             if p.dtype is not dtype:
                 raise TypeError(f"cat: dtypes {[p.dtype.name for p in parts]} differ: cast first")
@@ -249,7 +257,7 @@ class Movement(TensorCore):
 
     def stack(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
         """Joined along a new axis."""
-        parts = _gather(self, others)
+        parts: list[Self] = _gather(self, others)
         return type(parts[0]).cat(parts[0].unsqueeze(dim), *(p.unsqueeze(dim) for p in parts[1:]), dim=dim)
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
@@ -290,6 +298,7 @@ class Movement(TensorCore):
 
 
 def _gather(first: Any, others: Sequence[Any]) -> list[Any]:
+    """All tensors given singly or in lists."""
     parts = [*(first if isinstance(first, list | tuple) else [first])]
     for o in others:
         parts.extend(o if isinstance(o, list | tuple) else [o])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.indexing import Indexing
@@ -32,7 +32,10 @@ class Neural(Indexing):
         if b.ndim == 1:
             return a.matmul(b.unsqueeze(1), dtype).squeeze(-1)
         if not same(a.shape[-1], b.shape[-2]):
-            raise ValueError(f"matmul: shapes {a.shape} and {b.shape}: the last axis of the first must equal the last but one of the second")
+            raise ValueError(
+                f"matmul: shapes {a.shape} and {b.shape}: "
+                "the last axis of the first must equal the last but one of the second"
+            )
         return a._contract(b.transpose(-1, -2), dtype)
 
     dot = matmul
@@ -79,8 +82,10 @@ class Neural(Indexing):
     ) -> Self:
         """softmax(q kᵀ · scale + mask) v (Vaswani et al. 2017), as torch.nn.functional names it.
 
-        self (…, heads, queries, d), key and value (…, kv_heads, keys, d). With `enable_gqa`, groups of query heads share one
-        key/value head (Ainslie et al. 2023). A boolean mask keeps where true; a float mask is added. `is_causal` lets query i
+        self (…, heads, queries, d), key and value (…, kv_heads, keys, d). With `enable_gqa`, groups of query heads
+        share one
+        key/value head (Ainslie et al. 2023). A boolean mask keeps where true; a float mask is added. `is_causal` lets
+        query i
         see keys 0 … i.
         """
         q, k, v = self, self._new(key.uop), self._new(value.uop)

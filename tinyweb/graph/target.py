@@ -58,4 +58,6 @@ def webgpu_target() -> Target:
 
 def interpreter_target() -> Target:
     """The NumPy oracle: everything scalar, every type."""
-    return Target("interpreter", "numpy", 1, 1, _ALL_C | {dtypes.float16}, _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4})
+    return Target(
+        "interpreter", "numpy", 1, 1, _ALL_C | {dtypes.float16}, _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4}
+    )

@@ -12,7 +12,8 @@ from tinyweb.graph.schedule import KernelCall, schedule
 
 BINARY: dict[Ops, Any] = {
     Ops.MUL: np.multiply, Ops.DIV: np.divide, Ops.FLOORDIV: np.floor_divide, Ops.MOD: np.mod, Ops.MAX: np.maximum,
-    Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or, Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift, Ops.SHR: np.right_shift,
+    Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or, Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift,
+    Ops.SHR: np.right_shift,
     Ops.LESS: np.less, Ops.EQUAL: np.equal, Ops.WHERE: np.where, Ops.NEG: np.negative, Ops.RECIPROCAL: np.reciprocal,
     Ops.SQRT: np.sqrt, Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc,
 }  # fmt: skip
@@ -63,7 +64,9 @@ def _evaluate(u: UOp, variables: dict[str, int]) -> int:
     return int(evaluate(u, {v: variables[v.arg[0]] for v in u.variables()}))
 
 
-def _node(u: UOp, value: dict[UOp, np.ndarray], buffers: list[np.ndarray], ranges: list[UOp], variables: dict[str, int]) -> Any:
+def _node(
+    u: UOp, value: dict[UOp, np.ndarray], buffers: list[np.ndarray], ranges: list[UOp], variables: dict[str, int]
+) -> Any:
     if u.op is Ops.CONST:
         return u.arg
     if u.op is Ops.VARIABLE:
@@ -93,5 +96,3 @@ def _node(u: UOp, value: dict[UOp, np.ndarray], buffers: list[np.ndarray], range
         return operands[0] | operands[1] if u.dtype.kind == "bool" else operands[0] + operands[1]
     with np.errstate(all="ignore"):
         return BINARY[u.op](*operands)
-
-

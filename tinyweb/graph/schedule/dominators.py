@@ -30,7 +30,8 @@ class Meeting:
         return a
 
     def between(self, u: UOp, limit: int = 4000) -> list[UOp] | None:
-        """The nodes on paths from `u` to where its users meet (both ends excluded); None if there are more than `limit`."""
+        """The nodes on paths from `u` to where its users meet (both ends excluded); None if there are more than
+        `limit`."""
         end = self.of[u]
         seen: dict[UOp, None] = {}
         todo = [x for x in self.users[u] if x is not end]

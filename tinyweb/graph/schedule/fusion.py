@@ -2,12 +2,14 @@
 
 One pass from the leaves up carries for every node what computing one of its elements anew would cost:
 
-- `NONE`: only elementwise work on memory (and scalar reduces so cheap that they are recomputed wherever they are needed);
+- `NONE`: only elementwise work on memory (and scalar reduces so cheap that they are recomputed wherever they are
+  needed);
 - `FULL`: each element is the result of a reduce (a matrix product's output);
 - `ROW`: elements along some axes share reduces over a row of the same length (softmax, norms): free inside a kernel
   that walks the row, which computes the reduce once per row.
 
-Memory is given where a FULL or ROW value would be computed again and again: before it is broadcast along other axes, before
+Memory is given where a FULL or ROW value would be computed again and again: before it is broadcast along other axes,
+before
 it is reduced, and where users in different kernels need it.
 """
 
@@ -148,7 +150,9 @@ class Fusion:
         if s.kind is not Kind.ROW:
             return s
         if u.op is Ops.PERMUTE:
-            return State(s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy, s.inputs)
+            return State(
+                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy, s.inputs
+            )
         if u.op is Ops.RESHAPE:
             moved: set[int] = set()
             for olds, news in reshape_groups(x.shape, u.shape):
@@ -188,7 +192,8 @@ class Fusion:
         return State(heavy=heavy, inputs=inputs)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
-        """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same row."""
+        """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same
+        row."""
         between = self.meeting.between(u)
         end = self.meeting.of[u]
         if between is None or end.op is Ops.SINK or is_memory(end) or end in between:
@@ -207,7 +212,8 @@ class Fusion:
                 return False
         # a value that varies along the row it is about to be reduced over would be computed once per use
         return state.kind is Kind.ROW or not any(
-            v.op is Ops.REDUCE and size_prod(u.shape) != 1 and same(size_prod(v.src[0].shape), size_prod(u.shape)) for v in between
+            v.op is Ops.REDUCE and size_prod(u.shape) != 1 and same(size_prod(v.src[0].shape), size_prod(u.shape))
+            for v in between
         )
 
     @staticmethod

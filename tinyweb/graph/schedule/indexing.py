@@ -56,7 +56,8 @@ def same(a: Size, b: Size) -> bool:
 
 
 def reshape_groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
-    """Split a reshape into independent parts: pairs of axis runs (in old, in new) of equal size, each as short as possible."""
+    """Split a reshape into independent parts: pairs of axis runs (in old, in new) of equal size, each as short as
+    possible."""
     groups: list[tuple[range, range]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -100,7 +101,8 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
 class ElementBuilder:
     """Builds the expressions of one kernel.
 
-    `leaf(node)` returns the memory (a BUFFER node) a realised node lives in, else None. Ranges are numbered per kernel in
+    `leaf(node)` returns the memory (a BUFFER node) a realised node lives in, else None. Ranges are numbered per
+    kernel in
     the order they are met, so equal computations give equal kernels.
     """
 
@@ -162,19 +164,20 @@ class ElementBuilder:
             return (yield (src[0], moved, gate))
         if op is Ops.FLIP:
             flipped = tuple(
-                unbound(s) - 1 - i if a in node.arg else i for a, (i, s) in enumerate(zip(index, node.shape, strict=True))
+                unbound(s) - 1 - i if a in node.arg else i
+                for a, (i, s) in enumerate(zip(index, node.shape, strict=True))
             )
             return (yield (src[0], flipped, gate))
         if op is Ops.PAD:
             inside: UOp | None = None
-            moved_back = []
+            moved_back: list[UOp] = []
             for i, s, (before, after) in zip(index, src[0].shape, node.arg, strict=True):
+                moved = i if before == 0 else i - unbound(before)
                 if before != 0:
-                    i = i - unbound(before)
-                    inside = both(inside, i >= 0)
+                    inside = both(inside, moved >= 0)
                 if after != 0:
-                    inside = both(inside, i < unbound(s))
-                moved_back.append(i)
+                    inside = both(inside, moved < unbound(s))
+                moved_back.append(moved)
             value = yield (src[0], tuple(moved_back), both(gate, inside))
             return value if inside is None else inside.where(value, UOp.const(0, node.dtype))
         if op is Ops.IOTA:

@@ -37,7 +37,9 @@ def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> Me
     for b in sorted(life, key=lambda b: (-nbytes(b), life[b])):
         first, last = life[b]
         free = [
-            (size, p) for p, (size, taken) in enumerate(pools) if all(last < f or first > t for f, t in taken) and size >= nbytes(b)
+            (size, p)
+            for p, (size, taken) in enumerate(pools)
+            if all(last < f or first > t for f, t in taken) and size >= nbytes(b)
         ]
         if free:
             p = min(free)[1]

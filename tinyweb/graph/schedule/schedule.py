@@ -10,7 +10,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, toposort
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
-from tinyweb.graph.schedule.memory import MemoryPlan, nbytes, plan_memory
+from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
 from tinyweb.graph.symbolic import simplify
 
 _buffer_ids = itertools.count()
@@ -62,7 +62,8 @@ class _Store:
 def schedule(roots: Sequence[UOp]) -> Schedule:
     """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN.
 
-    Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old value.
+    Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
+    value.
     """
     copied: set[UOp] = set()
     while True:
@@ -93,7 +94,9 @@ def _stores(sink: UOp) -> list[_Store]:
     memory: dict[UOp, UOp] = {}
     for node in fusion.realized:
         memory[node] = (
-            node.buffer if node.op is Ops.ASSIGN else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
+            node.buffer
+            if node.op is Ops.ASSIGN
+            else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
         )
     return [_build(node, memory) for node in fusion.realized]
 
@@ -177,7 +180,9 @@ def _reads_elsewhere(s: _Store) -> bool:
     if s.kernel is None or s.node.op is not Ops.ASSIGN:
         return False
     stores = {u.src[0]: u.src[1] for u in s.kernel.src}
-    return any(u.op is Ops.LOAD and u.src[0] in stores and u.src[1] is not stores[u.src[0]] for u in s.kernel.toposort())
+    return any(
+        u.op is Ops.LOAD and u.src[0] in stores and u.src[1] is not stores[u.src[0]] for u in s.kernel.toposort()
+    )
 
 
 def _order(stores: list[_Store]) -> list[_Store]:
@@ -208,9 +213,12 @@ def _order(stores: list[_Store]) -> list[_Store]:
                 continue
             if state.get(n) == 1:
                 raise NotImplementedError(
-                    "a kernel reads both the old and the new value of memory that is updated in place: call .contiguous() on the old value first"
+                    "a kernel reads both the old and the new value of memory that is updated in place: "
+                    "call .contiguous() on the old value first"
                 )
             state[n] = 1
             stack.append((n, True))
-            stack.extend((d, False) for d in sorted(after[n], key=lambda d: list(by_node).index(d)) if state.get(d) != 2)
+            stack.extend(
+                (d, False) for d in sorted(after[n], key=lambda d: list(by_node).index(d)) if state.get(d) != 2
+            )
     return list(done.values())
