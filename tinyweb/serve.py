@@ -1,8 +1,8 @@
 """A static web server for exported sites.
 
 What a page needs beyond any static host: cross-origin isolation (threads in WebAssembly ask for it), the MIME types of
-modules and WebAssembly, compression, byte ranges (broken downloads are resumed), and validators, so that a reload transfers
-nothing that has not changed. It never lists folders, never leaves the site's folder and hides dot files.
+modules and WebAssembly, compression, byte ranges (broken downloads are resumed), and validators, so that a reload
+transfers nothing that has not changed. It never lists folders, never leaves the site's folder and hides dot files.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class NotSatisfiable(ValueError):
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
     """The (first, last) byte that a Range header asks for; None where the header is to be ignored.
 
-    Ignored are other units, several ranges and nonsense: the whole file is a right answer to them. Raises NotSatisfiable.
+    Ignored are other units, several ranges and nonsense: the whole file is a right answer to them.
+    Raises NotSatisfiable.
     """
     match = re.fullmatch(r"bytes=\s*(\d{0,19})-(\d{0,19})\s*", header.strip())
     if not match or match[1] == match[2] == "":
