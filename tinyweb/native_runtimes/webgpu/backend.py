@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,3 +76,16 @@ def first_lines(text: str, count: int = 12) -> str:
     """The head of a compiler's message."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(lines[:count])
+
+
+@contextlib.contextmanager
+def runtime_folder() -> Iterator[None]:
+    """Without XDG_RUNTIME_DIR, Wayland's library complains on stderr as soon as a driver asks it for a display."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]

@@ -153,9 +153,9 @@ class WebGpuRuntime:
             return found
         check_launch(executable.program, [b.nbytes for b in buffers], [id(b) for b in buffers])
         bound = [buffers[i.slot].buffer for i in executable.program.params]
-        found = self._backend.create_bind_group(
-            executable.pipeline, [*bound, *([self._uniform] if executable.uniform else [])]
-        )
+        if executable.uniform:
+            bound.append(self._uniform)
+        found = self._backend.create_bind_group(executable.pipeline, bound)
         self._groups[key] = found
         for b in buffers:
             self._groups_of.setdefault(b, set()).add(key)

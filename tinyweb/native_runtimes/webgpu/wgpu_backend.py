@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import wgpu
-from wgpu.backends.wgpu_native import extras
+import wgpu  # type: ignore[import-untyped]
+from wgpu.backends.wgpu_native import extras  # type: ignore[import-untyped]
 
 from tinyweb.errors import DeviceError
-from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, first_lines
+from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, first_lines, runtime_folder
 
 # OpenGL adapters lack limits that WebGPU guarantees
 BACKENDS = ("Vulkan", "Metal", "DX12")
@@ -25,23 +23,8 @@ FEATURES = {"shader-f16": "shader-f16", "subgroup": "subgroups", "timestamp-quer
 
 @functools.cache
 def _restrict_backends() -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # somebody in this process has opened wgpu already
         extras.set_instance_extras(backends=list(BACKENDS))
-    except RuntimeError:
-        pass  # somebody in this process has opened wgpu already
-
-
-@contextlib.contextmanager
-def _runtime_folder() -> Iterator[None]:
-    """Without XDG_RUNTIME_DIR, Wayland's library complains on stderr as soon as a driver asks it for a display."""
-    if "XDG_RUNTIME_DIR" in os.environ:
-        yield
-        return
-    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
-    try:
-        yield
-    finally:
-        del os.environ["XDG_RUNTIME_DIR"]
 
 
 class WgpuBackend:
@@ -52,7 +35,7 @@ class WgpuBackend:
     def __init__(self) -> None:
         _restrict_backends()
         try:
-            with _runtime_folder():
+            with runtime_folder():
                 adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
         except (RuntimeError, wgpu.GPUError) as error:
             raise _no_adapter(str(error)) from error
@@ -124,9 +107,8 @@ class WgpuBackend:
             raise DeviceError(f"kernel {name} was refused by wgpu:\n{first_lines(str(error))}") from error
 
     def create_bind_group(self, pipeline: Any, buffers: Sequence[Any]) -> Any:
-        entries = [
-            {"binding": i, "resource": {"buffer": b, "offset": 0, "size": b.size}} for i, b in enumerate(buffers)
-        ]
+        whole = [{"buffer": b, "offset": 0, "size": b.size} for b in buffers]
+        entries = [{"binding": i, "resource": r} for i, r in enumerate(whole)]
         return self._device.create_bind_group(layout=pipeline[0], entries=entries)
 
     def submit(self, dispatches: Sequence[Dispatch]) -> None:
