@@ -6,6 +6,7 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.actions import Action, Schedule
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.for_c import schedule_for_c
+from tinyweb.graph.optimize.for_gpu import schedule_for_gpu
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.symbolic import simplify
@@ -17,7 +18,7 @@ def heuristic(kernel: UOp, target: Target) -> Schedule:
     analysis = Analysis(simplify(merge_reduces(kernel)))
     actions: list[Action]
     if target.has_threads:
-        actions = []
+        actions = schedule_for_gpu(analysis, target)
     elif target.language == "c":
         actions = schedule_for_c(analysis, target)
     else:
