@@ -1,5 +1,6 @@
 /** Which backends to try here, in which order, and why others are left out. */
 
+import { sleep } from "./download.js";
 import type { Backend } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import type { Manifest, WebGpuTarget, WebGpuVariant } from "./manifest.js";
@@ -54,6 +55,7 @@ export function currentPlatform(): Platform {
 }
 
 const MAX_THREADS = 8;
+const ADAPTER_MS = 15_000;
 /** Share of the device's memory a page may count on; the rest belongs to the system and other pages. */
 const MEMORY_SHARE = 0.5;
 /** Browsers report no more than this many GiB, so a device at the cap may have any amount. */
@@ -103,13 +105,13 @@ async function probeWebGpu(
   }
   const tight = tooLarge(target.bytes.weights + target.bytes.state + target.bytes.temporaries, options, platform);
   if (tight) return tight;
-  let adapter: GPUAdapter | null;
-  try {
-    adapter = (await platform.gpu.requestAdapter({ powerPreference: "high-performance" })) ?? (await platform.gpu.requestAdapter());
-  } catch (error) {
-    return `asking for a GPU failed: ${describe(error)}`;
-  }
+  const { gpu } = platform;
+  const ask = async (): Promise<GPUAdapter | null> =>
+    (await gpu.requestAdapter({ powerPreference: "high-performance" })) ?? gpu.requestAdapter();
+  const late = sleep(ADAPTER_MS).then(() => "the browser did not answer when asked for a GPU");
+  const adapter = await Promise.race([ask().catch((error: unknown) => `asking for a GPU failed: ${describe(error)}`), late]);
   if (!adapter) return "no suitable GPU was found";
+  if (typeof adapter === "string") return adapter;
   const name = adapterName(adapter.info);
   const limits = adapter.limits as unknown as Record<string, number | undefined>;
   for (const [limit, needed] of target.limits) {

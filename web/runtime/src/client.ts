@@ -232,10 +232,12 @@ export class Chat {
 
 /**
  * Loads a bundle written by `tinyweb export chat`.
- * @param baseUrl the bundle's folder (it holds manifest.json), ending with a slash
+ * @param baseUrl the bundle's folder (it holds manifest.json)
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
 export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
+  const base = new URL(baseUrl, globalThis.location?.href);
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
   let worker: Worker;
   try {
     worker = options.workerUrl
@@ -244,5 +246,5 @@ export async function loadChat(baseUrl: string | URL, options: LoadOptions = {})
   } catch (error) {
     throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);
   }
-  return Chat.open(worker as unknown as WorkerLike, baseUrl, options);
+  return Chat.open(worker as unknown as WorkerLike, base, options);
 }

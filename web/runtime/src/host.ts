@@ -98,13 +98,12 @@ export class ModelHost {
    */
   async recover(cause: TinywebError, signal?: AbortSignal): Promise<void> {
     const { backend } = this.engine;
-    const now = performance.now();
-    const again = now - this.lostAt < LOSS_WINDOW_MS;
-    this.lostAt = now;
+    const again = performance.now() - this.lostAt < LOSS_WINDOW_MS;
     if (again && this.settings.options.backend === backend) throw cause;
     this.engine.dispose(); // it stays in place, refusing work, should no other open
-    if (again) this.fallbacks.push({ backend, reason: cause.message });
+    if (again) this.note({ backend, reason: cause.message });
     await this.openEngine(signal, again ? backend : undefined);
+    this.lostAt = performance.now();
     const to = this.engine.backend;
     if (to !== backend) this.settings.onEvent("backend-changed", { from: backend, to, reason: cause.message });
   }
@@ -129,8 +128,7 @@ export class ModelHost {
     const { options, platform = currentPlatform() } = this.settings;
     const considered: Fallback[] = [];
     const all = await candidates(this.manifest, options, platform, considered);
-    const known = new Set(this.fallbacks.map(({ backend }) => backend));
-    this.fallbacks.push(...considered.filter(({ backend }) => !known.has(backend)));
+    considered.filter(({ backend }) => backend !== without).forEach((fallback) => this.note(fallback));
     let first: TinywebError | undefined;
     for (const candidate of all) {
       if (candidate.backend === without) continue;
@@ -142,12 +140,18 @@ export class ModelHost {
         const typed = asTinywebError(error);
         if (isAbort(error) || !BACKEND_FAILURES.has(typed.code)) throw typed;
         first ??= typed;
-        this.fallbacks.push({ backend: candidate.backend, reason: typed.message });
+        this.note({ backend: candidate.backend, reason: typed.message });
       }
     }
     // With a single backend in question its own error says most.
     if (first && options.backend !== undefined && options.backend !== "auto") throw first;
     throw nothingWorks(this.fallbacks);
+  }
+
+  /** Remembers why a backend is not in use; the latest reason counts. */
+  private note(fallback: Fallback): void {
+    const index = this.fallbacks.findIndex(({ backend }) => backend === fallback.backend);
+    this.fallbacks.splice(index < 0 ? this.fallbacks.length : index, 1, fallback);
   }
 
   /** An engine of this kind with the weights inside and every kernel compiled. */

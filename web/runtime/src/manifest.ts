@@ -155,9 +155,14 @@ export function parseManifest(json: unknown): Manifest {
   const variables = m.at("variables").list(parseVariable);
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
-  for (const name of ["start_pos", "count"]) if (!slots.has(name)) m.at("variables").fail(`"${name}" is missing`);
-
   const chat = parseChat(m.at("chat"), buffers, model);
+  /** The kernels are made for values up to `max` only. */
+  const reaches = (name: string, most: number): void => {
+    const variable = variables[slots.get(name) ?? -1];
+    if (!(variable && variable.max >= most)) m.at("variables").fail(`"${name}" must be there and reach ${most}`);
+  };
+  reaches("start_pos", model.context - 1);
+  for (const { block } of chat.prefill) reaches("count", block);
   const targets = m.at("targets");
   const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];
   const webgpu = gpu.present ? parseWebGpu(gpu, buffers, slots) : undefined;

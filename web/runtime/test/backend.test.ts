@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { candidates, nothingWorks, type BackendOptions, type Fallback, type Platform } from "../src/backend.js";
 import { parseManifest } from "../src/manifest.js";
 import { fakeBundle } from "./fake-bundle.js";
@@ -57,6 +57,17 @@ describe("the choice of a backend", () => {
     const { names, fallbacks } = await choose({}, platform);
     expect(names).toEqual(["wasm", "wasm-single"]);
     expect(fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringContaining(reason) }]);
+  });
+
+  it("does not wait for ever for an adapter", async () => {
+    vi.useFakeTimers();
+    try {
+      const asking = choose({}, { gpu: { requestAdapter: () => new Promise(() => undefined) } as unknown as GPU });
+      await vi.advanceTimersByTimeAsync(20_000);
+      expect((await asking).fallbacks[0]?.reason).toContain("did not answer");
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("takes the variant with most of the features there are", async () => {

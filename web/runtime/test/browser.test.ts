@@ -77,7 +77,7 @@ async function visit(host: "localhost" | "127.0.0.1" | "phone.test" = "localhost
 }
 
 const load = (options: LoadOptions = {}, bundle = "model"): Promise<ChatInfo & Failed> =>
-  page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}/`, options] as const);
+  page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const);
 const ids = (prompt: number[], options: object = {}, trouble: object = {}): ReturnType<PageApi["ids"]> =>
   page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const);
 const info = (): Promise<ChatInfo> => page.evaluate(() => window.t.chat.info);

@@ -46,6 +46,8 @@ describe("manifest", () => {
     ["state with segments", (m) => (m.buffers[0].kind = "state"), "only weights"],
     ["a variable twice", (m) => m.variables.push({ name: "count", min: 0, max: 1 }), "twice"],
     ["no start_pos", (m) => (m.variables[0].name = "begin"), "start_pos"],
+    ["a position that stops before the context", (m) => (m.variables[0].max = 62), "reach 63"],
+    ["blocks that are too long for their count", (m) => (m.chat.prefill[0].block = 9), "reach 9"],
     ["an entry point that is missing", (m) => (m.chat.decode = "step"), '"step" is missing'],
     ["an end token outside the vocabulary", (m) => (m.chat.eos = [261]), "outside"],
     ["logits that are too small", (m) => (m.buffers[4].bytes = 4 * 260), "chat.logits"],

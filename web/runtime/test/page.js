@@ -12,7 +12,7 @@ window.t = {
   async load(bundle, options) {
     try {
       this.progress = [];
-      this.chat = await loadChat(new URL(bundle, location.href), { ...options, onProgress: (p) => this.progress.push(p) });
+      this.chat = await loadChat(bundle, { ...options, onProgress: (p) => this.progress.push(p) });
       this.events = [];
       for (const name of ["device-lost", "backend-changed"]) this.chat.on(name, (data) => this.events.push({ name, ...data }));
       return this.chat.info;
