@@ -256,7 +256,8 @@ class Kernel:
             return
         name = f"v{self._values}"
         self._values += 1
-        self._out.add(f"var {name}: {self.type(u)};")  # zero
+        # the zero is spelled out: naga forgets an implied one after the first round of a loop
+        self._out.add(f"var {name} = {self.type(u)}();")
         self._spelled[u] = name
         if lanes(gate) == 1:
             self._out.add(f"if ({bare(self.x(gate))}) {{ {name} = {self._read(memory, index, n)}; }}")
