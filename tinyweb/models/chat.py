@@ -202,6 +202,10 @@ class Chat:
         parts = list(self.generate(messages, settings))
         return "".join(p.text for p in parts), [p.token for p in parts]
 
+    def forget(self) -> None:
+        """Read the next prompt from its beginning, whatever the cache holds."""
+        self._cached = []
+
     def _settle(self, settings: Settings) -> str:
         """Put the settings on the device; the entry point that chooses tokens by them."""
         floats = [settings.temperature, settings.top_p, settings.repetition_penalty, 0.0]

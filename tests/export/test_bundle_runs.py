@@ -1,0 +1,127 @@
+"""A second loader, in Python: the manifest and the files are enough to run the model, and it computes the same."""
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wasmtime
+
+from tests.export.small_model import write_small_model
+from tinyweb.export.chat import ExportOptions, export_chat
+from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models.chat import Chat, Settings
+from tinyweb.models.llama import Llama
+
+PROMPT = [0, 2, 275, 3, 261, 499, 5, 4, 2, 277, 3]  # 11 tokens: a block of 8 and what is left
+GREEDY = Settings(max_tokens=12, temperature=0)
+SAMPLED = Settings(max_tokens=12, temperature=0.8, top_k=20, top_p=0.9, repetition_penalty=1.2, seed=11)
+
+
+class WasmBundle:
+    """Runs `simd.wasm` as docs/bundle.md says, knowing nothing else."""
+
+    def __init__(self, model: Path):
+        self.manifest: dict[str, Any] = json.loads((model / "manifest.json").read_text())
+        self.target = self.manifest["targets"]["wasm"]
+        self.memory_map = self.target["memory"]
+        self.store = wasmtime.Store()
+        pages = self.memory_map["pages"]
+        self.memory = wasmtime.Memory(self.store, wasmtime.MemoryType(wasmtime.Limits(pages, pages)))
+        module = wasmtime.Module(self.store.engine, (model / self.target["variants"]["simd"]["file"]).read_bytes())
+        assert [f"{i.module}.{i.name}" for i in module.imports] == ["env.memory"]
+        assert {e.name for e in module.exports} == {*self.target["entry_points"], "__stack_pointer"}
+        self.exports = wasmtime.Instance(self.store, module, [self.memory]).exports(self.store)
+        stacks = self.memory_map["stacks"]
+        self.exports["__stack_pointer"].set_value(self.store, stacks["base"] + stacks["bytes"])  # type: ignore[union-attr]
+        shards = [(model / s["file"]).read_bytes() for s in self.manifest["weights"]["shards"]]
+        for shard, said in zip(shards, self.manifest["weights"]["shards"], strict=True):
+            assert len(shard) == said["bytes"] and hashlib.sha256(shard).hexdigest() == said["sha256"]
+        for b in self.manifest["buffers"]:
+            for s in b.get("segments", ()):
+                self.write(b["id"], shards[s["shard"]][s["offset"] : s["offset"] + s["bytes"]], s["at"])
+
+    def address(self, id: int) -> int:
+        return int(self.memory_map["buffers"][str(id)])
+
+    def write(self, id: int, data: bytes, at: int = 0) -> None:
+        self.memory.write(self.store, data, self.address(id) + at)
+
+    def read(self, id: int, size: int, at: int = 0) -> bytes:
+        return bytes(self.memory.read(self.store, self.address(id) + at, self.address(id) + at + size))
+
+    def run(self, entry: str, **variables: int) -> None:
+        for slot, v in enumerate(self.manifest["variables"]):
+            if v["name"] in variables:
+                assert v["min"] <= variables[v["name"]] <= v["max"]
+                self.memory.write(
+                    self.store, struct.pack("<i", variables[v["name"]]), self.memory_map["variables"] + 4 * slot
+                )
+        self.exports[self.target["entry_points"][entry]["function"]](self.store, 0, 1)  # type: ignore[operator]
+
+    def generate(self, prompt: list[int], s: Settings) -> tuple[list[int], np.ndarray]:
+        """Ids that follow, and the logits after the prompt."""
+        chat = self.manifest["chat"]
+        self.write(chat["sampling_f"], struct.pack("<4f", s.temperature, s.top_p, s.repetition_penalty, 0))
+        self.write(chat["sampling_i"], struct.pack("<2i", s.top_k, s.seed))
+        self.write(chat["ids"], struct.pack(f"<{len(prompt)}i", *prompt))
+        at = 0
+        while at < len(prompt):
+            block = next((b for b in chat["prefill"] if b["block"] <= len(prompt) - at), chat["prefill"][-1])
+            count = min(block["block"], len(prompt) - at)
+            self.run(block["entry"], start_pos=at, count=count)
+            at += count
+        logits = np.frombuffer(self.read(chat["logits"], 4 * self.manifest["model"]["vocab_size"]), np.float32)
+        out: list[int] = []
+        position = len(prompt) - 1
+        while len(out) < s.max_tokens and (not out or out[-1] not in chat["eos"]):
+            if out:
+                self.run(chat["decode"], start_pos=position)
+            self.run(chat["greedy" if s.temperature == 0 else "sample"], start_pos=position)
+            position += 1
+            out.append(struct.unpack("<i", self.read(chat["ids"], 4, 4 * position))[0])
+        return out, logits
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
+    return write_small_model(tmp_path_factory.mktemp("models") / "small", model_folder)
+
+
+@pytest.mark.parametrize("quant", ["f32", "f16", "q8", "q4"])
+def test_it_computes_what_the_model_computes(small_model: Path, tmp_path: Path, quant: str) -> None:
+    options = ExportOptions(quant, context=48, shard_bytes=65536)
+    export_chat(small_model, tmp_path / "site", options, lambda step, done, total: None)
+    bundle = WasmBundle(tmp_path / "site" / "model")
+    chat = Chat(Llama.from_folder(small_model, quant, 48, device="CPU"), Tokenizer.from_folder(small_model))
+    for settings in (GREEDY, SAMPLED):
+        ids, logits = bundle.generate(PROMPT, settings)
+        assert ids == list(chat.generate_ids(PROMPT, settings))
+        chat.forget()
+        list(chat.generate_ids(PROMPT, Settings(max_tokens=1, temperature=0)))
+        assert logits == pytest.approx(chat.model.logits.numpy()[0], abs=1e-4)
+
+
+def test_what_a_phone_must_offer(small_model: Path, tmp_path: Path) -> None:
+    """The limits stay within what WebGPU guarantees everywhere."""
+    export_chat(small_model, tmp_path / "site", ExportOptions("q8"), lambda step, done, total: None)
+    webgpu = json.loads((tmp_path / "site/model/manifest.json").read_text())["targets"]["webgpu"]
+    guaranteed = {
+        "maxStorageBuffersPerShaderStage": 8,
+        "maxStorageBufferBindingSize": 128 * 2**20,
+        "maxBufferSize": 256 * 2**20,
+        "maxComputeWorkgroupStorageSize": 16384,
+        "maxComputeInvocationsPerWorkgroup": 256,
+        "maxComputeWorkgroupSizeX": 256,
+        "maxComputeWorkgroupSizeY": 256,
+        "maxComputeWorkgroupSizeZ": 64,
+        "maxComputeWorkgroupsPerDimension": 65535,
+    }
+    assert webgpu["limits"].keys() == guaranteed.keys()
+    assert [name for name, value in webgpu["limits"].items() if not 0 <= value <= guaranteed[name]] == []
+    text = (tmp_path / "site/model" / webgpu["variants"]["base"]["file"]).read_text()
+    names = [line.removeprefix("//# kernel ") for line in text.splitlines() if line.startswith("//# kernel ")]
+    assert names == [k["name"] for k in webgpu["variants"]["base"]["kernels"]]
