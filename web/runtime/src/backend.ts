@@ -103,7 +103,7 @@ async function probeWebGpu(
   if (!platform.gpu) {
     return platform.isSecureContext ? "this browser has no WebGPU" : "WebGPU needs a page served over https or from localhost";
   }
-  const tight = tooLarge(target.bytes.weights + target.bytes.state + target.bytes.temporaries, options, platform);
+  const tight = tooLarge(target.bytes, options, platform);
   if (tight) return tight;
   const { gpu } = platform;
   const ask = async (): Promise<GPUAdapter | null> =>

@@ -1,6 +1,6 @@
 /**
- * The manifest of a bundle (docs/bundle.md): its types, and the check that turns untrusted JSON into them.
- * After `parseManifest` every id, size and range holds, so the engines index without asking again.
+ * The manifest of a bundle (docs/bundle.md), as far as this library uses it: its types, and the check that turns untrusted
+ * JSON into them. After `parseManifest` every id, size and range holds, so the engines index without asking again.
  */
 
 import { Value } from "./check.js";
@@ -20,7 +20,6 @@ export interface BufferSpec {
   name: string;
   kind: string;
   dtype: string;
-  shape: number[];
   bytes: number;
   /** Where a weight's bytes come from; empty for state. */
   segments: Segment[];
@@ -34,7 +33,6 @@ export interface Shard {
 
 export interface Variable {
   name: string;
-  min: number;
   max: number;
 }
 
@@ -48,7 +46,6 @@ export interface Sampling {
 
 export interface ChatPlan {
   eos: number[];
-  bos: number | undefined;
   /** Largest block first. */
   prefill: { entry: string; block: number }[];
   decode: string;
@@ -60,12 +57,6 @@ export interface ChatPlan {
   samplingF: number;
   samplingI: number;
   defaults: Sampling;
-}
-
-export interface MemoryNeed {
-  weights: number;
-  state: number;
-  temporaries: number;
 }
 
 export type BindingType = "storage" | "read-only-storage";
@@ -93,13 +84,13 @@ export interface WebGpuVariant {
 
 export interface WebGpuTarget {
   limits: Map<string, number>;
-  bytes: MemoryNeed;
+  /** Bytes on the device: weights, state and temporaries. */
+  bytes: number;
   temporaries: { id: number; bytes: number }[];
   variants: WebGpuVariant[];
 }
 
 export interface WasmTarget {
-  bytes: MemoryNeed;
   /** Fixed size of the memory in pages of 64 KiB. */
   pages: number;
   /** Byte address of each buffer by id. */
@@ -113,16 +104,11 @@ export interface WasmTarget {
 }
 
 export interface ModelFigures {
-  architecture: string;
-  parameters: number;
-  layers: number;
   vocabSize: number;
   context: number;
-  quant: string;
 }
 
 export interface Manifest {
-  task: string;
   name: string;
   model: ModelFigures;
   files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string };
@@ -148,11 +134,11 @@ export function parseManifest(json: unknown): Manifest {
   const m = new Value(json);
   m.at("format").oneOf("tinyweb-bundle");
   if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
-  const task = m.at("task").oneOf("chat");
+  m.at("task").oneOf("chat");
   const model = parseModel(m.at("model"));
   const weights = parseWeights(m.at("weights"));
   const buffers = m.at("buffers").list((buffer, id) => parseBuffer(buffer, id, weights.shards));
-  const variables = m.at("variables").list(parseVariable);
+  const variables = m.at("variables").list((v): Variable => ({ name: v.at("name").text(), max: v.at("max").integer(0, INT32_MAX) }));
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
   const chat = parseChat(m.at("chat"), buffers, model);
@@ -166,7 +152,7 @@ export function parseManifest(json: unknown): Manifest {
   const targets = m.at("targets");
   const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];
   const webgpu = gpu.present ? parseWebGpu(gpu, buffers, slots) : undefined;
-  const wasm = cpu.present ? parseWasm(cpu, buffers, variables, slots) : undefined;
+  const wasm = cpu.present ? parseWasm(cpu, buffers, variables) : undefined;
   if (!webgpu && !wasm) targets.fail("neither webgpu nor wasm is there");
   for (const entry of [...chat.prefill.map((block) => block.entry), chat.decode, chat.sample, chat.greedy]) {
     for (const { entryPoints } of [...(webgpu?.variants ?? []), ...(wasm ? [wasm] : [])]) {
@@ -178,7 +164,6 @@ export function parseManifest(json: unknown): Manifest {
   }
   const file = (key: string): string => m.at("files").at(key).path();
   return {
-    task,
     name: m.at("name").text(),
     model,
     files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
@@ -194,12 +179,8 @@ export function parseManifest(json: unknown): Manifest {
 
 function parseModel(m: Value): ModelFigures {
   return {
-    architecture: m.at("architecture").text(),
-    parameters: m.at("parameters").integer(),
-    layers: m.at("layers").integer(),
     vocabSize: m.at("vocab_size").integer(1, 2 ** 24),
     context: m.at("context").integer(2, 2 ** 24),
-    quant: m.at("quant").text(),
   };
 }
 
@@ -237,13 +218,7 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
   } else if (segments.length > 0) {
     list.fail(`only weights have segments, this is ${kind}`);
   }
-  const shape = b.at("shape").list((size) => size.integer());
-  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), shape, bytes, segments };
-}
-
-function parseVariable(v: Value): Variable {
-  const min = v.at("min").integer(-INT32_MAX, INT32_MAX);
-  return { name: v.at("name").text(), min, max: v.at("max").integer(min, INT32_MAX) };
+  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), bytes, segments };
 }
 
 function parseChat(c: Value, buffers: BufferSpec[], model: ModelFigures): ChatPlan {
@@ -259,10 +234,8 @@ function parseChat(c: Value, buffers: BufferSpec[], model: ModelFigures): ChatPl
   const prefill = c.at("prefill").list((p) => ({ entry: p.at("entry").text(), block: p.at("block").integer(1, PAGE) }));
   if (prefill.length === 0) c.at("prefill").fail("is empty");
   const d = c.at("defaults");
-  const bos = c.at("bos");
   return {
     eos: c.at("eos").list(token),
-    bos: bos.present ? token(bos) : undefined,
     prefill: prefill.sort((a, b) => b.block - a.block),
     decode: c.at("decode").text(),
     sample: c.at("sample").text(),
@@ -281,14 +254,6 @@ function parseChat(c: Value, buffers: BufferSpec[], model: ModelFigures): ChatPl
   };
 }
 
-function parseNeed(b: Value): MemoryNeed {
-  return { weights: b.at("weights").integer(), state: b.at("state").integer(), temporaries: b.at("temporaries").integer() };
-}
-
-function checkVariables(entry: Value, slots: Slots): void {
-  entry.at("variables").list((name) => slots.has(name.text()) || name.fail("unknown variable"));
-}
-
 function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarget {
   const temporaries = t.at("temporaries").list((temporary, index) => {
     const id = buffers.length + index; // ids go on after the buffers
@@ -297,7 +262,8 @@ function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarge
   const count = buffers.length + temporaries.length;
   const variants = [...t.at("variants").map((variant, name) => parseWebGpuVariant(variant, name, count, slots)).values()];
   if (variants.length === 0) t.at("variants").fail("is empty");
-  return { limits: t.at("limits").map((limit) => limit.integer()), bytes: parseNeed(t.at("bytes")), temporaries, variants };
+  const bytes = ["weights", "state", "temporaries"].reduce((sum, kind) => sum + t.at("bytes").at(kind).integer(), 0);
+  return { limits: t.at("limits").map((limit) => limit.integer()), bytes, temporaries, variants };
 }
 
 function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: Slots): WebGpuVariant {
@@ -321,14 +287,11 @@ function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: 
     if (grid.length !== 3) d.at("grid").fail("needs three sizes");
     return { kernel, buffers, grid };
   };
-  const entryPoints = v.at("entry_points").map((entry) => {
-    checkVariables(entry, slots);
-    return entry.at("dispatches").list(dispatch);
-  });
+  const entryPoints = v.at("entry_points").map((entry) => entry.at("dispatches").list(dispatch));
   return { name, features: v.at("features").list((feature) => feature.text()), file: v.at("file").path(), kernels, entryPoints };
 }
 
-function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[], slots: Slots): WasmTarget {
+function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[]): WasmTarget {
   const memory = t.at("memory");
   const pages = memory.at("pages").integer(1, 65536);
   /** An address whose `bytes` lie inside the memory. */
@@ -351,7 +314,6 @@ function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[], slots
   const files = new Map<boolean, string>();
   t.at("variants").map((variant) => files.set(variant.at("threads").boolean(), variant.at("file").path()));
   return {
-    bytes: parseNeed(t.at("bytes")),
     pages,
     addresses,
     variables: address(memory.at("variables"), 4 * variables.length),
@@ -359,9 +321,9 @@ function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[], slots
     stacks: { base: address(stacks.at("base"), stackBytes * maxThreads, 16), bytes: stackBytes, maxThreads },
     single: files.get(false),
     threaded: files.get(true),
-    entryPoints: t.at("entry_points").map((entry) => {
-      checkVariables(entry, slots);
-      return { function: entry.at("function").text(), kernels: entry.at("kernels").integer() };
-    }),
+    entryPoints: t.at("entry_points").map((entry) => ({
+      function: entry.at("function").text(),
+      kernels: entry.at("kernels").integer(),
+    })),
   };
 }
