@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tinyweb.graph.ir import KernelInfo, Ops, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.ir.spec import program_spec, verify
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.linearize import linearize
@@ -37,6 +38,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers")
     uops = tuple(linearize(spelled))
+    verify("lower", uops, program_spec)
     used = _shared_bytes(uops)
     if used > target.shared_bytes:
         raise ValueError(f"kernel {info.name or prefix} needs {used} bytes of shared memory; {target.name} has {target.shared_bytes}")

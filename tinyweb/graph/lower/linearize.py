@@ -12,9 +12,7 @@ def linearize(sink: UOp) -> list[UOp]:
     end_of = {u.src[-1]: u for u in order if u.op is Ops.END}
     for u in order:
         u.ranges  # noqa: B018  (cached on the node; asked for sources first, so that the recursion stays shallow)
-    depth: dict[UOp, int] = {}
-    for r in sorted(end_of, key=lambda r: len(end_of[r].ranges)):
-        depth[r] = 1 + max((depth[outer] for outer in end_of[r].ranges), default=0)
+    depth = _depths(end_of)
 
     def scope(u: UOp) -> UOp | None:
         return max(u.ranges, key=lambda r: depth[r], default=None)
@@ -38,6 +36,21 @@ def linearize(sink: UOp) -> list[UOp]:
         stack.append((u, True))
         stack.extend((m, False) for m in sorted(members[loop], key=position.__getitem__, reverse=True))
     return out
+
+
+def _depths(end_of: dict[UOp, UOp]) -> dict[UOp, int]:
+    """How deep each loop lies: one more than the deepest loop that it, closed, still depends on."""
+    depth: dict[UOp, int] = {}
+    stack = list(end_of)
+    while stack:
+        r = stack[-1]
+        missing = [outer for outer in end_of[r].ranges if outer not in depth]
+        if missing:
+            stack.extend(missing)
+            continue
+        depth[r] = 1 + max((depth[outer] for outer in end_of[r].ranges), default=0)
+        stack.pop()
+    return depth
 
 
 def _order(sink: UOp) -> list[UOp]:

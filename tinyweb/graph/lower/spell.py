@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
+from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute
 from tinyweb.graph.lower.build import both, index_const, lane, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
@@ -211,19 +212,20 @@ class _Speller:
         src = [self._known(s, point) for s in u.src]
         width = max((s.shape[0] for s in src if s.shape), default=1)
         assert isinstance(width, int)
-        if u.op in (Ops.FLOORDIV, Ops.MOD) and (u.src[0].vmin < 0 or u.src[1].vmin <= 0):
-            return self._floor_division(u, src, width)
+        if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
+            # lane by lane: indices mostly fold to constants, and bounds are known of scalars
+            return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
         if width > 1:
             return u.replace(src=tuple(splat(s, width) for s in src))
         if u.op in ELEMENTWISE:
-            return make(u.op, u.dtype, src, u.arg)
+            return self._scalar(u, src)
         return u.replace(src=tuple(src))
 
-    def _floor_division(self, u: UOp, src: list[UOp], width: int) -> UOp:
-        """Late, because what is known of index arithmetic is known of floor division alone."""
-        if width == 1:
+    def _scalar(self, u: UOp, src: list[UOp]) -> UOp:
+        # divisions last, because what is known of index arithmetic is known of floor division alone
+        if u.op in (Ops.FLOORDIV, Ops.MOD) and (src[0].vmin < 0 or src[1].vmin <= 0):
             return floor_division(u, src[0], src[1])
-        return stack([floor_division(u, lane(splat(src[0], width), i), lane(splat(src[1], width), i)) for i in range(width)])
+        return make(u.op, u.dtype, src, u.arg)
 
     def _reduce(self, u: UOp, point: Point, start: UOp | None) -> UOp:
         """A reduction over lanes: vectors first as a whole, then their lanes in pairs."""

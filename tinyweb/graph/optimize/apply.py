@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinyweb.graph.ir import KernelInfo, UOp
+from tinyweb.graph.ir.spec import kernel_spec, verify
 from tinyweb.graph.optimize.actions import Action
 from tinyweb.graph.optimize.heuristic import heuristic
 from tinyweb.graph.optimize.merge import merge_reduces
@@ -23,7 +24,9 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
     for action in actions:
         kernel = action.apply(kernel)
     lines = (*info.schedule, *(str(a) for a in actions))
-    return simplify(kernel).replace(arg=KernelInfo(info.name, lines))
+    out = simplify(kernel).replace(arg=KernelInfo(info.name, lines))
+    verify("optimize", out, kernel_spec)
+    return out
 
 
 def optimize(kernel: UOp, target: Target) -> UOp:
