@@ -20,5 +20,11 @@ export default defineConfig({
       output: { format: "es", entryFileNames: file, codeSplitting: false },
     },
   },
-  test: { include: ["test/**/*.test.ts"], environment: "node", globalSetup: "test/build.ts" },
+  test: {
+    include: ["test/**/*.test.ts"],
+    environment: "node",
+    globalSetup: "test/build.ts",
+    testTimeout: 60_000, // a busy machine is not a failure
+    expect: { poll: { timeout: 20_000 } },
+  },
 });
