@@ -17,7 +17,7 @@ def f32(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-# -- loops and registers ------------------------------------------------------------------------------------------------
+# -- loops and registers -----------------------------------------------------------------
 def test_sum_in_a_register(runtime: Runtime) -> None:
     w = Writer()
     out, a = w.param(I32, 5), w.param(I32, 35)
@@ -99,7 +99,7 @@ def test_grid_and_indices_with_variables(runtime: Runtime) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-# -- gates --------------------------------------------------------------------------------------------------------------
+# -- gates -----------------------------------------------------------------
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_false_gate_touches_nothing(runtime: Runtime, width: int) -> None:
     """Where the gate is false the index is far outside of the memory."""
@@ -137,7 +137,7 @@ def test_gates_per_lane(runtime: Runtime) -> None:
     np.testing.assert_array_equal(got[2], x)
 
 
-# -- types in memory ------------------------------------------------------------------------------------------------------
+# -- types in memory -----------------------------------------------------------------
 def test_bools_in_memory(processor: Runtime) -> None:
     """One byte each, 0 or 1, scalars and vectors alike."""
     w = Writer()
@@ -199,7 +199,7 @@ def test_half_floats_in_memory(width: int) -> None:
     np.testing.assert_array_equal(got[1], halves.astype(np.float32))
 
 
-# -- half conversion on the bits --------------------------------------------------------------------------------------------
+# -- half conversion on the bits -----------------------------------------------------------------
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_every_half_to_single(runtime: Runtime, width: int) -> None:
     w = Writer()
@@ -264,7 +264,7 @@ def test_single_to_half(runtime: Runtime, width: int) -> None:
     np.testing.assert_array_equal(got[numbers], expected.view(np.uint16)[numbers])  # zeros keep their sign
 
 
-# -- constants ------------------------------------------------------------------------------------------------------------
+# -- constants -----------------------------------------------------------------
 FLOAT_CONSTANTS = [0.0, -0.0, 1.0, 0.1, -1 / 3, math.pi, 1e-30, 1e38, 3.4028234663852886e38, 1.1754943508222875e-38,
                    math.inf, -math.inf, math.nan, 16777217.0, 123456789.0]  # fmt: skip
 
@@ -315,7 +315,7 @@ def test_constant_expressions_that_overflow(runtime: Runtime) -> None:
     np.testing.assert_array_equal(got[1], np.array([2**31 + 1, 2**32 - 2, 0x7F800000, 0x7F800000]).astype(np.int32))
 
 
-# -- threads of a workgroup -----------------------------------------------------------------------------------------------
+# -- threads of a workgroup -----------------------------------------------------------------
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_sum_through_shared_memory(gpu: Runtime, width: int) -> None:
     w = Writer()
@@ -339,7 +339,8 @@ def test_hardware_indices_of_all_dimensions(gpu: Runtime) -> None:
     out = w.param(I32, 2 * 3 * 4 * 5 * 2 * 3)
     position: UOp = index(0)
     for node, size in (
-        (w.grid(2, 2), 2), (w.grid(3, 1), 3), (w.grid(4, 0), 4), (w.thread(5, 2), 5), (w.thread(2, 1), 2), (w.thread(3, 0), 3),
+        (w.grid(2, 2), 2), (w.grid(3, 1), 3), (w.grid(4, 0), 4),
+        (w.thread(5, 2), 5), (w.thread(2, 1), 2), (w.thread(3, 0), 3),
     ):  # fmt: skip
         position = position * size + node
     w.store(out, position, position.cast(I32))
@@ -364,7 +365,7 @@ def test_bytes_of_one_word_written_by_different_threads(gpu: Runtime) -> None:
     np.testing.assert_array_equal(got.view(np.uint8), expected)
 
 
-# -- lists of launches ------------------------------------------------------------------------------------------------------
+# -- lists of launches -----------------------------------------------------------------
 def test_each_launch_sees_the_ones_before_it(runtime: Runtime) -> None:
     """A chain over two buffers with serial, parallel and empty launches in turn."""
     n = Variable("n", 0, 512)

@@ -38,9 +38,9 @@ def literal(value: bool | int | float, dtype: DType) -> str:
 
 def _float(value: float) -> str:
     bits = f32_bits(value)
-    text = f32_text(value)
+    text = f32_text(value) if bits != 0x80000000 else None  # compilers forget the sign of a negated zero
     if text is not None:
         return f"({text}f)" if text.startswith("-") else f"{text}f"
-    if bits & 0x7F800000 == 0x7F800000:
+    if bits & 0x7F800000 == 0x7F800000 or bits == 0x80000000:
         return f"bitcast<f32>({OPAQUE} | 0x{bits:08x}u)"
     return f"bitcast<f32>(0x{bits:08x}u)"  # subnormal
