@@ -29,7 +29,7 @@ export default defineConfig({
   base: "./",
   plugins: [policyOnlyWhenBuilt(), pretendedModel()],
   build: {
-    target: ["chrome111", "edge111", "firefox114", "safari16.4"],
+    target: ["chrome111", "edge111", "firefox121", "safari16.4"],
     // Every browser of the target preloads modules by itself.
     modulePreload: { polyfill: false },
     // data: addresses would be cached with the page anyway, and files keep the policy simple.

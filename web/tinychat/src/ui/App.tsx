@@ -27,6 +27,11 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
   const finePointer = useMedia(FINE_POINTER);
   const shownTheme = useTheme(state.settings.theme);
   useVisibleHeight();
+  const name = displayName(state.facts);
+  useEffect(() => {
+    document.title = name;
+  }, [name]);
+
   const [draft, setDraft] = useState("");
   const [overlay, setOverlay] = useState<"settings" | "list" | null>(null);
   const prompt = useRef<HTMLTextAreaElement>(null);
@@ -57,7 +62,7 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent): void => {
       // An open dialog closes with Esc by itself.
-      if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]") !== null) return;
+      if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]") !== null) return;
       app.stop();
     };
     document.addEventListener("keydown", onKeyDown);
@@ -86,7 +91,7 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
             <Icon name="menu" />
             <span class="sr-only">Conversations</span>
           </button>
-          <h1>{displayName(state.facts)}</h1>
+          <h1>{name}</h1>
           <div class="bar-actions">
             <button
               type="button"
@@ -160,7 +165,7 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
             <Composer
               input={prompt}
               text={draft}
-              name={displayName(state.facts)}
+              name={name}
               busy={busy}
               onText={setDraft}
               onSend={() => send(draft)}

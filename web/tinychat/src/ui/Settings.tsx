@@ -8,7 +8,7 @@ import { LIMITS, type Theme } from "../store/settings";
 import { backendName, formatBytes } from "../text/format";
 import { Dialog } from "./Dialog";
 import { Icon } from "./icons";
-import { describeModel } from "./Welcome";
+import { modelSizes } from "./Welcome";
 
 interface Choice<T> {
   value: T;
@@ -118,8 +118,9 @@ function DeleteAll({ app, count }: { app: ChatApp; count: number }): JSX.Element
 /** What is known of the model and of how it runs here, as pairs of label and value. */
 function figures(state: State): [string, string][] {
   const rows: [string, string][] = [];
-  const identity = describeModel(state.facts);
-  if (identity !== "") rows.push(["Model", identity]);
+  if (state.facts.name !== undefined) rows.push(["Model", state.facts.name]);
+  const sizes = modelSizes(state.facts);
+  if (sizes.length > 0) rows.push(["Size", sizes.join(", ")]);
   const info = state.engine.phase === "ready" ? state.engine.info : null;
   const context = info?.context ?? state.facts.context;
   if (context !== undefined) rows.push(["Remembers", `${context} tokens, question and answer together`]);

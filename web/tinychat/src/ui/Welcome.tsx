@@ -18,14 +18,14 @@ const SUGGESTIONS: readonly Suggestion[] = [
   { title: "What is the capital of France?", hint: "Capitals, animals, opposites", text: "What is the capital of France?" },
 ];
 
-/** "tinychat-7m, 7.3 million parameters, 8-bit weights, 7.8 MB", as far as it is known. */
-export function describeModel(facts: ModelFacts): string {
+/** "7.3 million parameters", "8-bit weights", "7.8 MB", as far as it is known. */
+export function modelSizes(facts: ModelFacts): string[] {
   const parts: string[] = [];
-  if (facts.name !== undefined) parts.push(facts.name);
   if (facts.parameters !== undefined) parts.push(formatParameters(facts.parameters));
   if (facts.quant !== undefined) parts.push(quantName(facts.quant));
   if (facts.modelBytes !== undefined) parts.push(formatBytes(facts.modelBytes));
-  return parts.join(" · ");
+  // Lines break between the parts, not inside of them.
+  return parts.map((part) => part.replaceAll(" ", "\u00a0").replaceAll("-", "\u2011"));
 }
 
 interface WelcomeProps {
@@ -36,7 +36,7 @@ interface WelcomeProps {
 }
 
 export function Welcome({ facts, awake, onSend, onFill }: WelcomeProps): JSX.Element {
-  const identity = describeModel(facts);
+  const identity = [...(facts.name === undefined ? [] : [facts.name]), ...modelSizes(facts)].join("\u00a0· ");
   return (
     <section class="welcome">
       <Mark size="large" awake={awake} />

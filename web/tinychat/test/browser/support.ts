@@ -99,7 +99,5 @@ export async function shoot(page: Page, name: string): Promise<void> {
   const folder = process.env["TINYCHAT_SHOTS"];
   if (folder === undefined) return;
   mkdirSync(folder, { recursive: true });
-  // Let fades end.
-  await page.waitForTimeout(400);
   await page.screenshot({ path: join(folder, `${name}.png`) });
 }
