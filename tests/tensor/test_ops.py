@@ -133,7 +133,8 @@ CASES: list[Case] = [
         lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True, enable_gqa=True),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
     ), (data(1, 4, 6, 8), data(1, 2, 6, 8, seed=1), data(1, 2, 6, 8, seed=2))),
-    ("cross_entropy", (lambda a, t: a.cross_entropy(t), lambda a, t: F.cross_entropy(a, t.long())), (data(6, 5), CLASSES)),
+    ("cross_entropy", (lambda a, t: a.cross_entropy(t), lambda a, t: F.cross_entropy(a, t.long())),
+     (data(6, 5), CLASSES)),
 ]  # fmt: skip
 
 
@@ -145,7 +146,9 @@ def test_matches_torch(name: str, function: Any, inputs: tuple[np.ndarray, ...],
     want = theirs(*(torch.from_numpy(x.copy()) for x in inputs)).numpy()
     assert got.shape == want.shape
     if want.dtype.kind == "f":
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5, equal_nan=True)
+        # sums of different order differ by the size of what was summed, not of the result
+        scale = max(1.0, float(np.abs(want[np.isfinite(want)]).max(initial=0.0)))
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=4e-6 * scale, equal_nan=True)
     else:
         np.testing.assert_array_equal(got, want)
 

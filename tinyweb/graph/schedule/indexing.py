@@ -171,13 +171,13 @@ class ElementBuilder:
         if op is Ops.PAD:
             inside: UOp | None = None
             moved_back: list[UOp] = []
-            for i, s, (before, after) in zip(index, src[0].shape, node.arg, strict=True):
-                moved = i if before == 0 else i - unbound(before)
+            for at, length, (before, after) in zip(index, src[0].shape, node.arg, strict=True):
+                place = at - unbound(before) if before != 0 else at
                 if before != 0:
-                    inside = both(inside, moved >= 0)
+                    inside = both(inside, place >= 0)
                 if after != 0:
-                    inside = both(inside, moved < unbound(s))
-                moved_back.append(moved)
+                    inside = both(inside, place < unbound(length))
+                moved_back.append(place)
             value = yield (src[0], tuple(moved_back), both(gate, inside))
             return value if inside is None else inside.where(value, UOp.const(0, node.dtype))
         if op is Ops.IOTA:
