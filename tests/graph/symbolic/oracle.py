@@ -37,16 +37,16 @@ def free_nodes(roots: Iterable[UOp]) -> list[UOp]:
 def all_values(roots: Iterable[UOp], most: int = 20000, seed: int = 0) -> dict[UOp, np.ndarray]:
     """Columns of values of the free nodes: every combination, or a random choice of `most` of them and all corners."""
     free = free_nodes(roots)
-    spans = [range(u.vmin, u.vmax + 1) for u in free]
+    spans = [np.arange(u.vmin, u.vmax + 1) for u in free]
     if math.prod(map(len, spans)) <= most:
-        rows = list(itertools.product(*spans))
+        grid = np.meshgrid(*spans, indexing="ij") if free else []
     else:
-        chance = random.Random(seed)
-        rows = [tuple(chance.choice(s) for s in spans) for _ in range(most)]
-        rows += itertools.islice(itertools.product(*((s[0], s[-1]) for s in spans)), 2000)
-    columns = {u: np.array([r[i] for r in rows], np.int64) for i, u in enumerate(free)}
+        chance = np.random.default_rng(seed)
+        corners = list(itertools.islice(itertools.product(*((s[0], s[-1]) for s in spans)), 2000))
+        grid = [np.concatenate([chance.choice(s, most), [c[i] for c in corners]]) for i, s in enumerate(spans)]
+    columns = {u: g.ravel().astype(np.int64) for u, g in zip(free, grid)}
     # a range stays below its size
-    legal = np.ones(len(rows), bool)
+    legal = np.ones(len(columns[free[0]]), bool) if free else np.ones(1, bool)
     for u in free:
         if u.op is Ops.RANGE:
             legal &= columns[u] < meaning(u.src[0], columns)[0]

@@ -26,7 +26,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Spec:
-    """A stage's laws. `whole` look at all nodes (of a program: in order) and return a culprit and the rule it breaks."""
+    """A stage's laws. `whole` look at all nodes (of a program: in order) and name a culprit and the rule it breaks."""
 
     name: str
     laws: tuple[Law, ...]

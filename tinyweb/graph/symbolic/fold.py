@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.ops import ELEMENTWISE, Ops
-from tinyweb.graph.ir.uop import UOp, toposort
+from tinyweb.graph.ir.uop import UOp
 
 Value: TypeAlias = "int | float | bool"
 
@@ -146,37 +146,36 @@ def evaluate(expr: UOp, values: Mapping[UOp, Value] | None = None) -> Value:
     KeyError for a free node without a value; ZeroDivisionError where an operation has no defined result. WHERE looks
     only at the branch it takes.
     """
-    known: dict[UOp, Value] = dict(values or {})
-    failed: set[UOp] = set()
-    for u in toposort([expr]):
-        if u in known:
-            continue
-        if u.op is Ops.CONST:
+    known: dict[UOp, Value] = {u: as_value(v, u.dtype) for u, v in (values or {}).items()}
+    undefined: dict[UOp, bool] = {}  # nodes without a value: whether it is one that had to be given
+    stack = [expr]
+    while stack:
+        u = stack[-1]
+        if u in known or u in undefined:
+            stack.pop()
+        elif u.op is Ops.CONST:
             known[u] = as_value(u.arg, u.dtype)
-            continue
-        if u.op is Ops.BIND:
+        elif u.op is Ops.BIND:
             known[u] = u.src[1].arg
-            continue
-        if u.op not in ELEMENTWISE:
-            failed.add(u)
-            continue
-        if u.op is Ops.WHERE and u.src[0] in known:
-            taken = u.src[1] if known[u.src[0]] else u.src[2]
-            if taken in known:
-                known[u] = known[taken]
-            else:
-                failed.add(u)
-            continue
-        result = None
-        if not any(s in failed for s in u.src):
-            result = compute(u.op, u.dtype, tuple(known[s] for s in u.src), u.src[0].dtype)
-        if result is None:
-            failed.add(u)
+        elif u.op not in ELEMENTWISE:
+            undefined[u] = True
+        elif waiting := [s for s in u.src if s not in known and s not in undefined]:
+            stack.extend(waiting)
         else:
-            known[u] = result
+            used = u.src
+            if u.op is Ops.WHERE and u.src[0] in known:
+                used = (u.src[0], u.src[1] if known[u.src[0]] else u.src[2])
+            result = None
+            if not any(s in undefined for s in used):
+                values_of = tuple(known.get(s, 0) for s in u.src)
+                result = compute(u.op, u.dtype, values_of, u.src[0].dtype)
+            if result is None:
+                undefined[u] = False
+            else:
+                known[u] = result
     if expr in known:
         return known[expr]
-    free = [u for u in toposort([expr]) if u in failed and u.op not in ELEMENTWISE]
-    if free:
-        raise KeyError(f"evaluate needs a value for {free[0]}")
+    missing = next((u for u, given in undefined.items() if given), None)
+    if missing is not None:
+        raise KeyError(f"evaluate needs a value for {missing}")
     raise ZeroDivisionError(f"{expr} has no defined value here")

@@ -253,8 +253,8 @@ def proves_less(a: UOp, b: UOp) -> bool:
         return False
     rest = polynomial(b - 1 - a)
     # push every range to the end of its interval that makes the difference smallest
-    while symbolic := {f for m in rest for f in m if f.op is Ops.RANGE and f.src[0].op is not Ops.CONST}:
-        r = max(symbolic, key=order)
+    while ranges := {f for m in rest for f in m if f.op is Ops.RANGE}:
+        r = max(ranges, key=order)
         lower = UOp.const(0, dtypes.index)
         for m, c in rest.items():
             others = [f for f in m if f is not r]

@@ -67,7 +67,7 @@ def single_value(u: UOp) -> UOp | None:
 
 
 def constant_source(u: UOp) -> UOp | None:
-    """A loop of one turn counts 0, a variable of one value is that value. The RANGE stays where REDUCE or END name it."""
+    """A loop of one turn counts 0, a variable of one value is that value. REDUCE and END go on naming the RANGE."""
     looked_at = u.src[:1] if u.op is Ops.REDUCE else u.src
     single = [s for s in looked_at if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax]
     fixed = {s: UOp.const(s.vmin, s.dtype) for s in single}
@@ -144,6 +144,8 @@ def sorted_sources(u: UOp) -> UOp | None:
 sums: list[Rule] = [
     (UPat(Ops.NEG, dtype=INTS, src=[any_node("x")]), lambda x: x * -1),
     (UPat(Ops.MUL, dtype=INTS, src=[any_node("x"), constant(value=0)], name="u"), lambda u, x: to_constant(u, 0)),
+    (UPat(Ops.ADD, dtype=INTS, src=[any_node("x"), constant(value=0)]), lambda x: x),
+    (UPat(Ops.MUL, dtype=INTS, src=[any_node("x"), constant(value=1)]), lambda x: x),
     (UPat(Ops.MUL, dtype=INTS, name="u", where=lambda u: u.src[1].op is not Ops.CONST), canonical_product),
     (UPat((Ops.ADD, Ops.MUL), dtype=INTS, name="u"), canonical_sum),
     (UPat(COMMUTATIVE, name="u"), sorted_sources),
