@@ -17,10 +17,14 @@ TIMEOUT_MS = 300_000
 BACKENDS = ("webgpu", "wasm", "wasm-single")
 
 NOTE_FIRST_TOKEN = """
-new MutationObserver((_, observer) => {
-  const answer = document.querySelector('[data-testid="message-assistant"]');
-  if (answer && answer.textContent !== "") { window.firstTokenMs = performance.now(); observer.disconnect(); }
-}).observe(document, { childList: true, subtree: true, characterData: true });
+window.firstTokenMs = new Promise((resolve) => {
+  new MutationObserver((_, observer) => {
+    const answer = document.querySelector('[data-testid="message-assistant"]');
+    if (!answer || answer.textContent === "") return;
+    resolve(performance.now());
+    observer.disconnect();
+  }).observe(document, { childList: true, subtree: true, characterData: true });
+});
 """
 
 DECODE = """async ([backend, prompt, tokens, runs]) => {
@@ -80,7 +84,6 @@ def _first_token(context: BrowserContext, address: str, backend: str) -> float:
     page.goto(f"{address}/?backend={backend}", wait_until="commit")
     page.get_by_test_id("prompt").fill(PROMPT, timeout=TIMEOUT_MS)
     page.get_by_test_id("send").click(timeout=TIMEOUT_MS)
-    page.wait_for_function("window.firstTokenMs !== undefined", timeout=TIMEOUT_MS)
     seconds = float(page.evaluate("window.firstTokenMs")) / 1000
     page.close()
     return seconds
