@@ -1,0 +1,81 @@
+"""Every legal schedule of a kernel computes the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.graph.lower.hand_kernels import BY_NAME, check
+from tinyweb.graph.ir import AxisKind, UOp
+from tinyweb.graph.optimize import Action, Bind, GroupReduce, Reorder, ScheduleError, Split, apply, from_json, to_json
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
+
+KERNELS = [
+    "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8", "quantised_i4",
+    "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution", "padded", "transposed", "scores_6", "symbolic_softmax_12",
+    "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place", "stores_f16_30", "stores_bool_21", "stores_i8_18",
+    "bf16_sum", "products",
+]  # fmt: skip
+FACTORS = (2, 3, 4, 8)
+
+
+@st.composite
+def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
+    """An action on one of the kernel's axes; it may be illegal."""
+    ranges = ranges_of(kernel)
+    r = draw(st.sampled_from(ranges))
+    name = r.arg.name
+    kinds = ["split", "vector", "unroll", "reorder", *(["group", "thread"] if target.has_threads else []), *([] if r.arg.reduce else ["grid"])]
+    kind = draw(st.sampled_from(kinds))
+    dim = draw(st.integers(0, 2)) if target.has_threads else 0
+    if kind == "split":
+        return Split(name, draw(st.sampled_from(FACTORS)))
+    if kind == "group":
+        return GroupReduce(name, draw(st.sampled_from((2, 3, 8, 24))), dim)
+    if kind == "reorder":
+        alike = [o.arg.name for o in ranges if o.arg.reduce == r.arg.reduce]
+        return Reorder(tuple(draw(st.permutations(alike))))
+    return Bind(name, AxisKind[kind.upper()], dim if kind in ("grid", "thread") else 0)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, kernel: UOp, target: Target) -> tuple[Action, ...]:
+    """Actions that are legal one after the other. Lanes stay few: what is tested does not depend on their number."""
+    chosen: list[Action] = []
+    lanes = threads = 1
+    current = apply(kernel, ())
+    for _ in range(draw(st.integers(1, 7))):
+        if not ranges_of(current):
+            break
+        action = draw(actions(current, target))
+        try:
+            following = action.apply(current)
+        except ScheduleError:
+            continue
+        if isinstance(action, Bind | GroupReduce):
+            bound = [r for r in ranges_of(following) if r.arg.kind is not AxisKind.LOOP]
+            lanes = threads = 1
+            for r in bound:
+                size = r.src[0].vmax
+                if r.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL):
+                    lanes *= size
+            for dim in range(3):
+                threads *= max((r.src[0].vmax for r in bound if r.arg.kind is AxisKind.THREAD and r.arg.dim == dim), default=1)
+            if lanes > 64 or threads > 64:
+                continue
+        chosen.append(action)
+        current = following
+    return tuple(chosen)
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name)
+@pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_schedule(name: str, target: Target, data: st.DataObject) -> None:
+    case = BY_NAME[name]
+    schedule = data.draw(schedules(case.kernel, target))
+    assert from_json(to_json(schedule)) == schedule
+    check(case, apply(case.kernel, schedule), target)
