@@ -1,31 +1,46 @@
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
+from tests.native_runtimes.chromium import ChromiumBackend
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Runtime
+from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 
-_OPEN: dict[str, Runtime] = {}
-
-
-@pytest.fixture(params=["CPU", "WASM", "WEBGPU"])
-def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    """Each compiled runtime in turn; opened once."""
-    if request.param not in _OPEN:
-        _OPEN[request.param] = open_runtime(request.param)
-    yield _OPEN[request.param]
+PROCESSORS = ["CPU", "WASM"]
+GPUS = ["WEBGPU", "CHROMIUM"]
 
 
-@pytest.fixture(params=["CPU", "WASM"])
-def processor(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+@pytest.fixture(scope="session")
+def runtimes(request: pytest.FixtureRequest) -> Iterator[dict[str, Runtime]]:
+    """Those opened so far."""
+    yield {}
+
+
+def opened(name: str, runtimes: dict[str, Runtime], request: pytest.FixtureRequest) -> Runtime:
+    """CHROMIUM is the WebGPU runtime with a browser's implementation, which is not the one of wgpu."""
+    if name not in runtimes:
+        if name == "CHROMIUM":
+            browser: Browser = request.getfixturevalue("chromium")
+            runtimes[name] = WebGpuRuntime(ChromiumBackend(browser))
+        else:
+            runtimes[name] = open_runtime(name)
+    return runtimes[name]
+
+
+@pytest.fixture(params=PROCESSORS + GPUS)
+def runtime(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
+    """Each compiled runtime in turn."""
+    return opened(request.param, runtimes, request)
+
+
+@pytest.fixture(params=PROCESSORS)
+def processor(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
     """The runtimes of the C family."""
-    if request.param not in _OPEN:
-        _OPEN[request.param] = open_runtime(request.param)
-    yield _OPEN[request.param]
+    return opened(request.param, runtimes, request)
 
 
-@pytest.fixture
-def gpu() -> Runtime:
-    if "WEBGPU" not in _OPEN:
-        _OPEN["WEBGPU"] = open_runtime("WEBGPU")
-    return _OPEN["WEBGPU"]
+@pytest.fixture(params=GPUS)
+def gpu(request: pytest.FixtureRequest, runtimes: dict[str, Runtime]) -> Runtime:
+    return opened(request.param, runtimes, request)

@@ -114,8 +114,9 @@ def check(runtime: Runtime, cases: Iterable[Case], widths: Sequence[int] = (1, 4
         stored, to = case.stored(runtime)
         arrays = [np.zeros(COUNT, to.numpy), *(a.astype(t.numpy) for a, t in zip(case.inputs, stored))]
         got = launch(runtime, executable, arrays)[0].astype(case.output.numpy)
-        if case.output.is_float and runtime.name == "WEBGPU":
-            np.testing.assert_allclose(got, case.expected, rtol=3e-7, err_msg=f"{case.name}_{width}")
+        if case.output.is_float and runtime.target.language == "wgsl":
+            # WGSL divides within 2.5 units in the last place and may flush subnormals
+            np.testing.assert_allclose(got, case.expected, rtol=3e-7, atol=1.2e-38, err_msg=f"{case.name}_{width}")
         else:
             np.testing.assert_array_equal(got, case.expected, err_msg=f"{case.name}_{width}")
 
@@ -130,7 +131,7 @@ def test_binary(runtime: Runtime, name: str) -> None:
     operation, reference, types = BINARY[name]
     for t in computable(runtime, types):
         a, b = values(t, 0), values(t, 1)
-        if operation in (Ops.DIV, Ops.MUL) and runtime.name == "WEBGPU" and t.is_float:
+        if operation in (Ops.DIV, Ops.MUL) and runtime.target.language == "wgsl" and t.is_float:
             a, b = np.clip(a, -1e15, 1e15), np.clip(b, -1e15, 1e15)  # results that overflow are not specified there
         with np.errstate(all="ignore"):
             expected = reference(a, b)

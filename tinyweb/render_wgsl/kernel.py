@@ -172,7 +172,11 @@ class Kernel:
             self._guard_constant(u)
         text = SPELLING[u.op](self, u)
         repeatable = u in self._constants and len(text) <= MAX_REPEATED
-        self._spelled[u] = text if repeatable or (u in self._inline and len(text) <= MAX_INLINE) else self._let(text)
+        if repeatable or (u in self._inline and len(text) <= MAX_INLINE):
+            self._spelled[u] = text
+            return
+        self._spelled[u] = self._let(text)
+        self._constants.discard(u)  # a `let` is no constant expression
 
     def _guard_constant(self, u: UOp) -> None:
         """A shift by too much and a division by zero are errors if the right side is constant."""

@@ -13,7 +13,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.protocol import Launch
-from tinyweb.native_runtimes.webgpu.backend import Adapter, Dispatch, open_backend
+from tinyweb.native_runtimes.webgpu.backend import Adapter, Backend, Dispatch, open_backend
 from tinyweb.render_wgsl import bindings, has_uniform, render
 
 MAX_VARIABLES = 64  # of one process: the uniform buffer has a slot for each
@@ -41,14 +41,14 @@ class WebGpuRuntime:
     """Runtime (see `native_runtimes.protocol`) for GPUs. `run` returns once the work is submitted.
 
     Programs are made for what every WebGPU device guarantees, so that they are the ones a browser gets. `backend`:
-    "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu.
+    an open one, or "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu.
     """
 
     name = "WEBGPU"
 
-    def __init__(self, backend: str | None = None) -> None:
+    def __init__(self, backend: Backend | str | None = None) -> None:
         self.target: Target = webgpu_target()
-        self._backend = open_backend(backend)
+        self._backend = open_backend(backend) if backend is None or isinstance(backend, str) else backend
         self.backend_name = self._backend.name
         self.adapter: Adapter = self._backend.adapter
         self._slots: dict[str, int] = {}

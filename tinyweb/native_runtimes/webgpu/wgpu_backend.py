@@ -56,6 +56,7 @@ class WgpuBackend:
         )
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
         self._staging: Any = None
+        self._fence: Any = None
 
     def create_buffer(self, nbytes: int, *, uniform: bool = False) -> Any:
         usage = wgpu.BufferUsage.UNIFORM if uniform else wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
@@ -125,7 +126,10 @@ class WgpuBackend:
         self._device.queue.submit([encoder.finish()])
 
     def wait(self) -> None:
-        self._device.queue.on_submitted_work_done_sync()
+        # a queue works in order: what is read back now comes after everything submitted (wgpu 0.32 cannot ask directly)
+        if self._fence is None:
+            self._fence = self.create_buffer(4)
+        self.read(self._fence, 0, 4)
 
 
 def _no_adapter(why: str) -> DeviceError:
