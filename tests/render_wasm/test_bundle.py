@@ -160,7 +160,8 @@ def test_a_call_needs_an_address_for_each_parameter() -> None:
 
 def test_static_data_has_its_place() -> None:
     table = ", ".join(str(i * i) for i in range(300))
-    text = f"const int table[300] = {{{table}}}; void entry(int thread, int threads) {{ *(int *){FIRST} = table[thread]; }}"
+    entry = f"void entry(int thread, int threads) {{ *(int *){FIRST} = table[thread]; }}"
+    text = f"const int table[300] = {{{table}}}; {entry}"
     given = {"threads": False, "pages": PAGES, "static_base": STATIC}
     built = compile_bundle(text, ["entry"], **given, static_bytes=2048)
     assert 1200 <= static_data_bytes(built) <= 1300
