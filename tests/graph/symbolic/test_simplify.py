@@ -150,7 +150,7 @@ def test_known_forms(number: int) -> None:
 
 def kernel_expressions() -> list[UOp]:
     """Index expressions as fusion, splitting and packing make them, over large ranges."""
-    x, y, z, w = RANGE("x", 4096, 0), RANGE("y", 333, 1), RANGE("z", 64, 2), RANGE("w", 4, 3)
+    x, y, z, w = RANGE("x", 256, 0), RANGE("y", 333, 1), RANGE("z", 64, 2), RANGE("w", 4, 3)
     s = Variable("s", 0, 1023)
     flat = x * 1024 + z * 16 + w * 4
     odd = (y * 64 + z) * 3 + w
@@ -159,7 +159,7 @@ def kernel_expressions() -> list[UOp]:
         (flat + 7) // 8, (flat - 3) // 16, (odd + s) // 64, (odd + s) % 64, (y + s - 7) // 5 * 5 + (y + s - 7) % 5,
         (x * 64 + z) // 4 % 16 * 4 + (x * 64 + z) % 4, (x + y).maximum(z * 100) // 7, (y * 7 + w) // 28,
         (flat // 4 * 4 + flat % 4) // 1024 % 256, (z < 32).where(flat, odd) // 3, (y * 3 + w < 700) & (y < 200),
-        (flat < 4096 * 512) | (x >= 2000), (y + z < s).where(y, z) % 8, 4095 - x - (4095 - x) // 9 * 9,
+        (flat < 256 * 512) | (x >= 200), (y + z < s).where(y, z) % 8, 255 - x - (255 - x) // 9 * 9,
         ((x * 64 + z) % 48 * 4 + w) // 6, ((x * 64 + z) % 48 * 4 + w) % 6, (x % 12 + y % 4) % 4, (-x + 5000) // 17,
         as_index(700) < y * 3 + w, (y * 6 + z * 2).equal(w * 4 + 1), (x * 8 + z // 8).equal(s * 8),
     ]  # fmt: skip

@@ -112,7 +112,8 @@ common: tuple[Law, ...] = (
     law(TWO, "this operation has two sources", sources(2)),
     law(THREE, "this operation has three sources", sources(3)),
     law(ELEMENTWISE, "an elementwise operation has no arg", lambda u: u.arg is None),
-    law(ELEMENTWISE, "the sources of an elementwise operation are values", no_void_sources),
+    law(ELEMENTWISE, "an elementwise operation has a value, and so have its sources",
+        lambda u: u.dtype is not dtypes.void and no_void_sources(u)),
     law(SAME_TYPE, "the sources have the dtype of the result", alike),
     law(FLOAT_ONLY, "this operation is for floats", lambda u: u.dtype.is_float),
     law(INT_ONLY, "this operation is for integers", lambda u: u.dtype.is_int),
@@ -122,6 +123,5 @@ common: tuple[Law, ...] = (
         lambda u: u.dtype is dtypes.bool and u.src[0].dtype is u.src[1].dtype),
     law(Ops.WHERE, "WHERE has a bool condition and branches of its own dtype",
         lambda u: u.src[0].dtype is dtypes.bool and u.src[1].dtype is u.dtype and u.src[2].dtype is u.dtype),
-    law(Ops.CAST, "a CAST has a result", lambda u: u.dtype is not dtypes.void),
     law(Ops.BITCAST, "a BITCAST keeps the number of bits", lambda u: u.dtype.bits == u.src[0].dtype.bits),
 )  # fmt: skip

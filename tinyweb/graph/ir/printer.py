@@ -268,6 +268,8 @@ class _Text:
             return f"{self.of(src[0], 7)}·{self.of(src[1], 8)} + {self.of(src[2], 6)}", 6
         if op in (Ops.CAST, Ops.BITCAST):
             return f"{u.dtype.name}{' bits' if op is Ops.BITCAST else ''}({self.of(src[0])})", _ATOM
+        if op is Ops.ADD and len(src) == 2 and (less := self._subtracted(src[1])) is not None:
+            return f"{self.of(src[0], 6)} - {less}", 6
         if op in _INFIX and len(src) == 2:
             sign, strength = _INFIX[op]
             tighter = strength + (op in COMPARISON)
@@ -278,6 +280,16 @@ class _Text:
         if u.arg is not None:
             parts.append(_short_arg(u.arg))
         return f"{op.name.lower()}({', '.join(parts)})", _ATOM
+
+    def _subtracted(self, u: UOp) -> str | None:
+        """y of x + -y, where that is what `u` spells."""
+        if u.op is Ops.CONST and u.arg < 0:
+            return str(-u.arg)
+        if u.op is Ops.NEG:
+            return self.of(u.src[0], 7)
+        if u.op is Ops.MUL and len(u.src) == 2 and u.src[1].op is Ops.CONST and u.src[1].arg < 0 and u.dtype.is_int:
+            return self.of(u.src[0], 7) if u.src[1].arg == -1 else f"{self.of(u.src[0], 7)} · {-u.src[1].arg}"
+        return None
 
     def _bound(self, u: UOp) -> str:
         if u.op is Ops.REDUCE and isinstance(u.arg, tuple):

@@ -242,14 +242,18 @@ def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None if len(sinks) == 1 and nodes[-1] is sinks[0] else (nodes[-1], "a kernel has one root, a SINK of STOREs")
 
 
+A_PARAM = law(
+    Ops.PARAM, "a PARAM has no sources, a dtype and a ParamArg with slot and size ≥ 0",
+    lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
+    and u.dtype is not dtypes.void,
+)  # fmt: skip
+
 kernel_spec = Spec(
     "kernel_spec",
     (
         *common,
         NO_MULADD,
-        law(Ops.PARAM, "a PARAM has no sources, a dtype and a ParamArg with slot and size ≥ 0",
-            lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
-            and u.dtype is not dtypes.void),
+        A_PARAM,
         law(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST and VARIABLE", is_range),
         law(Ops.RANGE, "lanes and threads have a constant size", lanes_are_constant),
         law(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
@@ -382,7 +386,7 @@ def unique_buffers(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None
 
 
-VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.STACK, Ops.F16_TO_F32, Ops.F32_TO_F16)
+VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.F16_TO_F32, Ops.F32_TO_F16)
 
 program_spec = Spec(
     "program_spec",
@@ -392,9 +396,7 @@ program_spec = Spec(
         law(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         law(Ops.MULADD, "MULADD has sources of its dtype", alike),
         law((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
-        law(Ops.PARAM, "a PARAM has no sources and a ParamArg with slot and size ≥ 0",
-            lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
-            and u.dtype is not dtypes.void),
+        A_PARAM,
         law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",
             lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 1
             and u.arg.space in (Space.REGISTER, Space.SHARED)),

@@ -1,0 +1,120 @@
+"""Patterns, tables of rules, and the walk over a graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.graph.ir.graphs import F32, INDEX, const, loop, param, tensor_graph
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import (
+    Ops,
+    PatternMatcher,
+    UOp,
+    UPat,
+    any_node,
+    as_index,
+    constant,
+    graph_rewrite,
+    substitute,
+)
+
+i, j = loop("i", 10), loop("j", 5, 1)
+
+
+def all_matches(pattern: UPat, u: UOp) -> list[dict[str, UOp]]:
+    return list(pattern.match(u, {}))
+
+
+def test_ops_dtypes_and_args() -> None:
+    assert all_matches(UPat(Ops.ADD), i + 1) and not all_matches(UPat(Ops.MUL), i + 1)
+    assert all_matches(UPat((Ops.ADD, Ops.MUL), dtype=INDEX), i + 1)
+    assert not all_matches(UPat(Ops.ADD, dtype=F32), i + 1)
+    assert all_matches(UPat(None, dtype=(INDEX, F32)), i)
+    assert all_matches(constant(value=1), as_index(1)) and not all_matches(constant(value=1), as_index(2))
+    assert not all_matches(UPat(Ops.ADD, where=lambda u: u.src[0] is j), i + 1)
+
+
+def test_sources() -> None:
+    x, y = any_node("x"), any_node("y")
+    assert all_matches(UPat(Ops.FLOORDIV, src=[x, y]), i // j) == [{"x": i, "y": j}]
+    both = all_matches(UPat(Ops.ADD, src=[x, y]), i + j)
+    assert both == [{"x": i, "y": j}, {"x": j, "y": i}], "commutative operations match both ways round"
+    assert not all_matches(UPat(Ops.ADD, src=[x]), i + j)
+    store = param(0, 4).store(as_index(0), const(1.0))
+    assert all_matches(UPat(Ops.STORE, src=[x], rest=True), store) == [{"x": param(0, 4)}]
+    assert all_matches(UPat(Ops.ADD, src=UPat(Ops.RANGE)), i + j) and not all_matches(
+        UPat(Ops.ADD, src=UPat(Ops.RANGE)), i + 1
+    )
+
+
+def test_a_name_stands_for_one_node() -> None:
+    pattern = UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), constant("c")]), any_node("x")], name="u")
+    assert all_matches(pattern, i * 3 + i) == [{"u": i * 3 + i, "x": i, "c": as_index(3)}]
+    assert all_matches(pattern, i + i * 3), "in either order"
+    assert not all_matches(pattern, i * 3 + j)
+
+
+def test_the_first_rule_that_changes_something_wins() -> None:
+    table = PatternMatcher(
+        [
+            (UPat(Ops.ADD, name="u"), lambda u: u),
+            (UPat(Ops.ADD, src=[any_node("x"), constant(value=0)]), lambda x: None),
+            (UPat(None, name="u"), lambda u: as_index(7) if u.op is Ops.ADD else None),
+            (UPat(Ops.ADD, src=[any_node("x"), constant(value=0)]), lambda x: x),
+        ]
+    )
+    assert table.rewrite(i + 0) is as_index(7)
+    assert table.rewrite(i * 2) is None
+
+
+def test_tables_add_up_and_take_a_context() -> None:
+    first = PatternMatcher([(UPat(Ops.CONST, name="c"), lambda c, ctx: ctx.get(c))])
+    both = first + PatternMatcher([(UPat(Ops.MUL, src=[any_node("x"), any_node("y")]), lambda x, y: x + y)])
+    assert graph_rewrite(i * 2, both, ctx={as_index(2): as_index(5)}) is i + 5
+
+
+def test_rewriting_goes_on_until_nothing_applies() -> None:
+    halve = PatternMatcher(
+        [(UPat(Ops.CONST, dtype=INDEX, name="c"), lambda c: as_index(c.arg // 2) if c.arg > 3 else None)]
+    )
+    assert graph_rewrite(i * 100 + 9, halve) is loop("i", 2) * 3 + 2
+    memo: dict[UOp, UOp] = {}
+    graph_rewrite(i * 100, halve, memo=memo)
+    assert memo[as_index(100)] is as_index(3)
+
+
+def test_new_nodes_are_rewritten_too() -> None:
+    table = PatternMatcher(
+        [
+            (UPat(Ops.MUL, src=[any_node("x"), constant("c")]), lambda x, c: (x + c) + c),
+            (UPat(Ops.ADD, src=[any_node("x"), constant(value=2)]), lambda x: x.maximum(9)),
+        ]
+    )
+    assert graph_rewrite(i * 2, table) is i.maximum(9).maximum(9)
+
+
+def test_rules_that_go_in_a_circle_are_refused() -> None:
+    swap = PatternMatcher([(UPat(Ops.ADD, src=[any_node("x"), any_node("y")]), lambda x, y: y + x)])
+    with pytest.raises(RuntimeError, match="circle"):
+        graph_rewrite(i + j, swap)
+    grow = PatternMatcher([(UPat(Ops.RANGE, name="u"), lambda u: u + 1)])
+    with pytest.raises(RuntimeError, match="circle"):
+        graph_rewrite(i * 2, grow)
+
+
+def test_deep_graphs() -> None:
+    x: UOp = i
+    for _ in range(5000):
+        x = x.alu(Ops.XOR, 5)
+    table = PatternMatcher([(UPat(Ops.XOR, src=[any_node("x"), any_node("y")]), lambda x, y: x + y)])
+    assert len(graph_rewrite(x, table).toposort()) == len(x.toposort())
+
+
+def test_substitute() -> None:
+    assert substitute(i * 4 + j, {i: j}) is j * 4 + j
+    assert substitute(i * 4 + i, {i: i + 1}) is (i + 1) * 4 + (i + 1), "replacements are not looked into"
+    assert substitute(i * 4, {i * 4: j, i: j + 1}) is j, "outermost first"
+    root = tensor_graph()
+    assert substitute(root, {}) is root
+    assert substitute(const(1.0), {const(1.0): const(2.0)}) is const(2.0)
+    assert substitute(i.cast(dtypes.int32), {i: j}) is j.cast(dtypes.int32)
