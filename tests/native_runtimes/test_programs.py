@@ -114,6 +114,17 @@ def test_a_false_gate_touches_nothing(runtime: Runtime, width: int) -> None:
     np.testing.assert_array_equal(got, np.concatenate([x, np.zeros(8 * width, np.float32)]))
 
 
+def test_a_gated_load_in_a_loop_forgets_the_last_round(runtime: Runtime) -> None:
+    w = Writer()
+    out, a = w.param(I32, 8), w.param(I32, 8)
+    g, r = w.grid(1), w.loop(8)
+    gate = (r % 2).equal(0)
+    w.store(out, g + r, w.load(a, r, 1, gate))
+    w.end(r)
+    got = execute(runtime, w.program("every_second"), [np.ones(8, np.int32), np.arange(8, dtype=np.int32) + 1])[0]
+    np.testing.assert_array_equal(got, [1, 0, 3, 0, 5, 0, 7, 0])
+
+
 def test_a_false_gate_stores_nothing(runtime: Runtime) -> None:
     w = Writer()
     out = w.param(I32, 8)
