@@ -52,9 +52,8 @@ def peer_row(runs: int) -> Row:
     for run in range(runs + 1):
         begin = time.perf_counter()
         model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-        ids = tokenizer.apply_chat_template(
-            MESSAGES, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )["input_ids"]
+        prompt = str(tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True, tokenize=False))
+        ids = torch.tensor([tokenizer(prompt, add_special_tokens=False)["input_ids"]])
         with torch.inference_mode():
             out = model(ids, use_cache=True)
             token = int(out.logits[0, -1].argmax())

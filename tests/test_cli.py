@@ -20,8 +20,8 @@ from tinyweb.cli import app, main
 COMMAND = [sys.executable, "-m", "tinyweb.cli"]
 
 
-def run(*arguments: str | Path, timeout: float = 300, **options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+def run(*arguments: str | Path, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, input=input)
 
 
 Refused = Callable[..., str]
@@ -122,7 +122,10 @@ def _edit_json(name: str, **changes: object) -> Callable[[Path], None]:
 
 
 def _cut(name: str, size: int) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size]) and None
+    def edit(folder: Path) -> None:
+        (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+    return edit
 
 
 def _weights(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], None]:
@@ -142,7 +145,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "hidden size is a word": (_edit_json("config.json", hidden_size="32"), "hidden_size"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json"),
     "tokenizer cut off": (_cut("tokenizer.json", 5000), "tokenizer.json"),
-    "tokenizer of another kind": (lambda f: (f / "tokenizer.json").write_text("{}") and None, "tokenizer.json"),
+    "tokenizer of another kind": (_edit_json("tokenizer.json", model=None), "tokenizer.json"),
     "no chat template": (_edit_json("tokenizer_config.json", chat_template=None), "chat template"),
     "template is no Jinja2": (_edit_json("tokenizer_config.json", chat_template="{% for %}"), "chat template"),
     "temperature is a word": (_edit_json("generation_config.json", do_sample=True, temperature="hot"), "temperature"),
@@ -274,5 +277,9 @@ def test_run_chat_without_a_prompt_reads_the_input(model_folder: Path) -> None:
 
 def test_doctor() -> None:
     report = json.loads(run("doctor", "--json").stdout)
-    assert "CPU" in json.dumps(report)
-    assert "CPU" in run("doctor").stdout
+    assert {"CPU", "WASM", "WEBGPU", "INTERPRETER", "toolchain"} <= report["works"].keys()
+    assert report["works"]["CPU"] and report["works"]["INTERPRETER"]
+    for finding in report["findings"]:
+        assert finding["detail"] if finding["works"] else finding["reason"]
+    shown = run("doctor").stdout
+    assert "CPU" in shown and "works" in shown
