@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import AxisKind, Ops, ParamArg, UOp
+from tinyweb.graph.ir import AxisKind, Ops, ParamArg, UOp, toposort
 from tinyweb.graph.lower.build import add, index_const, lane, make, splat, stack
 from tinyweb.graph.symbolic import const_factor, simplify
 from tinyweb.graph.target import Target
@@ -75,7 +75,12 @@ class Memory:
         return UOp(Ops.PARAM, carrier, (), ParamArg(memory.arg.slot, -(-memory.arg.size // per)))
 
     def alignment(self, place: Place) -> int:
-        """A power of two (at most 128) that provably divides the index."""
+        """A power of two (at most 128) that provably divides the index; C reads and writes vectors at any element."""
+        if self.target.language == "c" and place.base.op is not Ops.CONST:
+            return _WIDEST_ALIGNMENT
+        return self._proven_alignment(place)
+
+    def _proven_alignment(self, place: Place) -> int:
         known = self._alignment.get(place.base)
         if known is None:
             factor = const_factor(place.base) or _WIDEST_ALIGNMENT
@@ -86,13 +91,11 @@ class Memory:
         """The word that holds an element, and the element's number in it (an int where it is known)."""
         found = self._word.get((place, per))
         if found is None:
-            if self.alignment(Place(place.base)) % per == 0:
-                word = simplify(make(Ops.FLOORDIV, dtypes.index, (place.base, index_const(per))))
-                found = (Place(word, place.offset // per), place.offset % per)
+            if self._proven_alignment(Place(place.base)) % per == 0:
+                found = (Place(_word_and_number(place.base, per)[0], place.offset // per), place.offset % per)
             else:
-                index = place.index
-                word = simplify(make(Ops.FLOORDIV, dtypes.index, (index, index_const(per))))
-                found = (Place(word), simplify(make(Ops.MOD, dtypes.index, (index, index_const(per)))))
+                word, number = _word_and_number(place.index, per)
+                found = (Place(word), number)
             self._word[(place, per)] = found
         return found
 
@@ -117,7 +120,7 @@ class Memory:
 
     def _wide_word(self, memory: UOp, run: Run, word: Place, per: int, gate: UOp | None) -> UOp:
         """One word, as a lane of the widest aligned load that lies in the run."""
-        if run.start.offset % per == 0 and self.alignment(Place(run.start.base)) % per == 0:
+        if run.start.offset % per == 0 and self._proven_alignment(Place(run.start.base)) % per == 0:
             begin, _ = self._in_words(run.start, per)
             words = run.count // per
             step = self.target.max_vector
@@ -189,7 +192,7 @@ class Memory:
         words: list[UOp] = []
         while i < len(fields):
             place = start.at(i)
-            if len(fields) - i >= per and self.alignment(place) % per == 0:
+            if len(fields) - i >= per and self._proven_alignment(place) % per == 0:
                 words.append(_pack(fields[i : i + per], stored.bits).cast(carrier))
                 i += per
                 if len(fields) - i >= per:
@@ -298,3 +301,15 @@ def _pack(fields: list[UOp], bits: int) -> UOp:
         word = part if word is None else word | part
     assert word is not None
     return word
+
+
+def _word_and_number(index: UOp, per: int) -> tuple[UOp, UOp]:
+    """index // per and index % per, where `per` is a power of two."""
+    word = simplify(make(Ops.FLOORDIV, dtypes.index, (index, index_const(per))))
+    number = simplify(make(Ops.MOD, dtypes.index, (index, index_const(per))))
+    divisions = (u for u in toposort([word, number]) if u.op in (Ops.FLOORDIV, Ops.MOD))
+    if index.vmin >= 0 or all(u.src[0].vmin >= 0 for u in divisions):
+        return word, number
+    # an index that only the gate keeps from being negative: shifts and masks round down whatever the sign
+    shift = index_const(per.bit_length() - 1)
+    return make(Ops.SHR, dtypes.index, (index, shift)), make(Ops.AND, dtypes.index, (index, index_const(per - 1)))
