@@ -73,6 +73,8 @@ export class ChatApp {
   private lastSave = 0;
   /** As it is in storage. */
   private saved: Conversation | undefined;
+  /** The answer takes the place of another one. */
+  private anew = false;
   /** The GPU device went away and nothing has been heard of the model since. */
   private lost = false;
 
@@ -349,6 +351,7 @@ export class ChatApp {
   send(text: string): boolean {
     const trimmed = text.trim();
     if (trimmed === "" || this.state.answering !== null || this.state.queued) return false;
+    this.anew = false;
     const message: Message = { id: this.env.newId(), role: "user", text: trimmed, ending: "done" };
     this.dispatch({ type: "said", message, now: this.env.now() });
     this.save();
@@ -362,6 +365,7 @@ export class ChatApp {
     const { conversation, answering, queued } = this.state;
     if (answering !== null || queued || !conversation.messages.some((message) => message.role === "user")) return;
     this.dispatch({ type: "answer-withdrawn" });
+    this.anew = true;
     this.ask();
   }
 
@@ -461,7 +465,12 @@ export class ChatApp {
       if (this.env.ticks() - this.lastSave > SAVE_EVERY && !signal.aborted) this.save();
     };
     draw();
-    const parts = chat.generate(messages, { ...this.sampling, seed: this.env.newSeed(), signal });
+    const { sampling } = this;
+    // A model that is not meant to be sampled would only say the same once more.
+    if (this.anew && this.state.settings.temperature === null) {
+      sampling.temperature = Math.max(sampling.temperature, FALLBACK_SAMPLING.temperature);
+    }
+    const parts = chat.generate(messages, { ...sampling, seed: this.env.newSeed(), signal });
     try {
       for await (const part of parts) {
         if (signal.aborted) return;

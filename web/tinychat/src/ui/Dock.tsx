@@ -1,6 +1,6 @@
 /** What stands between the conversation and the prompt: load progress, notes, errors; and the quiet line below it. */
 
-import { Fragment, type JSX } from "preact";
+import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { ChatApp } from "../app/chat-app";
 import type { Note, State } from "../app/state";
@@ -139,15 +139,15 @@ export function statusText(state: State): string {
 
 export function StatusLine({ state, dot }: { state: State; dot: string }): JSX.Element {
   const info = state.engine.phase === "ready" ? state.engine.info : null;
-  const figures: { key: string; text: string }[] = [];
+  const figures: { key: string; text: string; unit?: string }[] = [];
   if (info !== null) {
     const speed = (state.answering?.tokensPerSecond ?? 0) || (info.tokensPerSecond ?? 0);
     if (speed > 0) figures.push({ key: "speed", text: formatSpeed(speed) });
     if (info.memoryBytes != null && info.memoryBytes > 0) {
-      figures.push({ key: "memory", text: `${formatBytes(info.memoryBytes)} memory` });
+      figures.push({ key: "memory", text: formatBytes(info.memoryBytes), unit: "memory" });
     }
     const size = info.modelBytes ?? state.facts.modelBytes;
-    if (size !== undefined && size > 0) figures.push({ key: "model-size", text: `${formatBytes(size)} model` });
+    if (size !== undefined && size > 0) figures.push({ key: "model-size", text: formatBytes(size), unit: "model" });
   }
   return (
     <p class="status-line">
@@ -158,12 +158,11 @@ export function StatusLine({ state, dot }: { state: State; dot: string }): JSX.E
           {backendName(info.backend, info.adapter)}
         </span>
       )}
-      {figures.map(({ key, text }) => (
-        <Fragment key={key}>
-          <span class={`figure figure-${key}`} data-testid={key}>
-            {text}
-          </span>
-        </Fragment>
+      {figures.map(({ key, text, unit }) => (
+        <span key={key} class={`figure figure-${key}`} data-testid={key}>
+          {text}
+          {unit !== undefined && <span class="figure-unit"> {unit}</span>}
+        </span>
       ))}
     </p>
   );

@@ -207,6 +207,21 @@ describe("talking", () => {
     expect(chat().options[0]).toMatchObject({ temperature: 0.3, topP: 0.5, maxTokens: 99 });
   });
 
+  test("samples when answering again, unless the reader has set a temperature", async () => {
+    const { app, chat } = bench({ info: { defaults: { temperature: 0 } } });
+    await app.load();
+    app.send("x");
+    await settle();
+    app.regenerate();
+    await settle();
+    app.send("y");
+    await settle();
+    app.changeSettings({ temperature: 0 });
+    app.regenerate();
+    await settle();
+    expect(chat().options.map(({ temperature }) => temperature)).toEqual([0, 0.7, 0, 0]);
+  });
+
   test("sends nothing that is empty, and nothing while it answers", async () => {
     const { app, chat } = bench();
     await app.load();
