@@ -17,14 +17,14 @@ from tinyweb.graph.program import Program
 from tinyweb.render_wasm import BundleCall, bundle_source, compile_bundle, static_data_bytes
 
 I32 = dtypes.int32
-N = 999  # not a multiple of any number of threads
+N = 20011  # not a multiple of any number of threads, and enough work for threads to get in each other's way
 VARIABLES, CONTROL, STACKS, STACK_BYTES, STATIC, FIRST = 1024, 2048, 4096, 16384, 3 * 65536, 4 * 65536
-PAGES = 6
+PAGES = 12
 SLOTS = {"unused": 0, "n": 1, "by": 2}
 
 
 def address(buffer: int) -> int:
-    return FIRST + 4096 * buffer
+    return FIRST + 81920 * buffer
 
 
 def step(name: str, serial: bool = False) -> Program:
@@ -60,11 +60,11 @@ def module(threads: bool) -> bytes:
     )
 
 
-def expected(n: int, by: int) -> np.ndarray:
+def expected(n: int, by: int, repeat: int = 1) -> np.ndarray:
     buffers = np.zeros((6, N), np.int32)
     buffers[0] = np.arange(N)
     i = np.arange(n)
-    for _, out, a in [*CHAIN, (0, 5, 0)]:
+    for _, out, a in [*CHAIN, (0, 5, 0)] * repeat:
         buffers[out][:n] = buffers[a][(i * 7 + by) % N] * np.int32(3) + i.astype(np.int32)
     return buffers
 
@@ -121,6 +121,9 @@ if (isMainThread) {
   const { memory, module, thread } = workerData;
   const { exports } = new WebAssembly.Instance(module, { env: { memory } });
   exports.__stack_pointer.value = job.stacks + (thread + 1) * job.stackBytes;
+  const ready = new Int32Array(memory.buffer, job.control + 16, 1);  // begin together
+  if (Atomics.add(ready, 0, 1) + 1 === job.threads) Atomics.notify(ready, 0);
+  for (let seen; (seen = Atomics.load(ready, 0)) < job.threads; ) Atomics.wait(ready, 0, seen, 100);
   for (let i = 0; i < job.repeat; i++) for (const name of job.calls) exports[name](thread, job.threads);
 }
 """
@@ -135,15 +138,15 @@ def test_threads_in_node(tmp_path: Path, threads: int, n: int, by: int) -> None:
     job = {
         "module": str(tmp_path / "bundle.wasm"), "pages": PAGES, "threads": threads, "calls": ["chain", "once"],
         "values": [7, n, by], "variables": VARIABLES, "control": CONTROL, "stacks": STACKS, "stackBytes": STACK_BYTES,
-        "buffers": [address(b) for b in range(6)], "count": N, "repeat": 1,
+        "buffers": [address(b) for b in range(6)], "count": N, "repeat": 5,
     }  # fmt: skip
     done = subprocess.run(
         [node, tmp_path / "run.cjs", json.dumps(job)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    np.testing.assert_array_equal(result["out"], expected(n, by))
-    assert result["control"][0] == 0 and result["control"][2] == 0  # nobody is left waiting
+    np.testing.assert_array_equal(result["out"], expected(n, by, 5))
+    assert result["control"] == [0, 0, 0, 2 * job["repeat"]]  # two calls have ended, and nobody is left waiting
 
 
 def test_variables_must_have_slots() -> None:

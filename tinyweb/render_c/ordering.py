@@ -1,4 +1,4 @@
-"""Where the threads of a processor must meet when they carry out a list of launches together."""
+"""Where the threads of a processor must wait when they carry out a list of launches together."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ Span: TypeAlias = "tuple[int, int]"  # first byte, and the one behind the last
 
 @dataclass(frozen=True)
 class Access:
-    """What one launch touches. `serial`: it has one grid iteration at most, which the first thread carries out."""
+    """The memory one launch touches."""
 
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-    serial: bool
 
 
 def barriers(launches: Sequence[Access]) -> list[bool]:
-    """For each launch, whether all threads must meet before it.
+    """For each launch, whether all earlier ones must be complete before it begins.
 
-    They must if it touches what an earlier launch since the last meeting wrote, or writes what one read; except that
-    the serial launches among themselves are in order anyway.
+    They must if it touches what an earlier launch since the last such point wrote, or writes what one read.
     """
     out: list[bool] = []
     since: list[Access] = []
     for launch in launches:
-        meet = any(not (launch.serial and earlier.serial) and _conflict(earlier, launch) for earlier in since)
-        if meet:
+        wait = any(_conflict(earlier, launch) for earlier in since)
+        if wait:
             since = []
         since.append(launch)
-        out.append(meet)
+        out.append(wait)
     return out
 
 

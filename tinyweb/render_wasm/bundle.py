@@ -1,7 +1,8 @@
 """A bundle's module: one function per entry point that carries out a whole list of kernels, addresses built in.
 
-All threads call the same entry point. Each kernel's grid is split into one contiguous range per thread; before a kernel
-that depends on an earlier one the threads meet at a barrier. The module for one thread is the same text without them.
+All threads call the same entry point. Each takes blocks of a kernel's grid from a counter; before a kernel that depends
+on earlier ones it waits until their blocks are complete. A slow core thus does less, and a thread that comes late holds up
+nobody until the end of the call. The module for one thread is the same text without any of it.
 """
 
 from __future__ import annotations
@@ -25,34 +26,76 @@ class BundleCall:
     addresses: tuple[int, ...]
 
 
-# `control` (docs/bundle.md): the barrier's words are arrived, phase, sleepers. Waiting threads spin first, because the
-# others are rarely far behind; waking a sleeper costs more than most kernels.
+# `control` (docs/bundle.md) holds four words of this module's: the number of blocks that were taken and that are complete
+# in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended. Waiting
+# threads spin first, because the others are rarely far behind and waking a sleeper costs more than most kernels.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
-enum { SPINS = 10000 };
-static __attribute__((noinline)) void barrier(i32 threads) {
-  i32 *const arrived = (i32 *)${control}, *const phase = arrived + 1, *const sleepers = arrived + 2;
-  if (threads == 1) return;
-  const i32 seen = __atomic_load_n(phase, __ATOMIC_SEQ_CST);
-  if (__atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST) == threads) {
-    __atomic_store_n(arrived, 0, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(phase, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(sleepers, __ATOMIC_SEQ_CST)) __builtin_wasm_memory_atomic_notify((int *)phase, threads);
-    return;
-  }
-  for (i32 i = 0; i < SPINS; ++i)
-    if (__atomic_load_n(phase, __ATOMIC_SEQ_CST) != seen) return;
-  __atomic_add_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(phase, __ATOMIC_SEQ_CST) == seen)
-    __builtin_wasm_memory_atomic_wait32((int *)phase, seen, -1);
-  __atomic_sub_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
+enum { SPINS = 10000, BLOCKS_PER_THREAD = 4, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
+static i32 *const taken = (i32 *)${control}, *const done = taken + 1, *const present = taken + 2, *const ended = taken + 3;
+
+static inline i32 load(const i32 *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
+
+static void wake(i32 *word) {
+  if (load(present) >= SLEEPER) __builtin_wasm_memory_atomic_notify((int *)word, EVERYBODY);
 }
-#define SHARE(size, i) (i32)((i64)(size) * (i) / threads)
+
+// Sleeps unless `*word` is no longer `seen`; may return early.
+static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
+  for (i32 i = 0; i < SPINS; ++i)
+    if (load(word) != seen) return;
+  __atomic_fetch_add(present, SLEEPER, __ATOMIC_SEQ_CST);
+  __builtin_wasm_memory_atomic_wait32((int *)word, seen, -1);
+  __atomic_fetch_sub(present, SLEEPER, __ATOMIC_SEQ_CST);
+}
+
+// The next block below `end`, once the blocks below `needed` are complete; -1 if none is left.
+static __attribute__((noinline)) i32 take(i32 end, i32 needed) {
+  i32 block = load(taken);
+  while (block < end) {
+    for (i32 complete; (complete = load(done)) < needed;) sleep_while(done, complete);
+    if (__atomic_compare_exchange_n(taken, &block, block + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return block;
+  }
+  return -1;
+}
+
+static void finish(void) {
+  __atomic_fetch_add(done, 1, __ATOMIC_SEQ_CST);
+  wake(done);
+}
+
+// All threads meet at the end of a call, and the last one clears the counters for the next.
+static __attribute__((noinline)) void meet(i32 threads) {
+  const i32 seen = load(ended);
+  if ((__atomic_add_fetch(present, 1, __ATOMIC_SEQ_CST) & (SLEEPER - 1)) == threads) {
+    __atomic_store_n(taken, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(done, 0, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(present, threads, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(ended, 1, __ATOMIC_SEQ_CST);
+    wake(ended);
+  } else {
+    while (load(ended) == seen) sleep_while(ended, seen);
+  }
+}
+
+#define START i32 first = 0, needed = 0;
+#define AFTER_ALL needed = first;
+#define LAUNCH(size, kernel, ...) { \\
+  const i32 count = size, length = count / (threads * BLOCKS_PER_THREAD) + 1, end = first + (count + length - 1) / length; \\
+  for (i32 block; (block = take(end, needed)) >= 0; finish()) { \\
+    const i32 begin = (block - first) * length; \\
+    kernel(__VA_ARGS__, variables, begin, count - begin < length ? count : begin + length); \\
+  } \\
+  first = end; \\
+}
+#define FINISH meet(threads);
 #else
-#define barrier(threads)
-#define SHARE(size, i) ((size) * (i))
+#define START
+#define AFTER_ALL
+#define LAUNCH(size, kernel, ...) kernel(__VA_ARGS__, variables, 0, size);
+#define FINISH
 #endif
 """
 
@@ -67,7 +110,7 @@ def bundle_source(
     """The C source of a bundle's module; deterministic.
 
     Exports one `void NAME(int thread, int threads)` per entry point. When any thread returns from it, all kernels are
-    done. Variables are read at `variables_address + 4 * slot` when the call begins; `control_address` is the barrier's.
+    done. Variables are read at `variables_address + 4 * slot`; the 16 bytes at `control_address` are zero at first.
     """
     support = _SUPPORT.replace("${variables}", str(variables_address)).replace("${control}", str(control_address))
     parts = [kernel_functions(programs, variable_slots, "__attribute__((noinline)) "), support]
@@ -79,22 +122,13 @@ def bundle_source(
 def _entry_point(name: str, calls: Sequence[tuple[Program, tuple[int, ...]]], slots: Mapping[str, int]) -> str:
     if not name.isidentifier() or not name.isascii():
         raise ExportError(f"the entry point {name!r} cannot be a function's name: use letters, digits and underscores")
-    lines = [f"void {name}(int thread, int threads) {{"]
-    for (program, addresses), meet in zip(calls, barriers([_access(p, a) for p, a in calls])):
-        if meet:
-            lines.append("  barrier(threads);")
-        pointers = [f"(void *){addresses[i.slot]}" for i in program.params]
-        size = program.grid[0]
-        if isinstance(size, int) and size <= 1:
-            if size == 1:
-                lines.append(
-                    f"  if (thread == 0) {program.name}_body({', '.join([*pointers, 'variables', '0', '1'])});"
-                )
-            continue
-        share = ["variables", "SHARE(size, thread)", "SHARE(size, thread + 1)"]
-        lines.append(f"  {{ const i32 size = {size_text(size, slots)};")
-        lines.append(f"    {program.name}_body({', '.join([*pointers, *share])}); }}")
-    return "\n".join([*lines, "  barrier(threads);", "}", ""])
+    lines = [f"void {name}(int thread, int threads) {{", "  START"]
+    for (program, addresses), wait in zip(calls, barriers([_access(p, a) for p, a in calls])):
+        if wait:
+            lines.append("  AFTER_ALL")
+        pointers = ", ".join(f"(void *){addresses[i.slot]}" for i in program.params)
+        lines.append(f"  LAUNCH({size_text(program.grid[0], slots)}, {program.name}_body, {pointers})")
+    return "\n".join([*lines, "  FINISH", "}", ""])
 
 
 def _access(program: Program, addresses: tuple[int, ...]) -> Access:
@@ -103,7 +137,7 @@ def _access(program: Program, addresses: tuple[int, ...]) -> Access:
     spans = {i.slot: (addresses[i.slot], addresses[i.slot] + i.dtype.nbytes(i.size)) for i in program.params}
     reads = tuple(spans[i.slot] for i in program.params if i.read)
     writes = tuple(spans[i.slot] for i in program.params if i.written)
-    return Access(reads, writes, isinstance(program.grid[0], int) and program.grid[0] <= 1)
+    return Access(reads, writes)
 
 
 def compile_bundle(

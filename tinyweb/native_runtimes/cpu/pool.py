@@ -1,8 +1,9 @@
 """The thread pool of the CPU runtime: C, compiled once, that carries out whole lists of launches.
 
-A list is one call into native code. All threads walk it together: each takes blocks of a launch's grid from a counter,
-and they meet at a barrier before a launch that depends on an earlier one. A waiting thread spins for some microseconds,
-because the next launch usually follows at once, and then sleeps.
+A list is one call into native code. The calling thread and the workers walk it together: each takes blocks of a launch's
+grid from a counter, and before a launch that depends on earlier ones waits until those are complete. It waits for blocks,
+not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who waits spins for
+some microseconds, because the next launch usually follows at once, then lets others run, and then sleeps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ extern int pthread_cond_broadcast(void *condition);
 extern void *calloc(size_t count, size_t bytes);
 extern void free(void *memory);
 
-enum { SPINS = 4000, BLOCKS_PER_THREAD = 4 };
+extern int sched_yield(void);
+
+enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 4 };
 
 typedef struct {
   void (*run)(void *const *buffers, const int *variables, int begin, int end);
@@ -35,22 +38,23 @@ typedef struct {
   void *const *buffers;
   const int *variables;
   int barrier;  // wait for all earlier launches first
-  int next;     // the first grid iteration nobody has taken
+  int size;     // grid iterations of this run, and how many of them make a block
+  int block;
+  int next;  // the first iteration nobody has taken
+  int done;  // iterations that are complete
 } Launch;
 
 typedef struct {
-  int threads, stop, count, serial;
+  int threads, stop, count;
   Launch *launches;
-  int arrived;      // threads at the barrier
-  unsigned phase;   // barriers passed
-  unsigned epoch;   // lists started
+  int open;        // whether there is a list to join
+  int active;      // workers that may be looking at it
+  unsigned epoch;  // lists started
   int sleepers;
   void **handles;
   _Alignas(64) char mutex[256];
   _Alignas(64) char condition[256];
 } Pool;
-
-typedef struct { Pool *pool; int thread; } Worker;
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -60,65 +64,63 @@ static void pause_briefly(void) {
 #endif
 }
 
-static void wait_while(Pool *pool, unsigned *word, unsigned value) {
-  for (int i = 0; i < SPINS; ++i) {
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) return;
-    pause_briefly();
+static int load(const int *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
+
+// Waits until `*word` is (`equal`) or is not (`!equal`) `value`. Whoever changes a word that is waited for calls wake.
+static void wait_until(Pool *pool, const int *word, int equal, int value) {
+  for (int i = 0; i < SPINS + YIELDS; ++i) {
+    if ((load(word) == value) == equal) return;
+    if (i < SPINS) pause_briefly(); else sched_yield();
   }
   pthread_mutex_lock(pool->mutex);
   __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) pthread_cond_wait(pool->condition, pool->mutex);
+  while ((load(word) == value) != equal) pthread_cond_wait(pool->condition, pool->mutex);
   __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(pool->mutex);
 }
 
-static void advance(Pool *pool, unsigned *word) {
-  __atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST) == 0) return;
+static void wake(Pool *pool) {
+  if (load(&pool->sleepers) == 0) return;
   pthread_mutex_lock(pool->mutex);
   pthread_cond_broadcast(pool->condition);
   pthread_mutex_unlock(pool->mutex);
 }
 
-static void barrier(Pool *pool) {
-  const unsigned phase = __atomic_load_n(&pool->phase, __ATOMIC_ACQUIRE);
-  if (__atomic_add_fetch(&pool->arrived, 1, __ATOMIC_ACQ_REL) < pool->threads) {
-    wait_while(pool, &pool->phase, phase);
-  } else {
-    __atomic_store_n(&pool->arrived, 0, __ATOMIC_RELAXED);
-    advance(pool, &pool->phase);
+static void complete(Pool *pool, int *settled, int end) {
+  for (; *settled < end; ++*settled) {
+    Launch *launch = &pool->launches[*settled];
+    if (launch->size > 0) wait_until(pool, &launch->done, 1, launch->size);
   }
 }
 
-static void walk(Pool *pool, int thread) {
+static void walk(Pool *pool, int *settled) {
   for (int i = 0; i < pool->count; ++i) {
     Launch *launch = &pool->launches[i];
-    if (launch->barrier) barrier(pool);
-    const int size = launch->grid(launch->variables);
-    if (size <= 1) {
-      if (thread == 0 && size == 1) launch->run(launch->buffers, launch->variables, 0, 1);
-      continue;
-    }
-    const int block = size / (pool->threads * BLOCKS_PER_THREAD) + 1;
+    const int size = launch->size, block = launch->block;
+    if (load(&launch->next) >= size) continue;
+    if (launch->barrier) complete(pool, settled, i);
     for (;;) {
       // no thread adds more than one block beyond the end, so this cannot overflow for the grids there are
-      const int begin = __atomic_fetch_add(&launch->next, block, __ATOMIC_RELAXED);
+      const int begin = __atomic_fetch_add(&launch->next, block, __ATOMIC_SEQ_CST);
       if (begin >= size) break;
-      launch->run(launch->buffers, launch->variables, begin, size - begin < block ? size : begin + block);
+      const int count = size - begin < block ? size - begin : block;
+      launch->run(launch->buffers, launch->variables, begin, begin + count);
+      if (__atomic_add_fetch(&launch->done, count, __ATOMIC_SEQ_CST) == size) wake(pool);
     }
   }
 }
 
 static void *work(void *argument) {
-  Worker worker = *(Worker *)argument;
-  free(argument);
-  unsigned seen = 0;
+  Pool *pool = argument;
+  int seen = 0;
   for (;;) {
-    wait_while(worker.pool, &worker.pool->epoch, seen);
-    ++seen;
-    if (worker.pool->stop) return 0;
-    walk(worker.pool, worker.thread);
-    barrier(worker.pool);
+    wait_until(pool, (int *)&pool->epoch, 0, seen);
+    if (load(&pool->stop)) return 0;
+    seen = load((int *)&pool->epoch);
+    __atomic_add_fetch(&pool->active, 1, __ATOMIC_SEQ_CST);
+    int settled = 0;
+    if (load(&pool->open)) walk(pool, &settled);
+    if (__atomic_sub_fetch(&pool->active, 1, __ATOMIC_SEQ_CST) == 0) wake(pool);
   }
 }
 
@@ -130,10 +132,7 @@ Pool *pool_create(int threads) {
   pool->handles = calloc(threads, sizeof(void *));
   pool->threads = 1;
   for (int i = 1; i < threads; ++i) {
-    Worker *worker = calloc(1, sizeof *worker);
-    worker->pool = pool;
-    worker->thread = i;
-    if (pthread_create(&pool->handles[i], 0, work, worker) != 0) { free(worker); break; }
+    if (pthread_create(&pool->handles[i], 0, work, pool) != 0) break;
     pool->threads = i + 1;
   }
   return pool;
@@ -142,26 +141,32 @@ Pool *pool_create(int threads) {
 void pool_run(Pool *pool, Launch *launches, int count) {
   int parallel = 0;
   for (int i = 0; i < count; ++i) {
-    launches[i].next = 0;
-    parallel |= launches[i].grid(launches[i].variables) > 1;
+    launches[i].next = launches[i].done = 0;
+    launches[i].size = launches[i].grid(launches[i].variables);
+    launches[i].block = launches[i].size / (pool->threads * BLOCKS_PER_THREAD) + 1;
+    parallel |= launches[i].size > 1;
   }
   if (pool->threads == 1 || !parallel) {
-    for (int i = 0; i < count; ++i) {
-      const int size = launches[i].grid(launches[i].variables);
-      if (size > 0) launches[i].run(launches[i].buffers, launches[i].variables, 0, size);
-    }
+    for (int i = 0; i < count; ++i)
+      if (launches[i].size > 0) launches[i].run(launches[i].buffers, launches[i].variables, 0, launches[i].size);
     return;
   }
   pool->launches = launches;
   pool->count = count;
-  advance(pool, &pool->epoch);
-  walk(pool, 0);
-  barrier(pool);
+  __atomic_store_n(&pool->open, 1, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&pool->epoch, 1, __ATOMIC_SEQ_CST);
+  wake(pool);
+  int settled = 0;
+  walk(pool, &settled);
+  complete(pool, &settled, count);
+  __atomic_store_n(&pool->open, 0, __ATOMIC_SEQ_CST);
+  wait_until(pool, &pool->active, 1, 0);
 }
 
 void pool_destroy(Pool *pool) {
-  pool->stop = 1;
-  advance(pool, &pool->epoch);
+  __atomic_store_n(&pool->stop, 1, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&pool->epoch, 1, __ATOMIC_SEQ_CST);
+  wake(pool);
   for (int i = 1; i < pool->threads; ++i) pthread_join(pool->handles[i], 0);
   free(pool->handles);
   free(pool);
@@ -175,7 +180,8 @@ class LaunchRecord(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p), ("grid", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p), ("variables", ctypes.c_void_p),
-        ("barrier", ctypes.c_int), ("next", ctypes.c_int),
+        ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("block", ctypes.c_int),
+        ("next", ctypes.c_int), ("done", ctypes.c_int),
     )  # fmt: skip
 
 

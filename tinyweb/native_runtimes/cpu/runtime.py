@@ -76,7 +76,7 @@ class _List:
             spans = [(b.address, b.address + b.nbytes) for b in launch.buffers]
             reads = tuple(spans[i.slot] for i in program.params if i.read)
             writes = tuple(spans[i.slot] for i in program.params if i.written)
-            accesses.append(Access(reads, writes, isinstance(program.grid[0], int) and program.grid[0] <= 1))
+            accesses.append(Access(reads, writes))
         for record, barrier in zip(self.records, barriers(accesses)):
             record.barrier = barrier
 
