@@ -33,8 +33,8 @@ def lower(kernel: UOp, target: Target) -> Program:
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(kernel, target)
     kernel = decompose(widen(simplify(kernel), target), target)
-    effects = lower_loops(simplify(kernel), target, launch.workgroup)
-    spelled, memory = spell(effects, target)
+    effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
+    spelled, memory = spell(effects, target, arrays)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers")
     uops = tuple(linearize(spelled))

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, size_max
+from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, size_max, substitute
 from tinyweb.graph.lower.build import add, identity, index_const, make
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
+from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
 # accumulators that are independent of each other hide the latency of an addition; below this many, unrolled lanes stay apart
@@ -28,10 +29,11 @@ def free_loops(u: UOp) -> list[UOp]:
     return sorted((r for r in u.ranges if r.arg.kind is AxisKind.LOOP), key=nest_key)
 
 
-def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> UOp:
-    """A SINK of effects that carries out the kernel's stores."""
-    stores = _Reduces(kernel, target, workgroup).run()
-    return close_output_loops(stores)
+def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> tuple[UOp, frozenset[UOp]]:
+    """A SINK of effects that carries out the kernel's stores; and the REGISTER buffers that are arrays, not variables."""
+    reduces = _Reduces(kernel, target, workgroup)
+    stores = reduces.run()
+    return close_output_loops(stores), frozenset(reduces.arrays)
 
 
 def close_output_loops(stores: Sequence[UOp]) -> UOp:
@@ -63,6 +65,7 @@ class _Reduces:
         self.order = kernel.toposort()
         self.done: dict[UOp, UOp] = {}
         self.lanes = Lanes()
+        self.arrays: set[UOp] = set()
         self.buffers = 0
         # exchanges outside of loops take turns with two sets of buffers, ordered by what the last one read
         self.turn = self.exchanges = 0
@@ -90,6 +93,9 @@ class _Reduces:
             group = self.groups[merge_key(u, self.depth[u] - 1)]
             for member, value in zip(group, self._lower_group(group)):
                 self.done[member] = value
+            return
+        if u.op is Ops.STAGE:
+            self.done[u] = self._stage(u)
             return
         src = tuple(self.done[s] for s in u.src)
         self.done[u] = u if src == u.src else u.replace(src=src)
@@ -168,6 +174,40 @@ class _Reduces:
             lanes.append(vectors[0])
         index, size = tile_index(lanes)
         return self._buffer(Space.REGISTER, u.dtype, size), index
+
+    # -- staging --------------------------------------------------------------------------------------------------------
+    def _stage(self, u: UOp) -> UOp:
+        """Fills memory with a value for every step of the STAGE's ranges; that memory, once it is filled."""
+        value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
+        size = prod(lane_count(r) for r in ranges)
+        memory = self._buffer(u.arg, u.dtype, size)
+        if u.arg is Space.REGISTER:
+            self.arrays.add(memory)
+            end = memory.after(*outer).store(tile_index(ranges)[0], value)
+            for r in reversed([r for r in ranges if not is_lane(r)]):
+                end = UOp(Ops.END, dtypes.void, (end, r))
+            return memory.after(end)
+        # all threads fill it together: step by step, neighbours beside each other
+        lanes = [r for r in ranges if is_lane(r)]
+        steps = [r for r in ranges if not is_lane(r)]
+        width, count = prod(lane_count(r) for r in lanes), prod(lane_count(r) for r in steps)
+        threads = [(UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup) if n > 1]
+        mine = _flatten([(t, n) for t, n in reversed(threads)])
+        team = prod(n for _, n in threads)
+        turn = UOp(Ops.RANGE, dtypes.index, (index_const(-(-count // team)),), Axis(f"fill{memory.arg.id}", 1 << 20, reduce=True))
+        flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
+        gate = flat < count if count % team else None
+        inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
+        table: dict[UOp, UOp] = {}
+        for r in reversed(steps):
+            table[r] = inside % lane_count(r)
+            inside = inside // lane_count(r)
+        first, _ = tile_index(lanes)
+        # what the previous step of an enclosing loop still reads must not be overwritten
+        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
+        store = memory.after(*fresh).store(add(flat * width, first), simplify(substitute(value, table)), gate)
+        end = UOp(Ops.END, dtypes.void, (store, turn))
+        return memory.after(UOp(Ops.BARRIER, dtypes.void, (end,)))
 
     # -- threads --------------------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:

@@ -34,16 +34,19 @@ Point: TypeAlias = "Mapping[UOp, int | Chunk]"
 Affine: TypeAlias = "tuple[UOp, tuple[tuple[UOp, int], ...]]"  # base without lanes, stride of each lane
 
 
-def spell(sink: UOp, target: Target) -> tuple[UOp, Memory]:
-    """The effects below `sink` without lanes; and what was found out about memory on the way."""
-    speller = _Speller(target)
+def spell(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset()) -> tuple[UOp, Memory]:
+    """The effects below `sink` without lanes; and what was found out about memory on the way.
+
+    REGISTER buffers are variables, whole vectors of them where they have a VECTOR axis; those in `arrays` are memory.
+    """
+    speller = _Speller(target, arrays)
     (out,) = speller.effects(sink)
     return out, speller.memory
 
 
 class _Speller:
-    def __init__(self, target: Target):
-        self.target = target
+    def __init__(self, target: Target, arrays: frozenset[UOp]):
+        self.target, self.arrays = target, arrays
         self.memory = Memory(target)
         self.lanes = Lanes()
         self._values: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
@@ -100,7 +103,7 @@ class _Speller:
         gate = u.src[3] if len(u.src) > 3 else None
         lanes = tuple(dict.fromkeys(r for s in u.src[1:] for r in self.lanes(s)))
         axis = self._statement_axis(memory.buffer, index, lanes)
-        if memory.buffer.op is Ops.BUFFER and memory.buffer.arg.space is Space.REGISTER:
+        if self._is_variables(memory.buffer):
             self._register_lanes[memory.buffer] = axis
         where = self._place(memory)
         out: list[UOp] = []
@@ -139,6 +142,9 @@ class _Speller:
                     here = where.after(*out[-1:]) if self.memory.partial_updates else where
                     out += self.memory.store(here, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled)
         return tuple(out)
+
+    def _is_variables(self, buffer: UOp) -> bool:
+        return buffer.op is Ops.BUFFER and buffer.arg.space is Space.REGISTER and buffer not in self.arrays
 
     def _vector(self, value: UOp, point: Point, axis: UOp) -> UOp:
         """The value with as many lanes as `point` has of the axis, also where it does not depend on it."""
@@ -277,7 +283,7 @@ class _Speller:
         gate = u.src[2] if len(u.src) > 2 else None
         buffer = memory.buffer
         axis = next((r for r in self.lanes(u) if isinstance(point[r], Chunk)), None)
-        if buffer.op is Ops.BUFFER and buffer.arg.space is Space.REGISTER:
+        if self._is_variables(buffer):
             return self._load_register(u, buffer, point, axis)
         if axis is None:
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))

@@ -10,25 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from tinyweb.graph.ir import AxisKind, Ops, Size, UOp, as_index, size_add
+from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import ranges_of, renumber, replace_range
+from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
 
 MAX_LANES = 256
 MAX_THREADS = 1024
-
-
-class ScheduleError(ValueError):
-    """An action that does not fit the kernel it is applied to."""
-
-
-def find_axis(kernel: UOp, name: str) -> UOp:
-    """The RANGE of that name; ScheduleError if there is none."""
-    ranges = ranges_of(kernel)
-    for r in ranges:
-        if r.arg.name == name:
-            return r
-    raise ScheduleError(f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in ranges) or 'none'}")
 
 
 def axis_size(r: UOp) -> Size:
@@ -39,15 +28,17 @@ def axis_size(r: UOp) -> Size:
 class Split:
     """Axis i of size n becomes i.0 of size ceil(n / factor) and, inside it, i.1 of size `factor`: i = i.0 * factor + i.1.
 
-    Where the factor does not divide the size, what lies beyond it is gated off (and not read: see replace_range).
+    Where the factor does not divide the size, what lies beyond it is gated off (and not read: see replace_range). With
+    `overlap` the last block of an output axis begins earlier instead and does some elements again; nothing is gated.
     """
 
     name: ClassVar[str] = "split"
     axis: str
     factor: int
+    overlap: bool = False
 
     def __str__(self) -> str:
-        return f"split({self.axis}, {self.factor})"
+        return f"split({self.axis}, {self.factor}{', overlap' if self.overlap else ''})"
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
@@ -61,8 +52,72 @@ class Split:
         outer = _range(r, blocks, name=f"{r.arg.name}.0")
         inner = _range(r, f, name=f"{r.arg.name}.1")
         whole = size % f == 0 if isinstance(size, int) else divides(size, f)
+        if self.overlap and not whole:
+            if r.arg.reduce or as_index(size).vmin < f or updates_in_place(kernel):
+                raise ScheduleError(f"{self}: blocks may overlap only where outputs are not reduced, not updated in place and at least {f}")
+            start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
+            kernel = replace_range(kernel, r, start + inner, (outer, inner), None)
+            return renumber(kernel, ranges_of(kernel))
         kernel = replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
         return renumber(kernel, ranges_of(kernel))  # the halves have one order, and are told apart by name
+
+
+@dataclass(frozen=True)
+class Peel:
+    """A reduced axis i of size n becomes whole blocks i.0, i.1 of `factor` steps, and a reduction of its own over the
+    n mod factor steps i.2 that are left. Unlike after a split nothing is gated, so that blocks can be vectors.
+    """
+
+    name: ClassVar[str] = "peel"
+    axis: str
+    factor: int
+
+    def __str__(self) -> str:
+        return f"peel({self.axis}, {self.factor})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        r = find_axis(kernel, self.axis)
+        size = as_index(axis_size(r))
+        f = self.factor
+        if f < 1:
+            raise ScheduleError(f"{self}: the factor must be at least 1")
+        if not r.arg.reduce or r.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: the axis must be a loop that is reduced")
+        reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
+        if any(r in u.ranges for u in reduces):
+            raise ScheduleError(f"{self}: a reduction inside depends on the axis")
+        outer, inner = _range(r, simplify(size // f), f"{r.arg.name}.0"), _range(r, f, f"{r.arg.name}.1")
+        rest = _range(r, simplify(size % f), f"{r.arg.name}.2")
+        table: dict[UOp, UOp] = {}
+        for u in reduces:
+            value, ranges = u.src[0], [o for o in u.src[1:] if o is not r]
+            if len(ranges) < len(u.src) - 1:
+                copies = {o: _range(o, axis_size(o), f"{o.arg.name}.{r.arg.name}") for o in ranges}
+                blocks = u.replace(src=(substitute(value, {r: outer * f + inner}), *ranges, outer, inner))
+                start = simplify(size // f * f)
+                tail = u.replace(src=(substitute(value, {r: rest + start, **copies}), *copies.values(), rest))
+                table[u] = UOp(u.arg, u.dtype, (blocks, tail))
+        kernel = _replace_in_order(kernel, table)
+        return renumber(kernel, ranges_of(kernel))
+
+
+def _replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:
+    """Like substitute, but what is put in place of one node may hold others of the table."""
+    done: dict[UOp, UOp] = {}
+    for u in kernel.toposort():
+        target = table.get(u)
+        if target is not None:
+            done[u] = substitute(target, {n: done[n] for n in target.toposort() if n in done and done[n] is not n})
+        else:
+            src = tuple(done[s] for s in u.src)
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done[kernel]
+
+
+def updates_in_place(kernel: UOp) -> bool:
+    """Whether a parameter is stored to that is loaded as well."""
+    stored = {s.src[0] for s in kernel.src}
+    return any(u.op is Ops.LOAD and u.src[0] in stored for u in kernel.toposort())
 
 
 @dataclass(frozen=True)
@@ -157,9 +212,9 @@ class GroupReduce:
         return Bind(f"{self.axis}.1", AxisKind.THREAD, self.dim).apply(kernel)
 
 
-Action: TypeAlias = "Split | Reorder | Bind | GroupReduce"
+Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Stage"
 Schedule: TypeAlias = "tuple[Action, ...]"
-ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Reorder, Bind, GroupReduce)}
+ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Stage)}
 
 
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:
@@ -178,6 +233,8 @@ def from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
                 raise KeyError
             if "kind" in fields:
                 fields["kind"] = AxisKind[fields["kind"].upper()]
+            if "space" in fields:
+                fields["space"] = Space[fields["space"].upper()]
             if "axes" in fields:
                 fields["axes"] = tuple(fields["axes"])
             out.append(kind(**fields))
@@ -187,7 +244,7 @@ def from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, AxisKind):
+    if isinstance(value, AxisKind | Space):
         return value.name.lower()
     return list(value) if isinstance(value, tuple) else value
 

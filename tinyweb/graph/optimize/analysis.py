@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from tinyweb.graph.ir import Ops, Size, UOp, size_max
+from tinyweb.graph.ir import Axis, Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.symbolic import const_factor, split_by
+from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
 
 class Analysis:
@@ -22,6 +22,8 @@ class Analysis:
         self.reduces = [u for u in self.nodes if u.op is Ops.REDUCE]
         self.stores = list(kernel.src)
         self._stride: dict[tuple[UOp, UOp], tuple[int, UOp] | None] = {}
+        self._follows: dict[tuple[UOp, UOp, int], bool | None] = {}
+        self._one: dict[tuple[UOp, UOp, int], bool] = {}
 
     def size(self, r: UOp) -> int:
         """The largest size of an axis."""
@@ -45,15 +47,28 @@ class Analysis:
         parts = self.split(access, r)
         return parts is not None and parts[0] == 1
 
-    def nearly_contiguous(self, access: UOp, r: UOp, width: int) -> bool:
-        """Whether the axis walks over neighbours, in aligned blocks of `width` (through a division, maybe)."""
-        from tinyweb.graph.ir import Axis, AxisKind, as_index
-        from tinyweb.graph.symbolic import substitute_ranges
+    def follows(self, access: UOp, r: UOp, width: int, aligned: bool = True) -> bool:
+        """Whether blocks of `width` steps of the axis walk over neighbours (through a division, maybe), aligned ones."""
+        key = (access.src[1], r, width)
+        if key not in self._follows:
+            blocks = as_index(max(self.size(r) // width, 1))
+            outer = UOp(Ops.RANGE, r.dtype, (blocks,), Axis(" outer", r.arg.order))
+            inner = UOp(Ops.RANGE, r.dtype, (as_index(width),), Axis(" inner", r.arg.order))
+            parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
+            self._one[key] = parts is not None and parts[0] == 0
+            self._follows[key] = None if parts is None or parts[0] != 1 else const_factor(parts[1]) % width == 0
+        return self._follows[key] is True or (not aligned and self._follows[key] is False)
 
-        outer = UOp(Ops.RANGE, r.dtype, (as_index(max(self.size(r) // width, 1)),), Axis(" outer", r.arg.order, AxisKind.LOOP))
-        inner = UOp(Ops.RANGE, r.dtype, (as_index(width),), Axis(" inner", r.arg.order, AxisKind.LOOP))
-        parts = split_by(substitute_ranges(access.src[1], {r: outer * width + inner}), inner)
-        return parts is not None and parts[0] == 1 and const_factor(parts[1]) % width == 0
+    def merit(self, accesses: list[UOp], r: UOp, width: int, aligned: bool = True) -> tuple[int, int]:
+        """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it serves."""
+        follow = [a for a in accesses if self.follows(a, r, width, aligned)]
+        jump = [a for a in accesses if r in a.src[1].ranges and a not in follow and not self._constant_in_block(a, r, width)]
+        return len(follow) - len(jump), width * sum(self.traffic(a) for a in follow)
+
+    def _constant_in_block(self, access: UOp, r: UOp, width: int) -> bool:
+        """Whether a block of the axis reads one element: the scale of a group."""
+        self.follows(access, r, width)
+        return self._one.get((access.src[1], r, width), False)
 
     @cached_property
     def heavy(self) -> UOp | None:
@@ -84,14 +99,24 @@ class Analysis:
         """Bits of the elements that an access touches, each once."""
         return self.volume(access.src[1].ranges) * access.src[0].dtype.bits
 
+    @cached_property
+    def in_place(self) -> bool:
+        """Whether the kernel loads what it stores to."""
+        stored = {s.src[0] for s in self.stores}
+        return any(u.op is Ops.LOAD and u.src[0] in stored for u in self.nodes)
+
+    def kernel_stores(self, access: UOp) -> bool:
+        """Whether the memory of an access is also stored to."""
+        return any(s.src[0] is access.src[0] for s in self.stores)
+
     def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
-        """The widest power of two up to `limit` that divides the axis and keeps those accesses whole that follow it."""
+        """The widest power of two up to `limit` that divides the axis and in which an access follows it, aligned."""
         size = self.exact(r)
         width = 1
         while 2 * width <= limit and const_factor(size) % (2 * width) == 0:
             width *= 2
         while width > 1:
-            if any(self.nearly_contiguous(a, r, width) for a in accesses):
+            if any(self.follows(a, r, width) for a in accesses):
                 return width
             width //= 2
         return 1

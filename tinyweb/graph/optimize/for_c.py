@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp
-from tinyweb.graph.optimize.actions import Action, Bind, Split
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
 # fewer elements than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 BLOCKS_PER_WORKER = 4
+STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
 
 def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
@@ -17,114 +20,162 @@ def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
     plan = _Plan(k, target)
     if k.heavy is None:
         plan.elementwise(k.outputs)
+        plan.share()
     else:
         plan.reduction(k.heavy)
-    plan.share()
     return plan.actions
 
 
 class _Plan:
     def __init__(self, k: Analysis, target: Target):
-        self.k, self.target = k, target
+        self.k, self.target, self.lanes = k, target, target.vector_lanes
         self.actions: list[Action] = []
-        self.left: dict[UOp, tuple[str, int]] = {r: (r.arg.name, k.size(r)) for r in k.outputs}  # loop left of an axis: name, size
+        self.left = {r: (r.arg.name, k.size(r)) for r in k.outputs}  # what is left of an output axis as a loop: name, size
 
+    # -- steps ----------------------------------------------------------------------------------------------------------
     def tile(self, r: UOp, factor: int, kind: AxisKind) -> None:
         """The inner `factor` of an axis becomes lanes."""
+        name, exact = r.arg.name, self.k.exact(r)
         if factor <= 1:
             return
-        if self.k.exact(r) == factor:
-            self.actions.append(Bind(r.arg.name, kind))
+        if exact == factor:
+            self.actions.append(Bind(name, kind))
             self.left.pop(r, None)
             return
-        self.actions += [Split(r.arg.name, factor), Bind(f"{r.arg.name}.1", kind)]
+        if const_factor(exact) % factor == 0:
+            self.actions.append(Split(name, factor))
+        elif r.arg.reduce:
+            self.actions.append(Peel(name, factor))
+        else:
+            # the last block begins earlier: that needs a full block, and no element that is updated twice
+            self.actions.append(Split(name, factor, overlap=self.may_overlap(r, factor)))
+        self.actions.append(Bind(f"{name}.1", kind))
         if r in self.left:
-            self.left[r] = (f"{r.arg.name}.0", -(-self.k.size(r) // factor))
+            self.left[r] = (f"{name}.0", -(-self.k.size(r) // factor))
 
-    def elementwise(self, axes: list[UOp]) -> UOp | None:
-        """A vector along the axis that most stores and loads follow; that axis."""
-        accesses = [u for u in self.k.nodes if u.op in (Ops.LOAD, Ops.STORE)]
-        best, width = None, 1
-        for r in axes:
-            follow = [s for s in self.k.stores if self.k.contiguous(s, r)]
-            fits = self.k.width(follow, r, self.target.max_vector) if follow else 1
-            if fits > width:
-                best, width = r, fits
-        if best is None:
-            return None
-        # values of few bits fill a register with more lanes, but they are mostly converted to wider ones
-        widest = max((u.dtype.bits for u in accesses if u.op is Ops.LOAD), default=32)
-        width = min(width, self.target.vector_lanes * 2 if widest <= 32 else self.target.vector_lanes)
-        self.tile(best, width, AxisKind.VECTOR)
-        return best
+    def may_overlap(self, r: UOp, factor: int) -> bool:
+        exact = self.k.exact(r)
+        return isinstance(exact, int) and exact >= factor and not self.k.in_place
 
-    def reduction(self, heavy: UOp) -> None:
-        k, lanes = self.k, self.target.vector_lanes
-        loads = k.loads_of(heavy)
-        bound = [r for r in k.reduced if r in heavy.src[1:]]
-        free = [r for r in k.outputs if r in heavy.ranges]
-        axis, width = self._vector_axis(loads, bound, free)
-        registers = 32 if lanes >= 16 else 16
-        used = max(width // lanes, 1)
-        if axis is not None:
-            self.tile(axis, width, AxisKind.VECTOR)
-        budget = registers // 2 // used
-        main = max(loads, key=k.traffic, default=None)
-        rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
-        others = [r for r in free if r is not axis and r not in rows]
-        # unrolling an axis reuses what does not depend on it; the main load is reused over the others
-        for group, most in ((others, 4 if axis in free else 2), (rows, 4)):
-            r = max(group, key=k.size, default=None)
-            if r is not None and budget > 1:
-                factor = self._factor(r, min(most, budget))
-                self.tile(r, factor, AxisKind.UNROLL)
-                budget //= max(factor, 1)
-        for u in k.reduces:
-            if u is not heavy:
-                self._other_reduction(u, set(bound))
-        apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
-        if apart and axis not in k.outputs:
-            self.elementwise(apart)
+    def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
+        """The vector to walk an axis in, as far as the accesses follow it: whole vectors, or narrower ones that divide it."""
+        size, factor = self.k.size(r), const_factor(self.k.exact(r))
+        width = limit
+        while width > 1:
+            divides = factor % width == 0
+            # what is left over costs scalar steps
+            ragged = width <= self.lanes and (size >= 4 * width if r.arg.reduce else self.may_overlap(r, width))
+            narrow = factor % (width // 2) == 0 and width // 2 * 2 >= self.lanes and not divides
+            if (divides or (ragged and not narrow)) and any(self.k.follows(a, r, width, False) for a in accesses):
+                return width
+            width //= 2
+        return 1
 
-    def _vector_axis(self, loads: list[UOp], bound: list[UOp], free: list[UOp]) -> tuple[UOp | None, int]:
-        """The axis that most of the memory traffic follows, and the vector's width along it."""
-        k, lanes = self.k, self.target.vector_lanes
-        best: tuple[int, UOp | None, int] = (0, None, 1)
-        for r in [*bound, *free]:
-            limit = min(lanes if r in bound else 4 * lanes, 64)
-            width = k.width(loads, r, limit)
-            follow = sum(k.traffic(u) for u in loads if k.nearly_contiguous(u, r, width)) if width > 1 else 0
-            if follow * min(width, lanes) > best[0]:
-                best = (follow * min(width, lanes), r, width)
-        return best[1], best[2]
-
-    def _factor(self, r: UOp, most: int) -> int:
+    def unrolled(self, r: UOp, most: int) -> int:
         """How often to unroll an axis: a divisor of its size if there is one that is not much smaller than `most`."""
-        size = self.k.exact(r)
-        if isinstance(size, int):
-            if size <= most:
-                return size
+        exact = self.k.exact(r)
+        if isinstance(exact, int):
+            if exact <= most:
+                return exact
             for f in range(most, most // 2, -1):
-                if size % f == 0:
+                if exact % f == 0:
                     return f
         return most
 
-    def _other_reduction(self, u: UOp, done: set[UOp]) -> None:
-        """A smaller reduction in the kernel: a vector along what it reads."""
+    # -- kinds of kernels -------------------------------------------------------------------------------------------------
+    def elementwise(self, axes: list[UOp]) -> None:
+        """A vector along the axis that the stores follow."""
+        k, best, width = self.k, None, 1
+        widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
+        limit = min(self.lanes * 2 if widest <= 32 else self.lanes, self.target.max_vector)
+        for r in axes:
+            follow = [s for s in k.stores if k.contiguous(s, r)]
+            fits = self.width(follow, r, limit) if follow else 1
+            if fits > width:
+                best, width = r, fits
+        if best is not None:
+            self.tile(best, width, AxisKind.VECTOR)
+
+    def reduction(self, heavy: UOp) -> None:
         k = self.k
-        bound = [r for r in u.src[1:] if r not in done]
-        loads = k.loads_of(u)
-        axis, width = self._vector_axis(loads, bound, [])
-        if axis is not None and not any(isinstance(a, Split | Bind) and a.axis == axis.arg.name for a in self.actions):
+        loads = k.loads_of(heavy)
+        bound = [r for r in k.reduced if r in heavy.src[1:]]
+        free = [r for r in k.outputs if r in heavy.ranges]
+        axis, width = self.vector_axis(loads, bound, free)
+        if axis is not None:
             self.tile(axis, width, AxisKind.VECTOR)
-        done.update(bound)
+        # half of the registers hold sums; reductions that were merged have sums of their own
+        together = sum(u.src[1:] == heavy.src[1:] for u in k.reduces)
+        budget = (16 if self.lanes >= 16 else 8) // max(width // self.lanes, 1) // together
+        main = max(loads, key=k.traffic, default=None)
+        rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
+        others = [r for r in free if r is not axis and r not in rows]
+        # unrolling an axis reuses what does not depend on it: the main load over the others
+        for group, most in ((others, 4 if axis in free else 2), (rows, 4)):
+            r = max(group, key=k.size, default=None)
+            if r is not None and budget > 1:
+                factor = self.unrolled(r, min(most, budget))
+                self.tile(r, factor, AxisKind.UNROLL)
+                budget //= max(factor, 1)
+        done = set(bound)
+        for u in k.reduces:
+            rest = [r for r in u.src[1:] if r not in done]
+            if rest:
+                inner, narrow = self.vector_axis(k.loads_of(u), rest, [])
+                if inner is not None:
+                    self.tile(inner, narrow, AxisKind.VECTOR)
+                done.update(rest)
+        apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
+        if apart and axis not in k.outputs:
+            self.elementwise(apart)
+        row = max((r for r in rows if r in self.left), key=lambda r: self.left[r][1], default=None)
+        again = [r for r in others if r in self.left and self.left[r][1] > 1]
+        if main is not None and row is not None and again and self.left[row][1] > 1:
+            self.rows_first(heavy, row)
+        else:
+            self.share()
+
+    def vector_axis(self, loads: list[UOp], bound: list[UOp], free: list[UOp]) -> tuple[UOp | None, int]:
+        """The axis that most loads follow, and the vector's width along it."""
+        best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
+        for r in [*bound, *free]:
+            width = self.width(loads, r, self.lanes if r in bound else min(4 * self.lanes, 64))
+            if width > 1 and (merit := self.k.merit(loads, r, min(width, self.lanes), False)) > best[0]:
+                best = (merit, r, width)
+        return best[1], best[2]
+
+    # -- the nest ---------------------------------------------------------------------------------------------------------
+    def rows_first(self, heavy: UOp, row: UOp) -> None:
+        """The large operand is read once: a block of its rows stays near while all that is multiplied with it passes by."""
+        k, (name, size) = self.k, self.left[row]
+        loops = [self.left[r][0] for r in k.outputs if r in self.left and r is not row]
+        shared = self.worth_sharing() and size >= self.target.parallel_threads
+        self.actions.append(Bind(name, AxisKind.GRID) if shared else Reorder((name, *loops)))
+        unrolled = -(-k.size(row) // size)
+        # what has to be converted is converted once per block
+        narrow: dict[int, int] = {}
+        for u in (u for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
+            if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
+                tile = [r for r in u.src[1].ranges if r not in self.left]
+                whole = not any(r in self.left for r in u.src[1].ranges if r is not row)
+                if whole and all(isinstance(k.exact(r), int) for r in tile):
+                    narrow[u.src[0].arg.slot] = max(narrow.get(u.src[0].arg.slot, 0), k.volume(tile) * unrolled)
+        largest = max(narrow.values(), default=0)
+        slots = [slot for slot, elements in narrow.items() if elements == largest]
+        if largest and largest * len(slots) <= STAGED:
+            self.actions += [Stage(slot, name, Space.REGISTER) for slot in slots]
+
+    def worth_sharing(self) -> bool:
+        # two workers must not update parts of one byte
+        parts = any(s.src[0].dtype.bits < 8 for s in self.k.stores)
+        return self.target.parallel_threads > 1 and self.k.work >= WORTH_SHARING and not parts
 
     def share(self) -> None:
         """The grid: the outermost loop that gives every worker enough, in few blocks where something is computed once per block."""
-        k, workers = self.k, self.target.parallel_threads
-        if workers <= 1 or k.work < WORTH_SHARING or _updates_parts(k):
+        k = self.k
+        if not self.worth_sharing():
             return
-        blocks = workers * BLOCKS_PER_WORKER
+        blocks = self.target.parallel_threads * BLOCKS_PER_WORKER
         candidates = [(r, *self.left[r]) for r in k.outputs if r in self.left]
         outermost = [c for c in candidates if all(c[0] in u.ranges for u in k.reduces)]
         enough = [c for c in outermost if c[2] >= blocks]
@@ -137,14 +188,8 @@ class _Plan:
         r, name, size = max(heavy, key=lambda c: c[2])
         if size <= 1:
             return
-        whole = all(r in u.ranges for u in k.reduces)
-        factor = 1 if whole else max(size // blocks, 1)
+        factor = 1 if all(r in u.ranges for u in k.reduces) else max(size // blocks, 1)
         if factor > 1:
             self.actions.append(Split(name, factor))
             name += ".0"
         self.actions.append(Bind(name, AxisKind.GRID))
-
-
-def _updates_parts(k: Analysis) -> bool:
-    """Whether a store changes a part of a byte: two workers must not do that to one byte."""
-    return any(s.src[0].dtype.bits < 8 for s in k.stores)

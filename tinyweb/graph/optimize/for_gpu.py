@@ -209,14 +209,12 @@ class _Plan:
         self.spread(self.by_nearness(rows), WORKGROUP)
 
     def vector_axis(self, loads: list[UOp], bound: list[UOp], rows: list[UOp]) -> tuple[UOp | None, int]:
-        """The axis that most of the memory traffic follows, and the vector's width along it."""
-        k = self.k
-        best: tuple[int, UOp | None, int] = (0, None, 1)
+        """The axis that most loads follow, and the vector's width along it."""
+        best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
         for r in [*bound, *rows]:
-            width = k.width(loads, r, self.target.max_vector)
-            follow = sum(k.traffic(u) for u in loads if k.nearly_contiguous(u, r, width)) if width > 1 else 0
-            if follow * width > best[0]:
-                best = (follow * width, r, width)
+            width = self.k.width(loads, r, self.target.max_vector)
+            if width > 1 and (merit := self.k.merit(loads, r, width)) > best[0]:
+                best = (merit, r, width)
         return best[1], best[2]
 
 

@@ -26,10 +26,10 @@ MAX_INVOCATIONS = 1 << 16  # carried out at once, to bound the memory that value
 
 
 class Executor:
-    """A program ready to run."""
+    """A program ready to run. `aligned`: vectors in memory begin at a multiple of their width."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, aligned: bool = True):
+        self.program, self.aligned = program, aligned
         self.uops = program.uops
         self.ends: dict[UOp, int] = {u.src[-1]: i for i, u in enumerate(self.uops) if u.op is Ops.END}
 
@@ -130,7 +130,7 @@ class _Run:
         memory = self.memory[u.src[0].buffer]
         width = u.arg if isinstance(u.arg, int) else 1
         index, gate = self.values[u.src[1]], self._gate(u, 2)
-        if width > 1 and (index % width).any():
+        if width > 1 and self.executor.aligned and (index % width).any():
             raise IndexError(f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned")
         value = memory.load(self._elements(index, width), None if gate is None else gate.reshape(-1, 1), self)
         self.values[u] = value if width > 1 else value[:, 0]
@@ -139,7 +139,7 @@ class _Run:
         memory = self.memory[u.src[0].buffer]
         index, value, gate = self.values[u.src[1]], self.values[u.src[2]], self._gate(u, 3)
         width = value.shape[1] if value.ndim > 1 else 1
-        if width > 1 and (index % width).any():
+        if width > 1 and self.executor.aligned and (index % width).any():
             raise IndexError(f"kernel {self.program.name}: a store of {width} elements to {memory.name} is not aligned")
         where = self._elements(index, width)
         memory.store(where, value.reshape(-1, width), None if gate is None else gate.reshape(-1, 1), self, u.arg)

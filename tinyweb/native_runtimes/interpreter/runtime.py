@@ -46,7 +46,7 @@ class InterpreterRuntime:
         return handle[offset : offset + nbytes].tobytes()
 
     def compile(self, programs: Sequence[Program]) -> list[Executor]:
-        return [Executor(p) for p in programs]
+        return [Executor(p, self.target.language != "c") for p in programs]
 
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         for launch in launches:

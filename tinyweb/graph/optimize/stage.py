@@ -1,0 +1,127 @@
+"""Stage: what a step of a loop reads of one parameter is brought into nearer memory first, and read from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, users
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.rewrite import ranges_of, renumber
+from tinyweb.graph.symbolic import split_by
+
+MAX_STAGED = 1 << 16  # elements
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
+
+    What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on the
+    way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one invocation.
+    """
+
+    name: ClassVar[str] = "stage"
+    param: int
+    at: str
+    space: Space
+
+    def __str__(self) -> str:
+        return f"stage(p{self.param}, at={self.at}, {self.space.name.lower()})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        at = find_axis(kernel, self.at)
+        if self.space not in (Space.SHARED, Space.REGISTER):
+            raise ScheduleError(f"{self}: values are staged in shared or register memory")
+        if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
+            raise ScheduleError(f"{self}: the axis is bound to {at.arg.kind.name.lower()}; stage at a loop or at the grid")
+        if any(s.src[0].arg.slot == self.param for s in kernel.src):
+            raise ScheduleError(f"{self}: the kernel stores to that parameter")
+        above = users([kernel])
+        table: dict[UOp, UOp] = {}
+        fresh: list[UOp] = []
+        for load in _loads_in_reductions(kernel, self.param):
+            if not at.arg.reduce or at in load.ranges:
+                value = _whole_value(load, above)
+                if value not in table:
+                    table[value] = self._staged(value, load, at, len(table), fresh)
+        if not table:
+            raise ScheduleError(f"{self}: no reduction loads that parameter in a step of that axis")
+        kernel = substitute(kernel, table)
+        return renumber(kernel, ranges_of(kernel))
+
+    def _staged(self, value: UOp, load: UOp, at: UOp, number: int, fresh: list[UOp]) -> UOp:
+        tile = [r for r in value.ranges if self._inside(r, at)]
+        if not tile:
+            raise ScheduleError(f"{self}: a step of that axis reads one element only")
+        if any(r.src[0].op is not Ops.CONST for r in tile):
+            raise ScheduleError(f"{self}: the size of what is staged must be constant; split the axes first")
+        tile.sort(key=lambda r: (-_stride(load, r), r.arg.order, r.arg.name))
+        sizes = [int(r.src[0].arg) for r in tile]
+        if prod(sizes) > MAX_STAGED:
+            raise ScheduleError(f"{self}: {prod(sizes)} elements are more than {MAX_STAGED}")
+        names = f"s{self.param}" + (f"_{number}" if number else "")
+        copies = []
+        for r in tile:
+            # lanes stay lanes only along memory; whatever else carried out the axis, filling is a loop over it
+            kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is tile[-1] else AxisKind.LOOP
+            copies.append(r.replace(arg=replace(r.arg, name=f"{names}.{r.arg.name}", order=1 << 16, kind=kind, reduce=True, dim=0)))
+        fresh += copies
+        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, dict(zip(tile, copies))), *copies), self.space)
+        index = UOp.const(0, dtypes.index)
+        for r, size in zip(tile, sizes):
+            index = index * size + r
+        return stage.load(index)
+
+    def _inside(self, r: UOp, at: UOp) -> bool:
+        """Whether a range is walked within one step of `at`."""
+        if r is at or r.arg.kind is AxisKind.GRID:
+            return False
+        if r.arg.kind is AxisKind.THREAD:
+            return self.space is Space.SHARED
+        if r.arg.kind is not AxisKind.LOOP:
+            return True
+        if r.arg.reduce != at.arg.reduce:
+            return r.arg.reduce
+        return (r.arg.order, r.arg.name) > (at.arg.order, at.arg.name)
+
+
+def _loads_in_reductions(kernel: UOp, slot: int) -> list[UOp]:
+    found: dict[UOp, None] = {}
+    for u in kernel.toposort():
+        if u.op is Ops.REDUCE:
+            found.update((x, None) for x in u.src[0].toposort() if x.op is Ops.LOAD and _is_param(x, slot))
+    return list(found)
+
+
+def _is_param(load: UOp, slot: int) -> bool:
+    return load.src[0].op is Ops.PARAM and load.src[0].arg.slot == slot
+
+
+def _whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
+    """The largest value with the load in it that varies over the same axes and is all that the load is for."""
+    value = load
+    while len(above[value]) == 1:
+        (user,) = above[value]
+        if user.op not in ELEMENTWISE or user.ranges != load.ranges or _reads_index(user):
+            break
+        value = user
+    return value
+
+
+def _reads_index(u: UOp) -> bool:
+    """Whether a value is an index: that must stay arithmetic."""
+    return u.dtype is dtypes.index
+
+
+def _stride(load: UOp, r: UOp) -> int:
+    parts = split_by(load.src[1], r)
+    return abs(parts[0]) if parts is not None and isinstance(parts[0], int) and parts[0] else 1 << 30
+
+
+def staged_elements(stages: Iterable[UOp]) -> int:
+    """Elements that STAGE nodes hold."""
+    return sum(prod(int(r.src[0].arg) for r in u.src[1:]) for u in stages)
