@@ -363,7 +363,8 @@ class _Loader:
         stored = self.checkpoint.dtype("model.embed_tokens.weight")
         if quant == "f32" or (quant is None and stored.bits > 16):
             return Tensor(values.astype(np.float32), device=self.device)
-        half = values.astype(np.float16)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
         if np.isinf(half).any():  # bfloat16 and float32 reach farther than float16
             return Tensor(values.astype(np.float32), device=self.device)
         return Tensor(half, device=self.device)

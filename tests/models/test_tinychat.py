@@ -1,0 +1,62 @@
+"""The embedded chat model: golden ids on every device, and how much of its skill each precision keeps."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models.chat import Chat, Settings
+from tinyweb.models.llama import Llama
+
+GREEDY = Settings(temperature=0, max_tokens=256)
+
+
+@pytest.fixture(scope="module")
+def golden(model_folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((model_folder / "golden.json").read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module", params=["CPU", "WASM", "WEBGPU"])
+def chat(request: pytest.FixtureRequest, model_folder: Path) -> Iterator[Chat]:
+    """The model with half-float weights."""
+    yield Chat(Llama.from_folder(model_folder, "f16", device=request.param), Tokenizer.from_folder(model_folder))
+
+
+def test_golden_ids(chat: Chat, golden: dict[str, Any]) -> None:
+    """Every prompt, token for token. All first logits agree to 2e-4, so a tie cannot be decided by chance."""
+    settings = Settings(temperature=0, max_tokens=golden["max_new_tokens"])
+    for item in golden["items"]:
+        ids = list(chat.generate_ids(item["prompt_ids"], Settings(temperature=0, max_tokens=1)))
+        assert ids == item["output_ids"][:1]
+        logits = chat.model.logits.numpy()[0]
+        assert [float(logits[i]) for i in item["top5_ids"]] == pytest.approx(item["top5_logits"], abs=2e-4)
+        text, ids = chat.answer(item["messages"], settings)
+        assert (item["id"], ids) == (item["id"], item["output_ids"])
+        assert text.strip() == item["output_text"].strip()
+
+
+def score(folder: Path, quant: str) -> float:
+    """Share of eval.json answered as expected, greedily, in percent."""
+    items = json.loads((folder / "eval.json").read_text())
+    chat = Chat(Llama.from_folder(folder, quant), Tokenizer.from_folder(folder))
+    right = 0
+    for item in items:
+        text, _ = chat.answer(item["messages"], GREEDY)
+        right += all(re.search(pattern, text) for pattern in item["expect"])
+    return 100 * right / len(items)
+
+
+@pytest.fixture(scope="module")
+def full_score(model_folder: Path) -> float:
+    return score(model_folder, "f32")
+
+
+@pytest.mark.parametrize(("quant", "points"), [("q8", 2), ("q4", 8)])
+def test_skill_kept(model_folder: Path, full_score: float, quant: str, points: float) -> None:
+    assert full_score > 80
+    assert score(model_folder, quant) >= full_score - points
