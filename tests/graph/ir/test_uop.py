@@ -183,6 +183,12 @@ def test_floats_have_no_bounds() -> None:
         _ = const(1.0).bounds
 
 
+def test_bounds_of_vectors() -> None:
+    pair = UOp(Ops.STACK, INDEX, (i, j + 20))
+    assert pair.bounds == (0, 24) and (pair + pair).bounds == (0, 48)
+    assert UOp(Ops.LANE, INDEX, (pair,), 1).bounds == (0, 24)
+
+
 def test_an_overflow_leaves_nothing_known() -> None:
     x = UOp(Ops.VARIABLE, dtypes.int8, (), ("x", 0, 100))
     assert (x + x).bounds == (-128, 127)

@@ -44,6 +44,10 @@ def _interval(u: UOp, whole: tuple[int, int]) -> tuple[int, int]:
     if op is Ops.WHERE:
         (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
         return min(a, c), max(b, d)
+    if op is Ops.STACK:
+        return min(s.vmin for s in u.src), max(s.vmax for s in u.src)
+    if op is Ops.LANE:
+        return u.src[0].bounds
     if op is Ops.NEG:
         return -u.src[0].vmax, -u.src[0].vmin
     if len(u.src) != 2 or u.src[0].dtype.is_float or u.src[1].dtype.is_float or op in (Ops.LOAD, Ops.REDUCE):

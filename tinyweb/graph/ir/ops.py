@@ -77,6 +77,9 @@ class Ops(Enum):
     WHERE = auto()  # src: (bool, a, b)
     MULADD = auto()  # a * b + c; programs only, one rounding or two
 
+    # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
 

@@ -7,7 +7,7 @@ inner loop is one common prefix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import gcd
 from typing import TypeAlias
 
@@ -196,53 +196,6 @@ def exact_quotient(x: UOp, d: UOp) -> UOp | None:
 
 def _degree(m: tuple[UOp, ...]) -> tuple[int, list[tuple[int, str, int, bytes]]]:
     return len(m), [f.order_key for f in m]
-
-
-def split_by(expr: UOp, range_: UOp) -> tuple[Size, UOp] | None:
-    """(stride, rest) with expr == range_ · stride + rest and neither depending on range_; None if it is not linear.
-
-    The stride is an int where it is constant. `range_` may be any node, usually a RANGE.
-    """
-    parts = _split(expr, range_, _depends_on(expr, range_))
-    if parts is None:
-        return None
-    stride, rest = parts
-    return int(stride.arg) if stride.op is Ops.CONST else stride, rest
-
-
-def _depends_on(expr: UOp, leaf: UOp) -> Callable[[UOp], bool]:
-    if leaf.op is Ops.RANGE:
-        return lambda u: leaf in u.ranges
-    below = {u for u in expr.toposort() if u is leaf}
-    for u in expr.toposort():
-        if any(s in below for s in u.src):
-            below.add(u)
-    return below.__contains__
-
-
-def _split(u: UOp, leaf: UOp, depends: Callable[[UOp], bool]) -> tuple[UOp, UOp] | None:
-    from tinyweb.graph.symbolic.simplify import simplify
-
-    zero = UOp.const(0, u.dtype)
-    stride, rest = zero, zero
-    stack: list[tuple[UOp, UOp | None]] = [(u, None)]  # (part, what it is multiplied with)
-    while stack:
-        part, by = stack.pop()
-        scaled = part if by is None else part * by
-        if not depends(part):
-            rest = rest + scaled
-        elif part is leaf:
-            stride = stride + (UOp.const(1, u.dtype) if by is None else by)
-        elif part.op is Ops.ADD:
-            stack.extend((s, by) for s in reversed(part.src))
-        elif part.op is Ops.MUL and not (depends(part.src[0]) and depends(part.src[1])):
-            varying, fixed = part.src if depends(part.src[0]) else part.src[::-1]
-            stack.append((varying, fixed if by is None else by * fixed))
-        elif part.op is Ops.NEG:
-            stack.append((part.src[0], UOp.const(-1, u.dtype) if by is None else -by))
-        else:
-            return None
-    return simplify(stride), simplify(rest)
 
 
 def proves_less(a: UOp, b: UOp) -> bool:
