@@ -79,6 +79,8 @@ def _logic(symbol: str) -> Speller:
                         return f"(~{k.mask(a, bits)})" if b.src[0].arg else k.mask(a, bits)
             a_text, b_text = (k.mask(s, bits) for s in u.src)
             return f"({a_text} {symbol} {b_text})"
+        if symbol == "^" and u.dtype is dtypes.bool and u.src[1].op is Ops.CONST and u.src[1].arg:
+            return f"(b8)(!{k.x(u.src[0])})"
         return _narrow(k, u, f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})")
 
     return spell

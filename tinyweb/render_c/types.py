@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.render_common import f32_bits, f32_text
@@ -67,8 +69,11 @@ def _float(value: float, dtype: DType) -> str:
         text = repr(value) if len(repr(value)) <= 12 else value.hex()
         return text if value >= 0 and not text.startswith("-") else f"({text})"
     if dtype is dtypes.float16:
-        bits = struct.unpack("<H", struct.pack("<e", value))[0]
-        return f"__builtin_bit_cast(f16, (u16)0x{bits:04x})"
+        with np.errstate(over="ignore"):
+            half = np.float16(value)
+        if np.isfinite(half):
+            return f"(f16){literal(float(half), dtypes.float32)}"
+        return f"__builtin_bit_cast(f16, (u16)0x{int(half.view(np.uint16)):04x})"
     text32 = f32_text(value)
     if text32 is None:
         return f"__builtin_bit_cast(f32, 0x{f32_bits(value):08x}u)"

@@ -1,8 +1,8 @@
 """A bundle's module: one function per entry point that carries out a whole list of kernels, addresses built in.
 
 All threads call the same entry point. Each takes blocks of a kernel's grid from a counter; before a kernel that depends
-on earlier ones it waits until their blocks are complete. A slow core thus does less, and a thread that comes late holds up
-nobody until the end of the call. The module for one thread is the same text without any of it.
+on earlier ones it waits until their blocks are complete. A slow core thus does less, and a thread that comes late holds
+up nobody until the end of the call. The module for one thread is the same text without any of it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ class BundleCall:
     addresses: tuple[int, ...]
 
 
-# `control` (docs/bundle.md) holds four words of this module's: the number of blocks that were taken and that are complete
-# in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended. Waiting
-# threads spin first, because the others are rarely far behind and waking a sleeper costs more than most kernels.
+# `control` (docs/bundle.md) holds four words of this module's: the number of blocks that were taken and that are
+# complete in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended.
+# Waiting threads spin first: the others are rarely far behind, and waking a sleeper costs more than most kernels.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
 enum { SPINS = 10000, BLOCKS_PER_THREAD = 4, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
-static i32 *const taken = (i32 *)${control}, *const done = taken + 1, *const present = taken + 2, *const ended = taken + 3;
+static i32 *const taken = (i32 *)${control}, *const done = taken + 1;
+static i32 *const present = taken + 2, *const ended = taken + 3;
 
 static inline i32 load(const i32 *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
@@ -83,7 +84,8 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
 #define LAUNCH(size, kernel, ...) { \\
-  const i32 count = size, length = count / (threads * BLOCKS_PER_THREAD) + 1, end = first + (count + length - 1) / length; \\
+  const i32 count = size, length = count / (threads * BLOCKS_PER_THREAD) + 1; \\
+  const i32 end = first + (count + length - 1) / length; \\
   for (i32 block; (block = take(end, needed)) >= 0; finish()) { \\
     const i32 begin = (block - first) * length; \\
     kernel(__VA_ARGS__, variables, begin, count - begin < length ? count : begin + length); \\

@@ -308,9 +308,7 @@ class Kernel:
         if u.arg is None:
             return f"atomicStore(&{place}, {value});" if atomic else f"{place} = {value};"
         if u.arg not in ATOMIC or not atomic:
-            raise self._error(
-                f"WGSL has no spelling for a store of kind {u.arg!r} to memory that is not declared atomic"
-            )
+            raise self._error(f"WGSL cannot store with {u.arg!r} to memory that is not declared atomic")
         return f"{ATOMIC[u.arg]}(&{place}, {value});"
 
 

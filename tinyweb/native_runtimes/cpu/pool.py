@@ -1,9 +1,9 @@
 """The thread pool of the CPU runtime: C, compiled once, that carries out whole lists of launches.
 
-A list is one call into native code. The calling thread and the workers walk it together: each takes blocks of a launch's
-grid from a counter, and before a launch that depends on earlier ones waits until those are complete. It waits for blocks,
-not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who waits spins for
-some microseconds, because the next launch usually follows at once, then lets others run, and then sleeps.
+A list is one call into native code. The calling thread and the workers walk it together: each takes blocks of a
+launch's grid from a counter, and before a launch that depends on earlier ones waits until those are complete. It waits
+for blocks, not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who
+waits spins for some microseconds, because the next launch usually follows at once, then lets others run, then sleeps.
 """
 
 from __future__ import annotations

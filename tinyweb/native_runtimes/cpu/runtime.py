@@ -23,7 +23,7 @@ from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
-MAX_PREPARED = 32  # replayed lists whose native form is kept
+MAX_PREPARED = 32  # lists whose native form is kept, for when they run again
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -44,7 +44,7 @@ class CpuBuffer:
         self.bytes, self.address, self.nbytes = memoryview(b""), 0, 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CpuExecutable:
     """One program's two functions; `library` keeps their code loaded."""
 
@@ -61,7 +61,7 @@ class _List:
         self.records = (LaunchRecord * len(launches))()
         self.tables: dict[tuple[str, ...], ctypes.Array[ctypes.c_int]] = {}
         self.handles = {b for launch in launches for b in launch.buffers}
-        self.keep: list[object] = [launches]
+        self.keep: list[object] = []
         accesses = []
         for record, launch in zip(self.records, launches):
             executable, program = launch.executable, launch.executable.program
@@ -99,7 +99,7 @@ class CpuRuntime:
         self.target: Target = cpu_target(vector_lanes(), self.threads)
         self._pool: Pool | None = None
         self._turn = threading.Lock()
-        self._prepared: OrderedDict[int, _List] = OrderedDict()  # by id of the tuple of launches, which the _List keeps
+        self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
         os.register_at_fork(after_in_child=self._forget_threads)
 
     def _forget_threads(self) -> None:
@@ -148,14 +148,15 @@ class CpuRuntime:
             self._pool.run(prepared.records, len(launches))
 
     def _prepare(self, launches: Sequence[Launch]) -> _List:
-        """What the pool needs; a replayed plan passes the same tuple again and again, and gets what was made for it."""
-        if not isinstance(launches, tuple):
-            return _List(launches)
-        prepared = self._prepared.get(id(launches))
+        """What the pool needs: a replayed plan runs the same list again and again, and gets what was made for it."""
+        key = tuple(launches)
+        prepared = self._prepared.get(key)
         if prepared is None:
-            prepared = self._prepared[id(launches)] = _List(launches)
+            prepared = self._prepared[key] = _List(launches)
             if len(self._prepared) > MAX_PREPARED:
                 self._prepared.popitem(last=False)
+        else:
+            self._prepared.move_to_end(key)
         return prepared
 
     def synchronize(self) -> None:

@@ -21,7 +21,7 @@ from tinyweb.render_wasm import compile_module, static_data_bytes
 PAGE = 65536
 MAX_PAGES = 65536
 STACK_BYTES = 65536  # at address 0, shared by all modules: one runs at a time
-MAX_PREPARED = 32  # replayed lists that stay in the memory
+MAX_PREPARED = 32  # lists that stay in the memory, for when they run again
 GROWTH = 256  # pages: the memory grows by at least 16 MiB
 
 
@@ -33,7 +33,7 @@ class WasmBuffer:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WasmExecutable:
     """One program, and where its function stands in the table."""
 
@@ -68,7 +68,6 @@ class _List:
 
     def __init__(self, launches: Sequence[Launch], first_word: Callable[[int], int]) -> None:
         """`first_word(count)` takes memory for 32-bit words and returns its address."""
-        self.keep = launches
         self.handles = {b for launch in launches for b in launch.buffers}
         self.programs = [launch.executable.program for launch in launches]
         names = dict.fromkeys(tuple(v.arg[0] for v in p.variables) for p in self.programs)
@@ -125,7 +124,7 @@ class WasmRuntime:
         run = wasmtime.Instance(self._store, driver, [self._memory, self._table]).exports(self._store)["run"]
         assert isinstance(run, wasmtime.Func)
         self._run = run
-        self._prepared: OrderedDict[int, _List] = OrderedDict()  # by id of the tuple of launches, which the _List keeps
+        self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
 
     # -- memory -------------------------------------------------------------------------------------------------------
     def allocate(self, nbytes: int) -> WasmBuffer:
@@ -198,27 +197,26 @@ class WasmRuntime:
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         if not launches:
             return
-        # a replayed plan passes the same tuple again and again, and gets what was made for it
-        key = id(launches)
+        # a replayed plan runs the same list again and again, and gets what was made for it
+        key = tuple(launches)
         prepared = self._prepared.get(key)
         if prepared is None:
-            prepared = self._prepared[key] = _List(launches, lambda count: self._take(4 * count))
+            prepared = self._prepared[key] = _List(key, lambda count: self._take(4 * count))
+            if len(self._prepared) > MAX_PREPARED:
+                self._forget(next(iter(self._prepared)))
+        else:
+            self._prepared.move_to_end(key)
+        words = prepared.filled(variables)
+        block = (ctypes.c_int32 * len(words))(*words)
+        ctypes.memmove(self._base() + prepared.address, block, ctypes.sizeof(block))
         try:
-            words = prepared.filled(variables)
-            block = (ctypes.c_int32 * len(words))(*words)
-            ctypes.memmove(self._base() + prepared.address, block, ctypes.sizeof(block))
             self._run(self._store, *(_signed(a) for a in (prepared.address, prepared.end, prepared.reached)))
         except wasmtime.Trap as trap:
             reached = int.from_bytes(self._bytes(prepared.reached, 4), "little")
             program = prepared.programs[(reached - prepared.address) // (4 * RECORD_WORDS)]
             raise DeviceError(f"kernel {program.name} trapped: {trap.message}") from trap
-        finally:
-            if not isinstance(launches, tuple):
-                self._forget(key)
-            elif len(self._prepared) > MAX_PREPARED:
-                self._forget(next(iter(self._prepared)))
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: tuple[Launch, ...]) -> None:
         prepared = self._prepared.pop(key)
         self._allocator.give_back(prepared.address, prepared.nbytes)
 
