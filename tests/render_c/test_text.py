@@ -1,4 +1,4 @@
-"""The C text: what it declares, that it is deterministic, and what it refuses. What it computes is tested by running it."""
+"""The C text: what it declares, and what it refuses. What it computes is tested by running it."""
 
 import re
 
@@ -79,7 +79,7 @@ def test_types_and_memory_that_c_does_not_have() -> None:
         render([w.program("threads")])
     w = Writer()
     w.emit(UOp(Ops.BUFFER, F32, (), BufferArg(Space.SHARED, 0, 4)))
-    with pytest.raises(DeviceError, match="C has no Space.SHARED memory"):
+    with pytest.raises(DeviceError, match=r"C has no Space\.SHARED memory"):
         render([w.program("shared")])
 
 
@@ -94,7 +94,7 @@ def test_integer_literals(dtype) -> None:
 def test_float_literals_are_exact() -> None:
     rng = np.random.default_rng(0)
     bits = np.concatenate(
-        [rng.integers(0, 2**32, 20000, dtype=np.uint32), np.float32([0, 1, 0.1, 1e10, 3.4e38]).view(np.uint32)]
+        [rng.integers(0, 2**32, 5000, dtype=np.uint32), np.float32([0, 1, 0.1, 1e10, 3.4e38]).view(np.uint32)]
     )
     for value in bits.view(np.float32):
         text = f32_text(float(value))
