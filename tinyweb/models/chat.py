@@ -25,6 +25,7 @@ from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.jit import Plan, capture
+from tinyweb.models.fit import fit_messages
 from tinyweb.tensor import Tensor
 
 BLOCKS = (64, 8)  # tokens of a prompt read at a time, largest first
@@ -122,6 +123,7 @@ class Statistics:
 
     prompt_ids: list[int] = field(default_factory=list)
     reused: int = 0  # tokens of the prompt that were still in the cache
+    dropped: int = 0  # messages that did not fit into the context
     first_token_seconds: float = 0.0
     tokens_per_second: float = 0.0  # after the first token; 0 where there is only one
 
@@ -154,10 +156,16 @@ class Chat:
         self._places = {name: _place(plan, pools) for name, plan in self._plans.items()}
 
     def generate(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> Iterator[Part]:
-        """The assistant's answer, token by token; the end token comes last, without text."""
+        """The assistant's answer, token by token; the end token comes last, without text.
+
+        Of a conversation that is too long for the context the oldest turns are left out (see `fit_messages`).
+        """
+        settings = settings or self.defaults
+        fitted = fit_messages(messages, self.model.context, settings.max_tokens, self.tokenizer.prompt)
         stream = TextStream(self.tokenizer)
         last: int | None = None
-        for token in self.generate_ids(self.tokenizer.prompt(messages), settings):
+        for token in self.generate_ids(fitted.ids, settings):
+            self.statistics.dropped = fitted.dropped
             if last is not None:
                 yield Part(last, stream.push(last))
             last = token
@@ -172,9 +180,9 @@ class Chat:
         """
         settings = settings or self.defaults
         context = self.model.context
-        if not 0 < len(prompt) < context:
+        if not 0 < len(prompt) <= context:
             raise TinywebError(
-                f"The prompt has {len(prompt)} tokens, and 1 to {context - 1} are possible: "
+                f"The prompt has {len(prompt)} tokens, and 1 to {context} are possible: "
                 "shorten it, or choose a larger --context."
             )
         begin = time.perf_counter()
@@ -194,7 +202,8 @@ class Chat:
                 self.statistics.tokens_per_second = (produced - 1) / (now - first)
             yield token
             position += 1
-            if token in self.tokenizer.eos or position >= context - 1:
+            # the cache holds `context` positions; the token after the last of them can still be chosen
+            if token in self.tokenizer.eos or position == context:
                 return
 
     def answer(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> tuple[str, list[int]]:

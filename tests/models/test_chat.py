@@ -1,0 +1,171 @@
+"""The chat loop: context rule, cache reuse, limits, seeds, and text that equals its tokens."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.models.conftest import LLAMA3
+from tinyweb import Tensor
+from tinyweb.errors import TinywebError
+from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models.chat import Chat, Settings
+from tinyweb.models.fit import fit_messages
+from tinyweb.models.llama import Llama
+
+Messages = Sequence[Mapping[str, str]]
+GREEDY = Settings(temperature=0, max_tokens=24)
+STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
+
+
+def message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+def words(messages: Messages) -> list[int]:
+    """A stand-in for a tokenizer: one id per word."""
+    return [len(w) for m in messages for w in m["content"].split()]
+
+
+SYSTEM, LONG = message("system", "a b c"), message("user", "w " * 10)
+TURNS = [message("user", "u u"), message("assistant", "v v v"), message("user", "x x"), message("assistant", "y y y")]
+
+
+def test_everything_fits() -> None:
+    fitted = fit_messages([SYSTEM, *TURNS, LONG], 100, 50, words)
+    assert (len(fitted.ids), fitted.dropped) == (23, 0)
+
+
+@pytest.mark.parametrize(
+    ("context", "max_tokens", "kept", "dropped"),
+    [
+        (48, 25, 23, 0),  # room for half of the context is enough
+        (46, 25, 23, 0),
+        (45, 25, 23, 0),
+        (44, 22, 18, 2),  # the first turn goes, question and answer together
+        (35, 17, 18, 2),
+        (34, 17, 13, 4),
+        (29, 99, 13, 4),  # only what must stay is left: a shorter answer is accepted
+    ],
+)
+def test_oldest_turns_go_first(context: int, max_tokens: int, kept: int, dropped: int) -> None:
+    fitted = fit_messages([SYSTEM, *TURNS, LONG], context, max_tokens, words)
+    assert (len(fitted.ids), fitted.dropped) == (kept, dropped)
+    assert fitted.ids == words([SYSTEM, *TURNS[dropped:], LONG])
+
+
+def test_too_long_a_message_is_refused() -> None:
+    with pytest.raises(TinywebError, match="it takes 13 tokens, and this model reads at most 24"):
+        fit_messages([SYSTEM, *TURNS, LONG], 24, 99, lambda m: words(m))
+    with pytest.raises(TinywebError, match="at most 10"):
+        fit_messages([LONG], 10, 1, words)
+
+
+def test_small_answers_need_little_room() -> None:
+    assert fit_messages([LONG], 11, 1, words).dropped == 0
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def chat(model_folder: Path) -> Chat:
+    return Chat(Llama.from_folder(model_folder, "q8"), Tokenizer.from_folder(model_folder))
+
+
+def test_text_is_the_text_of_the_tokens(chat: Chat) -> None:
+    parts = list(chat.generate(STORY, Settings(temperature=0, max_tokens=200)))
+    assert parts[-1].token in chat.tokenizer.eos and parts[-1].text == ""
+    assert "".join(p.text for p in parts) == chat.tokenizer.decode([p.token for p in parts])
+    assert chat.statistics.tokens_per_second > 0 and chat.statistics.first_token_seconds > 0
+
+
+def test_a_shared_beginning_is_read_once(chat: Chat) -> None:
+    first = [message("user", "My name is Ada.")]
+    text, tokens = chat.answer(first, GREEDY)
+    second = [*first, message("assistant", text), message("user", "What is my name?")]
+    answer, _ = chat.answer(second, GREEDY)
+    # all of the first prompt and of the answer, but for the end token, which was never read
+    assert chat.statistics.reused >= len(chat.tokenizer.prompt(first)) + len(tokens) - 1
+    assert "Ada" in answer
+    chat.answer([message("user", "Hello!")], GREEDY)
+    afresh, _ = chat.answer(second, GREEDY)
+    assert chat.statistics.reused <= 5 and afresh == answer  # the header of the first message
+
+
+def test_the_last_token_of_a_known_prompt_is_read_again(chat: Chat) -> None:
+    once = chat.answer(STORY, GREEDY)
+    assert chat.answer(STORY, GREEDY) == once
+    assert chat.statistics.reused == len(chat.tokenizer.prompt(STORY)) - 1
+
+
+def test_breaking_off_does_no_harm(chat: Chat) -> None:
+    whole = chat.answer(STORY, GREEDY)
+    for part in chat.generate(STORY, GREEDY):
+        if part.text:
+            break
+    assert chat.answer(STORY, GREEDY) == whole
+
+
+def test_seeds(chat: Chat) -> None:
+    def tell(seed: int) -> str:
+        return chat.answer(STORY, Settings(temperature=1.0, max_tokens=24, seed=seed))[0]
+
+    assert tell(1) == tell(1) == tell(1 + 2**32)
+    assert len({tell(s) for s in range(-2, 3)}) > 2
+
+
+def test_sampling_without_heat_is_greedy(chat: Chat) -> None:
+    greedy = chat.answer(STORY, GREEDY)
+    for settings in (
+        Settings(temperature=1.0, top_k=1, max_tokens=24),
+        Settings(temperature=1.0, top_p=0.0, max_tokens=24),
+        Settings(temperature=1e-6, max_tokens=24),
+    ):
+        assert chat.answer(STORY, settings) == greedy
+
+
+def test_repetition_penalty_changes_words(chat: Chat) -> None:
+    heavy = Settings(temperature=0, repetition_penalty=5.0, max_tokens=24, seed=3)
+    _, tokens = chat.answer(STORY, heavy)
+    assert tokens != chat.answer(STORY, GREEDY)[1]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_max_tokens(chat: Chat) -> None:
+    for n in (1, 2, 5):
+        assert len(chat.answer(STORY, Settings(temperature=0, max_tokens=n))[1]) == n
+
+
+def test_long_conversations_lose_their_beginning(chat: Chat) -> None:
+    turns = [message("system", "You are TinyChat."), message("user", "My name is Zed.")]
+    for i in range(30):
+        turns += [message("assistant", "A cow says moo! " * 3), message("user", f"What is {i} plus 2?")]
+    text, _ = chat.answer(turns, GREEDY)
+    assert chat.statistics.dropped > 0 and "31" in text
+    with pytest.raises(TinywebError, match="too long"):
+        chat.answer([message("user", "word " * 600)], GREEDY)
+
+
+def test_context_is_used_to_its_end(make_llama, reference, model_folder: Path) -> None:  # type: ignore[no-untyped-def]
+    """Greedy ids up to the last position are those of `transformers`; a prompt may fill the context."""
+    folder = make_llama(tie_word_embeddings=True, rope_parameters=LLAMA3)
+    tokenizer = Tokenizer.from_folder(model_folder)
+    tokenizer.eos = ()
+    chat = Chat(Llama.from_folder(folder, context=20), tokenizer)
+    prompt = [int(i) for i in np.random.default_rng(5).integers(0, 517, 20)]
+    ids = list(chat.generate_ids(prompt[:15], Settings(temperature=0, max_tokens=99)))
+    assert len(ids) == 6  # positions 15 … 19, and the token after them
+    want = reference(folder, np.array([prompt[:15] + ids[:5]]))[0, 14:].argmax(-1)
+    assert ids == want.tolist()
+    assert len(list(chat.generate_ids(prompt, Settings(temperature=0, max_tokens=99)))) == 1
+    for wrong in ([], [*prompt, 1]):
+        with pytest.raises(TinywebError, match="1 to 20 are possible"):
+            next(chat.generate_ids(wrong))
+
+
+def test_cache_survives_calls_of_the_model(chat: Chat) -> None:
+    """A call with another batch size has caches of its own."""
+    whole = chat.answer(STORY, GREEDY)
+    chat.model(Tensor(np.zeros((2, 5), np.int32))).numpy()  # type: ignore[operator]
+    assert chat.answer(STORY, GREEDY) == whole
