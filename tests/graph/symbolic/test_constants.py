@@ -67,9 +67,9 @@ def test_floats_fold_as_numpy_computes(dtype) -> None:
     with np.errstate(all="ignore"):
         for a in SPECIAL:
             x = UOp.const(a, dtype)
-            for op, function in unary.items():
+            for op, alone in unary.items():
                 out = simplify(UOp(op, dtype, (x,)))
-                assert out.op is Ops.CONST and same(out.arg, float(function(kind(a)))), (op, a)
+                assert out.op is Ops.CONST and same(out.arg, float(alone(kind(a)))), (op, a)
             for b in SPECIAL:
                 y = UOp.const(b, dtype)
                 for op, function in binary.items():

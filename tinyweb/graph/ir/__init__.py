@@ -35,8 +35,8 @@ from tinyweb.graph.ir.uop import (
 )
 
 __all__ = [
-    "BINARY", "COMMUTATIVE", "COMPARISON", "ELEMENTWISE", "MOVEMENT", "TENSOR_ONLY", "TERNARY", "TRANSCENDENTAL", "UNARY",
-    "Axis", "AxisKind", "BufferArg", "KernelInfo", "Ops", "ParamArg", "PatternMatcher", "Shape", "Size", "Space", "UOp",
-    "UPat", "Variable", "any_node", "as_index", "constant", "graph_rewrite", "size_add", "size_max", "size_mul", "size_prod",
-    "size_sub", "substitute", "toposort", "users",
+    "BINARY", "COMMUTATIVE", "COMPARISON", "ELEMENTWISE", "MOVEMENT", "TENSOR_ONLY", "TERNARY", "TRANSCENDENTAL",
+    "UNARY", "Axis", "AxisKind", "BufferArg", "KernelInfo", "Ops", "ParamArg", "PatternMatcher", "Shape", "Size",
+    "Space", "UOp", "UPat", "Variable", "any_node", "as_index", "constant", "graph_rewrite", "size_add", "size_max",
+    "size_mul", "size_prod", "size_sub", "substitute", "toposort", "users",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Interval arithmetic on integer nodes, and the normal form of sizes.
 
-`interval` answers for every integer or bool node an inclusive (min, max) that its value never leaves; where nothing better
-is known it is the dtype's own range. `fold_size` brings a size expression into one canonical polynomial, so that equal sizes
-are the same node.
+`interval` answers for every integer or bool node an inclusive (min, max) that its value never leaves; where nothing
+better is known it is the dtype's own range. `fold_size` brings a size expression into one canonical polynomial, so that
+equal sizes are the same node.
 """
 
 from __future__ import annotations

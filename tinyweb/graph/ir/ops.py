@@ -38,7 +38,7 @@ class Ops(Enum):
     RANGE = auto()  # src: (size,), arg: Axis; 0 … size-1: a loop, a hardware index, or lanes
     LOAD = auto()  # src: (memory, index[, gate]); 0 where the gate is false.  program: arg = lanes read (1 …)
     STORE = auto()  # src: (memory, index, value[, gate])
-    STAGE = auto()  # kernels: src (value, RANGE…), arg Space: memory holding value for every step of the ranges, row-major
+    STAGE = auto()  # kernels: src (value, RANGE…), arg Space: memory of value for every step of the ranges, row-major
 
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index
@@ -87,10 +87,13 @@ class Ops(Enum):
         return self.value < other.value
 
 
-UNARY = frozenset({Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST})
-BINARY = frozenset(
-    {Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS, Ops.EQUAL}
-)  # fmt: skip
+UNARY = frozenset({
+    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST,
+})  # fmt: skip
+BINARY = frozenset({
+    Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS,
+    Ops.EQUAL,
+})  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULADD})
 ELEMENTWISE = UNARY | BINARY | TERNARY
 COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.EQUAL})

@@ -17,8 +17,8 @@ class UPat:
     """A pattern for one node.
 
     `op`: an op, several, or None for any.  `src`: a sequence of patterns, one per source (tried in both orders for
-    commutative ops); or one pattern that every source must match; or None for anything.  `rest=True` allows more sources
-    than patterns.  `name` binds the node; a name used twice must bind the same node.
+    commutative ops); or one pattern that every source must match; or None for anything.  `rest=True` allows more
+    sources than patterns.  `name` binds the node; a name used twice must bind the same node.
     """
 
     __slots__ = ("arg", "dtype", "every", "name", "ops", "rest", "src", "where")
@@ -84,8 +84,8 @@ Rule: TypeAlias = "tuple[UPat, Callable[..., UOp | None]]"
 
 
 class PatternMatcher:
-    """A table of rules. A rule's function takes the pattern's names as keywords (and `ctx`, if it asks for it) and returns
-    the node to put in place, or None when it does not apply after all."""
+    """A table of rules. A rule's function takes the pattern's names as keywords (and `ctx`, if it asks for it) and
+    returns the node to put in place, or None when it does not apply after all."""
 
     def __init__(self, rules: Sequence[Rule]):
         self.rules: list[Rule] = list(rules)
@@ -121,7 +121,9 @@ def _single_ops(p: UPat) -> frozenset[Ops]:
     return frozenset(op for s in p.src or () if s.ops is not None and len(s.ops) == 1 for op in s.ops)
 
 
-def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, memo: MutableMapping[UOp, UOp] | None = None) -> UOp:
+def graph_rewrite(
+    root: UOp, rules: PatternMatcher, ctx: Any = None, memo: MutableMapping[UOp, UOp] | None = None
+) -> UOp:
     """Apply `rules` to every node, sources first, until none applies anywhere. A shared `memo` spares repeated work.
 
     RuntimeError when the rules go round in a circle.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tinyweb.dtype import DType, dtypes
@@ -74,8 +74,8 @@ def _order_text(arg: Any) -> str:
 class UOp:
     """One operation. Build through the constructor or the helpers; never mutate.
 
-    `shape` is derived: tensor-graph nodes have the shape of the array they describe; kernel nodes have one axis for each
-    VECTOR or UNROLL range they depend on; program nodes are scalars or vectors.
+    `shape` is derived: tensor-graph nodes have the shape of the array they describe; kernel nodes have one axis for
+    each VECTOR or UNROLL range they depend on; program nodes are scalars or vectors.
     """
 
     op: Ops
@@ -83,7 +83,7 @@ class UOp:
     src: tuple[UOp, ...]
     arg: Any
 
-    _interned: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+    _interned: ClassVar[WeakValueDictionary[tuple[Any, ...], UOp]] = WeakValueDictionary()
 
     def __new__(cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
         # bool, int and float constants that compare equal are different values, and so are the zeros and the NaNs
@@ -104,9 +104,8 @@ class UOp:
 
     def replace(self, **changes: Any) -> UOp:
         """The node with some of op, dtype, src, arg changed."""
-        return UOp(
-            changes.get("op", self.op), changes.get("dtype", self.dtype), changes.get("src", self.src), changes.get("arg", self.arg)
-        )  # fmt: skip
+        get = changes.get
+        return UOp(get("op", self.op), get("dtype", self.dtype), get("src", self.src), get("arg", self.arg))
 
     # -- graph walks ------------------------------------------------------------------------------------------------
     def toposort(self) -> list[UOp]:
@@ -349,7 +348,7 @@ def Variable(name: str, low: int, high: int) -> UOp:
 
 
 def toposort(roots: Iterable[UOp]) -> list[UOp]:
-    """Every node reachable from `roots` (through src), sources first. Iterative: graphs are deeper than Python's stack."""
+    """Every node reachable from `roots` (through src), sources first. Iterative: graphs are deeper than the stack."""
     done: dict[UOp, None] = {}
     stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(list(roots))]
     while stack:
