@@ -4,6 +4,7 @@ import pytest
 
 from tinyweb import doctor
 from tinyweb.errors import DeviceError
+from tinyweb.native_runtimes import open as open_module
 
 
 def by_name() -> dict[str, doctor.Finding]:
@@ -23,7 +24,7 @@ def test_what_does_not_work_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TINYWEB_WEBGPU", "nothing")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("TINYWEB_CLANG", "no-such-clang")
-    real = doctor.open_runtime
+    real = open_module.open_runtime
 
     def broken(name: str) -> object:
         if name == "WASM":

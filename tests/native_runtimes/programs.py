@@ -84,7 +84,7 @@ class Writer:
             )
             for p in self._params
         )
-        variables = {v for u in [*self.uops, *map(as_index, grid)] for v in u.variables()}
+        variables = {u for u in toposort([*self.uops, *map(as_index, grid)]) if u.op is Ops.VARIABLE}
         by_name = tuple(sorted(variables, key=lambda v: v.arg[0]))
         return Program(name, tuple(self.uops), params, by_name, (grid[0], grid[1], grid[2]), workgroup, shared)
 

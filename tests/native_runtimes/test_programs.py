@@ -8,6 +8,7 @@ import pytest
 from tests.native_runtimes.programs import Writer, execute, index, splat, stack
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Space, UOp, Variable
+from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.protocol import Launch, Runtime
 
 F32, I32, U32 = dtypes.float32, dtypes.int32, dtypes.uint32
@@ -63,10 +64,10 @@ def test_matmul_with_a_tile_of_vectors(runtime: Runtime) -> None:
             w.store(out, row[y] + column[x], value)
     w.end(columns)
     program = w.program("matmul_tile", (2, 1, 1))
-    left, right = f32(4, 16), f32(16, 16, seed=1)
+    rows_of_a, b_whole = f32(4, 16), f32(16, 16, seed=1)
     for length in (0, 1, 16):
-        got = execute(runtime, program, [np.ones((4, 16), np.float32), left, right], {"k": length})[0]
-        np.testing.assert_allclose(got, left[:, :length] @ right[:length], rtol=1e-5, atol=1e-6)
+        got = execute(runtime, program, [np.ones((4, 16), np.float32), rows_of_a, b_whole], {"k": length})[0]
+        np.testing.assert_allclose(got, rows_of_a[:, :length] @ b_whole[:length], rtol=1e-5, atol=1e-6)
 
 
 def test_registers_with_dynamic_indices_and_mixed_widths(runtime: Runtime) -> None:
@@ -175,8 +176,8 @@ def test_bools_in_registers(runtime: Runtime) -> None:
     false = UOp.const(False, dtypes.bool)
     inits = w.store(one, index(0), false), w.store(lanes, index(0), splat(false, n))
     r = w.loop(8)
-    x = w.load(a, (g * 8 + r) * n, n)
-    positive = splat(UOp.const(1.5, F32), n).alu(Ops.LESS, x)
+    loaded = w.load(a, (g * 8 + r) * n, n)
+    positive = splat(UOp.const(1.5, F32), n).alu(Ops.LESS, loaded)
     inside = one.after(*inits, r), lanes.after(*inits, r)
     first = w.emit(UOp(Ops.LANE, dtypes.bool, (positive,), 0))
     updates = (
@@ -381,7 +382,7 @@ def test_each_launch_sees_the_ones_before_it(runtime: Runtime) -> None:
     """A chain over two buffers with serial, parallel and empty launches in turn."""
     n = Variable("n", 0, 512)
 
-    def step(name: str, size: int | UOp, add: int) -> object:
+    def step(name: str, size: int | UOp, add: int) -> Program:
         w = Writer()
         out, a = w.param(I32, 512), w.param(I32, 512)
         serial = size == 1
