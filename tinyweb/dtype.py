@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """A scalar type. `kind` is one of bool, int, uint, float, index, void."""
+    """A scalar type. `kind` is one of bool, int, uint, float, index, void. There is one object of each."""
 
     name: str
     kind: str
@@ -24,6 +24,9 @@ class DType:
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_by_name, (self.name,))
 
     @property
     def is_float(self) -> bool:
@@ -98,6 +101,12 @@ class dtypes:
     double = float64
     long = int64
     int = int32
+
+
+def _by_name(name: str) -> DType:
+    found = vars(dtypes)[name]
+    assert isinstance(found, DType)
+    return found
 
 
 ALL: tuple[DType, ...] = tuple(

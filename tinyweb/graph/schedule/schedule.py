@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, toposort
+from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, substitute, toposort
+from tinyweb.graph.ir.spec import kernel_spec, tensor_spec, verify
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
@@ -68,6 +69,7 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     copied: set[UOp] = set()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
+        verify("tensor", sink, tensor_spec)
         stores = _stores(sink)
         clash = next((s.node for s in stores if _reads_elsewhere(s)), None)
         if clash is None:
@@ -76,13 +78,13 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
         assert clash not in copied
         fresh = clash.replace(src=(clash.src[0], UOp(Ops.CONTIGUOUS, clash.dtype, (clash.src[1],))))
         copied.add(fresh)
-        from tinyweb.graph.ir import substitute
-
         table = {clash: fresh}
         roots = [substitute(r, table) for r in roots]
     ordered = _order(stores)
     memory_of = {s.node: s.memory for s in stores}
     calls = tuple(KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
+    for call in calls:
+        verify("schedule", call.kernel, kernel_spec)
     results = tuple(memory_of[r] for r in roots)
     kept = set(results) | {s.memory for s in stores if s.node.op is Ops.ASSIGN}
     temporaries = [s.memory for s in stores if s.memory not in kept]
@@ -142,8 +144,6 @@ def _renumber(store: _Store) -> _Store:
     assert store.kernel is not None
     used = {u.arg.slot: u for u in store.kernel.toposort() if u.op is Ops.PARAM}
     if len(used) < len(store.buffers):
-        from tinyweb.graph.ir import substitute
-
         kept = sorted(used)
         table = {used[s]: used[s].replace(arg=ParamArg(i, used[s].arg.size)) for i, s in enumerate(kept)}
         store.kernel = substitute(store.kernel, table)
@@ -153,7 +153,6 @@ def _renumber(store: _Store) -> _Store:
 
 def _place(view: UOp, index: tuple[UOp, ...]) -> UOp:
     """The flat address in the BUFFER behind `view` of the element at `index`."""
-    place: list[UOp] = []
 
     def leaf(u: UOp) -> UOp | None:
         return u.buffer if u.op in (Ops.BUFFER, Ops.ASSIGN) else None
@@ -164,8 +163,7 @@ def _place(view: UOp, index: tuple[UOp, ...]) -> UOp:
     load = ElementBuilder(leaf, slot).value(view, index)
     if load.op is not Ops.LOAD or len(load.src) != 2:
         raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
-    place.append(load.src[1])
-    return place[0]
+    return load.src[1]
 
 
 def _versions(view: UOp) -> list[UOp]:
