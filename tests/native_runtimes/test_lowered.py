@@ -1,0 +1,64 @@
+"""What the compiler really makes — tiles, workgroups, barriers, packed types — on every runtime against NumPy."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor, dtypes
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import optimize
+from tinyweb.graph.schedule import nbytes
+from tinyweb.jit import capture
+from tinyweb.native_runtimes.protocol import Launch, Runtime
+
+
+def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.standard_normal(s).astype(np.float32) for s in shapes]
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+CASES: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], Callable[..., np.ndarray]]] = {
+    "matmul": (arrays((65, 130), (130, 67)), lambda a, b: a @ b, lambda a, b: a @ b),
+    "matvec": (arrays((1, 256), (256, 512)), lambda a, b: a @ b, lambda a, b: a @ b),
+    "softmax": (arrays((3, 700)), lambda a: a.softmax(-1), softmax),
+    "sum of all": (arrays((50, 333)), lambda a: a.sum(), lambda a: a.sum()),
+    "column maxima": (arrays((100, 33)), lambda a: a.max(0), lambda a: a.max(0)),
+    "argmax": (arrays((5, 1000)), lambda a: a.argmax(-1).cast(dtypes.int32), lambda a: a.argmax(-1).astype(np.int32)),
+    "transpose": (arrays((31, 63)), lambda a: a.permute(1, 0).contiguous(), lambda a: a.T.copy()),
+    "pad and flip": (arrays((7, 9)), lambda a: a.pad(((1, 2), (3, 0))).flip(1), lambda a: np.pad(a, ((1, 2), (3, 0)))[:, ::-1]),
+    "halves": (arrays((9, 33)), lambda a: a.cast(dtypes.float16), lambda a: a.astype(np.float16)),
+    "bytes": (arrays((9, 33)), lambda a: (a * 20).cast(dtypes.int8), lambda a: (a * 20).astype(np.int8)),
+    "bools": (arrays((9, 33)), lambda a: a > 0.5, lambda a: a > 0.5),
+    "row sums as bytes": (arrays((37, 64)), lambda a: a.sum(1).cast(dtypes.int8), lambda a: a.sum(1).astype(np.int8)),
+    "functions": (arrays((500,)), lambda a: a.exp() + a.sin() + (a * a + 1).log(), lambda a: np.exp(a) + np.sin(a) + np.log(a * a + 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lowered(runtime: Runtime, name: str) -> None:
+    inputs, ours, numpy = CASES[name]
+    tensors = [Tensor(x).realize() for x in inputs]
+    result: list[Tensor] = []
+    plan = capture(lambda: result.append(ours(*tensors).contiguous()) or result)
+    programs = [lower(optimize(k, runtime.target), runtime.target) for k in plan.kernels]
+    executables = dict(zip(plan.kernels, runtime.compile(programs)))
+    given = {t.uop.buffer: x for t, x in zip(tensors, inputs)}
+    handles = {b: runtime.allocate(nbytes(b)) for call in plan.calls for b in call.buffers}
+    for buffer, x in given.items():
+        runtime.copy_in(handles[buffer], memoryview(x).cast("B"))
+    runtime.run([Launch(executables[c.kernel], tuple(handles[b] for b in c.buffers)) for c in plan.calls], {})
+    expected = np.asarray(numpy(*inputs))
+    got = np.frombuffer(runtime.copy_out(handles[result[0].uop.buffer], expected.nbytes), expected.dtype)
+    for h in handles.values():
+        runtime.free(h)
+    if expected.dtype.kind == "f":
+        tolerance = 1e-3 if expected.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(got.reshape(expected.shape), expected, rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(got.reshape(expected.shape), expected)
