@@ -11,7 +11,6 @@ from tests.e2e.conftest import ExportedSite, Served
 
 TIMEOUT_MS = 180_000  # two cores may be shared with other work
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True}
-STORY = "Tell me a story about a little fox and a golden key."
 
 Serve = Callable[..., Served]
 
@@ -160,14 +159,14 @@ STOP_AT_THE_FIRST_WORD = """() => {
 def test_stop_regenerate_new_chat(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
     page = open_page(context, served(exported("q8")).address, "?backend=webgpu")
     page.evaluate(STOP_AT_THE_FIRST_WORD)
-    stopped = say(page, STORY)
+    stopped = say(page, "Who are you?")
     expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
     assert stopped
     page.get_by_test_id("regenerate").click()
     expect(page.get_by_text("Stopped", exact=True)).not_to_be_attached(timeout=TIMEOUT_MS)
     wait_for(page, "ready")
     whole = page.get_by_test_id("message-assistant").inner_text()
-    assert len(whole) > len(stopped) and len(whole) > 60
+    assert whole.startswith(stopped) and len(whole) > len(stopped) + 20
     assert page.get_by_test_id("message-user").count() == 1
     page.get_by_test_id("new-chat").click()
     expect(page.get_by_test_id("message-user")).to_have_count(0)
@@ -176,26 +175,29 @@ def test_stop_regenerate_new_chat(context: BrowserContext, exported: ExportedSit
 
 
 def test_a_lost_gpu_keeps_the_conversation(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
-    """Through the library, where a test may destroy the device: the next answer comes all the same."""
+    """Through the library, where a test may destroy the device. A first loss is repaired, a second one soon after means
+    that the GPU does not hold; the next answer comes all the same."""
     page = open_page(context, served(exported("q8")).address, "?backend=wasm-single")
-    texts = page.evaluate(
+    texts, backends = page.evaluate(
         """async () => {
           const { load } = await import("./model/model.js");
-          const chat = await load({ backend: "webgpu" });
-          const messages = [], texts = [];
+          const chat = await load({ backend: "auto", allowSoftwareGpu: true });
+          const messages = [], texts = [], backends = [];
           for (const question of ["Hello, my name is Mira!", "What is 7 plus 5?", "What is my name?"]) {
             messages.push({ role: "user", content: question });
             let text = "";
             for await (const part of chat.generate(messages, { temperature: 0 })) text += part.text;
             messages.push({ role: "assistant", content: text });
             texts.push(text);
+            backends.push(chat.info.backend);
             if (texts.length < 3 && !(await chat.debug.loseDevice())) throw new Error("there was no device to lose");
           }
           await chat.dispose();
-          return texts;
+          return [texts, backends];
         }"""
     )
     assert re.search(r"\b12\b", texts[1]) and "Mira" in texts[2]
+    assert backends == ["webgpu", "webgpu", "wasm"]
 
 
 def test_no_request_leaves_the_site(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
