@@ -177,7 +177,7 @@ def test_a_context_that_is_too_long(refused: Refused, small_model: Path, tmp_pat
 
 
 def test_a_prompt_that_is_too_long(refused: Refused, small_model: Path) -> None:
-    assert "The prompt has" in refused("run", "chat", small_model, "--prompt", "word " * 100)
+    assert "is too long: it takes 110 tokens" in refused("run", "chat", small_model, "--prompt", "word " * 100)
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:
