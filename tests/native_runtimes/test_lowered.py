@@ -31,12 +31,14 @@ CASES: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], Callable[..., np
     "column maxima": (arrays((100, 33)), lambda a: a.max(0), lambda a: a.max(0)),
     "argmax": (arrays((5, 1000)), lambda a: a.argmax(-1).cast(dtypes.int32), lambda a: a.argmax(-1).astype(np.int32)),
     "transpose": (arrays((31, 63)), lambda a: a.permute(1, 0).contiguous(), lambda a: a.T.copy()),
-    "pad and flip": (arrays((7, 9)), lambda a: a.pad(((1, 2), (3, 0))).flip(1), lambda a: np.pad(a, ((1, 2), (3, 0)))[:, ::-1]),
+    "pad and flip": (arrays((7, 9)), lambda a: a.pad(((1, 2), (3, 0))).flip(1),
+                     lambda a: np.pad(a, ((1, 2), (3, 0)))[:, ::-1]),
     "halves": (arrays((9, 33)), lambda a: a.cast(dtypes.float16), lambda a: a.astype(np.float16)),
     "bytes": (arrays((9, 33)), lambda a: (a * 20).cast(dtypes.int8), lambda a: (a * 20).astype(np.int8)),
     "bools": (arrays((9, 33)), lambda a: a > 0.5, lambda a: a > 0.5),
     "row sums as bytes": (arrays((37, 64)), lambda a: a.sum(1).cast(dtypes.int8), lambda a: a.sum(1).astype(np.int8)),
-    "functions": (arrays((500,)), lambda a: a.exp() + a.sin() + (a * a + 1).log(), lambda a: np.exp(a) + np.sin(a) + np.log(a * a + 1)),
+    "functions": (arrays((500,)), lambda a: a.exp() + a.sin() + (a * a + 1).log(),
+                  lambda a: np.exp(a) + np.sin(a) + np.log(a * a + 1)),
 }  # fmt: skip
 
 

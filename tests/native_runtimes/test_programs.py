@@ -227,6 +227,18 @@ def test_every_half_to_single(runtime: Runtime, width: int) -> None:
     np.testing.assert_array_equal(got, halves.astype(np.uint16).view(np.float16).astype(np.float32))
 
 
+@pytest.mark.parametrize("width", [1, 8])
+def test_every_half_that_comes_in_16_bits(processor: Runtime, width: int) -> None:
+    w = Writer()
+    out, a = w.param(F32, 65536), w.param(dtypes.uint16, 65536)
+    at = w.emit(w.grid(65536 // width) * width)
+    w.store(out, at, UOp(Ops.F16_TO_F32, F32, (UOp(Ops.CAST, U32, (w.load(a, at, width),)),)))
+    halves = np.arange(65536, dtype=np.uint16)
+    program = w.program(f"half_in_16_{width}", (65536 // width, 1, 1))
+    got = execute(processor, program, [np.zeros(65536, np.float32), halves])[0]
+    np.testing.assert_array_equal(got, halves.view(np.float16).astype(np.float32))
+
+
 def test_neighbouring_halves_of_words(runtime: Runtime) -> None:
     """Both halves of two words as one vector of four, as unpacking spells it."""
     w = Writer()

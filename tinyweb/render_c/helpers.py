@@ -23,13 +23,14 @@ MAXIMUM = Template(
 )
 
 # The bits of a half to a single. A multiplication rebiases the exponent: it is exact and normalises subnormals.
+# `${u}` is what the bits come in, u16 or the low half of u32; `${extended}` repeats their sign above bit 15.
 F16_TO_F32 = Template(
     _HEAD
-    + """f32x${n} f16_to_f32x${n}(u32x${n} half) {
+    + """f32x${n} f16_in_${u}_to_f32x${n}(${u}x${n} half) {
 #if defined(__F16C__) || defined(__aarch64__)
   return __builtin_convertvector(__builtin_bit_cast(f16x${n}, __builtin_convertvector(half, u16x${n})), f32x${n});
 #else
-  const u32x${n} shifted = (u32x${n})((i32x${n})(half << 16) >> 3) & 0x8fffe000u;
+  const u32x${n} shifted = ((u32x${n})(${extended}) << 13) & 0x8fffe000u;
   const u32x${n} scaled = (u32x${n})((f32x${n})shifted * 0x1p112f);
   const u32x${n} special = (u32x${n})((shifted & 0x0f800000u) == 0x0f800000u);
   return (f32x${n})(scaled | (special & 0x7f800000u));
@@ -58,5 +59,11 @@ F32_TO_F16 = Template(
 """
 )
 
-HALF_LANES = ("f16", "u16", "i32", "u32", "f32")
+SIGN_EXTENDED = {
+    "u16": Template("__builtin_convertvector((i16x${n})half, i32x${n})"),
+    "u32": Template("(i32x${n})(half << 16) >> 16"),
+}
+"""How the sign is repeated, by the type the bits come in."""
+
+HALF_LANES = ("f16", "i16", "u16", "i32", "u32", "f32")
 """Element types the conversions need vectors of."""

@@ -132,14 +132,23 @@ def _on_vectors(function: str, kind: str, n: int, *values: str) -> str:
     return f"{function}({', '.join(f'({kind})({v})' for v in values)})[0]"
 
 
-def _half(name: str, source: str, template_name: str) -> Speller:
-    def spell(k: Kernel, u: UOp) -> str:
-        n = lanes(u)
-        text = getattr(helpers, template_name).substitute(n=n)
-        k.need(f"{name}x{n}", text, {f"{t}x{n}" for t in helpers.HALF_LANES})
-        return _on_vectors(f"{name}x{n}", f"{source}x{n}", n, k.x(u.src[0]))
+def _f16_to_f32(k: Kernel, u: UOp) -> str:
+    n, bits = lanes(u), u.src[0]
+    if bits.op is Ops.CAST and bits.src[0].dtype is dtypes.uint16:
+        bits = bits.src[0]  # widening with the sign is one instruction less
+    kind = scalar_name(bits.dtype)
+    text = helpers.F16_TO_F32.substitute(n=n, u=kind, extended=helpers.SIGN_EXTENDED[kind].substitute(n=n))
+    return _half(k, f"f16_in_{kind}_to_f32x{n}", text, f"{kind}x{n}", n, bits)
 
-    return spell
+
+def _f32_to_f16(k: Kernel, u: UOp) -> str:
+    n = lanes(u)
+    return _half(k, f"f32_to_f16x{n}", helpers.F32_TO_F16.substitute(n=n), f"f32x{n}", n, u.src[0])
+
+
+def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str:
+    k.need(name, text, {f"{t}x{n}" for t in helpers.HALF_LANES})
+    return _on_vectors(name, kind, n, k.x(value))
 
 
 def _less(k: Kernel, u: UOp) -> str:
@@ -249,5 +258,5 @@ SPELLING: dict[Ops, Speller] = {
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _equal, Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _builtin("sqrt"), Ops.FLOOR: _builtin("floor"),
     Ops.TRUNC: _builtin("trunc"), Ops.CAST: _cast, Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane,
-    Ops.F16_TO_F32: _half("f16_to_f32", "u32", "F16_TO_F32"), Ops.F32_TO_F16: _half("f32_to_f16", "f32", "F32_TO_F16"),
+    Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
 }  # fmt: skip
