@@ -214,7 +214,8 @@ class WasmRuntime:
         except wasmtime.Trap as trap:
             reached = int.from_bytes(self._bytes(prepared.reached, 4), "little")
             program = prepared.programs[(reached - prepared.address) // (4 * RECORD_WORDS)]
-            raise DeviceError(f"kernel {program.name} trapped: {trap.message}") from trap
+            cause = trap.message.strip().splitlines()[-1].strip()  # what stands above is a backtrace of numbers
+            raise DeviceError(f"kernel {program.name} trapped: {cause}") from trap
 
     def _forget(self, key: tuple[Launch, ...]) -> None:
         prepared = self._prepared.pop(key)

@@ -38,7 +38,9 @@ class WgpuBackend:
             with runtime_folder():
                 adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
         except (RuntimeError, wgpu.GPUError) as error:
-            raise _no_adapter(str(error)) from error
+            raise _no_adapter(
+                [line.strip() for line in str(error).splitlines() if len(line.strip()) > 1][-1]
+            ) from error
         if adapter is None:
             raise _no_adapter("none was found")
         offered = adapter.limits
