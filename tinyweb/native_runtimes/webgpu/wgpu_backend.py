@@ -38,9 +38,8 @@ class WgpuBackend:
             with runtime_folder():
                 adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
         except (RuntimeError, wgpu.GPUError) as error:
-            raise _no_adapter(
-                [line.strip() for line in str(error).splitlines() if len(line.strip()) > 1][-1]
-            ) from error
+            lines = [line.strip() for line in str(error).splitlines()]
+            raise _no_adapter(next((line for line in reversed(lines) if len(line) > 1), "none was found")) from error
         if adapter is None:
             raise _no_adapter("none was found")
         offered = adapter.limits
