@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KB = 1024
+KB = 1000
 RUNTIME_BUDGET = 40 * KB
 PAGE_BUDGET = 150 * KB
 RUNTIME = ("assets/tinyweb.js", "assets/tinyweb-worker.js")

@@ -17,6 +17,7 @@ export default defineConfig({
     rolldownOptions: {
       input: source,
       preserveEntrySignatures: "strict",
+      treeshake: { manualPureFunctions: ["Object.freeze"] }, // frozen tables that nobody reads are left out
       output: { format: "es", entryFileNames: file, codeSplitting: false },
     },
   },

@@ -65,39 +65,36 @@ const MEMORY_CAP = 8;
 export async function candidates(
   manifest: Manifest, options: BackendOptions, platform: Platform, fallbacks: Fallback[],
 ): Promise<Candidate[]> {
-  const choice = options.backend ?? "auto";
-  if (!["auto", "webgpu", "wasm", "wasm-single"].includes(choice)) {
-    throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, webgpu, wasm, wasm-single.`);
+  const { backend: choice = "auto", allowSoftwareGpu } = options;
+  const probes = {
+    webgpu: () => probeWebGpu(manifest, options, platform),
+    wasm: () => probeThreads(manifest, options, platform),
+    "wasm-single": () => probeSingle(manifest, options, platform),
+  };
+  let backends = Object.keys(probes) as Backend[];
+  if (choice !== "auto") {
+    if (!backends.includes(choice)) throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, ${backends.join(", ")}.`);
+    backends = choice === "wasm" ? ["wasm", "wasm-single"] : [choice];
   }
   const found: Candidate[] = [];
-  let software: { candidate: Candidate; reason: string } | undefined;
-  if (choice === "auto" || choice === "webgpu") {
-    const result = await probeWebGpu(manifest, options, platform);
-    if (typeof result === "string") fallbacks.push({ backend: "webgpu", reason: result });
-    else if (choice === "auto" && !options.allowSoftwareGpu && isSoftware(result.adapter)) {
-      software = { candidate: result, reason: `${result.name} computes on the CPU, where WASM is usually faster` };
-    } else found.push(result);
+  for (const backend of backends) {
+    const result = await probes[backend]();
+    if (typeof result === "string") fallbacks.push({ backend, reason: result });
+    else found.push(result);
   }
-  if (choice !== "webgpu") {
-    if (choice !== "wasm-single") {
-      const result = probeThreads(manifest, options, platform);
-      if (typeof result === "string") fallbacks.push({ backend: "wasm", reason: result });
-      else found.push(result);
-    }
-    const reason = probeSingle(manifest, options, platform);
-    if (reason) fallbacks.push({ backend: "wasm-single", reason });
-    else found.push({ backend: "wasm-single", threads: 1 });
-  }
-  if (software) {
-    if (found.length > 0) fallbacks.push({ backend: "webgpu", reason: software.reason });
-    found.push(software.candidate);
+  const [first, ...others] = found;
+  if (others.length > 0 && first?.backend === "webgpu" && !allowSoftwareGpu && isSoftware(first.adapter)) {
+    fallbacks.push({ backend: "webgpu", reason: `${first.name} computes on the CPU, where WASM is usually faster` });
+    return [...others, first];
   }
   return found;
 }
 
+type Probed<Name extends Backend> = Extract<Candidate, { backend: Name }> | string;
+
 async function probeWebGpu(
   manifest: Manifest, options: BackendOptions, platform: Platform,
-): Promise<Extract<Candidate, { backend: "webgpu" }> | string> {
+): Promise<Probed<"webgpu">> {
   const target = manifest.webgpu;
   if (!target) return "this model was exported without WebGPU";
   if (!platform.gpu) {
@@ -128,7 +125,7 @@ async function probeWebGpu(
   return { backend: "webgpu", adapter, name, target, variant };
 }
 
-function probeThreads(manifest: Manifest, options: BackendOptions, platform: Platform): Extract<Candidate, { backend: "wasm" }> | string {
+function probeThreads(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm"> {
   if (!manifest.wasm?.threaded) return "this model was exported without WASM threads";
   if (!platform.crossOriginIsolated || !platform.sharedMemory) {
     return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
@@ -138,9 +135,9 @@ function probeThreads(manifest: Manifest, options: BackendOptions, platform: Pla
   return probeMemory(manifest, options, platform) ?? { backend: "wasm", threads: Math.floor(threads) };
 }
 
-function probeSingle(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {
+function probeSingle(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm-single"> {
   if (!manifest.wasm?.single) return "this model was exported without WASM for one thread";
-  return probeMemory(manifest, options, platform);
+  return probeMemory(manifest, options, platform) ?? { backend: "wasm-single", threads: 1 };
 }
 
 function probeMemory(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {

@@ -57,12 +57,14 @@ export class ChatSession {
   private readonly lock = new Lock();
   /** Ids whose keys and values are in the cache, from position 0. */
   private cached: number[] = [];
-  private tokensPerSecond = 0;
-  private firstTokenMs = 0;
-  private promptTokens = 0;
-  private reusedTokens = 0;
-  private droppedMessages = 0;
-  private stopReason: StopReason | undefined;
+  private readonly last = {
+    tokensPerSecond: 0,
+    firstTokenMs: 0,
+    promptTokens: 0,
+    reusedTokens: 0,
+    droppedMessages: 0,
+    stopReason: undefined as StopReason | undefined,
+  };
 
   constructor(private readonly host: ModelHost) {}
 
@@ -72,17 +74,12 @@ export class ChatSession {
       model: manifest.name,
       backend: engine.backend,
       adapter: engine.adapter,
-      tokensPerSecond: this.tokensPerSecond,
-      firstTokenMs: this.firstTokenMs,
       memoryBytes: engine.memoryBytes,
       modelBytes: manifest.weights.bytes,
       kernelsPerToken: engine.kernelsPerToken,
       fallbacks: [...fallbacks],
       context: manifest.model.context,
-      promptTokens: this.promptTokens,
-      reusedTokens: this.reusedTokens,
-      droppedMessages: this.droppedMessages,
-      stopReason: this.stopReason,
+      ...this.last,
     };
   }
 
@@ -100,7 +97,7 @@ export class ChatSession {
     const release = await this.lock.acquire(settings.signal);
     try {
       const { ids, dropped } = fitMessages(messages, manifest.model.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
-      this.droppedMessages = dropped;
+      this.last.droppedMessages = dropped;
       const detokenizer = tokenizer.detokenizer();
       let last = -1;
       for await (const token of this.tokens(ids, settings)) {
@@ -108,8 +105,8 @@ export class ChatSession {
         last = token;
         yield { text: detokenizer.push(token), token };
       }
-      const rest = detokenizer.end();
-      if (rest !== "") yield { text: rest, token: last };
+      const text = detokenizer.end();
+      if (text) yield { text, token: last };
     } finally {
       release();
     }
@@ -118,12 +115,11 @@ export class ChatSession {
   /** Token ids that follow `ids`, the end token included. */
   async *generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
     const { manifest } = this.host;
-    checkIds(ids, manifest.model.vocabSize);
-    this.checkLength(ids);
+    checkIds(ids, manifest.model);
     const settings = completeOptions(options, manifest.chat.defaults);
     const release = await this.lock.acquire(settings.signal);
     try {
-      this.droppedMessages = 0;
+      this.last.droppedMessages = 0;
       yield* this.tokens(ids, settings);
     } finally {
       release();
@@ -133,8 +129,7 @@ export class ChatSession {
   /** Logits that follow the last of `ids`: f32, one per word of the vocabulary. */
   async logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
     const { manifest } = this.host;
-    checkIds(ids, manifest.model.vocabSize);
-    this.checkLength(ids);
+    checkIds(ids, manifest.model);
     const release = await this.lock.acquire(signal);
     try {
       for (;;) {
@@ -155,13 +150,6 @@ export class ChatSession {
     this.cached = [];
   }
 
-  private checkLength(ids: readonly number[]): void {
-    const { context } = this.host.manifest.model;
-    if (ids.length > context) {
-      throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
-    }
-  }
-
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */
   private async *tokens(prompt: readonly number[], settings: Settings): AsyncGenerator<number, void> {
     const { context } = this.host.manifest.model;
@@ -172,8 +160,8 @@ export class ChatSession {
     const begun = performance.now();
     let firstAt = 0;
     let ended: StopReason = "aborted";
-    this.promptTokens = prompt.length;
-    this.stopReason = undefined;
+    this.last.promptTokens = prompt.length;
+    this.last.stopReason = undefined;
     try {
       while (known.length < limit) {
         try {
@@ -181,9 +169,9 @@ export class ChatSession {
             const now = performance.now();
             if (known.length === prompt.length) {
               firstAt = now;
-              this.firstTokenMs = now - begun;
+              this.last.firstTokenMs = now - begun;
             } else {
-              this.tokensPerSecond = ((known.length - prompt.length) * 1000) / (now - firstAt);
+              this.last.tokensPerSecond = ((known.length - prompt.length) * 1000) / (now - firstAt);
             }
             known.push(token);
             if (eos.includes(token)) ended = "end";
@@ -197,7 +185,7 @@ export class ChatSession {
       }
       ended = limit === context + 1 ? "context-full" : "max-tokens";
     } finally {
-      this.stopReason = ended;
+      this.last.stopReason = ended;
     }
   }
 
@@ -209,8 +197,6 @@ export class ChatSession {
     engine.write(chat.samplingF, 0, bytesOf(new Float32Array([settings.temperature, settings.topP, settings.repetitionPenalty, 0])));
     engine.write(chat.samplingI, 0, bytesOf(new Int32Array([settings.topK, settings.seed])));
     const choose = settings.temperature === 0 && settings.repetitionPenalty === 1 ? chat.greedy : chat.sample;
-    const first: readonly string[] = [choose];
-    const next: readonly string[] = [chat.decode, choose];
     const startPos = slots.get("start_pos") as number;
     engine.setVariable(slots.get("count") as number, 1);
     const pending: Promise<number>[] = [];
@@ -221,7 +207,7 @@ export class ChatSession {
         // Where results come late, the next step is queued before the last one's token is here.
         while (pending.length < engine.depth && position + 1 < limit) {
           engine.setVariable(startPos, position);
-          const step = engine.step(sampled || pending.length > 0 ? next : first, chat.ids, position + 1);
+          const step = engine.step(sampled || pending.length > 0 ? [chat.decode, choose] : [choose], chat.ids, position + 1);
           step.catch(() => undefined); // awaited below
           pending.push(step);
           position += 1;
@@ -250,7 +236,7 @@ export class ChatSession {
     let start = 0;
     while (start < this.cached.length && start < ids.length - 1 && this.cached[start] === ids[start]) start += 1;
     this.cached.length = start;
-    this.reusedTokens = start;
+    this.last.reusedTokens = start;
     engine.write(chat.ids, 4 * start, bytesOf(Int32Array.from(ids.slice(start))));
     while (start < ids.length) {
       const { entry, block } = chooseBlock(chat.prefill, ids.length - start);

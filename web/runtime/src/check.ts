@@ -36,8 +36,11 @@ export class Value {
     return new Map(Object.keys(this.object()).map((key) => [key, item(this.at(key), key)]));
   }
 
-  integer(min = 0, max = Number.MAX_SAFE_INTEGER): number {
-    return Number.isSafeInteger(this.json) ? this.number(min, max) : this.fail(`must be an integer, not ${JSON.stringify(this.json)}`);
+  integer(min = 0, max = Number.MAX_SAFE_INTEGER, divisor = 1): number {
+    const { json } = this;
+    if (!Number.isSafeInteger(json)) this.fail(`must be an integer, not ${JSON.stringify(json)}`);
+    if ((json as number) % divisor !== 0) this.fail(`must be a multiple of ${divisor}`);
+    return this.number(min, max);
   }
 
   number(min: number, max: number): number {

@@ -25,19 +25,21 @@ export interface WorkerLike {
   onerror: ((event: { message?: string }) => void) | null;
 }
 
-interface Pending {
-  part: (part: never) => void;
-  result: (value: unknown) => void;
-  error: (error: TinywebError) => void;
+interface End {
+  value?: unknown;
+  error: TinywebError | undefined;
 }
+
+/** Takes a part of a call's answer, or its end. */
+type Pending = (part: unknown, end?: End) => void;
 
 const DISPOSE_MS = 1000;
 
 export class Chat {
   /** For tests of the page: `loseDevice()` destroys the GPU device; false where there is none. */
   readonly debug = {
-    loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }) as Promise<boolean>,
-    clearCache: (): Promise<void> => this.call({ method: "clearCache" }) as Promise<void>,
+    loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }),
+    clearCache: (): Promise<void> => this.call({ method: "clearCache" }),
   };
 
   private current: ChatInfo | undefined;
@@ -93,12 +95,12 @@ export class Chat {
 
   /** Logits that follow the last of `ids`, one per word of the vocabulary; for checks. */
   logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
-    return this.call({ method: "logits", ids }, signal) as Promise<Float32Array>;
+    return this.call({ method: "logits", ids }, signal);
   }
 
   /** Tokens of a conversation as the model would read it. */
   countTokens(messages: readonly Message[]): Promise<number> {
-    return this.call({ method: "countTokens", messages }) as Promise<number>;
+    return this.call({ method: "countTokens", messages });
   }
 
   /** @returns the function that removes the listener */
@@ -128,7 +130,7 @@ export class Chat {
   /** Ends everything that waits. */
   private fail(error: TinywebError): void {
     this.closed ??= error;
-    for (const pending of this.pending.values()) pending.error(error);
+    for (const pending of this.pending.values()) pending(undefined, { error });
     this.pending.clear();
   }
 
@@ -140,11 +142,11 @@ export class Chat {
   private receive(reply: Reply): void {
     switch (reply.type) {
       case "part":
-        return this.pending.get(reply.id)?.part(reply.part as never);
-      case "result":
-        return this.take(reply.id)?.result(reply.value);
-      case "error":
-        return this.take(reply.id)?.error(fromWire(reply.error));
+        return this.pending.get(reply.id)?.(reply.part);
+      case "end":
+        this.pending.get(reply.id)?.(undefined, { value: reply.value, error: reply.error && fromWire(reply.error) });
+        this.pending.delete(reply.id);
+        return;
       case "progress":
         return this.onProgress?.(reply.progress);
       case "info":
@@ -153,15 +155,12 @@ export class Chat {
       case "event":
         for (const listener of this.listeners.get(reply.name) ?? []) listener(reply.data as never);
         return;
+      case "thread":
+        reply.port.onmessage = ({ data }) => this.worker.onerror?.(data);
+        return;
       case "disposed":
         return;
     }
-  }
-
-  private take(id: number): Pending | undefined {
-    const pending = this.pending.get(id);
-    this.pending.delete(id);
-    return pending;
   }
 
   private send(id: number, call: Call, pending: Pending): void {
@@ -179,40 +178,24 @@ export class Chat {
     if (this.pending.has(id)) this.worker.postMessage({ type: "cancel", id } satisfies Request);
   }
 
-  private async call(call: Call, signal?: AbortSignal): Promise<unknown> {
-    if (signal?.aborted) throw aborted();
-    const id = this.nextId++;
-    const stop = (): void => this.cancel(id);
-    signal?.addEventListener("abort", stop, { once: true });
-    try {
-      return await new Promise((result, error) => this.send(id, call, { part: () => undefined, result, error }));
-    } finally {
-      signal?.removeEventListener("abort", stop);
-    }
+  /** A call without parts: its stream ends at once, with the result. */
+  private async call<Result>(call: Call, signal?: AbortSignal): Promise<Result> {
+    return (await this.stream<never, Result>(call, signal).next()).value;
   }
 
-  private async *stream<Part>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, void> {
+  private async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, Result> {
     if (signal?.aborted) throw aborted();
     const id = this.nextId++;
     const parts: Part[] = [];
-    let end: { error?: TinywebError } | undefined;
+    let end: End | undefined;
     let wake = (): void => undefined;
     const stop = (): void => this.cancel(id);
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      this.send(id, call, {
-        part: (part: never) => {
-          parts.push(part);
-          wake();
-        },
-        result: () => {
-          end = {};
-          wake();
-        },
-        error: (error) => {
-          end = { error };
-          wake();
-        },
+      this.send(id, call, (part, ended) => {
+        if (ended) end = ended;
+        else parts.push(part as Part);
+        wake();
       });
       for (;;) {
         while (parts.length > 0) {
@@ -220,7 +203,7 @@ export class Chat {
           yield parts.shift() as Part;
         }
         if (end?.error) throw end.error;
-        if (end) return;
+        if (end) return end.value as Result;
         await new Promise<void>((resolve) => (wake = resolve));
       }
     } finally {

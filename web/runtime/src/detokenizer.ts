@@ -2,7 +2,7 @@
  * Token ids to text as they arrive. A token may end inside a character: such bytes are held back until the rest comes.
  */
 
-import type { Tokenizer } from "@huggingface/tokenizers";
+import { ByteLevelDecoder, type Tokenizer } from "@huggingface/tokenizers";
 
 export interface Detokenizer {
   /** Text that `token` completes; may be empty. */
@@ -16,21 +16,8 @@ export function createDetokenizer(tokenizer: Tokenizer, byteLevel: boolean): Det
   return byteLevel ? new ByteLevelDetokenizer(tokenizer) : new PrefixDetokenizer(tokenizer);
 }
 
-/**
- * The GPT-2 alphabet: printable Latin-1 characters stand for their own byte, the other bytes are moved behind U+0100 in
- * order, so that every byte has a visible character.
- */
-function byteAlphabet(): Map<string, number> {
-  const alphabet = new Map<string, number>();
-  let moved = 0;
-  for (let byte = 0; byte < 256; byte++) {
-    const printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    alphabet.set(String.fromCharCode(printable ? byte : 0x100 + moved++), byte);
-  }
-  return alphabet;
-}
-
-const ALPHABET = byteAlphabet();
+/** The GPT-2 alphabet, in which every byte is a visible character. */
+const ALPHABET = new ByteLevelDecoder({ type: "ByteLevel" }).byte_decoder;
 
 class ByteLevelDetokenizer implements Detokenizer {
   private readonly decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -52,7 +39,7 @@ class ByteLevelDetokenizer implements Detokenizer {
     const added = this.added.get(token);
     if (added) return added.special ? new Uint8Array() : new TextEncoder().encode(added.content);
     const characters = Array.from(this.tokenizer.id_to_token(token) ?? "");
-    return Uint8Array.from(characters.flatMap((c) => ALPHABET.get(c) ?? [...new TextEncoder().encode(c)]));
+    return Uint8Array.from(characters.flatMap((c) => ALPHABET[c] ?? [...new TextEncoder().encode(c)]));
   }
 }
 

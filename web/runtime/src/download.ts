@@ -97,7 +97,7 @@ export async function fetchSmall(url: string, maxBytes: number, settings: Downlo
       throw error;
     }
     checkStatus(response);
-    const chunks: Uint8Array[] = [];
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
     let size = 0;
     await readChunks(response, signal, (chunk) => {
       alive();
@@ -105,13 +105,7 @@ export async function fetchSmall(url: string, maxBytes: number, settings: Downlo
       if (size > maxBytes) throw new Refused("download-failed", `the file is larger than ${maxBytes} bytes`);
       chunks.push(chunk);
     });
-    const bytes = new Uint8Array(size);
-    let at = 0;
-    for (const chunk of chunks) {
-      bytes.set(chunk, at);
-      at += chunk.length;
-    }
-    return bytes;
+    return new Uint8Array(await new Blob(chunks).arrayBuffer());
   });
 }
 
@@ -166,7 +160,7 @@ function resumesAt(response: Response, offset: number): boolean {
   return response.status === 206 && (response.headers.get("content-range") ?? "").startsWith(`bytes ${offset}-`);
 }
 
-async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array) => void): Promise<void> {
+async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array<ArrayBuffer>) => void): Promise<void> {
   if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
   const reader = response.body.getReader();
   const cancel = (): void => void reader.cancel().catch(() => undefined);

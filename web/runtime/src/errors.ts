@@ -34,34 +34,28 @@ export class TinywebError extends Error {
 export interface WireError {
   code: ErrorCode;
   message: string;
-  stack?: string;
+  stack: string | undefined;
 }
 
 /** The browser's own words for any thrown value. */
 export function describe(error: unknown): string {
-  if (error instanceof Error) return error.message || error.name;
-  const message = (error as { message?: unknown } | null | undefined)?.message; // GPUError is no Error
-  return typeof message === "string" && message !== "" ? message : String(error);
+  const { message, name } = Object(error) as Partial<Error>; // GPUError has a message and is no Error
+  return String(message || name || error);
 }
 
-/** Any thrown value as a TinywebError; what nobody foresaw becomes `fallback`. */
-export function asTinywebError(error: unknown, fallback: ErrorCode = "internal"): TinywebError {
+/** Any thrown value as a TinywebError; what nobody foresaw becomes "internal". */
+export function asTinywebError(error: unknown): TinywebError {
   if (error instanceof TinywebError) return error;
-  if (isAbort(error)) return aborted();
-  return new TinywebError(fallback, describe(error), error);
+  return isAbort(error) ? aborted() : new TinywebError("internal", describe(error), error);
 }
 
 export function toWire(error: unknown): WireError {
-  const typed = asTinywebError(error);
-  const wire: WireError = { code: typed.code, message: typed.message };
-  if (typed.stack !== undefined) wire.stack = typed.stack;
-  return wire;
+  const { code, message, stack } = asTinywebError(error);
+  return { code, message, stack };
 }
 
 export function fromWire(wire: WireError): TinywebError {
-  const error = new TinywebError(wire.code, wire.message);
-  if (wire.stack !== undefined) error.stack = wire.stack;
-  return error;
+  return Object.assign(new TinywebError(wire.code, wire.message), { stack: wire.stack });
 }
 
 export function aborted(): TinywebError {
@@ -69,8 +63,8 @@ export function aborted(): TinywebError {
 }
 
 export function isAbort(error: unknown): boolean {
-  if (error instanceof TinywebError) return error.code === "aborted";
-  return error instanceof Error && error.name === "AbortError";
+  const { code, name } = Object(error) as Partial<TinywebError>;
+  return code === "aborted" || (name as string) === "AbortError";
 }
 
 export function throwIfAborted(signal: AbortSignal | undefined): void {
@@ -84,4 +78,26 @@ export function linkedAbort(signal: AbortSignal | undefined): { controller: Abor
   if (signal?.aborted) forward();
   signal?.addEventListener("abort", forward, { once: true });
   return { controller, unlink: () => signal?.removeEventListener("abort", forward) };
+}
+
+/**
+ * Begins parts that run side by side and waits for all of them. The first failure stops the others, through the signal
+ * that `begin` gets, and is the one that is thrown.
+ */
+export async function together(
+  signal: AbortSignal | undefined, begin: (stop: AbortSignal) => Promise<void>[] | Promise<Promise<void>[]>,
+): Promise<void> {
+  const { controller, unlink } = linkedAbort(signal);
+  let failure: { error: unknown } | undefined;
+  try {
+    const parts = await begin(controller.signal);
+    await Promise.all(parts.map((part) => part.catch((error: unknown) => {
+      failure ??= { error };
+      controller.abort();
+    })));
+  } finally {
+    unlink();
+  }
+  throwIfAborted(signal);
+  if (failure) throw failure.error;
 }

@@ -14,8 +14,8 @@ const OPERATORS: Record<ExpressionOp, (a: number, b: number) => number> = {
   mul: (a, b) => a * b,
   floordiv: (a, b) => Math.floor(a / b),
   mod: (a, b) => a - b * Math.floor(a / b), // the sign of the divisor, as floor division asks
-  max: (a, b) => Math.max(a, b),
-  min: (a, b) => Math.min(a, b),
+  max: Math.max,
+  min: Math.min,
 };
 
 /** A hostile manifest must not overflow the stack or grow closures without end. */

@@ -6,7 +6,7 @@
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
 import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
-import { asTinywebError, describe, isAbort, linkedAbort, throwIfAborted, TinywebError } from "./errors.js";
+import { asTinywebError, describe, isAbort, throwIfAborted, together, TinywebError } from "./errors.js";
 import { parseManifest, type Manifest } from "./manifest.js";
 import { openShardCache, type ShardCache } from "./shard-cache.js";
 import { loadWeights } from "./store.js";
@@ -52,8 +52,9 @@ const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed
 
 export class ModelHost {
   readonly fallbacks: Fallback[] = [];
-  private current: Engine | undefined;
-  private chatTokenizer: ChatTokenizer | undefined;
+  /** Both are there once `open` has succeeded; a host that did not open is never handed out. */
+  engine!: Engine;
+  tokenizer!: ChatTokenizer;
   private lostAt = -Infinity;
   private readonly files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
 
@@ -68,28 +69,13 @@ export class ModelHost {
     settings.onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
     const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
     const host = new ModelHost(parseManifest(parseJson(bytes, "manifest.json")), baseUrl, settings);
-    const { controller, unlink } = linkedAbort(signal);
-    // The first failure ends the other part, and is the one to tell.
-    let failure: unknown;
-    const part = (work: Promise<void>): Promise<void> => work.catch((error: unknown) => {
-      failure ??= error;
-      controller.abort();
-    });
-    await Promise.all([part(host.openTokenizer(controller.signal)), part(host.openEngine(controller.signal))]);
-    unlink();
-    if (failure === undefined) return host;
-    host.dispose();
-    throw failure;
-  }
-
-  get engine(): Engine {
-    if (!this.current) throw new TinywebError("internal", "no engine is open");
-    return this.current;
-  }
-
-  get tokenizer(): ChatTokenizer {
-    if (!this.chatTokenizer) throw new TinywebError("internal", "no tokenizer is open");
-    return this.chatTokenizer;
+    try {
+      await together(signal, (stop) => [host.openTokenizer(stop), host.openEngine(stop)]);
+      return host;
+    } catch (error) {
+      host.dispose();
+      throw error;
+    }
   }
 
   /**
@@ -100,7 +86,7 @@ export class ModelHost {
     const { backend } = this.engine;
     const again = performance.now() - this.lostAt < LOSS_WINDOW_MS;
     if (again && this.settings.options.backend === backend) throw cause;
-    this.engine.dispose(); // it stays in place, refusing work, should no other open
+    this.dispose(); // it stays in place, refusing work and ready to be replaced, should no other open
     if (again) this.note({ backend, reason: cause.message });
     await this.openEngine(signal, again ? backend : undefined);
     this.lostAt = performance.now();
@@ -109,7 +95,7 @@ export class ModelHost {
   }
 
   dispose(): void {
-    this.current?.dispose();
+    this.engine?.dispose(); // there may be none yet
   }
 
   private async openTokenizer(signal: AbortSignal): Promise<void> {
@@ -120,7 +106,7 @@ export class ModelHost {
       this.file(chatTemplate, signal).then((bytes) => new TextDecoder().decode(bytes)),
     ]);
     for (const name of [tokenizer, tokenizerConfig, chatTemplate]) this.files.delete(name); // read once, parsed for good
-    this.chatTokenizer = new ChatTokenizer(json, config, template);
+    this.tokenizer = new ChatTokenizer(json, config, template);
   }
 
   /** Tries the candidates in order. @param without a backend not to try any more */
@@ -134,7 +120,7 @@ export class ModelHost {
       if (candidate.backend === without) continue;
       throwIfAborted(signal);
       try {
-        this.current = await this.fill(candidate, signal);
+        this.engine = await this.fill(candidate, signal);
         return;
       } catch (error) {
         const typed = asTinywebError(error);
@@ -156,34 +142,27 @@ export class ModelHost {
 
   /** An engine of this kind with the weights inside and every kernel compiled. */
   private async fill(candidate: Candidate, signal: AbortSignal | undefined): Promise<Engine> {
-    const { controller: stop, unlink } = linkedAbort(signal);
-    let engine: Engine | undefined;
+    let engine = undefined as Engine | undefined;
+    const { sha256, bytes } = this.manifest.weights;
+    const { onProgress, openCache = openShardCache } = this.settings;
+    let last: Progress = { phase: "weights", loadedBytes: 0, totalBytes: bytes, fromCache: true };
     try {
-      engine = await this.create(candidate, stop.signal);
-      const compiled = engine.compiled.catch((error: unknown) => {
-        stop.abort(); // no use in loading weights for kernels that do not compile
-        throw error;
+      await together(signal, async (stop) => {
+        const opened = (engine = await this.create(candidate, stop));
+        const cache = await openCache(sha256);
+        const weights = loadWeights(this.manifest, opened, {
+          ...downloadSettings(this.settings, stop),
+          baseUrl: this.baseUrl,
+          cache,
+          onProgress: (progress) => onProgress((last = { phase: "weights", ...progress })),
+        });
+        return [opened.compiled, weights.then(() => onProgress({ ...last, phase: "compile" }))];
       });
-      const { sha256, bytes } = this.manifest.weights;
-      const cache = await (this.settings.openCache ?? openShardCache)(sha256);
-      const { onProgress } = this.settings;
-      let last: Progress = { phase: "weights", loadedBytes: 0, totalBytes: bytes, fromCache: true };
-      const weights = loadWeights(this.manifest, engine, {
-        ...downloadSettings(this.settings, stop.signal),
-        baseUrl: this.baseUrl,
-        cache,
-        onProgress: (progress) => onProgress((last = { phase: "weights", ...progress })),
-      }).then(() => onProgress({ ...last, phase: "compile" }));
-      const outcome = await Promise.allSettled([compiled, weights]);
-      throwIfAborted(signal);
-      for (const result of outcome) if (result.status === "rejected") throw result.reason;
       onProgress({ ...last, phase: "ready" });
-      return engine;
+      return engine as Engine;
     } catch (error) {
       engine?.dispose();
       throw error;
-    } finally {
-      unlink();
     }
   }
 

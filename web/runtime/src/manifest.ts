@@ -159,8 +159,9 @@ export function parseManifest(json: unknown): Manifest {
       if (!entryPoints.has(entry)) targets.fail(`entry point "${entry}" is missing`);
     }
   }
-  for (const id of [chat.ids, chat.logits, chat.samplingF, chat.samplingI]) {
-    if (wasm && !wasm.addresses.has(id)) cpu.fail(`buffer ${id} is missing`);
+  for (const { id, kind } of buffers) {
+    const needed = kind === "weight" || [chat.ids, chat.logits, chat.samplingF, chat.samplingI].includes(id);
+    if (needed && wasm && !wasm.addresses.has(id)) cpu.at("memory").at("buffers").fail(`buffer ${id} is missing`);
   }
   const file = (key: string): string => m.at("files").at(key).path();
   return {
@@ -204,8 +205,7 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
   const segments = !list.present ? [] : list.list((s): Segment => {
     const shard = s.at("shard").integer(0, shards.length - 1);
     const size = s.at("bytes").integer(0, bytes);
-    const at = s.at("at").integer(0, bytes - size);
-    if (at % 4 !== 0) s.at("at").fail("must be a multiple of 4");
+    const at = s.at("at").integer(0, bytes - size, 4);
     return { shard, offset: s.at("offset").integer(0, (shards[shard] as Shard).bytes - size), bytes: size, at };
   });
   if (kind === "weight") {
@@ -295,22 +295,15 @@ function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[]): Wasm
   const memory = t.at("memory");
   const pages = memory.at("pages").integer(1, 65536);
   /** An address whose `bytes` lie inside the memory. */
-  const address = (value: Value, bytes: number, align = 4): number => {
-    const at = value.integer(0, pages * PAGE - bytes);
-    return at % align === 0 ? at : value.fail(`must be a multiple of ${align}`);
-  };
+  const address = (value: Value, bytes: number, align = 4): number => value.integer(0, pages * PAGE - bytes, align);
   const addresses = new Map<number, number>();
   memory.at("buffers").map((value, key) => {
     const buffer = buffers[Number(key)] ?? value.fail("is not a buffer's id");
     return addresses.set(buffer.id, address(value, buffer.bytes));
   });
-  for (const { id, kind } of buffers) {
-    if (kind === "weight" && !addresses.has(id)) memory.at("buffers").fail(`buffer ${id} is missing`);
-  }
   const stacks = memory.at("stacks");
   const maxThreads = stacks.at("max_threads").integer(1, 1024);
-  const stackBytes = stacks.at("bytes").integer(16, 2 ** 30);
-  if (stackBytes % 16 !== 0) stacks.at("bytes").fail("must be a multiple of 16");
+  const stackBytes = stacks.at("bytes").integer(16, 2 ** 30, 16);
   const files = new Map<boolean, string>();
   t.at("variants").map((variant) => files.set(variant.at("threads").boolean(), variant.at("file").path()));
   return {

@@ -1,7 +1,7 @@
 /** Generation options: checked, and completed with the model's defaults. */
 
 import { TinywebError } from "./errors.js";
-import type { Sampling } from "./manifest.js";
+import type { ModelFigures, Sampling } from "./manifest.js";
 import type { Message } from "./tokenizer.js";
 
 export interface GenerateOptions {
@@ -58,11 +58,14 @@ export function checkMessages(messages: unknown): asserts messages is readonly M
   });
 }
 
-export function checkIds(ids: unknown, vocabSize: number): asserts ids is readonly number[] {
+export function checkIds(ids: unknown, { vocabSize, context }: ModelFigures): asserts ids is readonly number[] {
   if (!Array.isArray(ids) || ids.length === 0) throw new TinywebError("bad-argument", "token ids must be a non-empty list.");
   for (const id of ids) {
     if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
       throw new TinywebError("bad-argument", `${String(id)} is not a token id of this model (0 … ${vocabSize - 1}).`);
     }
+  }
+  if (ids.length > context) {
+    throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
   }
 }

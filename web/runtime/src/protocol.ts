@@ -19,14 +19,14 @@ export type Call =
   | { method: "clearCache" }
   | { method: "loseDevice" };
 
-/** `id` is chosen by the page; every call ends with one "result" or "error" of the same id. */
+/** `id` is chosen by the page; every call ends with one "end" of the same id. */
 export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "dispose" };
 
 export type Reply =
   | { type: "part"; id: number; part: ChatPart | number }
-  | { type: "result"; id: number; value: unknown }
-  | { type: "error"; id: number; error: WireError }
+  | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }
   | { type: "info"; info: ChatInfo }
+  | { type: "thread"; port: MessagePort } // brings the failure of a WASM thread, while the worker waits for that thread
   | { type: "event"; name: keyof HostEvents; data: HostEvents[keyof HostEvents] }
   | { type: "disposed" };

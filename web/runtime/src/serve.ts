@@ -73,9 +73,9 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     try {
       const value = await answer(id, call, controller.signal);
       const transfer = value instanceof Float32Array ? [value.buffer as ArrayBuffer] : [];
-      port.postMessage({ type: "result", id, value }, transfer);
+      port.postMessage({ type: "end", id, value }, transfer);
     } catch (error) {
-      port.postMessage({ type: "error", id, error: toWire(error) });
+      port.postMessage({ type: "end", id, error: toWire(error) });
     } finally {
       running.delete(id);
     }

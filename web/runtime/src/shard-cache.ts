@@ -42,122 +42,108 @@ async function openOpfs(model: string): Promise<ShardCache | undefined> {
   if (typeof FileSystemFileHandle === "undefined" || !("createSyncAccessHandle" in FileSystemFileHandle.prototype)) return undefined;
   const root = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
   const folder = await root.getDirectoryHandle(model, { create: true });
-  const cache = new OpfsCache(root, folder, model);
-  await cache.touch().catch(() => undefined); // another tab may hold the marker; it is fresh then
-  return cache;
+  const access = async (name: string): Promise<FileSystemSyncAccessHandle> =>
+    (await folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
+  try {
+    const marker = await access(USED);
+    marker.truncate(0);
+    marker.write(new TextEncoder().encode(String(Date.now())));
+    marker.close();
+  } catch {
+    // Another tab may hold the marker; it is fresh then.
+  }
+  return {
+    async read(sha256) {
+      try {
+        const file = await (await folder.getFileHandle(sha256)).getFile();
+        return file.size > 0 ? new Uint8Array(await file.arrayBuffer()) : undefined;
+      } catch {
+        return undefined;
+      }
+    },
+
+    async open(sha256, keep) {
+      try {
+        const handle = await access(sha256);
+        handle.truncate(keep);
+        return opfsWriter(handle);
+      } catch {
+        return undefined;
+      }
+    },
+
+    async remove(sha256) {
+      await folder.removeEntry(sha256).catch(() => undefined);
+    },
+
+    async evictOther() {
+      let oldest: { name: string; used: number } | undefined;
+      for await (const [name, handle] of root.entries()) {
+        if (name === model || handle.kind !== "directory") continue;
+        const marker = await (handle as FileSystemDirectoryHandle).getFileHandle(USED).catch(() => undefined);
+        const used = (await marker?.getFile().catch(() => undefined))?.lastModified ?? 0;
+        if (!oldest || used < oldest.used) oldest = { name, used };
+      }
+      if (!oldest) return false;
+      try {
+        await root.removeEntry(oldest.name, { recursive: true });
+        return true;
+      } catch {
+        return false; // another tab is using it
+      }
+    },
+  };
 }
 
-class OpfsCache implements ShardCache {
-  constructor(
-    private readonly root: FileSystemDirectoryHandle,
-    private readonly folder: FileSystemDirectoryHandle,
-    private readonly model: string,
-  ) {}
+function opfsWriter(handle: FileSystemSyncAccessHandle): ShardWriter {
+  return {
+    write(chunk, at) {
+      try {
+        return handle.write(chunk as Uint8Array<ArrayBuffer>, { at }) === chunk.length;
+      } catch {
+        return false;
+      }
+    },
 
-  async touch(): Promise<void> {
-    const handle = await (await this.folder.getFileHandle(USED, { create: true })).createSyncAccessHandle();
-    handle.truncate(0);
-    handle.write(new TextEncoder().encode(String(Date.now())));
-    handle.close();
-  }
-
-  async read(sha256: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    try {
-      const file = await (await this.folder.getFileHandle(sha256)).getFile();
-      return file.size > 0 ? new Uint8Array(await file.arrayBuffer()) : undefined;
-    } catch {
-      return undefined;
-    }
-  }
-
-  async open(sha256: string, keep: number): Promise<ShardWriter | undefined> {
-    try {
-      const handle = await (await this.folder.getFileHandle(sha256, { create: true })).createSyncAccessHandle();
-      handle.truncate(keep);
-      return new OpfsWriter(handle);
-    } catch {
-      return undefined;
-    }
-  }
-
-  async remove(sha256: string): Promise<void> {
-    await this.folder.removeEntry(sha256).catch(() => undefined);
-  }
-
-  async evictOther(): Promise<boolean> {
-    let oldest: { name: string; used: number } | undefined;
-    for await (const [name, handle] of this.root.entries()) {
-      if (name === this.model || handle.kind !== "directory") continue;
-      const marker = await (handle as FileSystemDirectoryHandle).getFileHandle(USED).catch(() => undefined);
-      const used = (await marker?.getFile().catch(() => undefined))?.lastModified ?? 0;
-      if (!oldest || used < oldest.used) oldest = { name, used };
-    }
-    if (!oldest) return false;
-    try {
-      await this.root.removeEntry(oldest.name, { recursive: true });
-      return true;
-    } catch {
-      return false; // another tab is using it
-    }
-  }
-}
-
-class OpfsWriter implements ShardWriter {
-  constructor(private readonly handle: FileSystemSyncAccessHandle) {}
-
-  write(chunk: Uint8Array, at: number): boolean {
-    try {
-      return this.handle.write(chunk as Uint8Array<ArrayBuffer>, { at }) === chunk.length;
-    } catch {
-      return false;
-    }
-  }
-
-  async close(): Promise<void> {
-    try {
-      this.handle.flush();
-    } finally {
-      this.handle.close();
-    }
-  }
+    async close() {
+      try {
+        handle.flush();
+      } finally {
+        handle.close();
+      }
+    },
+  };
 }
 
 async function openCacheStorage(model: string): Promise<ShardCache | undefined> {
   if (typeof caches === "undefined") return undefined;
-  return new CacheStorageCache(await caches.open(`${FOLDER}-${model}`), model);
-}
+  const own = `${FOLDER}-${model}`;
+  const cache = await caches.open(own);
+  return {
+    async read(sha256) {
+      const response = await cache.match(key(sha256)).catch(() => undefined);
+      return response && new Uint8Array(await response.arrayBuffer());
+    },
 
-class CacheStorageCache implements ShardCache {
-  constructor(
-    private readonly cache: Cache,
-    private readonly model: string,
-  ) {}
+    async open(sha256, keep) {
+      if (keep > 0) return undefined; // entries are written whole, so a beginning is never stored
+      return {
+        write: () => true,
+        async close(whole) {
+          if (whole) await cache.put(key(sha256), new Response(whole)).catch(() => undefined);
+        },
+      };
+    },
 
-  async read(sha256: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const response = await this.cache.match(key(sha256)).catch(() => undefined);
-    return response ? new Uint8Array(await response.arrayBuffer()) : undefined;
-  }
+    async remove(sha256) {
+      await cache.delete(key(sha256)).catch(() => undefined);
+    },
 
-  async open(sha256: string, keep: number): Promise<ShardWriter | undefined> {
-    if (keep > 0) return undefined; // entries are written whole, so a beginning is never stored
-    const { cache } = this;
-    return {
-      write: () => true,
-      async close(whole) {
-        if (whole) await cache.put(key(sha256), new Response(whole)).catch(() => undefined);
-      },
-    };
-  }
-
-  async remove(sha256: string): Promise<void> {
-    await this.cache.delete(key(sha256)).catch(() => undefined);
-  }
-
-  async evictOther(): Promise<boolean> {
-    const own = `${FOLDER}-${this.model}`;
-    const other = (await caches.keys()).find((name) => name.startsWith(`${FOLDER}-`) && name !== own);
-    return other !== undefined && (await caches.delete(other));
-  }
+    async evictOther() {
+      const other = (await caches.keys()).find((name) => name.startsWith(`${FOLDER}-`) && name !== own);
+      return other !== undefined && caches.delete(other);
+    },
+  };
 }
 
 /** Cache entries are addressed by URL; this one is never fetched. */

@@ -4,9 +4,9 @@
  */
 
 import { fetchSized, type DownloadSettings } from "./download.js";
-import { linkedAbort, throwIfAborted, TinywebError } from "./errors.js";
+import { throwIfAborted, together, TinywebError } from "./errors.js";
 import { sha256Hex } from "./hash.js";
-import type { Manifest, Shard } from "./manifest.js";
+import type { Manifest, Segment, Shard } from "./manifest.js";
 import type { ShardCache } from "./shard-cache.js";
 
 export interface WeightsTarget {
@@ -37,47 +37,31 @@ const IN_FLIGHT = 2;
 export async function loadWeights(manifest: Manifest, target: WeightsTarget, settings: StoreSettings): Promise<void> {
   const { shards } = manifest.weights;
   const placements = shards.map((): Placement[] => []);
-  for (const buffer of manifest.buffers) {
-    for (const segment of buffer.segments) {
-      placements[segment.shard]?.push({ buffer: buffer.id, at: segment.at, offset: segment.offset, bytes: segment.bytes });
-    }
+  for (const { id, segments } of manifest.buffers) {
+    for (const segment of segments) placements[segment.shard]?.push({ buffer: id, ...segment });
   }
   const meter = new Meter(shards.length, manifest.weights.bytes, settings.onProgress);
-  throwIfAborted(settings.signal);
-  const { controller: stop, unlink } = linkedAbort(settings.signal);
-  const loader = new ShardLoader({ ...settings, signal: stop.signal }, meter);
   let next = 0;
-  let failure: { error: unknown } | undefined;
-  const lane = async (): Promise<void> => {
-    while (next < shards.length && !failure) {
+  const lane = async (loader: ShardLoader, stop: AbortSignal): Promise<void> => {
+    while (next < shards.length && !stop.aborted) {
       const index = next++;
-      try {
-        const bytes = await loader.load(shards[index] as Shard, index);
-        for (const p of placements[index] as Placement[]) {
-          target.write(p.buffer, p.at, bytes.subarray(p.offset, p.offset + p.bytes));
-        }
-        await target.flush();
-      } catch (error) {
-        failure ??= { error };
-        stop.abort();
+      const bytes = await loader.load(shards[index] as Shard, index);
+      for (const p of placements[index] as Placement[]) {
+        target.write(p.buffer, p.at, bytes.subarray(p.offset, p.offset + p.bytes));
       }
+      await target.flush();
     }
   };
-  try {
-    meter.report(true);
-    await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
-  } finally {
-    unlink();
-  }
-  if (failure) throw failure.error;
+  meter.report(true);
+  await together(settings.signal, (stop) => {
+    const loader = new ShardLoader({ ...settings, signal: stop }, meter);
+    return Array.from({ length: IN_FLIGHT }, () => lane(loader, stop));
+  });
   meter.report(true);
 }
 
-interface Placement {
+interface Placement extends Segment {
   buffer: number;
-  at: number;
-  offset: number;
-  bytes: number;
 }
 
 class ShardLoader {

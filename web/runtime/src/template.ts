@@ -42,16 +42,16 @@ const GLOBALS: Record<string, unknown> = {
     const now = new Date();
     const pad = (n: number): string => String(n).padStart(2, "0");
     const month = (style: "short" | "long"): string => now.toLocaleString("en", { month: style });
-    const fields: Record<string, () => string> = {
-      "%Y": () => String(now.getFullYear()),
-      "%m": () => pad(now.getMonth() + 1),
-      "%d": () => pad(now.getDate()),
-      "%b": () => month("short"),
-      "%B": () => month("long"),
-      "%H": () => pad(now.getHours()),
-      "%M": () => pad(now.getMinutes()),
-      "%S": () => pad(now.getSeconds()),
+    const fields: Record<string, string> = {
+      Y: String(now.getFullYear()),
+      m: pad(now.getMonth() + 1),
+      d: pad(now.getDate()),
+      b: month("short"),
+      B: month("long"),
+      H: pad(now.getHours()),
+      M: pad(now.getMinutes()),
+      S: pad(now.getSeconds()),
     };
-    return format.replace(/%[A-Za-z]/g, (field) => fields[field]?.() ?? field);
+    return format.replace(/%([A-Za-z])/g, (field, letter) => fields[letter] ?? field);
   },
 };

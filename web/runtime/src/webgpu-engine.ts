@@ -69,11 +69,7 @@ export class WebGpuEngine implements Engine {
         usage: STORAGE | COPY_DST | COPY_SRC,
       }));
     this.variables = new Int32Array(Math.max(4, Math.ceil(manifest.variables.length / 4) * 4));
-    this.uniform = device.createBuffer({
-      label: "variables",
-      size: this.variables.byteLength,
-      usage: UNIFORM | COPY_DST,
-    });
+    this.uniform = device.createBuffer({ size: this.variables.byteLength, usage: UNIFORM | COPY_DST });
     for (let i = 0; i < DEPTH; i++) this.idle.push(this.stagingBuffer(4));
     this.memoryBytes = sizes.reduce((sum, size) => sum + size, this.variables.byteLength + 4 * DEPTH);
     const count = (entry: string): number => variant.entryPoints.get(entry)?.length ?? 0;
@@ -127,7 +123,7 @@ export class WebGpuEngine implements Engine {
   }
 
   private stagingBuffer(size: number): GPUBuffer {
-    return this.device.createBuffer({ label: "read-back", size, usage: COPY_DST | MAP_READ });
+    return this.device.createBuffer({ size, usage: COPY_DST | MAP_READ });
   }
 
   private async compile(variant: WebGpuVariant, source: Promise<string>): Promise<void> {
@@ -219,7 +215,7 @@ export class WebGpuEngine implements Engine {
     this.check();
     const staging = this.idle.pop();
     if (!staging) throw new TinywebError("internal", `more than ${DEPTH} steps in flight`);
-    const encoder = this.device.createCommandEncoder({ label: "step" });
+    const encoder = this.device.createCommandEncoder();
     this.encode(encoder, entries);
     encoder.copyBufferToBuffer(this.buffers[buffer] as GPUBuffer, 4 * index, staging, 0, 4);
     this.submit(encoder);
@@ -234,7 +230,7 @@ export class WebGpuEngine implements Engine {
     this.check();
     const staging = this.stagingBuffer(4 * count);
     try {
-      const encoder = this.device.createCommandEncoder({ label: "read" });
+      const encoder = this.device.createCommandEncoder();
       encoder.copyBufferToBuffer(this.buffers[buffer] as GPUBuffer, 0, staging, 0, 4 * count);
       this.submit(encoder);
       await this.map(staging);
@@ -267,13 +263,9 @@ export class WebGpuEngine implements Engine {
     this.device.queue.writeBuffer(this.uniform, 0, this.variables);
     const pass = encoder.beginComputePass();
     for (const entry of entries) {
-      const commands = this.commands.get(entry);
-      if (!commands) throw new TinywebError("internal", `entry point ${entry} is not compiled`);
-      for (const { pipeline, bindings, dispatch, kernel } of commands) {
-        const x = this.gridSize(dispatch, 0, kernel);
-        const y = this.gridSize(dispatch, 1, kernel);
-        const z = this.gridSize(dispatch, 2, kernel);
-        if (x === 0 || y === 0 || z === 0) continue;
+      for (const { pipeline, bindings, dispatch, kernel } of this.commands.get(entry) as Command[]) {
+        const [x, y, z] = dispatch.grid.map((size) => this.gridSize(size(this.variables), kernel));
+        if (!x || !y || !z) continue;
         pass.setPipeline(pipeline);
         pass.setBindGroup(0, bindings);
         pass.dispatchWorkgroups(x, y, z);
@@ -282,8 +274,7 @@ export class WebGpuEngine implements Engine {
     pass.end();
   }
 
-  private gridSize(dispatch: Dispatch, axis: 0 | 1 | 2, kernel: Kernel): number {
-    const size = dispatch.grid[axis]?.(this.variables) ?? 1;
+  private gridSize(size: number, kernel: Kernel): number {
     // Also refuses NaN, which a division by zero in a broken manifest gives.
     if (!(size >= 0 && size <= this.device.limits.maxComputeWorkgroupsPerDimension)) {
       throw new TinywebError("bad-manifest", `manifest.json: kernel ${kernel.name} has a grid of ${size} workgroups.`);

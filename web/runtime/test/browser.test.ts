@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { ChatInfo } from "../src/chat.js";
 import type { LoadOptions } from "../src/client.js";
 import type { Progress } from "../src/host.js";
-import { expected, expectedLogits, fakeBundle, promptIds } from "./fake-bundle.js";
+import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
 import { Site } from "./site.js";
 
 const FLAGS = [
@@ -267,6 +267,20 @@ describe("storage", () => {
     await visit("phone.test");
     expect((await load()).error?.code).toBe("hash-mismatch");
   });
+});
+
+it("reports a thread that traps while the worker waits for it, and the page can load again", async () => {
+  const bundle = fakeBundle();
+  bundle.files.set("kernels/simd-threads.wasm", fixture("fake-model-trap.wasm"));
+  site.bundles.set("trap", bundle);
+  await visit();
+  expect((await load({ backend: "wasm" }, "trap")).backend).toBe("wasm");
+  const result = await ids(PROMPT, { maxTokens: 9 });
+  expect(result).toMatchObject({ ids: expected(PROMPT, 1), error: { code: "worker-failed", message: expect.stringContaining("unreachable") } });
+  expect((await ids(PROMPT, { maxTokens: 9 })).error?.code).toBe("worker-failed");
+  await expect.poll(() => page.workers().length).toBe(0);
+  await load({ backend: "wasm" });
+  expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
 });
 
 it("reports a worker that is not there", async () => {

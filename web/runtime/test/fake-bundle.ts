@@ -174,6 +174,9 @@ const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes)
 
 type Json = Record<string, any>;
 
+/** A built module of test/fixtures. */
+export const fixture = (file: string): Uint8Array => new Uint8Array(readFileSync(new URL(`fixtures/${file}`, import.meta.url)));
+
 export interface FakeBundle {
   files: Map<string, Uint8Array>;
   manifest: Json;
@@ -284,7 +287,6 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
   };
   change(manifest);
   const text = (content: unknown): Uint8Array => new TextEncoder().encode(typeof content === "string" ? content : JSON.stringify(content));
-  const fixture = (file: string): Uint8Array => new Uint8Array(readFileSync(new URL(`fixtures/${file}`, import.meta.url)));
   const files = new Map<string, Uint8Array>([
     ["manifest.json", text(manifest)],
     ["tokenizer.json", text(tokenizerJson())],
