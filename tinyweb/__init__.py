@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tinyweb.device import Device as Device
     from tinyweb.dtype import dtypes as dtypes
     from tinyweb.graph.ir import Variable as Variable
-    from tinyweb.jit import jit as jit
     from tinyweb.tensor import Tensor as Tensor
+    from tinyweb.tracing import jit as jit
 
 __version__ = "0.1.0"
 
@@ -21,7 +21,7 @@ _HOME = {
     "Tensor": "tinyweb.tensor",
     "Variable": "tinyweb.graph.ir",
     "dtypes": "tinyweb.dtype",
-    "jit": "tinyweb.jit",
+    "jit": "tinyweb.tracing",
 }
 
 __all__ = ["Device", "Tensor", "Variable", "__version__", "dtypes", "jit"]

@@ -16,7 +16,7 @@ from tinyweb.graph.ir import KernelInfo, Ops, ParamArg, UOp, Variable
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.graph.schedule import KernelCall, MemoryPlan
 from tinyweb.graph.target import webgpu_target
-from tinyweb.jit import Plan
+from tinyweb.tracing import Plan
 
 WEIGHT = named(0, "w", "weight", dtypes.float16, (4, 8))
 UNUSED = named(1, "unused", "weight", dtypes.float32, (9,))

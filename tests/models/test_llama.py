@@ -14,8 +14,8 @@ from tests.models.conftest import LLAMA3
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
-from tinyweb.jit import capture
 from tinyweb.models.llama import Llama
+from tinyweb.tracing import capture
 
 Make = Callable[..., Path]
 Reference = Callable[[Path, np.ndarray], np.ndarray]

@@ -9,8 +9,8 @@ from tinyweb import Tensor, dtypes
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.schedule import nbytes
-from tinyweb.jit import capture
 from tinyweb.native_runtimes.protocol import Launch, Runtime
+from tinyweb.tracing import capture
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:

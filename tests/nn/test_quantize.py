@@ -5,9 +5,9 @@ import pytest
 
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
-from tinyweb.jit import capture
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import group_size, quantize, quantize_groups
+from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tinyweb import Tensor, Variable
-from tinyweb.jit import capture, jit
 from tinyweb.nn.sampling import SPAN, STREAM, WINDOW, greedy, sample
+from tinyweb.tracing import capture, jit
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
 VOCABULARY, CONTEXT = 517, 200

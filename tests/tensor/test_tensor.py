@@ -8,7 +8,7 @@ import pytest
 from tinyweb import Tensor, Variable, jit
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
-from tinyweb.jit import capture
+from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 

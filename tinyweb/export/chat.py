@@ -22,10 +22,10 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
-from tinyweb.jit import Plan
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks
 from tinyweb.models.llama import Llama
 from tinyweb.tensor import Tensor
+from tinyweb.tracing import Plan
 
 DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
 FILES = {

@@ -11,7 +11,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 
 if TYPE_CHECKING:
-    from tinyweb.jit import Plan
+    from tinyweb.tracing import Plan
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # (what is being done, steps done, steps in all)
 

@@ -11,7 +11,7 @@ from tinyweb.dtype import DType
 from tinyweb.graph.ir import UOp
 
 if TYPE_CHECKING:
-    from tinyweb.jit import Plan
+    from tinyweb.tracing import Plan
 
 
 @dataclass(frozen=True)

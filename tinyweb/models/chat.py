@@ -24,9 +24,9 @@ from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
 from tinyweb.graph.ir import UOp, Variable
-from tinyweb.jit import Plan, capture
 from tinyweb.models.fit import fit_messages
 from tinyweb.tensor import Tensor
+from tinyweb.tracing import Plan, capture
 
 BLOCKS = (64, 8)  # tokens of a prompt read at a time, largest first
 
