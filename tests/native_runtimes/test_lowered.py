@@ -46,8 +46,13 @@ CASES: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], Callable[..., np
 def test_lowered(runtime: Runtime, name: str) -> None:
     inputs, ours, numpy = CASES[name]
     tensors = [Tensor(x).realize() for x in inputs]
-    result: list[Tensor] = []
-    plan = capture(lambda: result.append(ours(*tensors).contiguous()) or result)
+    results: list[Tensor] = []
+
+    def compute() -> list[Tensor]:
+        results.append(ours(*tensors).contiguous())
+        return results
+
+    plan = capture(compute)
     programs = [lower(optimize(k, runtime.target), runtime.target) for k in plan.kernels]
     executables = dict(zip(plan.kernels, runtime.compile(programs)))
     given = {t.uop.buffer: x for t, x in zip(tensors, inputs)}
@@ -56,7 +61,7 @@ def test_lowered(runtime: Runtime, name: str) -> None:
         runtime.copy_in(handles[buffer], memoryview(x).cast("B"))
     runtime.run([Launch(executables[c.kernel], tuple(handles[b] for b in c.buffers)) for c in plan.calls], {})
     expected = np.asarray(numpy(*inputs))
-    got = np.frombuffer(runtime.copy_out(handles[result[0].uop.buffer], expected.nbytes), expected.dtype)
+    got = np.frombuffer(runtime.copy_out(handles[results[0].uop.buffer], expected.nbytes), expected.dtype)
     for h in handles.values():
         runtime.free(h)
     if expected.dtype.kind == "f":
