@@ -17,6 +17,7 @@ TIMEOUT_MS = 300_000
 BACKENDS = ("webgpu", "wasm", "wasm-single")
 
 NOTE_FIRST_TOKEN = """
+localStorage.clear();  // the last conversation; the weights are kept elsewhere
 window.firstTokenMs = new Promise((resolve) => {
   new MutationObserver((_, observer) => {
     const answer = document.querySelector('[data-testid="message-assistant"]');
