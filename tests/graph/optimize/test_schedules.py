@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.graph.lower.hand_kernels import BY_NAME, check
-from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize import Action, Bind, GroupReduce, Reorder, ScheduleError, Split, apply, from_json, to_json
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.optimize import (
+    Action,
+    Bind,
+    GroupReduce,
+    Peel,
+    Reorder,
+    ScheduleError,
+    Split,
+    Stage,
+    apply,
+    from_json,
+    to_json,
+)
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
@@ -27,11 +39,21 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     ranges = ranges_of(kernel)
     r = draw(st.sampled_from(ranges))
     name = r.arg.name
-    kinds = ["split", "vector", "unroll", "reorder", *(["group", "thread"] if target.has_threads else []), *([] if r.arg.reduce else ["grid"])]
+    kinds = ["split", "vector", "unroll", "reorder", "stage"]
+    kinds += ["group", "thread"] if target.has_threads else []
+    kinds += ["peel"] if r.arg.reduce else ["grid", "overlap"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
         return Split(name, draw(st.sampled_from(FACTORS)))
+    if kind == "overlap":
+        return Split(name, draw(st.sampled_from(FACTORS)), overlap=True)
+    if kind == "peel":
+        return Peel(name, draw(st.sampled_from(FACTORS)))
+    if kind == "stage":
+        slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
+        space = Space.SHARED if target.has_threads and draw(st.booleans()) else Space.REGISTER
+        return Stage(draw(st.sampled_from(slots)), name, space)
     if kind == "group":
         return GroupReduce(name, draw(st.sampled_from((2, 3, 8, 24))), dim)
     if kind == "reorder":
@@ -70,11 +92,30 @@ def schedules(draw: st.DrawFn, kernel: UOp, target: Target) -> tuple[Action, ...
     return tuple(chosen)
 
 
-@pytest.mark.parametrize("target", [cpu_target(8, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name)
+# no shrinking: an example takes a good part of a second, and a schedule is short as it is
+quickly = settings(
+    deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate), suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 4), webgpu_target()], ids=lambda t: t.name)
 @pytest.mark.parametrize("name", KERNELS)
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(quickly, max_examples=4)
 @given(data=st.data())
 def test_any_schedule(name: str, target: Target, data: st.DataObject) -> None:
+    check_schedule(name, target, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [cpu_target(16, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name)
+@pytest.mark.parametrize("name", KERNELS)
+@settings(quickly, max_examples=40)
+@given(data=st.data())
+def test_many_schedules(name: str, target: Target, data: st.DataObject) -> None:
+    check_schedule(name, target, data)
+
+
+def check_schedule(name: str, target: Target, data: st.DataObject) -> None:
     case = BY_NAME[name]
     schedule = data.draw(schedules(case.kernel, target))
     assert from_json(to_json(schedule)) == schedule

@@ -71,6 +71,8 @@ class Memory:
         if memory.op is not Ops.PARAM:
             return memory
         carrier = carrier_of(memory.dtype, self.target)
+        if carrier is dtypes.uint8 and memory.dtype.bits < 8 and memory.arg.size % (32 // memory.dtype.bits) == 0:
+            carrier = U32  # whole words: one load for many elements
         per = carrier.bits // memory.dtype.bits
         return UOp(Ops.PARAM, carrier, (), ParamArg(memory.arg.slot, -(-memory.arg.size // per)))
 
@@ -123,7 +125,7 @@ class Memory:
         if run.start.offset % per == 0 and self._proven_alignment(Place(run.start.base)) % per == 0:
             begin, _ = self._in_words(run.start, per)
             words = run.count // per
-            step = self.target.max_vector
+            step = self.target.max_vector if words else 1
             while step > 1 and (words % step or self.alignment(begin) % step):
                 step //= 2
             if step > 1 and word.base is begin.base:
@@ -138,11 +140,14 @@ class Memory:
         width = len(words)
         word = splat(word if word.dtype is U32 else word.cast(U32), width)
         known = [n for n in numbers if isinstance(n, int)]
+        if len(known) == width > 1 and dtype.is_float and bits == 4:
+            return self._unpack_to_float(words, known, stored)
         if len(known) == width:
             if stored.kind == "int" or (stored.kind == "uint" and self.target.language == "c"):
                 # to the top of the word, then down again: this extends the sign, and one shift amount serves all lanes
                 up = [32 - bits - n * bits for n in known]
-                if self.target.language == "c" and len(set(up)) > 1:
+                if self.target.language == "c" and self.target.vector_lanes <= 4 and len(set(up)) > 1:
+                    # 128-bit vectors shift all lanes by one amount; a product shifts each by its own
                     high = word * _vector([1 << n for n in up], U32)
                 else:
                     high = _shift(Ops.SHL, word, _vector(up, U32))
@@ -155,6 +160,23 @@ class Memory:
         if carrier_bits == bits or (stored.is_float and bits == 16):
             return self._decode(down, stored, dtype)
         return self._decode(down & _vector([(1 << bits) - 1] * width, U32), stored, dtype)
+
+    def _unpack_to_float(self, words: list[UOp], numbers: list[int], stored: DType) -> UOp:
+        """Elements of 4 bits as float32 without a shift per lane, which 128-bit vectors do not have.
+
+        What is masked out of a half word is the element times 16**lane; signed ones are made positive first (n + 8).
+        """
+        offset = 8 if stored.kind == "int" else 0
+        halves = []
+        for word, n in zip(words, numbers):
+            bits = word.cast(U32)
+            if offset:
+                bits = bits ^ 0x88888888
+            halves.append(_shift(Ops.SHR, bits, UOp.const(n // 4 * 16, U32)))
+        masked = stack(halves) & _vector([15 << n % 4 * 4 for n in numbers], U32)
+        scales = stack([UOp.const(16.0 ** -(n % 4), F32) for n in numbers])
+        offsets = splat(UOp.const(-float(offset), F32), len(numbers))
+        return UOp(Ops.MULADD, F32, (masked.bitcast(I32).cast(F32), scales, offsets))
 
     def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
         """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned integer."""

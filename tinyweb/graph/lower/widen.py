@@ -73,6 +73,8 @@ def in_range(value: UOp, dtype: DType) -> UOp:
 
 def _cast(u: UOp, x: UOp, target: Target) -> UOp:
     source, dtype = u.src[0].dtype, computed_as(u.dtype, target)
+    if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and target.language == "c" and target.vector_lanes <= 4:
+        return x.replace(dtype=F32)  # unpacked straight to floats: see Memory
     value = x.cast(dtype)
     if dtype is u.dtype:
         return value

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
+from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import ranges_of, renumber, replace_range
+from tinyweb.graph.optimize.rewrite import gate_loads, ranges_of, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
 
@@ -86,6 +87,11 @@ class Peel:
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
         if any(r in u.ranges for u in reduces):
             raise ScheduleError(f"{self}: a reduction inside depends on the axis")
+        if divides(size, f):
+            return Split(self.axis, f).apply(kernel)
+        if size.vmax < (f if size.op is Ops.CONST else 2 * f) or (size.op is not Ops.CONST and f < 3):
+            # a loop that runs once at most is no loop any more, and would be walked even where it is empty
+            raise ScheduleError(f"{self}: the axis may be too short for blocks of {f}")
         outer, inner = _range(r, simplify(size // f), f"{r.arg.name}.0"), _range(r, f, f"{r.arg.name}.1")
         rest = _range(r, simplify(size % f), f"{r.arg.name}.2")
         table: dict[UOp, UOp] = {}
@@ -93,9 +99,12 @@ class Peel:
             value, ranges = u.src[0], [o for o in u.src[1:] if o is not r]
             if len(ranges) < len(u.src) - 1:
                 copies = {o: _range(o, axis_size(o), f"{o.arg.name}.{r.arg.name}") for o in ranges}
-                blocks = u.replace(src=(substitute(value, {r: outer * f + inner}), *ranges, outer, inner))
                 start = simplify(size // f * f)
-                tail = u.replace(src=(substitute(value, {r: rest + start, **copies}), *copies.values(), rest))
+                # where a loop is empty nothing may be read, not even what the loop does not vary
+                within = gate_loads(value, r, outer * f + inner, outer, UOp.const(f - 1, dtypes.index) < size)
+                beyond = gate_loads(value, r, rest + start, rest, start < size)
+                blocks = u.replace(src=(substitute(within, {r: outer * f + inner}), *ranges, outer, inner))
+                tail = u.replace(src=(substitute(beyond, {r: rest + start, **copies}), *copies.values(), rest))
                 table[u] = UOp(u.arg, u.dtype, (blocks, tail))
         kernel = _replace_in_order(kernel, table)
         return renumber(kernel, ranges_of(kernel))
@@ -178,6 +187,10 @@ class Bind:
                 raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
+        for u in kernel.toposort():
+            apart = u.op is Ops.STAGE and (u.arg is Space.SHARED or kind is not AxisKind.THREAD)
+            if apart and kind is not AxisKind.GRID and r in u.ranges:
+                raise ScheduleError(f"{self}: what was staged depends on the axis; bind it before the stage")
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
         return replace_range(kernel, r, bound, (bound,), None)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.optimize.stage import Stage, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -64,7 +64,7 @@ class _Plan:
         while width > 1:
             divides = factor % width == 0
             # what is left over costs scalar steps
-            ragged = width <= self.lanes and (size >= 4 * width if r.arg.reduce else self.may_overlap(r, width))
+            ragged = width <= max(self.lanes, 8) and (size >= 4 * width if r.arg.reduce else self.may_overlap(r, width))
             narrow = factor % (width // 2) == 0 and width // 2 * 2 >= self.lanes and not divides
             if (divides or (ragged and not narrow)) and any(self.k.follows(a, r, width, False) for a in accesses):
                 return width
@@ -138,8 +138,10 @@ class _Plan:
     def vector_axis(self, loads: list[UOp], bound: list[UOp], free: list[UOp]) -> tuple[UOp | None, int]:
         """The axis that most loads follow, and the vector's width along it."""
         best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
+        # elements of 4 bits are unpacked by whole words
+        narrow = any(u.src[0].dtype.bits < 8 for u in loads)
         for r in [*bound, *free]:
-            width = self.width(loads, r, self.lanes if r in bound else min(4 * self.lanes, 64))
+            width = self.width(loads, r, (max(self.lanes, 8) if narrow else self.lanes) if r in bound else min(4 * self.lanes, 64))
             if width > 1 and (merit := self.k.merit(loads, r, min(width, self.lanes), False)) > best[0]:
                 best = (merit, r, width)
         return best[1], best[2]
@@ -193,3 +195,15 @@ class _Plan:
             self.actions.append(Split(name, factor))
             name += ".0"
         self.actions.append(Bind(name, AxisKind.GRID))
+        if factor > 1 and k.heavy is not None:
+            self.stage_inputs(k.heavy, r, name)
+
+    def stage_inputs(self, heavy: UOp, row: UOp, at: str) -> None:
+        """What is computed from the input for every row alike is computed once per block."""
+        k, above = self.k, users([self.k.kernel])
+        for u in k.loads_of(heavy):
+            value = whole_value(u, above)
+            shared = row not in value.ranges and value is not u and not any(r in self.left for r in value.ranges)
+            if shared and all(isinstance(k.exact(r), int) for r in value.ranges) and k.volume(value.ranges) <= STAGED // 2:
+                self.actions.append(Stage(u.src[0].arg.slot, at, Space.REGISTER))
+                return

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tinyweb.dtype import DType
 from tinyweb.graph.ir import Ops, UOp, substitute
+from tinyweb.graph.symbolic import simplify
 
 
 def ranges_of(kernel: UOp) -> list[UOp]:
@@ -43,6 +44,17 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
         else:
             outside.visit(u)
     return outside.done[kernel]
+
+
+def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
+    """The value with `gate` on the loads that depend on `r` but, once `step` is in its place, not on `loop` any more."""
+    done: dict[UOp, UOp] = {}
+    for u in value.toposort():
+        src = tuple(done[s] for s in u.src)
+        if u.op is Ops.LOAD and r in u.src[1].ranges and loop not in simplify(substitute(u.src[1], {r: step})).ranges:
+            src = (*src[:2], gate if len(src) == 2 else src[2] & gate)
+        done[u] = u if src == u.src else u.replace(src=src)
+    return done[value]
 
 
 class _Rebuild:

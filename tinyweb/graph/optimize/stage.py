@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
@@ -43,15 +42,31 @@ class Stage:
         above = users([kernel])
         table: dict[UOp, UOp] = {}
         fresh: list[UOp] = []
-        for load in _loads_in_reductions(kernel, self.param):
-            if not at.arg.reduce or at in load.ranges:
-                value = _whole_value(load, above)
-                if value not in table:
-                    table[value] = self._staged(value, load, at, len(table), fresh)
+        for load in self._reused(kernel, at):
+            value = whole_value(load, above)
+            if value not in table:
+                table[value] = self._staged(value, load, at, len(table), fresh)
         if not table:
-            raise ScheduleError(f"{self}: no reduction loads that parameter in a step of that axis")
+            raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
         kernel = substitute(kernel, table)
         return renumber(kernel, ranges_of(kernel))
+
+    def _reused(self, kernel: UOp, at: UOp) -> list[UOp]:
+        """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread."""
+        found: dict[UOp, None] = {}
+        for u in kernel.toposort():
+            if u.op is not Ops.REDUCE:
+                continue
+            around = [
+                r for r in u.ranges.union(u.src[1:])
+                if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and self._inside(r, at)
+            ]  # fmt: skip
+            for x in u.src[0].toposort():
+                if x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param:
+                    here = not at.arg.reduce or at in x.ranges
+                    if here and any(r not in x.ranges for r in around):
+                        found[x] = None
+        return list(found)
 
     def _staged(self, value: UOp, load: UOp, at: UOp, number: int, fresh: list[UOp]) -> UOp:
         tile = [r for r in value.ranges if self._inside(r, at)]
@@ -82,26 +97,14 @@ class Stage:
             return False
         if r.arg.kind is AxisKind.THREAD:
             return self.space is Space.SHARED
-        if r.arg.kind is not AxisKind.LOOP:
+        if r.arg.kind is not AxisKind.LOOP or at.arg.kind is AxisKind.GRID:
             return True
         if r.arg.reduce != at.arg.reduce:
             return r.arg.reduce
         return (r.arg.order, r.arg.name) > (at.arg.order, at.arg.name)
 
 
-def _loads_in_reductions(kernel: UOp, slot: int) -> list[UOp]:
-    found: dict[UOp, None] = {}
-    for u in kernel.toposort():
-        if u.op is Ops.REDUCE:
-            found.update((x, None) for x in u.src[0].toposort() if x.op is Ops.LOAD and _is_param(x, slot))
-    return list(found)
-
-
-def _is_param(load: UOp, slot: int) -> bool:
-    return load.src[0].op is Ops.PARAM and load.src[0].arg.slot == slot
-
-
-def _whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
+def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
     """The largest value with the load in it that varies over the same axes and is all that the load is for."""
     value = load
     while len(above[value]) == 1:
@@ -120,8 +123,3 @@ def _reads_index(u: UOp) -> bool:
 def _stride(load: UOp, r: UOp) -> int:
     parts = split_by(load.src[1], r)
     return abs(parts[0]) if parts is not None and isinstance(parts[0], int) and parts[0] else 1 << 30
-
-
-def staged_elements(stages: Iterable[UOp]) -> int:
-    """Elements that STAGE nodes hold."""
-    return sum(prod(int(r.src[0].arg) for r in u.src[1:]) for u in stages)
