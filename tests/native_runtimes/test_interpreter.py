@@ -117,7 +117,9 @@ def test_overwriting_what_others_still_read() -> None:
     w.store(out, t, seen)
     w.store(w.emit(shared.after(arrived)), t, seen)
     with pytest.raises(IndexError, match="written without a barrier after another thread's access"):
-        execute(InterpreterRuntime(webgpu_target()), w.program("overwrite", (1, 1, 1), (4, 1, 1)), [np.zeros(4, np.int32)])
+        execute(
+            InterpreterRuntime(webgpu_target()), w.program("overwrite", (1, 1, 1), (4, 1, 1)), [np.zeros(4, np.int32)]
+        )
 
 
 def test_loops_of_symbolic_size_and_registers(runtime: InterpreterRuntime) -> None:

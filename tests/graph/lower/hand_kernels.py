@@ -35,7 +35,7 @@ class Case:
     tolerance: float = 1e-5
 
 
-# -- building -----------------------------------------------------------------------------------------------------------
+# -- building --------------------------------------------------------------------------------------------------
 def param(slot: int, size: int, dtype: DType = F32) -> UOp:
     return UOp(Ops.PARAM, dtype, (), ParamArg(slot, size))
 
@@ -43,7 +43,8 @@ def param(slot: int, size: int, dtype: DType = F32) -> UOp:
 def axes(*sizes: Size, reduce: bool = False, first: int = 0) -> list[UOp]:
     letter = "r" if reduce else "i"
     return [
-        UOp(Ops.RANGE, INDEX, (as_index(s),), Axis(f"{letter}{n}", first + n, reduce=reduce)) for n, s in enumerate(sizes)
+        UOp(Ops.RANGE, INDEX, (as_index(s),), Axis(f"{letter}{n}", first + n, reduce=reduce))
+        for n, s in enumerate(sizes)
     ]
 
 
@@ -86,7 +87,7 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-# -- running ------------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------------------
 def run(program: Program, target: Target, buffers: Sequence[np.ndarray], variables: dict[str, int]) -> list[np.ndarray]:
     """The buffers after the program, carried out by the interpreter."""
     runtime = InterpreterRuntime(target)
@@ -97,7 +98,8 @@ def run(program: Program, target: Target, buffers: Sequence[np.ndarray], variabl
         runtime.copy_in(handles[-1], memoryview(np.ascontiguousarray(b).reshape(-1).view(np.uint8)))
     runtime.run([Launch(executable, tuple(handles))], variables)
     return [
-        np.frombuffer(runtime.copy_out(h, b.nbytes), b.dtype).reshape(b.shape) for h, b in zip(handles, buffers, strict=True)
+        np.frombuffer(runtime.copy_out(h, b.nbytes), b.dtype).reshape(b.shape)
+        for h, b in zip(handles, buffers, strict=True)
     ]
 
 
@@ -124,13 +126,15 @@ def supports(case: Case, target: Target) -> bool:
     return True
 
 
-# -- the kernels --------------------------------------------------------------------------------------------------------
+# -- the kernels -----------------------------------------------------------------------------------------------
 def elementwise() -> Case:
     i, j = axes(7, 36)
     at = i * 36 + j
     a, b, c = normal(7, 36), normal(7, 36), normal(36)
     value = (param(1, 252).load(at) * param(2, 252).load(at) + param(3, 36).load(j)).maximum(0.0)
-    return Case("elementwise", kernel(param(0, 252).store(at, value)), [zeros(7, 36), a, b, c], [np.maximum(a * b + c, 0)])
+    return Case(
+        "elementwise", kernel(param(0, 252).store(at, value)), [zeros(7, 36), a, b, c], [np.maximum(a * b + c, 0)]
+    )
 
 
 def transcendental() -> Case:
@@ -138,7 +142,12 @@ def transcendental() -> Case:
     x = np.abs(normal(40)) + 0.1
     v = param(1, 40).load(i)
     value = UOp(Ops.EXP2, F32, (v,)) + UOp(Ops.LOG2, F32, (v,)) + UOp(Ops.SIN, F32, (v * 30.0,))
-    return Case("transcendental", kernel(param(0, 40).store(i, value)), [zeros(40), x], [np.exp2(x) + np.log2(x) + np.sin(x * 30)])
+    return Case(
+        "transcendental",
+        kernel(param(0, 40).store(i, value)),
+        [zeros(40), x],
+        [np.exp2(x) + np.log2(x) + np.sin(x * 30)],
+    )
 
 
 def integers() -> Case:
@@ -155,13 +164,17 @@ def bytes_wrap() -> Case:
     (i,) = axes(32)
     a, b = rng.integers(-128, 128, 32).astype(np.int8), rng.integers(-128, 128, 32).astype(np.int8)
     value = param(1, 32, I8).load(i) * param(2, 32, I8).load(i) + UOp.const(100, I8)
-    return Case("bytes_wrap", kernel(param(0, 32, I8).store(i, value)), [zeros(32, dtype=np.int8), a, b], [a * b + np.int8(100)])
+    return Case(
+        "bytes_wrap", kernel(param(0, 32, I8).store(i, value)), [zeros(32, dtype=np.int8), a, b], [a * b + np.int8(100)]
+    )
 
 
 def row_sums() -> Case:
     (i,), (r,) = axes(5), axes(37, reduce=True, first=1)
     x = normal(5, 37)
-    return Case("row_sums", kernel(param(0, 5).store(i, total(param(1, 185).load(i * 37 + r), r))), [zeros(5), x], [x.sum(1)])
+    return Case(
+        "row_sums", kernel(param(0, 5).store(i, total(param(1, 185).load(i * 37 + r), r))), [zeros(5), x], [x.sum(1)]
+    )
 
 
 def everything_max() -> Case:
@@ -169,7 +182,9 @@ def everything_max() -> Case:
     x = normal(6, 11) - 5
     at = UOp.const(0, INDEX)
     value = reduce(Ops.MAX, param(1, 66).load(r * 11 + s), r, s)
-    return Case("everything_max", kernel(param(0, 1).store(at, value)), [zeros(1), x], [x.max(keepdims=True).reshape(1)])
+    return Case(
+        "everything_max", kernel(param(0, 1).store(at, value)), [zeros(1), x], [x.max(keepdims=True).reshape(1)]
+    )
 
 
 def products() -> Case:
@@ -193,14 +208,22 @@ def linear(rows: int = 6, outputs: int = 24, inputs: int = 32) -> Case:
     a, w = normal(rows, inputs), normal(outputs, inputs)
     value = total(param(1, a.size).load(i * inputs + k) * param(2, w.size).load(j * inputs + k), k)
     store = param(0, rows * outputs).store(i * outputs + j, value)
-    return Case(f"linear_{rows}_{outputs}_{inputs}", kernel(store), [zeros(rows, outputs), a, w], [a @ w.T], tolerance=3e-5)
+    return Case(
+        f"linear_{rows}_{outputs}_{inputs}", kernel(store), [zeros(rows, outputs), a, w], [a @ w.T], tolerance=3e-5
+    )
 
 
 def half_matvec() -> Case:
     (j,), (k,) = axes(24), axes(64, reduce=True, first=1)
     x, w = normal(64), normal(24, 64).astype(np.float16)
     value = total(param(1, 64).load(k) * param(2, 24 * 64, F16).load(j * 64 + k).cast(F32), k)
-    return Case("half_matvec", kernel(param(0, 24).store(j, value)), [zeros(24), x, w], [w.astype(np.float32) @ x], tolerance=3e-5)
+    return Case(
+        "half_matvec",
+        kernel(param(0, 24).store(j, value)),
+        [zeros(24), x, w],
+        [w.astype(np.float32) @ x],
+        tolerance=3e-5,
+    )
 
 
 def quantised(dtype: DType) -> Case:
@@ -217,11 +240,18 @@ def quantised(dtype: DType) -> Case:
     scale = UOp(Ops.RECIPROCAL, F32, (UOp(Ops.SQRT, F32, (mean,)),))
     at = g * 32 + k
     normed = param(1, groups * 32).load(at) * scale * param(2, groups * 32).load(at)
-    weight = param(3, size, dtype).load(j * (groups * 32) + at).cast(F32) * param(4, outputs * groups, F16).load(j * groups + g).cast(F32)
+    weight = param(3, size, dtype).load(j * (groups * 32) + at).cast(F32) * param(4, outputs * groups, F16).load(
+        j * groups + g
+    ).cast(F32)
     value = total(normed * weight, g, k)
     want = weights.reshape(outputs, -1).astype(np.float64) @ (x / np.sqrt((x * x).mean() + 1e-5) * gain)
     held = pack4(q) if dtype.bits == 4 else q.astype(np.int8)
-    case = Case(f"quantised_{dtype.short}", kernel(param(0, outputs).store(j, value)), [zeros(outputs), x, gain, held, scales], [])
+    case = Case(
+        f"quantised_{dtype.short}",
+        kernel(param(0, outputs).store(j, value)),
+        [zeros(outputs), x, gain, held, scales],
+        [],
+    )
     case.after, case.tolerance = [want.astype(np.float32)], 3e-4
     return case
 
@@ -260,7 +290,9 @@ def convolution() -> Case:
     inside = (at >= 0) & (at < 22)
     value = total(param(1, 66).load(i * 22 + at, inside) * param(2, 5).load(k), k)
     want = np.stack([np.convolve(row, w[::-1], "same") for row in x])
-    return Case("convolution", kernel(param(0, 66).store(i * 22 + j, value)), [zeros(3, 22), x, w], [want.astype(np.float32)])
+    return Case(
+        "convolution", kernel(param(0, 66).store(i * 22 + j, value)), [zeros(3, 22), x, w], [want.astype(np.float32)]
+    )
 
 
 def padded() -> Case:
@@ -268,13 +300,20 @@ def padded() -> Case:
     x = normal(4, 10)
     inside = (i >= 1) & (i < 5) & (j >= 4) & (j < 14)
     value = param(1, 40).load((i - 1) * 10 + j - 4, inside)
-    return Case("padded", kernel(param(0, 96).store(i * 16 + j, value)), [zeros(6, 16), x], [np.pad(x, ((1, 1), (4, 2)))])
+    return Case(
+        "padded", kernel(param(0, 96).store(i * 16 + j, value)), [zeros(6, 16), x], [np.pad(x, ((1, 1), (4, 2)))]
+    )
 
 
 def transposed() -> Case:
     i, j = axes(10, 14)
     x = normal(14, 10)
-    return Case("transposed", kernel(param(0, 140).store(i * 14 + j, param(1, 140).load(j * 10 + i))), [zeros(10, 14), x], [x.T.copy()])
+    return Case(
+        "transposed",
+        kernel(param(0, 140).store(i * 14 + j, param(1, 140).load(j * 10 + i))),
+        [zeros(10, 14), x],
+        [x.T.copy()],
+    )
 
 
 def scores(position: int) -> Case:
@@ -323,7 +362,12 @@ def argmax() -> Case:
     top = reduce(Ops.MAX, param(1, 130).load(i * 26 + r), r)
     first = reduce(Ops.MAX, param(1, 130).load(i * 26 + s).equal(top).where((s * -1).cast(I32), UOp.const(-26, I32)), s)
     value = first * UOp.const(-1, I32)
-    return Case("argmax", kernel(param(0, 5, I32).store(i, value)), [zeros(5, dtype=np.int32), x], [x.argmax(1).astype(np.int32)])
+    return Case(
+        "argmax",
+        kernel(param(0, 5, I32).store(i, value)),
+        [zeros(5, dtype=np.int32), x],
+        [x.argmax(1).astype(np.int32)],
+    )
 
 
 def two_stores() -> Case:
@@ -388,13 +432,13 @@ def casts_round() -> Case:
 
 
 CASES: list[Case] = [
-    elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(), linear(),
-    linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4), quantised(dtypes.uint4),
-    softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(), transposed(), scores(0), scores(15), scores(6),
-    symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12), weighted_values(0), weighted_values(17), argmax(), two_stores(),
-    gate_and_up(), in_place(), stores_of(F16, lambda x: x.astype(np.float16), 30), stores_of(BF16, to_bf16, 32),
-    stores_of(dtypes.bool, lambda x: x > 0.5, 21), stores_of(dtypes.bool, lambda x: x > 0.5, 32),
-    stores_of(I8, lambda x: np.trunc(x).astype(np.int8), 18), stores_of(dtypes.int16, lambda x: np.trunc(x).astype(np.int16), 24),
-    nibbles(), bf16_sum(), casts_round(),
+    elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(),
+    linear(), linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4),
+    quantised(dtypes.uint4), softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(),
+    transposed(), scores(0), scores(15), scores(6), symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12),
+    weighted_values(0), weighted_values(17), argmax(), two_stores(), gate_and_up(), in_place(), stores_of(F16,
+    lambda x: x.astype(np.float16), 30), stores_of(BF16, to_bf16, 32), stores_of(dtypes.bool, lambda x: x > 0.5,
+    21), stores_of(dtypes.bool, lambda x: x > 0.5, 32), stores_of(I8, lambda x: np.trunc(x).astype(np.int8), 18),
+    stores_of(dtypes.int16, lambda x: np.trunc(x).astype(np.int16), 24), nibbles(), bf16_sum(), casts_round(),
 ]  # fmt: skip
 BY_NAME = {c.name: c for c in CASES}

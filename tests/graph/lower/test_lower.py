@@ -1,4 +1,4 @@
-"""Every hand-built kernel, on every target, without a schedule and under the heuristic's: the interpreter agrees with NumPy."""
+"""Every hand-built kernel, on every target, with and without a schedule: the interpreter agrees with NumPy."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
 KERNELS = [
-    "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8", "quantised_i4",
-    "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution", "padded", "transposed", "scores_6", "symbolic_softmax_12",
-    "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place", "stores_f16_30", "stores_bool_21", "stores_i8_18",
-    "bf16_sum", "products",
+    "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
+    "quantised_i4", "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution", "padded", "transposed",
+    "scores_6", "symbolic_softmax_12", "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place",
+    "stores_f16_30", "stores_bool_21", "stores_i8_18", "bf16_sum", "products",
 ]  # fmt: skip
 FACTORS = (2, 3, 4, 8)
 
@@ -84,7 +84,9 @@ def schedules(draw: st.DrawFn, kernel: UOp, target: Target) -> tuple[Action, ...
                 if r.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL):
                     lanes *= size
             for dim in range(3):
-                threads *= max((r.src[0].vmax for r in bound if r.arg.kind is AxisKind.THREAD and r.arg.dim == dim), default=1)
+                threads *= max(
+                    (r.src[0].vmax for r in bound if r.arg.kind is AxisKind.THREAD and r.arg.dim == dim), default=1
+                )
             if lanes > 64 or threads > 64:
                 continue
         chosen.append(action)
@@ -107,7 +109,9 @@ def test_any_schedule(name: str, target: Target, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [cpu_target(16, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "target", [cpu_target(16, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name
+)
 @pytest.mark.parametrize("name", KERNELS)
 @settings(quickly, max_examples=40)
 @given(data=st.data())

@@ -22,13 +22,15 @@ from tinyweb.graph.target import Target
 def lower(kernel: UOp, target: Target) -> Program:
     """The program that carries out `kernel` on `target`.
 
-    ValueError where the kernel exceeds a limit of the target that lowering cannot split (buffers, threads, shared memory);
-    NotImplementedError naming a type or operation that the target cannot compute with.
+    ValueError where the kernel exceeds a limit of the target that lowering cannot split (buffers, threads, shared
+    memory); NotImplementedError naming a type or operation that the target cannot compute with.
     """
     info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
     params = [u for u in kernel.toposort() if u.op is Ops.PARAM]
     if len(params) > target.max_buffers:
-        raise ValueError(f"kernel {info.name or 'without a name'} uses {len(params)} buffers; {target.name} allows {target.max_buffers}")
+        raise ValueError(
+            f"kernel {info.name or '(no name)'} uses {len(params)} buffers; {target.name} allows {target.max_buffers}"
+        )
     kernel = merge_reduces(simplify(kernel))
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(kernel, target)
@@ -36,12 +38,16 @@ def lower(kernel: UOp, target: Target) -> Program:
     effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
     spelled, memory = spell(effects, target, arrays)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
-        raise ValueError(f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers")
+        raise ValueError(
+            f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"
+        )
     uops = tuple(linearize(spelled))
     verify("lower", uops, program_spec)
     used = _shared_bytes(uops)
     if used > target.shared_bytes:
-        raise ValueError(f"kernel {info.name or prefix} needs {used} bytes of shared memory; {target.name} has {target.shared_bytes}")
+        raise ValueError(
+            f"kernel {info.name or prefix} needs {used} bytes of shared memory; {target.name} has {target.shared_bytes}"
+        )
     return Program(
         name=f"{prefix}_{_digest(uops, launch.grid)}",
         uops=uops,
@@ -84,7 +90,7 @@ def _shared_bytes(uops: Sequence[UOp]) -> int:
     return sum(u.dtype.nbytes(u.arg.size) for u in uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED)
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------------------
 def _readable(kernel: UOp) -> str:
     """`e` for elementwise, `r` for reducing kernels, then the sizes of the loops (symbolic ones as their maximum)."""
     nodes = kernel.toposort()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,7 @@ def make(op: Ops, dtype: DType, src: Sequence[UOp], arg: Any = None) -> UOp:
                 return b
             if is_const(b, False) or is_const(a, True):
                 return a
-        elif op in (Ops.SHL, Ops.SHR) and is_const(b, 0):
-            return a
-        elif op is Ops.FLOORDIV and is_const(b, 1):
+        elif (op in (Ops.SHL, Ops.SHR) and is_const(b, 0)) or (op is Ops.FLOORDIV and is_const(b, 1)):
             return a
         elif op is Ops.MOD and is_const(b, 1):
             return UOp.const(0, dtype)
@@ -73,28 +72,17 @@ def make(op: Ops, dtype: DType, src: Sequence[UOp], arg: Any = None) -> UOp:
 
 
 def _fold(op: Ops, a: UOp, b: UOp) -> int | bool | None:
-    x, y = a.arg, b.arg
-    if op is Ops.ADD:
-        return x + y
-    if op is Ops.MUL:
-        return x * y
-    if op is Ops.LESS:
-        return bool(x < y)
-    if op is Ops.EQUAL:
-        return bool(x == y)
-    if op is Ops.AND:
-        return x & y
-    if op is Ops.OR:
-        return x | y
-    if op is Ops.XOR:
-        return x ^ y
-    if op is Ops.FLOORDIV and y != 0:
-        return x // y
-    if op is Ops.MOD and y != 0:
-        return x % y
-    if op is Ops.MAX:
-        return max(x, y)
-    return None
+    function = _FOLDS.get(op)
+    if function is None or (op in (Ops.FLOORDIV, Ops.MOD) and b.arg == 0):
+        return None
+    out: int | bool = function(a.arg, b.arg)
+    return out
+
+
+_FOLDS: dict[Ops, Callable[[Any, Any], Any]] = {
+    Ops.ADD: operator.add, Ops.MUL: operator.mul, Ops.LESS: operator.lt, Ops.EQUAL: operator.eq, Ops.AND: operator.and_,
+    Ops.OR: operator.or_, Ops.XOR: operator.xor, Ops.FLOORDIV: operator.floordiv, Ops.MOD: operator.mod, Ops.MAX: max,
+}  # fmt: skip
 
 
 def add(a: UOp, b: UOp) -> UOp:
@@ -123,6 +111,13 @@ def stack(lanes: Sequence[UOp]) -> UOp:
         if all(u.op is Ops.LANE and u.src[0] is vector and u.arg == i for i, u in enumerate(lanes)):
             return vector
     return UOp(Ops.STACK, first.dtype, tuple(lanes))
+
+
+def lanes_of(u: UOp) -> int:
+    """The number of lanes of a program's value: 1 for a scalar."""
+    width = u.shape[0] if u.shape else 1
+    assert isinstance(width, int)
+    return width
 
 
 def lane(vector: UOp, i: int) -> UOp:

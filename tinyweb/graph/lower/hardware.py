@@ -1,8 +1,8 @@
 """GRID and THREAD ranges become the hardware's indices.
 
-Several GRID ranges of one dimension are flattened, the highest order varying fastest; THREAD ranges of one dimension share
-one index and must have one size. A store that does not depend on such an index is carried out where the index is 0.
-A grid longer than the target allows is spread over a further dimension and gated.
+Several GRID ranges of one dimension are flattened, the highest order varying fastest; THREAD ranges of one dimension
+share one index and must have one size. A store that does not depend on such an index is carried out where the index
+is 0. A grid longer than the target allows is spread over a further dimension and gated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
             if r.arg.reduce:
                 raise ValueError(f"axis {r.arg.name} is reduced and cannot be bound to the grid")
             if r.arg.dim >= target.grid_dims:
-                raise ValueError(f"axis {r.arg.name} is bound to grid dimension {r.arg.dim}, but {target.name} has {target.grid_dims}")
+                raise ValueError(
+                    f"axis {r.arg.name}: there is no grid dimension {r.arg.dim}; {target.name} has {target.grid_dims}"
+                )
             grids.setdefault(r.arg.dim, []).append(r)
         elif r.arg.kind is AxisKind.THREAD:
             threads.setdefault(r.arg.dim, []).append(r)
@@ -77,7 +79,9 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
 
 def _workgroup(threads: dict[int, list[UOp]], target: Target) -> tuple[int, int, int]:
     if threads and not target.has_threads:
-        raise ValueError(f"axis {next(iter(threads.values()))[0].arg.name} is bound to threads, which {target.name} does not have")
+        raise ValueError(
+            f"axis {next(iter(threads.values()))[0].arg.name} is bound to threads, which {target.name} does not have"
+        )
     out = [1, 1, 1]
     for dim, members in threads.items():
         if dim > 2:
@@ -88,10 +92,15 @@ def _workgroup(threads: dict[int, list[UOp]], target: Target) -> tuple[int, int,
             names = ", ".join(r.arg.name for r in members)
             raise ValueError(f"axes {names} share thread dimension {dim} and must have one constant size")
         if size > target.max_workgroup[dim]:
-            raise ValueError(f"axis {members[0].arg.name}: {size} threads in dimension {dim} are more than {target.name}'s {target.max_workgroup[dim]}")
+            raise ValueError(
+                f"axis {members[0].arg.name}: {size} threads in dimension {dim} are more than the "
+                f"{target.max_workgroup[dim]} of {target.name}"
+            )
         out[dim] = size
     if out[0] * out[1] * out[2] > target.max_invocations:
-        raise ValueError(f"a workgroup of {out[0]}x{out[1]}x{out[2]} has more threads than {target.name}'s {target.max_invocations}")
+        raise ValueError(
+            f"a workgroup of {out[0]}x{out[1]}x{out[2]} has more threads than {target.name}'s {target.max_invocations}"
+        )
     return out[0], out[1], out[2]
 
 
@@ -116,13 +125,16 @@ def _within_limits(
     out: dict[int, tuple[UOp, UOp | None]] = {}
     grid = list(grid)
     spare = [d for d in range(target.grid_dims) if d not in used]
-    for dim, special in used.items():
+    for dim in used:
         longest = size_max(grid[dim])
         if longest <= target.max_grid:
             continue
         rows = -(-longest // target.max_grid)
         if not spare or rows > target.max_grid:
-            raise ValueError(f"grid dimension {dim} may need {longest} workgroups; {target.name} allows {target.max_grid} in each of {target.grid_dims} dimensions")
+            raise ValueError(
+                f"grid dimension {dim} may need {longest} workgroups; {target.name} allows {target.max_grid} "
+                f"in each of {target.grid_dims} dimensions"
+            )
         other = spare.pop(0)
         total = grid[dim]
         width = -(-total // rows) if isinstance(total, int) else simplify(as_index(size_add(total, rows - 1)) // rows)

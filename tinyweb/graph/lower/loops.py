@@ -1,9 +1,9 @@
 """REDUCEs and output ranges become loops, accumulators and, over threads, exchanges through shared memory.
 
-Before: a kernel whose GRID and THREAD ranges are SPECIALs already. After: effects. A REDUCE over LOOP ranges is a REGISTER
-buffer with one element per lane of its tile, set to the identity outside of the loops and updated inside; one over threads
-goes through a SHARED buffer. What remains of REDUCE are sums over lanes alone (VECTOR and UNROLL ranges): spelling does those.
-Tiles are still one node: an accumulator's index is an expression in the lane ranges.
+Before: a kernel whose GRID and THREAD ranges are SPECIALs already. After: effects. A REDUCE over LOOP ranges is a
+REGISTER buffer with one element per lane of its tile, set to the identity outside of the loops and updated inside;
+one over threads goes through a SHARED buffer. What remains of REDUCE are sums over lanes alone (VECTOR and UNROLL
+ranges): spelling does those. Tiles are still one node: an accumulator's index is an expression in the lane ranges.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, size_max, substitute
-from tinyweb.graph.lower.build import add, identity, index_const, make
+from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
+from tinyweb.graph.lower.build import add, identity, index_const, is_const, make
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
-# accumulators that are independent of each other hide the latency of an addition; below this many, unrolled lanes stay apart
+# independent accumulators hide the latency of an addition; below this many, unrolled lanes stay apart
 ENOUGH_ACCUMULATORS = 4
 # up to this many partial results are read by every thread at once; more are combined in two steps
 FLAT_EXCHANGE = 16
@@ -30,7 +30,9 @@ def free_loops(u: UOp) -> list[UOp]:
 
 
 def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> tuple[UOp, frozenset[UOp]]:
-    """A SINK of effects that carries out the kernel's stores; and the REGISTER buffers that are arrays, not variables."""
+    """A SINK of effects that carries out the kernel's stores; and the REGISTER buffers that are arrays, not
+    variables.
+    """
     reduces = _Reduces(kernel, target, workgroup)
     stores = reduces.run()
     return close_output_loops(stores), frozenset(reduces.arrays)
@@ -48,7 +50,7 @@ def close_output_loops(stores: Sequence[UOp]) -> UOp:
 
 
 def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
-    """REDUCEs with equal keys run in the same loops: independent of each other, in the same place, over equal ranges."""
+    """REDUCEs with equal keys share their loops: independent of each other, in one place, over equal ranges."""
     bound = tuple(sorted((r for r in u.src[1:]), key=_bound_key))
     return (depth, tuple(free_loops(u)), bound)
 
@@ -104,11 +106,12 @@ class _Reduces:
         self.buffers += 1
         return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size))
 
-    # -- one group ----------------------------------------------------------------------------------------------------
+    # -- one group ---------------------------------------------------------------------------------------------
     def _lower_group(self, group: list[UOp]) -> list[UOp]:
         first = group[0]
         bound = first.src[1:]
-        loops = sorted((r for r in bound if r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP), key=nest_key)
+        loops = [r for r in bound if r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP and not is_const(r.src[0], 1)]
+        loops.sort(key=nest_key)
         threads = sorted((r for r in bound if r.op is Ops.SPECIAL), key=lambda r: -int(r.arg[1]))
         outer = free_loops(first)
         updates: list[UOp] = []
@@ -153,7 +156,9 @@ class _Reduces:
         return UOp(Ops.REDUCE, u.dtype, (value, *lanes), u.arg) if lanes else value
 
     def _kept(self, value: UOp, lanes: list[UOp]) -> list[UOp]:
-        """The reduced lanes that have accumulators of their own during the loop; the others are added up in each step."""
+        """The reduced lanes that have accumulators of their own during the loop; the others are added up in each
+        step.
+        """
         vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and self.target.max_vector > 1]
         kept = vectors[:1]
         width = min(prod(lane_count(r) for r in kept), self.target.max_vector)
@@ -166,16 +171,20 @@ class _Reduces:
         return kept
 
     def _accumulator(self, u: UOp, inner: UOp, kept: list[UOp]) -> tuple[UOp, UOp]:
-        """A REGISTER buffer with an element per lane of `inner`, the VECTOR axis innermost, and the index of a lane in it."""
+        """A REGISTER buffer with an element per lane of `inner`, the VECTOR axis innermost, and the index of a lane
+        in it.
+        """
         lanes = list(self.lanes(inner))
-        vectors = [r for r in kept if r.arg.kind is AxisKind.VECTOR] or [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
+        vectors = [r for r in kept if r.arg.kind is AxisKind.VECTOR] or [
+            r for r in lanes if r.arg.kind is AxisKind.VECTOR
+        ]
         if vectors:
             lanes.remove(vectors[0])
             lanes.append(vectors[0])
         index, size = tile_index(lanes)
         return self._buffer(Space.REGISTER, u.dtype, size), index
 
-    # -- staging --------------------------------------------------------------------------------------------------------
+    # -- staging -----------------------------------------------------------------------------------------------
     def _stage(self, u: UOp) -> UOp:
         """Fills memory with a value for every step of the STAGE's ranges; that memory, once it is filled."""
         value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
@@ -184,17 +193,25 @@ class _Reduces:
         if u.arg is Space.REGISTER:
             self.arrays.add(memory)
             end = memory.after(*outer).store(tile_index(ranges)[0], value)
-            for r in reversed([r for r in ranges if not is_lane(r)]):
+            for r in sorted((r for r in ranges if not is_lane(r)), key=nest_key, reverse=True):
                 end = UOp(Ops.END, dtypes.void, (end, r))
             return memory.after(end)
         # all threads fill it together: step by step, neighbours beside each other
-        lanes = [r for r in ranges if is_lane(r)]
-        steps = [r for r in ranges if not is_lane(r)]
-        width, count = prod(lane_count(r) for r in lanes), prod(lane_count(r) for r in steps)
-        threads = [(UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup) if n > 1]
+        steps = sorted((r for r in ranges if not is_lane(r)), key=nest_key)
+        count = prod(lane_count(r) for r in steps)
+        threads = [
+            (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n)
+            for d, n in enumerate(self.workgroup)
+            if n > 1
+        ]
         mine = _flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
-        turn = UOp(Ops.RANGE, dtypes.index, (index_const(-(-count // team)),), Axis(f"fill{memory.arg.id}", 1 << 20, reduce=True))
+        turn = UOp(
+            Ops.RANGE,
+            dtypes.index,
+            (index_const(-(-count // team)),),
+            Axis(f"fill{memory.arg.id}", 1 << 20, reduce=True),
+        )
         flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
         gate = flat < count if count % team else None
         inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
@@ -202,20 +219,22 @@ class _Reduces:
         for r in reversed(steps):
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
-        first, _ = tile_index(lanes)
+        place = substitute(tile_index(ranges)[0], table)
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        store = memory.after(*fresh).store(add(flat * width, first), simplify(substitute(value, table)), gate)
+        store = memory.after(*fresh).store(simplify(place), simplify(substitute(value, table)), gate)
         end = UOp(Ops.END, dtypes.void, (store, turn))
         return memory.after(UOp(Ops.BARRIER, dtypes.void, (end,)))
 
-    # -- threads --------------------------------------------------------------------------------------------------------
+    # -- threads -----------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:
         """Every thread's partial result, through shared memory, into the sum that every thread reads."""
         shape = [int(t.src[0].arg) for t in threads]
         count = prod(shape)
         mine = _flatten([(t, n) for t, n in zip(threads, shape)])
-        others = [(UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)]
+        others = [
+            (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)
+        ]
         others = [(t, n) for t, n in others if n > 1 and t not in threads]
         team, teams = _flatten(others), prod(n for _, n in others)
         # what an earlier round of the enclosing loops still reads must not be overwritten
@@ -239,9 +258,9 @@ class _Reduces:
         in_loop = bool(fresh)
         self.turn ^= 1
         self.exchanges += 1
-        for position, (u, value, lanes) in enumerate(zip(group, values, tiles)):
+        for number, (u, value, lanes) in enumerate(zip(group, values, tiles)):
             index, size = tile_index(lanes)
-            shared = self._shared(in_loop, position, u.dtype, size * team[1] * count)
+            shared = self._shared(in_loop, number, u.dtype, size * team[1] * count)
             if not in_loop:
                 # between a read and the next write of one buffer lies the barrier of the other set's exchange
                 fresh = self.last_reads
@@ -254,7 +273,10 @@ class _Reduces:
         for u, (shared, base) in zip(group, places):
             reads = -(-count // step)
             turn = UOp(
-                Ops.RANGE, dtypes.index, (index_const(reads),), Axis(f"turn{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True)
+                Ops.RANGE,
+                dtypes.index,
+                (index_const(reads),),
+                Axis(f"turn{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True),
             )
             position = turn * step if residue is None else turn * step + residue
             inside = position < count if count % step else None
@@ -297,11 +319,3 @@ def _flatten(parts: list[tuple[UOp, int]]) -> UOp:
     for part, size in parts:
         index = add(make(Ops.MUL, dtypes.index, (index, index_const(size))), part)
     return index
-
-
-def shared_bytes(nodes: Sequence[UOp]) -> int:
-    """Bytes of SHARED memory that a list of nodes declares."""
-    return sum(
-        u.dtype.nbytes(size_max(u.arg.size)) for u in set(nodes) if u.op is Ops.BUFFER and u.arg.space is Space.SHARED
-    )
-

@@ -1,8 +1,9 @@
 """Loads and stores of runs of elements: vector widths, and types the target's memory does not have.
 
-A type that memory cannot be declared as lies in a carrier: an unsigned integer of its width if there is one, else bytes
-(C) or 32-bit words (WGSL) that hold several elements, the first in the low bits. What is loaded comes back in the type it is
-computed with. An update of part of a word is a masked atomic on targets with threads, else a read-modify-write.
+A type that memory cannot be declared as lies in a carrier: an unsigned integer of its width if there is one, else
+bytes (C) or 32-bit words (WGSL) that hold several elements, the first in the low bits. What is loaded comes back in
+the type it is computed with. An update of part of a word is a masked atomic on targets with threads, else a read-
+modify-write.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import AxisKind, Ops, ParamArg, UOp, toposort
-from tinyweb.graph.lower.build import add, index_const, lane, make, splat, stack
+from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
+from tinyweb.graph.lower.build import add, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.symbolic import const_factor, simplify
 from tinyweb.graph.target import Target
 
@@ -65,7 +66,7 @@ class Memory:
         self._alignment: dict[UOp, int] = {}
         self._word: dict[tuple[Place, int], tuple[Place, UOp | int]] = {}
 
-    # -- addresses ----------------------------------------------------------------------------------------------------
+    # -- addresses ---------------------------------------------------------------------------------------------
     def declare(self, memory: UOp) -> UOp:
         """A PARAM as the program declares it; other memory as it is."""
         if memory.op is not Ops.PARAM:
@@ -101,7 +102,7 @@ class Memory:
             self._word[(place, per)] = found
         return found
 
-    # -- loads --------------------------------------------------------------------------------------------------------
+    # -- loads -------------------------------------------------------------------------------------------------
     def load(self, memory: UOp, stored: DType, dtype: DType, run: Run, first: int, width: int, gate: UOp | None) -> UOp:
         """Elements `first … first+width-1` of `run`, `stored` in `memory`, as a scalar or vector of `dtype`."""
         carrier = memory.buffer.dtype
@@ -152,7 +153,7 @@ class Memory:
                 else:
                     high = _shift(Ops.SHL, word, _vector(up, U32))
                 value = high.bitcast(I32) if stored.kind == "int" else high
-                return self._as(_shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)), dtype)
+                return _shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)).cast(dtype)
             down = _shift(Ops.SHR, word, _vector([n * bits for n in known], U32))
         else:
             shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
@@ -179,11 +180,12 @@ class Memory:
         return UOp(Ops.MULADD, F32, (masked.bitcast(I32).cast(F32), scales, offsets))
 
     def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
-        """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned integer."""
+        """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned
+        integer.
+        """
         if raw.dtype is stored:
             return raw.cast(dtype)
-        width = raw.shape[0] if raw.shape else 1
-        assert isinstance(width, int)
+        width = lanes_of(raw)
         bits = raw.cast(U32)
         if stored is dtypes.float16:
             return UOp(Ops.F16_TO_F32, F32, (bits,)).cast(dtype)
@@ -195,20 +197,17 @@ class Memory:
         if stored.kind == "int":
             up = _vector([32 - stored.bits] * width, U32)
             down = _vector([32 - stored.bits] * width, I32)
-            return self._as(_shift(Ops.SHR, _shift(Ops.SHL, bits, up).bitcast(I32), down), dtype)
-        return self._as(bits, dtype)
+            return _shift(Ops.SHR, _shift(Ops.SHL, bits, up).bitcast(I32), down).cast(dtype)
+        return bits.cast(dtype)
 
-    def _as(self, value: UOp, dtype: DType) -> UOp:
-        return value.cast(dtype)
-
-    # -- stores -------------------------------------------------------------------------------------------------------
+    # -- stores ------------------------------------------------------------------------------------------------
     def store(self, memory: UOp, stored: DType, start: Place, lanes: list[UOp], gate: UOp | None) -> tuple[UOp, ...]:
         """Stores that put `lanes` (vectors or scalars, in order) into neighbouring elements from `start` on."""
         carrier = memory.buffer.dtype
         per = carrier.bits // stored.bits
         if per == 1:
             return self._store_plain(memory, stored, start, [self._encode(v, stored, carrier) for v in lanes], gate)
-        fields = [lane(v, i) for v in (self._encode(v, stored, U32) for v in lanes) for i in range(_width(v))]
+        fields = [lane(v, i) for v in (self._encode(v, stored, U32) for v in lanes) for i in range(lanes_of(v))]
         out: list[UOp] = []
         i = 0
         words: list[UOp] = []
@@ -226,8 +225,10 @@ class Memory:
                 i += 1
         return tuple(out)
 
-    def _store_plain(self, memory: UOp, stored: DType, start: Place, values: list[UOp], gate: UOp | None) -> tuple[UOp, ...]:
-        scalars = [lane(v, i) for v in values for i in range(_width(v))]
+    def _store_plain(
+        self, memory: UOp, stored: DType, start: Place, values: list[UOp], gate: UOp | None
+    ) -> tuple[UOp, ...]:
+        scalars = [lane(v, i) for v in values for i in range(lanes_of(v))]
         out, i = [], 0
         while i < len(scalars):
             place = start.at(i)
@@ -265,10 +266,12 @@ class Memory:
         return (UOp(Ops.STORE, dtypes.void, (memory, word.index, value, *tail)),)
 
     def _encode(self, value: UOp, stored: DType, carrier: DType) -> UOp:
-        """The representation of a value of type `stored`: itself, or low bits of `carrier` (higher bits may be anything)."""
+        """The representation of a value of type `stored`: itself, or low bits of `carrier` (higher bits may be
+        anything).
+        """
         if carrier is stored:
             return value.cast(stored)
-        width = _width(value)
+        width = lanes_of(value)
         if stored is dtypes.float16:
             bits = UOp(Ops.F32_TO_F16, U32, (value.cast(F32),))
         elif stored is dtypes.bfloat16:
@@ -292,16 +295,6 @@ def bf16_bits(value: UOp, width: int = 1) -> UOp:
     quiet = _shift(Ops.SHR, bits, const(16)) | const(0x40)
     nan = const(0x7F800000).alu(Ops.LESS, bits & const(0x7FFFFFFF))
     return nan.where(quiet, rounded)
-
-
-def lane_kind(r: UOp) -> bool:
-    return r.op is Ops.RANGE and r.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL)
-
-
-def _width(value: UOp) -> int:
-    width = value.shape[0] if value.shape else 1
-    assert isinstance(width, int)
-    return width
 
 
 def _vector(values: list[int], dtype: DType) -> UOp:

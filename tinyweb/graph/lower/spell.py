@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute
-from tinyweb.graph.lower.build import both, index_const, lane, make, splat, stack
+from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
@@ -31,7 +31,7 @@ class Chunk:
 
 
 Point: TypeAlias = "Mapping[UOp, int | Chunk]"
-Affine: TypeAlias = "tuple[UOp, tuple[tuple[UOp, int], ...]]"  # base without lanes, stride of each lane
+Affine: TypeAlias = "tuple[UOp, dict[UOp, int]]"  # base, stride of each lane that the base does not depend on
 
 
 def spell(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset()) -> tuple[UOp, Memory]:
@@ -51,12 +51,12 @@ class _Speller:
         self.lanes = Lanes()
         self._values: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
         self._effects: dict[UOp, tuple[UOp, ...]] = {}
-        self._affine: dict[UOp, Affine | None] = {}
+        self._affine: dict[UOp, Affine] = {}
         self._orders: dict[UOp, list[UOp]] = {}
         self._register_lanes: dict[UOp, UOp | None] = {}  # REGISTER buffer -> the VECTOR axis its elements lie along
-        self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], Place] = {}
+        self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
 
-    # -- effects --------------------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------------
     def effects(self, root: UOp) -> tuple[UOp, ...]:
         """What an effect (or memory, or a loop) becomes: several effects, where it had lanes."""
         for u in self._effect_order(root):
@@ -112,11 +112,12 @@ class _Speller:
                 spelled = None if gate is None else self.value(gate, point)
                 # updates of parts of one word must see each other
                 here = where.after(*out[-1:]) if self.memory.partial_updates else where
-                out += self.memory.store(here, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled)
+                out += self.memory.store(
+                    here, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled
+                )
                 continue
             chunks: list[Point] = [{**point, axis: c} for c in _chunks(axis, self.target)]
-            affine = self._affine_of(index)
-            together = affine is not None and dict(affine[1]).get(axis) == 1
+            together = self._affine_of(index)[1].get(axis) == 1
             if together and gate is not None and axis in self.lanes(gate):
                 flat = [self._uniform(gate, axis, p) for p in chunks]
                 together = len(set(flat)) == 1 and flat[0] is not None
@@ -140,7 +141,9 @@ class _Speller:
                     single = {**point, axis: chunk.first + i}
                     spelled = None if gate is None else self.value(gate, single)
                     here = where.after(*out[-1:]) if self.memory.partial_updates else where
-                    out += self.memory.store(here, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled)
+                    out += self.memory.store(
+                        here, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled
+                    )
         return tuple(out)
 
     def _is_variables(self, buffer: UOp) -> bool:
@@ -155,16 +158,17 @@ class _Speller:
     def _statement_axis(self, buffer: UOp, index: UOp, lanes: Iterable[UOp]) -> UOp | None:
         """The VECTOR axis that stays together in a store: the one its elements lie along, else the innermost."""
         vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1]
-        affine = self._affine_of(index)
-        strides = dict(affine[1]) if affine else {}
+        strides = self._affine_of(index)[1]
         together = [r for r in vectors if strides.get(r) == 1]
         if buffer.op is Ops.BUFFER:
             return together[0] if together else None
         return together[0] if together else (vectors[-1] if vectors else None)
 
-    # -- values ---------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------------
     def value(self, root: UOp, point: Point) -> UOp:
-        """The node for `root` at `point`: a scalar, or a vector if `root` depends on an axis that `point` gives a Chunk."""
+        """The node for `root` at `point`: a scalar, or a vector if `root` depends on an axis that `point` gives a
+        Chunk.
+        """
         order = self._orders.get(root)
         if order is None:
             order = self._orders[root] = self._value_order(root)
@@ -216,8 +220,7 @@ class _Speller:
         if summand is not None:
             return self._reduce(summand, point, self._known(u.src[0], point))
         src = [self._known(s, point) for s in u.src]
-        width = max((s.shape[0] for s in src if s.shape), default=1)
-        assert isinstance(width, int)
+        width = max(lanes_of(s) for s in src) if src else 1
         if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
@@ -260,7 +263,8 @@ class _Speller:
             for c in _chunks(vector, self.target):
                 sums = self._combine(u, sums, inner, {**point, **at, vector: c})
         assert sums is not None
-        lanes = [lane(sums, i) for i in range(int(sums.shape[0]))] if sums.shape else [sums] * _chunks(vector, self.target)[0].width  # type: ignore[arg-type]
+        count = _chunks(vector, self.target)[0].width
+        lanes = [lane(sums, i) for i in range(count)]
         while len(lanes) > 1:
             half = len(lanes) // 2
             lanes = [UOp(u.arg, u.dtype, (a, b)) for a, b in zip(lanes[:half], lanes[half:])] + lanes[2 * half :]
@@ -274,10 +278,10 @@ class _Speller:
             op, parts = Ops.MULADD, (*src, total)
         else:
             op, parts = u.arg, (total, self.value(inner, point))
-        width = max((int(s.shape[0]) for s in parts if s.shape), default=1)  # type: ignore[arg-type]
+        width = max(lanes_of(s) for s in parts)
         return UOp(op, u.dtype, tuple(splat(s, width) for s in parts))
 
-    # -- loads ----------------------------------------------------------------------------------------------------------
+    # -- loads -------------------------------------------------------------------------------------------------
     def _load(self, u: UOp, point: Point) -> UOp:
         memory, index = u.src[:2]
         gate = u.src[2] if len(u.src) > 2 else None
@@ -287,15 +291,14 @@ class _Speller:
             return self._load_register(u, buffer, point, axis)
         if axis is None:
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
-        affine = self._affine_of(index)
-        if axis in self.lanes(index) and (affine is None or dict(affine[1])[axis] != 1):
+        if axis in self.lanes(index) and self._affine_of(index)[1].get(axis) != 1:
             return self._load_lanes(u, point, axis)
         if gate is None or axis not in self.lanes(gate):
             return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
         uniform = self._uniform(gate, axis, point)
         if uniform is not None:
             return self._load_run(u, point, axis, uniform)
-        if 0 <= index.vmin and index.vmax < buffer.arg.size:
+        if index.vmin >= 0 and index.vmax < buffer.arg.size:
             # reading too much does no harm where all of it is inside the buffer
             loaded = self._load_run(u, point, axis, None)
             chunk = point[axis]
@@ -323,7 +326,9 @@ class _Speller:
             if gate is not None and axis in self.lanes(u.src[2]):
                 run = Run(run.start.at(chunk.first), chunk.width)
                 return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, chunk.width, gate)
-            return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, chunk.first, chunk.width, gate)
+            return self.memory.load(
+                self._place(memory), memory.buffer.dtype, u.dtype, run, chunk.first, chunk.width, gate
+            )
         run = Run(self._index(point, index))
         return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, 1, gate)
 
@@ -343,39 +348,35 @@ class _Speller:
         start = self._index({**point, along: at // width * width}, u.src[1])
         return lane(UOp(Ops.LOAD, u.dtype, (place, start.index), width), at % width)
 
-    # -- indices ---------------------------------------------------------------------------------------------------------
-    def _affine_of(self, index: UOp) -> Affine | None:
-        """The index as a base without lanes plus a constant stride per lane, if it is of that form."""
+    # -- indices -----------------------------------------------------------------------------------------------
+    def _affine_of(self, index: UOp) -> Affine:
+        """The index as a constant stride for each lane it is linear in, and what is left without those."""
         if index not in self._affine:
-            base, strides = index, []
+            base, strides = index, {}
             for r in self.lanes(index):
                 parts = split_by(base, r)
-                if parts is None:
-                    self._affine[index] = None
-                    return None
-                stride, base = parts
-                strides.append((r, stride))
-            self._affine[index] = (simplify(base), tuple(strides)) if not self.lanes(base) else None
+                if parts is not None and isinstance(parts[0], int):
+                    strides[r], base = parts[0], parts[1]
+            self._affine[index] = (simplify(base), strides)
         return self._affine[index]
 
     def _index(self, point: Point, index: UOp) -> Place:
         """An index at a point without chunks."""
-        affine = self._affine_of(index)
-        if affine is not None:
-            base = self.value(affine[0], {})
-            offset = sum(stride * at for r, stride in affine[1] if isinstance(at := point[r], int))
-            if base.op is Ops.CONST:
-                return Place(index_const(0), base.arg + offset)
-            return Place(base, offset)
-        key = (index, tuple(point[r] for r in self.lanes(index)))
+        base, strides = self._affine_of(index)
+        offset = sum(stride * at for r, stride in strides.items() if isinstance(at := point[r], int))
+        lanes = self.lanes(base)
+        key = (base, tuple(point[r] for r in lanes))
         if key not in self._bases:
-            fixed = simplify(substitute(index, {r: index_const(at) for r in self.lanes(index) if isinstance(at := point[r], int)}))
-            self._bases[key] = Place(self.value(fixed, {}))
-        return self._bases[key]
+            if lanes:
+                numbers = {r: index_const(at) for r in lanes if isinstance(at := point[r], int)}
+                base = simplify(substitute(base, numbers))
+            self._bases[key] = self.value(base, {})
+        spelled = self._bases[key]
+        return Place(index_const(0), spelled.arg + offset) if spelled.op is Ops.CONST else Place(spelled, offset)
 
-    # -- gates -----------------------------------------------------------------------------------------------------------
+    # -- gates -------------------------------------------------------------------------------------------------
     def _uniform(self, gate: UOp, axis: UOp, point: Point) -> UOp | None:
-        """The gate as one scalar, where it is provably the same for all lanes of the chunk that `point` gives `axis`."""
+        """The gate as one scalar, where it is provably the same for all lanes of the chunk of `axis`."""
         if axis not in self.lanes(gate):
             return self.value(gate, point)
         if gate.op is Ops.AND:
@@ -388,7 +389,7 @@ class _Speller:
             core = core.src[0]
         if core.op is not Ops.LESS or not core.src[0].dtype.is_int:
             return None
-        # a < b with the axis a term of a: true for all or none if the distance b - a at lane 0 is a multiple of the width
+        # a < b with the axis in a: true for all or none if the distance b - a at lane 0 is a multiple of the width
         parts = split_by(simplify(core.src[1] - core.src[0]), axis)
         if parts is None or parts[0] not in (1, -1):
             return None
@@ -415,4 +416,3 @@ def _chunks(axis: UOp, target: Target) -> list[Chunk]:
     while width * 2 <= target.max_vector and size % (width * 2) == 0:
         width *= 2
     return [Chunk(i, width) for i in range(0, size, width)]
-

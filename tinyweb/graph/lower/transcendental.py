@@ -1,8 +1,8 @@
 """EXP2, LOG2 and SIN in arithmetic that every target has.
 
-float32 results are within about 2 units in the last place, for all arguments: special values are told apart by their bits,
-because shader compilers may assume that comparisons never see a NaN or an infinity. Values are built as expressions over one
-argument and hold for scalars and tiles alike. float64 has EXP2 and LOG2.
+float32 results are within about 2 units in the last place, for all arguments: special values are told apart by their
+bits, because shader compilers may assume that comparisons never see a NaN or an infinity. Values are built as
+expressions over one argument and hold for scalars and tiles alike. float64 has EXP2 and LOG2.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Format:
     """A binary float: its type, the integers of its width, the bits of its mantissa, the exponent's bias."""
 
     float: DType
-    int: DType
-    uint: DType
+    signed: DType
+    unsigned: DType
     mantissa: int
     bias: int
 
@@ -74,8 +74,8 @@ def _shr(x: UOp, n: int | UOp) -> UOp:
 def exp2(x: UOp) -> UOp:
     """2**x of float32 or float64."""
     f = _FORMATS[x.dtype]
-    bits = x.bitcast(f.uint) & UOp.const(f.magnitude, f.uint)
-    nan = UOp.const(f.infinity, f.uint) < bits
+    bits = x.bitcast(f.unsigned) & UOp.const(f.magnitude, f.unsigned)
+    nan = UOp.const(f.infinity, f.unsigned) < bits
     low, high = float(-(f.bias + f.mantissa + 2)), float(f.bias + 2)
     real = nan.where(x.lift(0.0), x)
     clamped = (real < low).where(x.lift(low), (x.lift(high) < real).where(x.lift(high), real))
@@ -83,7 +83,7 @@ def exp2(x: UOp) -> UOp:
     part = clamped - whole
     power = UOp(Ops.MULADD, x.dtype, (_horner(EXP2_F32 if x.dtype is F32 else EXP2_F64, part), part, x.lift(1.0)))
     # two factors, so that neither leaves the normal numbers
-    n = whole.cast(f.int)
+    n = whole.cast(f.signed)
     half = _shr(n, 1)
     for exponent in (half, n - half):
         power = power * _shl(exponent + f.bias, f.mantissa).bitcast(x.dtype)
@@ -93,14 +93,14 @@ def exp2(x: UOp) -> UOp:
 def log2(x: UOp) -> UOp:
     """Base-2 logarithm of float32 or float64; NaN below zero, -inf at zero."""
     f = _FORMATS[x.dtype]
-    raw = x.bitcast(f.int)
+    raw = x.bitcast(f.signed)
     # a subnormal number is its mantissa times the smallest one
-    tiny = raw < UOp.const(1 << f.mantissa, f.int)
-    bits = tiny.where(raw.cast(x.dtype).bitcast(f.int), raw)
+    tiny = raw < UOp.const(1 << f.mantissa, f.signed)
+    bits = tiny.where(raw.cast(x.dtype).bitcast(f.signed), raw)
     middle = 0x3F3504F3 if x.dtype is F32 else 0x3FE6A09E667F3BCD  # sqrt(1/2)
     e = _shr(bits + -middle, f.mantissa)
     m = (bits - _shl(e, f.mantissa)).bitcast(x.dtype)
-    shift = tiny.where(UOp.const(-(f.bias + f.mantissa - 1), f.int), UOp.const(0, f.int))
+    shift = tiny.where(UOp.const(-(f.bias + f.mantissa - 1), f.signed), UOp.const(0, f.signed))
     exponent = (e + shift).cast(x.dtype)
     g = m + -1.0
     if x.dtype is F32:
@@ -113,9 +113,9 @@ def log2(x: UOp) -> UOp:
         series = UOp(Ops.MULADD, F64, (s * z, _horner(ATANH_F64, z), s))
         result = UOp(Ops.MULADD, F64, (series, s.lift(2 * 1.4426950408889634), UOp(
             Ops.MULADD, F64, (series, s.lift(2 * 2.0355273740931033e-17), exponent))))  # fmt: skip
-    above = UOp.const(f.infinity - 1, f.int) < raw  # infinity and NaNs with a clear sign
-    negative = raw < UOp.const(0, f.int)
-    magnitude = raw & UOp.const(f.magnitude, f.int)
+    above = UOp.const(f.infinity - 1, f.signed) < raw  # infinity and NaNs with a clear sign
+    negative = raw < UOp.const(0, f.signed)
+    magnitude = raw & UOp.const(f.magnitude, f.signed)
     zero = magnitude.equal(0)
     result = above.where(x, result)
     result = negative.where(x.lift(float("nan")), result)

@@ -1,7 +1,8 @@
 """Types the target cannot compute with become wider ones.
 
-Halves are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or uint32 kept in
-their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs to the access.
+Halves are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or uint32
+kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs to
+the access.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ def widen(kernel: UOp, target: Target) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in kernel.toposort():
         src = tuple(done[s] for s in u.src)
-        if u.op is Ops.STORE and u.src[0].dtype in _HALVES and u.src[2].op is Ops.CAST and u.src[2].dtype is u.src[0].dtype:
+        if (
+            u.op is Ops.STORE
+            and u.src[0].dtype in _HALVES
+            and u.src[2].op is Ops.CAST
+            and u.src[2].dtype is u.src[0].dtype
+        ):
             # the store rounds: doing it before as well changes nothing
             src = (*src[:2], done[u.src[2].src[0]].cast(computed_as(u.src[0].dtype, target)), *src[3:])
         done[u] = _widen(u, src, target)
@@ -56,7 +62,12 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.op is Ops.CONST:
         return UOp.const(round_constant(u.arg, u.dtype) if u.dtype in _HALVES else u.arg, dtype)
     out = u.replace(dtype=dtype, src=src)
-    if u.dtype.is_int and u.op in ELEMENTWISE | {Ops.REDUCE} and u.op not in _KEEPS_RANGE | COMPARISON and u.arg is not Ops.MAX:
+    if (
+        u.dtype.is_int
+        and u.op in ELEMENTWISE | {Ops.REDUCE}
+        and u.op not in _KEEPS_RANGE | COMPARISON
+        and u.arg is not Ops.MAX
+    ):
         return in_range(out, u.dtype)
     return out
 

@@ -8,6 +8,6 @@ from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.stage import Stage
 
 __all__ = [
-    "Action", "Bind", "GroupReduce", "Peel", "Reorder", "Schedule", "ScheduleError", "Split", "Stage", "apply", "from_json", "heuristic",
-    "merge_reduces", "optimize", "to_json",
+    "Action", "Bind", "GroupReduce", "Peel", "Reorder", "Schedule", "ScheduleError", "Split", "Stage", "apply",
+    "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
 ]  # fmt: skip

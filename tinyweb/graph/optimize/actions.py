@@ -1,7 +1,8 @@
 """The schedule language: named actions on a kernel.
 
-An action is checked (ScheduleError says what is wrong), prints as one line, and goes to JSON and back. Axes are named as in
-the kernel; Split(axis) leaves `axis.0` (outer) and `axis.1` (inner). A schedule is a tuple of actions, applied in order.
+An action is checked (ScheduleError says what is wrong), prints as one line, and goes to JSON and back. Axes are named
+as in the kernel; Split(axis) leaves `axis.0` (outer) and `axis.1` (inner). A schedule is a tuple of actions, applied
+in order.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ def axis_size(r: UOp) -> Size:
 
 @dataclass(frozen=True)
 class Split:
-    """Axis i of size n becomes i.0 of size ceil(n / factor) and, inside it, i.1 of size `factor`: i = i.0 * factor + i.1.
+    """Axis i of size n becomes i.0 of size ceil(n / factor) and, inside it, i.1 of size `factor`: i = i.0 * factor +
+    i.1.
 
-    Where the factor does not divide the size, what lies beyond it is gated off (and not read: see replace_range). With
-    `overlap` the last block of an output axis begins earlier instead and does some elements again; nothing is gated.
+    Where the factor does not divide the size, what lies beyond it is gated off (and not read: see replace_range).
+    With `overlap` the last block of an output axis begins earlier instead and does some elements again; nothing is
+    gated.
     """
 
     name: ClassVar[str] = "split"
@@ -55,7 +58,9 @@ class Split:
         whole = size % f == 0 if isinstance(size, int) else divides(size, f)
         if self.overlap and not whole:
             if r.arg.reduce or as_index(size).vmin < f or updates_in_place(kernel):
-                raise ScheduleError(f"{self}: blocks may overlap only where outputs are not reduced, not updated in place and at least {f}")
+                raise ScheduleError(
+                    f"{self}: blocks may overlap only of outputs, at least {f} of them, that are not updated in place"
+                )
             start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
             kernel = replace_range(kernel, r, start + inner, (outer, inner), None)
             return renumber(kernel, ranges_of(kernel))
@@ -179,7 +184,9 @@ class Bind:
         elif kind is AxisKind.THREAD:
             others = [o for o in ranges_of(kernel) if o.arg.kind is AxisKind.THREAD and o.arg.dim == self.dim]
             if any(axis_size(o) != size for o in others):
-                raise ScheduleError(f"{self}: axis {others[0].arg.name} has that dimension with size {axis_size(others[0])}, not {size}")
+                raise ScheduleError(
+                    f"{self}: axis {others[0].arg.name} has that dimension with size {axis_size(others[0])}, not {size}"
+                )
             if size > MAX_THREADS:
                 raise ScheduleError(f"{self}: {size} threads are more than {MAX_THREADS}")
             clash = _bound_together(kernel, r, others)

@@ -48,7 +48,7 @@ class Analysis:
         return parts is not None and parts[0] == 1
 
     def follows(self, access: UOp, r: UOp, width: int, aligned: bool = True) -> bool:
-        """Whether blocks of `width` steps of the axis walk over neighbours (through a division, maybe), aligned ones."""
+        """Whether (aligned) blocks of `width` steps of the axis walk over neighbours, maybe through a division."""
         key = (access.src[1], r, width)
         if key not in self._follows:
             blocks = as_index(max(self.size(r) // width, 1))
@@ -60,9 +60,13 @@ class Analysis:
         return self._follows[key] is True or (not aligned and self._follows[key] is False)
 
     def merit(self, accesses: list[UOp], r: UOp, width: int, aligned: bool = True) -> tuple[int, int]:
-        """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it serves."""
+        """How good a vector along an axis is: accesses that follow it less those that jump; then the traffic it
+        serves.
+        """
         follow = [a for a in accesses if self.follows(a, r, width, aligned)]
-        jump = [a for a in accesses if r in a.src[1].ranges and a not in follow and not self._constant_in_block(a, r, width)]
+        jump = [
+            a for a in accesses if r in a.src[1].ranges and a not in follow and not self._constant_in_block(a, r, width)
+        ]
         return len(follow) - len(jump), width * sum(self.traffic(a) for a in follow)
 
     def _constant_in_block(self, access: UOp, r: UOp, width: int) -> bool:

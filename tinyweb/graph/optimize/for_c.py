@@ -30,9 +30,11 @@ class _Plan:
     def __init__(self, k: Analysis, target: Target):
         self.k, self.target, self.lanes = k, target, target.vector_lanes
         self.actions: list[Action] = []
-        self.left = {r: (r.arg.name, k.size(r)) for r in k.outputs}  # what is left of an output axis as a loop: name, size
+        self.left = {
+            r: (r.arg.name, k.size(r)) for r in k.outputs
+        }  # what is left of an output axis as a loop: name, size
 
-    # -- steps ----------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------------------
     def tile(self, r: UOp, factor: int, kind: AxisKind) -> None:
         """The inner `factor` of an axis becomes lanes."""
         name, exact = r.arg.name, self.k.exact(r)
@@ -58,7 +60,9 @@ class _Plan:
         return isinstance(exact, int) and exact >= factor and not self.k.in_place
 
     def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
-        """The vector to walk an axis in, as far as the accesses follow it: whole vectors, or narrower ones that divide it."""
+        """The vector to walk an axis in, as far as the accesses follow it: whole vectors, or narrower ones that
+        divide it.
+        """
         size, factor = self.k.size(r), const_factor(self.k.exact(r))
         width = limit
         while width > 1:
@@ -82,7 +86,7 @@ class _Plan:
                     return f
         return most
 
-    # -- kinds of kernels -------------------------------------------------------------------------------------------------
+    # -- kinds of kernels --------------------------------------------------------------------------------------
     def elementwise(self, axes: list[UOp]) -> None:
         """A vector along the axis that the stores follow."""
         k, best, width = self.k, None, 1
@@ -107,7 +111,7 @@ class _Plan:
         # half of the registers hold sums; reductions that were merged have sums of their own
         together = sum(u.src[1:] == heavy.src[1:] for u in k.reduces)
         budget = (16 if self.lanes >= 16 else 8) // max(width // self.lanes, 1) // together
-        main = max(loads, key=k.traffic, default=None)
+        main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
         rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
         others = [r for r in free if r is not axis and r not in rows]
         # unrolling an axis reuses what does not depend on it: the main load over the others
@@ -141,14 +145,18 @@ class _Plan:
         # elements of 4 bits are unpacked by whole words
         narrow = any(u.src[0].dtype.bits < 8 for u in loads)
         for r in [*bound, *free]:
-            width = self.width(loads, r, (max(self.lanes, 8) if narrow else self.lanes) if r in bound else min(4 * self.lanes, 64))
+            width = self.width(
+                loads, r, (max(self.lanes, 8) if narrow else self.lanes) if r in bound else min(4 * self.lanes, 64)
+            )
             if width > 1 and (merit := self.k.merit(loads, r, min(width, self.lanes), False)) > best[0]:
                 best = (merit, r, width)
         return best[1], best[2]
 
-    # -- the nest ---------------------------------------------------------------------------------------------------------
+    # -- the nest ----------------------------------------------------------------------------------------------
     def rows_first(self, heavy: UOp, row: UOp) -> None:
-        """The large operand is read once: a block of its rows stays near while all that is multiplied with it passes by."""
+        """The large operand is read once: a block of its rows stays near while all that is multiplied with it passes
+        by.
+        """
         k, (name, size) = self.k, self.left[row]
         loops = [self.left[r][0] for r in k.outputs if r in self.left and r is not row]
         shared = self.worth_sharing() and size >= self.target.parallel_threads
@@ -173,7 +181,9 @@ class _Plan:
         return self.target.parallel_threads > 1 and self.k.work >= WORTH_SHARING and not parts
 
     def share(self) -> None:
-        """The grid: the outermost loop that gives every worker enough, in few blocks where something is computed once per block."""
+        """The grid: the outermost loop that gives every worker enough, in few blocks where something is computed once
+        per block.
+        """
         k = self.k
         if not self.worth_sharing():
             return
@@ -204,6 +214,10 @@ class _Plan:
         for u in k.loads_of(heavy):
             value = whole_value(u, above)
             shared = row not in value.ranges and value is not u and not any(r in self.left for r in value.ranges)
-            if shared and all(isinstance(k.exact(r), int) for r in value.ranges) and k.volume(value.ranges) <= STAGED // 2:
+            if (
+                shared
+                and all(isinstance(k.exact(r), int) for r in value.ranges)
+                and k.volume(value.ranges) <= STAGED // 2
+            ):
                 self.actions.append(Stage(u.src[0].arg.slot, at, Space.REGISTER))
                 return

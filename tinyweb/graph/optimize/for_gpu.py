@@ -38,7 +38,7 @@ class _Plan:
         self.dims = 0
         self.most = min(LARGE_WORKGROUP, target.max_invocations)
 
-    # -- steps ----------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------------------
     def tile(self, r: UOp, factor: int, kind: AxisKind, dim: int = 0) -> None:
         """The inner `factor` of what is left of an axis is bound."""
         name, size = self.left[r]
@@ -66,7 +66,9 @@ class _Plan:
             self.dims += 1
 
     def share(self, heavy: UOp, count: int, dims: int) -> int:
-        """All reductions over at most `count` threads in up to `dims` dimensions, made for the heavy one; their number."""
+        """All reductions over at most `count` threads in up to `dims` dimensions, made for the heavy one; their
+        number.
+        """
         parts: list[tuple[int, int]] = []  # dimension, threads in it
         done: set[UOp] = set()
         loads = self.k.loads_of(heavy)
@@ -106,7 +108,7 @@ class _Plan:
         for i, (_, name, _size) in enumerate(loops):
             self.actions.append(Bind(name, AxisKind.GRID, min(i, self.target.grid_dims - 1)))
 
-    # -- kinds of kernels -------------------------------------------------------------------------------------------------
+    # -- kinds of kernels --------------------------------------------------------------------------------------
     def elementwise(self) -> None:
         """A vector along the axis that the stores follow, threads along it first."""
         self.vector_along_stores(self.k.outputs)
@@ -142,7 +144,8 @@ class _Plan:
         loads = k.loads_of(heavy)
         bound = [r for r in heavy.src[1:] if r.op is Ops.RANGE]
         axis, width = self.vector_axis(loads, bound, rows)
-        main = max(loads, key=k.traffic, default=None)
+        follow = [u for u in loads if axis in rows and k.follows(u, axis, width)]
+        main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
         reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
         outputs, steps = k.volume(rows), k.volume(bound)
         if axis is not None:
@@ -163,13 +166,24 @@ class _Plan:
         if axis in bound and steps >= 2 * ALONG:
             count = max(count, ALONG)
         if count >= 4:
+            # several rows to a thread, where there are plenty, share what is read and computed of the input
+            self.unroll([r for r in rows if r is not axis], outputs * count, FULL // 2)
             if axis in rows:
                 self.spread([axis], WORKGROUP // 4)
             self.share(heavy, min(count, max(self.most // self.threads, 1)), 2 - self.dims)
             self.spread([r for r in self.by_nearness(rows) if r is not axis], max(WORKGROUP, self.threads))
             return
-        near = self.by_nearness(rows)
-        self.spread(near, WORKGROUP)
+        self.unroll([r for r in reused if r is not axis], outputs, FULL // 4)
+        self.spread(self.by_nearness(rows), WORKGROUP)
+
+    def unroll(self, axes: list[UOp], threads: int, enough: int) -> None:
+        """The longest of the axes, up to four times, as long as enough threads are left."""
+        r = max((r for r in axes if r in self.left), key=self.k.size, default=None)
+        factor = 1
+        while r is not None and factor < 4 and threads >= 2 * factor * enough and self.left[r][1] % (2 * factor) == 0:
+            factor *= 2
+        if r is not None:
+            self.tile(r, factor, AxisKind.UNROLL)
 
     def matrix(self, rows: list[UOp], reused: list[UOp], axis: UOp | None) -> None:
         """A tile of 4 by 4 outputs per thread, 8 by 8 threads: what each thread loads serves four outputs."""
@@ -239,5 +253,3 @@ def fitting(size: int, room: int) -> int:
 
 def fitting_divisor(size: int, factor: int) -> int:
     return factor if size % factor == 0 else 1
-
-

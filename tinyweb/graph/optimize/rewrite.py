@@ -24,9 +24,9 @@ def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
 def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size: UOp | None) -> UOp:
     """The kernel with `value`, made of the ranges `parts`, in place of the range `r`.
 
-    With `size`, `value` may reach beyond it. Then stores and reductions are gated by `value < size`. So are loads, except
-    that inside a reduction over other ranges they read the last element again: a loop without branches is worth more
-    than a few reads saved, and what is computed from them is not stored.
+    With `size`, `value` may reach beyond it. Then stores and reductions are gated by `value < size`. So are loads,
+    except that inside a reduction over other ranges they read the last element again: a loop without branches is
+    worth more than a few reads saved, and what is computed from them is not stored.
     """
     nodes = kernel.toposort()
     gate = None if size is None else value < size
@@ -35,7 +35,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
         for u in nodes:
             outside.visit(u)
         return outside.done[kernel]
-    # nodes below a reduction that depends on `r` are rebuilt with the clamped index, those outside with the value itself
+    # nodes below a reduction that depends on `r` are rebuilt with the clamped index, others with the value itself
     inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
     for u in nodes:
         inside.visit(u)
@@ -47,7 +47,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
 
 
 def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
-    """The value with `gate` on the loads that depend on `r` but, once `step` is in its place, not on `loop` any more."""
+    """The value with `gate` on loads that depend on `r` but, once `step` is in its place, not on `loop`."""
     done: dict[UOp, UOp] = {}
     for u in value.toposort():
         src = tuple(done[s] for s in u.src)
@@ -96,4 +96,3 @@ def _identity(op: Ops, dtype: DType) -> UOp:
     if op is Ops.MAX:
         return UOp.const(dtype.min, dtype)
     return UOp.const(0 if op is Ops.ADD else 1, dtype)
-

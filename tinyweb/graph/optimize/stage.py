@@ -19,8 +19,9 @@ MAX_STAGED = 1 << 16  # elements
 class Stage:
     """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
 
-    What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on the
-    way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one invocation.
+    What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on
+    the way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one
+    invocation.
     """
 
     name: ClassVar[str] = "stage"
@@ -36,7 +37,9 @@ class Stage:
         if self.space not in (Space.SHARED, Space.REGISTER):
             raise ScheduleError(f"{self}: values are staged in shared or register memory")
         if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
-            raise ScheduleError(f"{self}: the axis is bound to {at.arg.kind.name.lower()}; stage at a loop or at the grid")
+            raise ScheduleError(
+                f"{self}: the axis is bound to {at.arg.kind.name.lower()}; stage at a loop or at the grid"
+            )
         if any(s.src[0].arg.slot == self.param for s in kernel.src):
             raise ScheduleError(f"{self}: the kernel stores to that parameter")
         above = users([kernel])
@@ -74,21 +77,24 @@ class Stage:
             raise ScheduleError(f"{self}: a step of that axis reads one element only")
         if any(r.src[0].op is not Ops.CONST for r in tile):
             raise ScheduleError(f"{self}: the size of what is staged must be constant; split the axes first")
+        # filled in the order of the parameter's memory
         tile.sort(key=lambda r: (-_stride(load, r), r.arg.order, r.arg.name))
-        sizes = [int(r.src[0].arg) for r in tile]
-        if prod(sizes) > MAX_STAGED:
-            raise ScheduleError(f"{self}: {prod(sizes)} elements are more than {MAX_STAGED}")
+        if prod(int(r.src[0].arg) for r in tile) > MAX_STAGED:
+            raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
         names = f"s{self.param}" + (f"_{number}" if number else "")
-        copies = []
-        for r in tile:
+        copies: dict[UOp, UOp] = {}
+        for i, r in enumerate(tile):
             # lanes stay lanes only along memory; whatever else carried out the axis, filling is a loop over it
             kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is tile[-1] else AxisKind.LOOP
-            copies.append(r.replace(arg=replace(r.arg, name=f"{names}.{r.arg.name}", order=1 << 16, kind=kind, reduce=True, dim=0)))
-        fresh += copies
-        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, dict(zip(tile, copies))), *copies), self.space)
+            axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
+            copies[r] = r.replace(arg=axis)
+        fresh += copies.values()
+        # laid out so that threads side by side read elements side by side
+        layout = sorted(tile, key=_nearness) if self.space is Space.SHARED else tile
+        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *(copies[r] for r in layout)), self.space)
         index = UOp.const(0, dtypes.index)
-        for r, size in zip(tile, sizes):
-            index = index * size + r
+        for r in layout:
+            index = index * int(r.src[0].arg) + r
         return stage.load(index)
 
     def _inside(self, r: UOp, at: UOp) -> bool:
@@ -100,8 +106,8 @@ class Stage:
         if r.arg.kind is not AxisKind.LOOP or at.arg.kind is AxisKind.GRID:
             return True
         if r.arg.reduce != at.arg.reduce:
-            return r.arg.reduce
-        return (r.arg.order, r.arg.name) > (at.arg.order, at.arg.name)
+            return bool(r.arg.reduce)
+        return bool((r.arg.order, r.arg.name) > (at.arg.order, at.arg.name))
 
 
 def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
@@ -118,6 +124,12 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
 def _reads_index(u: UOp) -> bool:
     """Whether a value is an index: that must stay arithmetic."""
     return u.dtype is dtypes.index
+
+
+def _nearness(r: UOp) -> tuple[int, int]:
+    """Loops outermost, then single lanes, then threads (x innermost), then the lanes of a vector."""
+    rank = {AxisKind.LOOP: 0, AxisKind.UNROLL: 1, AxisKind.THREAD: 2, AxisKind.VECTOR: 3}[r.arg.kind]
+    return rank, -r.arg.dim
 
 
 def _stride(load: UOp, r: UOp) -> int:

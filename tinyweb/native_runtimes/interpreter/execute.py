@@ -1,9 +1,9 @@
 """One program, uop by uop, on arrays with one row per invocation.
 
-A scalar value is an array of shape (N,), or (1,) where it is the same for all invocations; a vector of n lanes has shape
-(N, n) or (1, n). Invocations advance in step. What could go wrong elsewhere is an error here: an index outside of its
-buffer, a negative numerator of FLOORDIV, two invocations that store different values in one place, and shared memory that
-one thread writes and another accesses with no barrier in between.
+A scalar value is an array of shape (N,), or (1,) where it is the same for all invocations; a vector of n lanes has
+shape (N, n) or (1, n). Invocations advance in step. What could go wrong elsewhere is an error here: an index outside
+of its buffer, a negative numerator of FLOORDIV, two invocations that store different values in one place, and shared
+memory that one thread writes and another accesses with no barrier in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Executor:
         self.uops = program.uops
         self.ends: dict[UOp, int] = {u.src[-1]: i for i, u in enumerate(self.uops) if u.op is Ops.END}
 
-    def run(self, buffers: Sequence[npt.NDArray[np.uint8]], variables: Mapping[str, int], grid: tuple[int, int, int]) -> None:
+    def run(
+        self, buffers: Sequence[npt.NDArray[np.uint8]], variables: Mapping[str, int], grid: tuple[int, int, int]
+    ) -> None:
         """Carry out all workgroups; buffers by slot, as bytes."""
         groups = grid[0] * grid[1] * grid[2]
         threads = int(np.prod(self.program.workgroup))
@@ -78,7 +80,9 @@ class _Run:
     def _uniform(self, loop: UOp) -> int:
         size = self.values[loop.src[0]]
         if size.size > 1 and not (size == size[0]).all():
-            raise ArithmeticError(f"kernel {self.program.name}: loop {loop.arg} has a size that differs between invocations")
+            raise ArithmeticError(
+                f"kernel {self.program.name}: loop {loop.arg} has a size that differs between invocations"
+            )
         return int(size.reshape(-1)[0])
 
     def step(self, u: UOp) -> None:
@@ -131,7 +135,9 @@ class _Run:
         width = u.arg if isinstance(u.arg, int) else 1
         index, gate = self.values[u.src[1]], self._gate(u, 2)
         if width > 1 and self.executor.aligned and (index % width).any():
-            raise IndexError(f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned")
+            raise IndexError(
+                f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned"
+            )
         value = memory.load(self._elements(index, width), None if gate is None else gate.reshape(-1, 1), self)
         self.values[u] = value if width > 1 else value[:, 0]
 

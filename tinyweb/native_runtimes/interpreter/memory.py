@@ -52,10 +52,11 @@ class DeviceMemory:
     def _read(self, index: Array) -> Array:
         if self.dtype.bits >= 8:
             return self.data[index]
-        nibble = (self.data[index // 2] >> (index % 2 * 4).astype(np.uint8)) & 15
+        nibble: Array = (self.data[index // 2] >> (index % 2 * 4).astype(np.uint8)) & 15
         if self.dtype.kind == "uint":
             return nibble
-        return (nibble << 4).astype(np.uint8).view(np.int8) >> 4
+        signed: Array = (nibble << 4).astype(np.uint8).view(np.int8) >> 4
+        return signed
 
     def store(self, index: Array, value: Array, gate: Array | None, run: Where, how: Any) -> None:
         everywhere = np.broadcast_shapes(index.shape, value.shape, (1, 1) if gate is None else gate.shape)
@@ -74,7 +75,9 @@ class DeviceMemory:
             np.bitwise_or.at(self.data, index // 2, (value.astype(np.uint8) & 15) << shift)
             return
         self.data[index] = value
-        if (self.data[index].view(np.uint8) != np.ascontiguousarray(value.astype(self.data.dtype)).view(np.uint8)).any():
+        if (
+            self.data[index].view(np.uint8) != np.ascontiguousarray(value.astype(self.data.dtype)).view(np.uint8)
+        ).any():
             raise IndexError(f"kernel {self.kernel}: different values are stored in one element of {self.name}")
 
 
@@ -136,7 +139,9 @@ class SharedMemory:
         where, who = flat[chosen], thread[chosen]
         writer = self.writer[where]
         if ((writer != self.NOBODY) & (writer != who)).any():
-            raise IndexError(f"kernel {self.kernel}: {self.name} is read without a barrier after another thread's store")
+            raise IndexError(
+                f"kernel {self.kernel}: {self.name} is read without a barrier after another thread's store"
+            )
         self._mark(self.reader, where, who)
         return np.where(chosen, self.data[flat], np.zeros((), self.data.dtype))
 
@@ -145,7 +150,9 @@ class SharedMemory:
         where, who = flat[chosen], thread[chosen]
         for record in (self.writer, self.reader):
             if ((record[where] != self.NOBODY) & (record[where] != who)).any():
-                raise IndexError(f"kernel {self.kernel}: {self.name} is written without a barrier after another thread's access")
+                raise IndexError(
+                    f"kernel {self.kernel}: {self.name} is written without a barrier after another thread's access"
+                )
         self._mark(self.writer, where, who)
         if (self.writer[where] == self.SEVERAL).any():
             raise IndexError(f"kernel {self.kernel}: several threads store in one element of {self.name}")

@@ -15,13 +15,13 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def _cast(u: UOp, x: Array) -> Array:
-    if u.dtype is dtypes.bool:
-        return x != 0
-    return x.astype(u.dtype.numpy)
+    out: Array = x != 0 if u.dtype is dtypes.bool else x.astype(u.dtype.numpy)
+    return out
 
 
 def _bitcast(u: UOp, x: Array) -> Array:
-    return np.ascontiguousarray(x).view(u.dtype.numpy)
+    out: Array = np.ascontiguousarray(x).view(u.dtype.numpy)
+    return out
 
 
 def _floor_divide(u: UOp, a: Array, b: Array) -> Array:
@@ -41,7 +41,12 @@ def _f32_to_f16(u: UOp, x: Array) -> Array:
 def _shift(u: UOp, a: Array, b: Array) -> Array:
     if ((b < 0) | (b >= u.dtype.bits)).any():
         raise ArithmeticError(f"{u.op.name}: the amount must be within [0, {u.dtype.bits - 1}]")
-    return a << b.astype(a.dtype) if u.op is Ops.SHL else a >> b.astype(a.dtype)
+    out: Array = a << b.astype(a.dtype) if u.op is Ops.SHL else a >> b.astype(a.dtype)
+    return out
+
+
+def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition, a, b)
 
 
 COMPUTE: dict[Ops, Callable[..., Array]] = {
@@ -68,7 +73,7 @@ COMPUTE: dict[Ops, Callable[..., Array]] = {
     Ops.SHR: _shift,
     Ops.LESS: lambda u, a, b: a < b,
     Ops.EQUAL: lambda u, a, b: a == b,
-    Ops.WHERE: lambda u, c, a, b: np.where(c, a, b),
+    Ops.WHERE: _where,
     Ops.MULADD: lambda u, a, b, c: a * b + c,
     Ops.F16_TO_F32: _f16_to_f32,
     Ops.F32_TO_F16: _f32_to_f16,
