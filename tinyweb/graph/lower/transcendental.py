@@ -30,6 +30,7 @@ ATANH_F64 = (0.3333333333333333, 0.20000000000000445, 0.14285714285397716, 0.111
 # on [-pi/4, pi/4]: sin(r) = r + r**3 * s(r**2), cos(r) = 1 - r**2 / 2 + r**4 * c(r**2)
 SIN_F32 = (-0.1666666716337204, 0.008333329111337662, -0.0001983933470910415, 2.71831163445313e-06)
 COS_F32 = (0.0416666679084301, -0.0013888883404433727, 2.4799519451335073e-05, -2.721023690810398e-07)
+PI_HALF = (1.5703125, 4.838267948966e-04)  # its first 8 digits, and the rest
 # the binary digits of 2/pi, after one word of zeros
 TWO_OVER_PI = (0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
 
@@ -126,21 +127,23 @@ def sin(x: UOp) -> UOp:
     """Sine of float32, the argument reduced with as many digits of 2/pi as it needs (after Payne and Hanek)."""
     bits = x.bitcast(U32)
     size = bits & 0x7FFFFFFF
-    quadrant, reduced = _reduce_to_quadrant(size)
+    quadrant, reduced, correction = _reduce_to_quadrant(size)
     close = size < 0x3F490FDB  # pi/4: no reduction, and no loss of tiny arguments
     r = close.where(size.bitcast(F32), reduced)
+    e = close.where(x.lift(0.0), correction)
     q = close.where(UOp.const(0, U32), quadrant)
     z = r * r
-    sine = UOp(Ops.MULADD, F32, (r * z, _horner(SIN_F32, z), r))
-    cosine = UOp(Ops.MULADD, F32, (z * z, _horner(COS_F32, z), UOp(Ops.MULADD, F32, (z, z.lift(-0.5), z.lift(1.0)))))
+    first = UOp(Ops.MULADD, F32, (z, z.lift(-0.5), z.lift(1.0)))
+    sine = UOp(Ops.MULADD, F32, (r * z, _horner(SIN_F32, z), e * first)) + r
+    cosine = UOp(Ops.MULADD, F32, (z * z, _horner(COS_F32, z), -(e * r))) + first
     value = (q & 1).equal(0).where(sine, cosine)
     sign = _shl(q & 2, 30) ^ (bits & 0x80000000)
     signed = (value.bitcast(U32) ^ sign).bitcast(F32)
     return (size < 0x7F800000).where(signed, x.lift(float("nan")))
 
 
-def _reduce_to_quadrant(size: UOp) -> tuple[UOp, UOp]:
-    """The bits of x ≥ 1/2 → (n mod 4, x - n·pi/2) with n the nearest integer to x·2/pi."""
+def _reduce_to_quadrant(size: UOp) -> tuple[UOp, UOp, UOp]:
+    """The bits of x ≥ 1/2 → (n mod 4, r, e): n the nearest integer to x·2/pi, and r + e = x - n·pi/2."""
     exponent = _shr(size, 23)
     mantissa = (size & 0x7FFFFF) | 0x800000
     # of the product with 2/pi only what is below four quadrants matters: 96 digits from here on
@@ -162,10 +165,19 @@ def _reduce_to_quadrant(size: UOp) -> tuple[UOp, UOp]:
     # two digits of quadrant, then 62 of the part of a quadrant, taken to be in [-1/2, 1/2)
     part = _shl(first, 2) | _shr(second, 30)
     quadrant = _shr(first, 30) + _shr(part, 31)
-    leading = (part.bitcast(I32) & -256).cast(F32) * 2.0**-32
-    trailing = (_shl(part, 24) | _shr(_shl(second, 2), 8)).cast(F32) * 2.0**-56
-    rest = UOp(Ops.MULADD, F32, (leading, leading.lift(-4.371139000186241e-08), trailing * 1.5707963705062866))
-    return quadrant, UOp(Ops.MULADD, F32, (leading, leading.lift(1.5707963705062866), rest))
+    # the magnitude of the fraction, in pieces that are exact floats, so that nothing cancels
+    negative = UOp.const(0x7FFFFFFF, U32) < part
+    flip = negative.where(UOp.const(0xFFFFFFFF, U32), UOp.const(0, U32))
+    high, low = part ^ flip, _shl(second, 2) ^ flip
+    leading = (high & 0xFFF80000).bitcast(I32).cast(F32) * 2.0**-32
+    middle = (high & 0x7FF00).bitcast(I32).cast(F32) * 2.0**-32
+    trailing = (_shl(high, 24) | _shr(low, 8)).cast(F32) * 2.0**-56
+    # times pi/2, of which the first digits make an exact product; then what rounding takes away from the sum
+    exact = leading * PI_HALF[0]
+    rest = UOp(Ops.MULADD, F32, (middle + trailing, exact.lift(PI_HALF[0] + PI_HALF[1]), leading * PI_HALF[1]))
+    total = exact + rest
+    sign = negative.where(exact.lift(-1.0), exact.lift(1.0))
+    return quadrant, total * sign, ((exact + -total) + rest) * sign
 
 
 def _high_word(m: UOp, w: UOp) -> UOp:

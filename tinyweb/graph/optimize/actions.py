@@ -22,6 +22,11 @@ MAX_LANES = 256
 MAX_THREADS = 1024
 
 
+def dimension(dim: int) -> str:
+    """The name of a hardware dimension."""
+    return "xyz"[dim] if 0 <= dim < 3 else str(dim)
+
+
 def axis_size(r: UOp) -> Size:
     return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
 
@@ -164,7 +169,7 @@ class Bind:
     dim: int = 0
 
     def __str__(self) -> str:
-        where = f".{'xyz'[self.dim]}" if self.kind in (AxisKind.GRID, AxisKind.THREAD) else ""
+        where = f".{dimension(self.dim)}" if self.kind in (AxisKind.GRID, AxisKind.THREAD) else ""
         return f"bind({self.axis}, {self.kind.name.lower()}{where})"
 
     def apply(self, kernel: UOp) -> UOp:
@@ -223,7 +228,7 @@ class GroupReduce:
     dim: int = 0
 
     def __str__(self) -> str:
-        return f"group_reduce({self.axis}, {self.factor}, {'xyz'[self.dim]})"
+        return f"group_reduce({self.axis}, {self.factor}, {dimension(self.dim)})"
 
     def apply(self, kernel: UOp) -> UOp:
         if not find_axis(kernel, self.axis).arg.reduce:

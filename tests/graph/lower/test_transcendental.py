@@ -1,0 +1,144 @@
+"""EXP2, LOG2 and SIN against float64, over all kinds of arguments; floor division against Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Ops, ParamArg, UOp
+from tinyweb.graph.lower.decompose import decompose, floor_division
+from tinyweb.graph.lower.transcendental import exp2, log2, sin
+from tinyweb.graph.target import cpu_target, webgpu_target
+from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
+
+F32 = dtypes.float32
+rng = np.random.default_rng(3)
+SPECIAL = np.array(
+    [0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-40, 1, 2, -1, 128, 127.99999, -126, -149, -150, -151, 3e38],
+    np.float32,
+)  # fmt: skip
+
+
+def argument(dtype: DType, slot: int = 0) -> UOp:
+    return UOp(Ops.PARAM, dtype, (), ParamArg(slot, 1))
+
+
+def evaluate(root: UOp, values: dict[UOp, np.ndarray]) -> np.ndarray:
+    done = dict(values)
+    with np.errstate(all="ignore"):
+        for u in root.toposort():
+            if u in done:
+                continue
+            if u.op is Ops.CONST:
+                done[u] = np.array([u.arg]).astype(u.dtype.numpy)
+            else:
+                done[u] = COMPUTE[u.op](u, *(done[s] for s in u.src))
+    return done[root]
+
+
+def units(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Errors in units of the last place of the nearest float; 0 where both are the same special value."""
+    with np.errstate(all="ignore"):
+        nearest = want.astype(got.dtype)
+        error = np.abs(got.astype(np.float64) - want) / np.spacing(np.abs(nearest)).astype(np.float64)
+    same = (np.isnan(got) & np.isnan(nearest)) | (got == nearest)
+    return np.where(same, 0, np.where(np.isfinite(error), error, np.inf))
+
+
+def all_floats(count: int) -> np.ndarray:
+    return rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "reference", "arguments", "limit"),
+    [
+        (exp2, np.exp2, [SPECIAL, rng.uniform(-155, 130, 200_000).astype(np.float32), all_floats(50_000)], 1.5),
+        (log2, np.log2, [SPECIAL, rng.uniform(0.5, 2, 200_000).astype(np.float32), all_floats(200_000)], 1.5),
+        (sin, np.sin, [SPECIAL, rng.uniform(-40, 40, 200_000).astype(np.float32)], 2.0),
+    ],
+    ids=["exp2", "log2", "sin"],
+)
+def test_float32(
+    function: Callable[[UOp], UOp], reference: np.ufunc, arguments: list[np.ndarray], limit: float
+) -> None:
+    x = argument(F32)
+    values = np.concatenate(arguments)
+    got = evaluate(function(x), {x: values})
+    with np.errstate(all="ignore"):
+        want = reference(values.astype(np.float64))
+    error = units(got, want)
+    worst = int(error.argmax())
+    assert error[worst] <= limit, f"{values[worst]!r}: {got[worst]!r} is off by {error[worst]} units"
+
+
+def two_pi(digits: int) -> Fraction:
+    """2 pi by Machin's formula."""
+
+    def arctan(inverse: int) -> Fraction:
+        total, term, k = Fraction(0), Fraction(1, inverse), 0
+        while term > Fraction(1, 10**digits):
+            total += term / (2 * k + 1) if k % 2 == 0 else -term / (2 * k + 1)
+            term /= inverse * inverse
+            k += 1
+        return total
+
+    return 2 * 4 * (4 * arctan(5) - arctan(239))
+
+
+def test_sine_of_large_arguments() -> None:
+    """The argument is reduced exactly in the reference: floats are fractions, and 2 pi is known to 80 digits."""
+    period = two_pi(80)
+    near = (np.arange(1, 3000) * np.pi / 2).astype(np.float32)  # results near zero show every digit that was lost
+    values = np.concatenate([near, np.abs(all_floats(3000)), np.float32(2.0) ** np.arange(1, 128, dtype=np.float32)])
+    values = values[np.isfinite(values)]
+    x = argument(F32)
+    got = evaluate(sin(x), {x: values})
+    reduced = []
+    for v in values:
+        rest = Fraction(float(v)) % period
+        # near a multiple of pi, the sine of the distance, without cancellation
+        half = period / 2
+        turns = round(rest / half)
+        reduced.append((-1) ** turns * np.sin(float(rest - turns * half)))
+    error = units(got, np.array(reduced))
+    worst = int(error.argmax())
+    assert error[worst] <= 2.5, f"{values[worst]!r}: {got[worst]!r} is off by {error[worst]} units"
+
+
+def test_float64() -> None:
+    x = argument(dtypes.float64)
+    values = np.concatenate([SPECIAL.astype(np.float64), rng.uniform(-1070, 1023, 5000), rng.uniform(0.5, 2, 5000)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(evaluate(exp2(x), {x: values}), np.exp2(values), rtol=5e-16)
+        np.testing.assert_allclose(evaluate(log2(x), {x: values}), np.log2(values), rtol=1e-15, atol=1e-16)
+
+
+def test_sine_of_float64_is_refused() -> None:
+    load = UOp(Ops.SIN, dtypes.float64, (argument(dtypes.float64),))
+    with pytest.raises(NotImplementedError, match="SIN of float64 is not supported on cpu: cast to float32"):
+        decompose(load, cpu_target())
+
+
+def test_what_the_target_has_stays() -> None:
+    from dataclasses import replace
+
+    target = replace(webgpu_target(), native_math=frozenset({Ops.SIN}))
+    u = UOp(Ops.SIN, F32, (argument(F32),))
+    assert decompose(u, target) is u
+    assert decompose(u, webgpu_target()).op is not Ops.SIN
+
+
+@pytest.mark.parametrize("op", [Ops.FLOORDIV, Ops.MOD], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.uint32, dtypes.int64], ids=lambda d: d.name)
+def test_floor_division(op: Ops, dtype: DType) -> None:
+    numbers = np.array([-(2**31) + 1, -100, -7, -6, -2, -1, 0, 1, 2, 3, 6, 7, 100, 2**31 - 1]).astype(dtype.numpy)
+    a, b = (grid.reshape(-1) for grid in np.meshgrid(numbers, numbers))
+    x, y = argument(dtype), argument(dtype, 1)
+    got = evaluate(floor_division(UOp(op, dtype, (x, y)), x, y), {x: a, y: b})
+    with np.errstate(all="ignore"):
+        want = np.where(b == 0, 0, (a // b if op is Ops.FLOORDIV else a % b).astype(dtype.numpy))
+    np.testing.assert_array_equal(got, want)

@@ -1,0 +1,250 @@
+"""Actions one by one: what they do to the nest, how they print, what they refuse; and what the heuristics choose."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.graph.lower.hand_kernels import (
+    BY_NAME,
+    axes,
+    check,
+    exp,
+    gate_and_up,
+    kernel,
+    linear,
+    param,
+    reduce,
+    softmax,
+    total,
+)
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, UOp
+from tinyweb.graph.optimize import (
+    Action,
+    Bind,
+    GroupReduce,
+    Peel,
+    Reorder,
+    ScheduleError,
+    Split,
+    Stage,
+    apply,
+    from_json,
+    heuristic,
+    merge_reduces,
+    optimize,
+    to_json,
+)
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
+
+MATMUL = BY_NAME["matmul"].kernel  # i0 = 12, i1 = 20, r0 = 16
+EVERY_ACTION: list[tuple[Action, str]] = [
+    (Split("i0", 4), "split(i0, 4)"),
+    (Split("i0", 5, overlap=True), "split(i0, 5, overlap)"),
+    (Peel("r0", 5), "peel(r0, 5)"),
+    (Reorder(("i1", "i0")), "reorder(i1, i0)"),
+    (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
+    (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),
+    (GroupReduce("r0", 8), "group_reduce(r0, 8, x)"),
+    (Stage(1, "i0", Space.REGISTER), "stage(p1, at=i0, register)"),
+]
+
+
+def nest(k: UOp) -> list[tuple[str, int, str]]:
+    """Name, (largest) size and kind of the axes, from the outside in."""
+    return [(r.arg.name, r.src[0].vmax, r.arg.kind.name.lower()) for r in ranges_of(k)]
+
+
+@pytest.mark.parametrize(("action", "text"), EVERY_ACTION, ids=[t for _, t in EVERY_ACTION])
+def test_one_line_and_json(action: Action, text: str) -> None:
+    assert str(action) == text
+    assert from_json(json.loads(json.dumps(to_json([action])))) == (action,)
+    assert apply(MATMUL, [action]).arg.schedule == (text,)
+
+
+@pytest.mark.parametrize("data", [[{"action": "melt"}], [{"axis": "i0"}], [{"action": "split", "axis": "i0"}],
+                                  [{"action": "bind", "axis": "i0", "kind": "soup"}], [{"action": 3}]])  # fmt: skip
+def test_json_that_is_no_schedule(data: list[dict[str, object]]) -> None:
+    with pytest.raises(ScheduleError, match="not an action of a schedule"):
+        from_json(data)
+
+
+def test_split_and_reorder_and_bind() -> None:
+    k = apply(MATMUL, [Split("i1", 4), Split("i1.0", 5), Reorder(("i1.0.1", "i0")), Bind("i1.1", AxisKind.VECTOR)])
+    assert nest(k) == [
+        ("i1.0.1", 5, "loop"),
+        ("i0", 12, "loop"),
+        ("i1.1", 4, "vector"),
+        ("r0", 16, "loop"),
+    ]  # i1.0.0 has one turn, and is gone
+    assert k.arg == KernelInfo("", ("split(i1, 4)", "split(i1.0, 5)", "reorder(i1.0.1, i0)", "bind(i1.1, vector)"))
+
+
+def test_a_split_that_does_not_divide_reads_no_further() -> None:
+    """Loads inside of the reduction read the last row again; the store is gated."""
+    k = apply(MATMUL, [Split("i0", 5)])
+    (store,) = k.src
+    assert len(store.src) == 4
+    assert all(len(u.src) == 2 for u in k.toposort() if u.op is Ops.LOAD)
+
+
+def test_an_overlap_gates_nothing() -> None:
+    k = apply(MATMUL, [Split("i0", 5, overlap=True)])
+    assert all(len(u.src) == n for u in k.toposort() for op, n in ((Ops.LOAD, 2), (Ops.STORE, 3)) if u.op is op)
+
+
+def test_peel_makes_two_reductions() -> None:
+    k = apply(MATMUL, [Peel("r0", 6)])
+    assert nest(k)[2:] == [("r0.0", 2, "loop"), ("r0.1", 6, "loop"), ("r0.2", 4, "loop")]
+    assert sum(u.op is Ops.REDUCE for u in k.toposort()) == 2
+    assert nest(apply(MATMUL, [Peel("r0", 8)])) == nest(apply(MATMUL, [Split("r0", 8)]))
+
+
+def test_merging_is_part_of_every_schedule() -> None:
+    k = merge_reduces(gate_and_up().kernel)
+    assert [n for n, _, _ in nest(k)] == ["i0", "r0"]
+    assert merge_reduces(k) is k
+    # one reduction needs the other's result
+    assert [n for n, _, _ in nest(apply(softmax(3, 8).kernel, []))] == ["i0", "i1", "r0", "r1"]
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([Split("i7", 2)], "there is no axis 'i7'; the kernel has i0, i1, r0"),
+        ([Split("i0", 0)], "the factor must be at least 1"),
+        ([Bind("i0", AxisKind.GRID), Split("i0", 2)], "the axis is bound to grid already"),
+        ([Bind("i0", AxisKind.GRID), Bind("i0", AxisKind.UNROLL)], "the axis is bound to grid already"),
+        ([Bind("r0", AxisKind.GRID)], "workgroups cannot reduce together"),
+        ([Bind("i0", AxisKind.LOOP)], "an axis is a loop unless it is bound"),
+        ([Bind("i0", AxisKind.GRID, 3)], "dimension 3 does not exist"),
+        ([Bind("i0", AxisKind.VECTOR, 1)], "dimension 1 does not exist"),
+        ([Bind("i0", AxisKind.THREAD), Bind("i1", AxisKind.THREAD)], "axis i0 has that dimension with size 12, not 20"),
+        ([Split("i1", 12), Bind("i1.1", AxisKind.THREAD), Bind("i0", AxisKind.THREAD)], "axis i1.1 of the same value"),
+        ([Reorder(("i0", "r0"))], "output axes and reduced axes nest apart"),
+        ([Reorder(("i0", "i0"))], "an axis is named twice"),
+        ([GroupReduce("i0", 4)], "the axis is not reduced"),
+        ([Peel("i0", 5)], "the axis must be a loop that is reduced"),
+        ([Peel("r0", 32)], "the axis may be too short for blocks of 32"),
+        ([Split("r0", 5, overlap=True)], "blocks may overlap only of outputs"),
+        ([Split("i0", 13, overlap=True)], "blocks may overlap only of outputs, at least 13 of them"),
+        ([Stage(0, "i0", Space.REGISTER)], "the kernel stores to that parameter"),
+        ([Stage(1, "i1", Space.REGISTER)], "reads that parameter more than once"),
+        ([Stage(2, "i0", Space.DEVICE)], "staged in shared or register memory"),
+        ([Bind("i0", AxisKind.UNROLL), Stage(2, "i0", Space.REGISTER)], "the axis is bound to unroll; stage at a loop"),
+        ([Stage(1, "i0", Space.REGISTER), Split("s1.r0", 2)], "axis s1.r0 fills staged memory and stays as it is"),
+        ([Split("i0", 3), Stage(1, "i0.1", Space.REGISTER), Bind("i0.0", AxisKind.VECTOR)], "bind it before the stage"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)  # fmt: skip
+def test_what_is_refused(actions: list[Action], message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        apply(MATMUL, actions)
+    assert message in str(error.value)
+
+
+def test_lanes_need_a_constant_size() -> None:
+    k = BY_NAME["scores_6"].kernel
+    with pytest.raises(ScheduleError, match="the size must be constant; split the axis first"):
+        apply(k, [Bind("i1", AxisKind.THREAD)])
+    (i,) = axes(1000)
+    k = kernel(param(0, 1000).store(i, param(1, 1000).load(i)))
+    with pytest.raises(ScheduleError, match="1000 lanes are more than 256; split the axis first"):
+        apply(k, [Bind("i0", AxisKind.VECTOR)])
+
+
+def test_in_place_updates_do_not_overlap() -> None:
+    with pytest.raises(ScheduleError, match="not updated in place"):
+        apply(BY_NAME["in_place"].kernel, [Split("i0", 8, overlap=True)])
+
+
+def test_peel_refuses_reductions_that_need_the_axis() -> None:
+    (i,), (r, s) = axes(4), axes(10, 10, reduce=True, first=1)
+    inner = total(param(1, 400).load((i * 10 + r) * 10 + s), s)
+    k = kernel(param(0, 4).store(i, reduce(Ops.MAX, exp(inner), r)))
+    with pytest.raises(ScheduleError, match="a reduction inside depends on the axis"):
+        apply(k, [Peel("r0", 4)])
+
+
+def test_staged_values_are_converted_on_the_way() -> None:
+    """Dequantised once per block of rows, not once per token."""
+    i, j = axes(16, 24)
+    g, r = axes(2, 32, reduce=True, first=2)
+    q = param(2, 24 * 64, dtypes.int8).load(j * 64 + g * 32 + r).cast(dtypes.float32)
+    weight = q * param(3, 48, dtypes.float16).load(j * 2 + g).cast(dtypes.float32)
+    k = kernel(param(0, 384).store(i * 24 + j, total(param(1, 1024).load(i * 64 + g * 32 + r) * weight, g, r)))
+    staged = apply(k, [Reorder(("i1", "i0")), Stage(2, "i1", Space.REGISTER)])
+    (stage,) = (u for u in staged.toposort() if u.op is Ops.STAGE)
+    assert stage.dtype is dtypes.float32
+    assert {u.src[0].arg.slot for u in stage.toposort() if u.op is Ops.LOAD} == {2, 3}
+
+
+# -- heuristics -------------------------------------------------------------------------------------------------------
+def kinds(k: UOp) -> dict[str, list[tuple[str, int]]]:
+    out: dict[str, list[tuple[str, int]]] = {}
+    for r in ranges_of(k):
+        out.setdefault(r.arg.kind.name.lower(), []).append((r.arg.name, r.src[0].vmax))
+    return out
+
+
+def test_matrix_vector_on_a_processor() -> None:
+    """Vectors along the rows of the weights, several rows together, blocks of rows for the workers."""
+    found = kinds(optimize(linear(1, 512, 256).kernel, cpu_target(8, 4)))
+    assert found["vector"] == [("r0.1", 8)] and found["unroll"] == [("i1.1", 4)] and found["grid"] == [("i1.0", 128)]
+
+
+def test_matrix_times_matrix_on_a_processor() -> None:
+    """Both operands reused in registers; the rows of the weights are walked outside of the tokens."""
+    found = kinds(optimize(linear(64, 512, 256).kernel, wasm_target()))
+    assert found["vector"] == [("r0.1", 4)] and found["unroll"] == [("i0.1", 2), ("i1.1", 4)]
+    assert found["grid"] == [("i1.0", 128)] and ("i0.0", 32) in found["loop"]
+
+
+def test_odd_sizes_on_a_processor() -> None:
+    schedule = [str(a) for a in heuristic(linear(3, 517, 193).kernel, cpu_target(8, 4))]
+    assert "peel(r0, 8)" in schedule and "split(i1, 4, overlap)" in schedule
+
+
+def test_small_kernels_stay_with_one_worker() -> None:
+    assert "grid" not in kinds(optimize(linear(1, 32, 64).kernel, cpu_target(8, 4)))
+
+
+def test_rows_on_a_gpu() -> None:
+    """A workgroup per row, whose threads reduce and then write the row together."""
+    k = optimize(softmax(16, 512).kernel, webgpu_target())
+    found = kinds(k)
+    assert found["grid"] == [("i0", 16)]
+    threads = {size for _, size in found["thread"]}
+    assert len(threads) == 1 and threads.pop() >= 64
+    assert {n.split(".")[0] for n, _ in found["thread"]} == {"r0", "r1", "i1"}
+
+
+def test_matrix_vector_on_a_gpu() -> None:
+    """Threads side by side read neighbouring parts of a row, and the work is spread over many of them."""
+    k = optimize(linear(1, 512, 256).kernel, webgpu_target())
+    found = kinds(k)
+    assert found["vector"] == [("r0.1", 4)]
+    assert any(n.startswith("r0") and size >= 16 for n, size in found["thread"])
+
+
+def test_elementwise_on_a_gpu() -> None:
+    (i,) = axes(4096)
+    k = optimize(kernel(param(0, 4096).store(i, param(1, 4096).load(i) * 2.0)), webgpu_target())
+    assert kinds(k) == {"vector": [("i0.1", 4)], "thread": [("i0.0.1", 64)], "grid": [("i0.0.0", 16)]}
+
+
+def test_the_interpreter_computes_all_outputs_at_once() -> None:
+    assert kinds(optimize(MATMUL, interpreter_target())) == {"grid": [("i0", 12), ("i1", 20)], "loop": [("r0", 16)]}
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 3), (3, 517, 193), (65, 66, 67), (64, 300, 192), (2, 4096, 5)])
+@pytest.mark.parametrize(
+    "target", [cpu_target(8, 4), cpu_target(16, 2), wasm_target(), webgpu_target()], ids=lambda t: t.name
+)
+def test_products_of_any_size(sizes: tuple[int, int, int], target: object) -> None:
+    case = linear(*sizes)
+    case.tolerance = 1e-3
+    check(case, optimize(case.kernel, target), target)  # type: ignore[arg-type]
