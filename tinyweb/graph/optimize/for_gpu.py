@@ -167,7 +167,8 @@ class _Plan:
             count = max(count, ALONG)
         if count >= 4:
             # several rows to a thread, where there are plenty, share what is read and computed of the input
-            self.unroll([r for r in rows if r is not axis], outputs * count, FULL // 2)
+            serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
+            self.unroll(serves, outputs * count, FULL // 2)
             if axis in rows:
                 self.spread([axis], WORKGROUP // 4)
             self.share(heavy, min(count, max(self.most // self.threads, 1)), 2 - self.dims)
