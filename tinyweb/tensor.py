@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.core import Scalar, realize_all, scalar_dtype
-from tinyweb.array.movement import as_shape
+from tinyweb.array.movement import Movement, as_shape
 from tinyweb.array.neural import Neural
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
@@ -74,6 +74,18 @@ class Tensor(Neural):
         """Ones on the diagonal of an (n, m) matrix of zeros."""
         rows = cls.arange(n, device=device).unsqueeze(1)
         return rows.equal(cls.arange(n if m is None else m, device=device).unsqueeze(0)).cast(dtype)
+
+    def cat(self: Tensor | Sequence[Tensor], *others: Tensor | Sequence[Tensor], dim: int = 0) -> Tensor:
+        """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
+        joined = Movement.cat(self, *others, dim=dim)
+        assert isinstance(joined, Tensor)
+        return joined
+
+    def stack(self: Tensor | Sequence[Tensor], *others: Tensor | Sequence[Tensor], dim: int = 0) -> Tensor:
+        """Joined along a new axis."""
+        joined = Movement.stack(self, *others, dim=dim)
+        assert isinstance(joined, Tensor)
+        return joined
 
     def full_like(self, value: Scalar, dtype: DType | None = None) -> Self:
         return self._new(UOp.const(value, dtype or self.dtype))._broadcast_to(self.shape)

@@ -27,6 +27,11 @@ def item(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[str
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
+def folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
 TYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -75,7 +80,7 @@ DAMAGED: list[tuple[str, Callable[[Path], Path], str]] = [
     ("truncated data", lambda p: write(p, {"a": item(0, 4, [1]), "b": item(4, 12, [2])}, bytes(11)), "'b' ends at"),
     ("bytes left over", lambda p: write(p, {"a": item(0, 4, [1])}, bytes(5)), "1 bytes that belong to no tensor"),
     ("named twice", lambda p: write(p, b'{"a": {}, "a": {}}'), "names a tensor twice"),
-    ("a folder", lambda p: (p.mkdir(), p)[1], "cannot be read"),
+    ("a folder", folder, "cannot be read"),
     ("missing", lambda p: p, "cannot be read"),
 ]
 

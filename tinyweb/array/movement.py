@@ -216,9 +216,9 @@ class Movement(TensorCore):
         wide = x.unsqueeze(a + 1)._broadcast_to((*shape[: a + 1], repeats, *shape[a + 1 :]))
         return wide._reshape((*shape[:a], size_prod((shape[a], repeats)), *shape[a + 1 :]))
 
-    def cat(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+    def cat(self: Any, *others: Any, dim: int = 0) -> Any:
         """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
-        parts: list[Self] = _gather(self, others)
+        parts = _gather(self, others)
         first = parts[0]
         a = first._axis(dim, method="cat")
         dtype = parts[0].dtype
@@ -255,9 +255,9 @@ class Movement(TensorCore):
         assert result is not None
         return first._new(result)
 
-    def stack(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+    def stack(self: Any, *others: Any, dim: int = 0) -> Any:
         """Joined along a new axis."""
-        parts: list[Self] = _gather(self, others)
+        parts = _gather(self, others)
         return type(parts[0]).cat(parts[0].unsqueeze(dim), *(p.unsqueeze(dim) for p in parts[1:]), dim=dim)
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
@@ -294,7 +294,8 @@ class Movement(TensorCore):
             return self
         tail = self.shrink([(n - k, n) if i == a else None for i in range(self.ndim)])
         head = self.shrink([(0, n - k) if i == a else None for i in range(self.ndim)])
-        return tail.cat(head, dim=a)
+        joined: Self = tail.cat(head, dim=a)
+        return joined
 
 
 def _gather(first: Any, others: Sequence[Any]) -> list[Any]:
