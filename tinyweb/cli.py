@@ -335,6 +335,8 @@ def main(arguments: list[str] | None = None) -> None:
     """The `tinyweb` command; never returns."""
     arguments = sys.argv[1:] if arguments is None else arguments
     signal.signal(signal.SIGTERM, _terminated)
+    # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command: Callable[..., Any] = typer.main.get_command(app)
     try:
         code = command(arguments, prog_name="tinyweb", standalone_mode=False)
