@@ -67,10 +67,9 @@ class Split:
                     f"{self}: blocks may overlap only of outputs, at least {f} of them, that are not updated in place"
                 )
             start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
-            kernel = replace_range(kernel, r, start + inner, (outer, inner), None)
-            return renumber(kernel, ranges_of(kernel))
-        kernel = replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
-        return renumber(kernel, ranges_of(kernel))  # the halves have one order, and are told apart by name
+            return replace_range(kernel, r, start + inner, (outer, inner), None)
+        # the halves have one order, and nest by their names
+        return replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Peel:
                 blocks = u.replace(src=(substitute(within, {r: outer * f + inner}), *ranges, outer, inner))
                 tail = u.replace(src=(substitute(beyond, {r: rest + start, **copies}), *copies.values(), rest))
                 table[u] = UOp(u.arg, u.dtype, (blocks, tail))
-        kernel = _replace_in_order(kernel, table)
-        return renumber(kernel, ranges_of(kernel))
+        return _replace_in_order(kernel, table)
 
 
 def _replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:

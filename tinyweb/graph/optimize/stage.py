@@ -9,7 +9,6 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import ranges_of, renumber
 from tinyweb.graph.symbolic import split_by
 
 MAX_STAGED = 1 << 16  # elements
@@ -44,15 +43,13 @@ class Stage:
             raise ScheduleError(f"{self}: the kernel stores to that parameter")
         above = users([kernel])
         table: dict[UOp, UOp] = {}
-        fresh: list[UOp] = []
         for load in self._reused(kernel, at):
             value = whole_value(load, above)
             if value not in table:
-                table[value] = self._staged(value, load, at, len(table), fresh)
+                table[value] = self._staged(value, load, at, len(table))
         if not table:
             raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
-        kernel = substitute(kernel, table)
-        return renumber(kernel, ranges_of(kernel))
+        return substitute(kernel, table)
 
     def _reused(self, kernel: UOp, at: UOp) -> list[UOp]:
         """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread."""
@@ -71,7 +68,7 @@ class Stage:
                         found[x] = None
         return list(found)
 
-    def _staged(self, value: UOp, load: UOp, at: UOp, number: int, fresh: list[UOp]) -> UOp:
+    def _staged(self, value: UOp, load: UOp, at: UOp, number: int) -> UOp:
         tile = [r for r in value.ranges if self._inside(r, at)]
         if not tile:
             raise ScheduleError(f"{self}: a step of that axis reads one element only")
@@ -88,7 +85,6 @@ class Stage:
             kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is tile[-1] else AxisKind.LOOP
             axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
-        fresh += copies.values()
         # laid out so that threads side by side read elements side by side
         layout = sorted(tile, key=_nearness) if self.space is Space.SHARED else tile
         stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *(copies[r] for r in layout)), self.space)
