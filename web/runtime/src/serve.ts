@@ -88,7 +88,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
       disposed = true;
       for (const controller of running.values()) controller.abort();
       host?.dispose();
-      port.postMessage({ type: "disposed" });
+      // Threads end before the worker that made them: a worker that is ended first leaves it to the browser to find them.
+      setTimeout(() => port.postMessage({ type: "disposed" }), 30);
     }
   };
 }
