@@ -111,5 +111,8 @@ class Neural(Indexing):
 
     def cross_entropy(self, target: TensorCore) -> Self:
         """Mean negative log likelihood of integer class `target` (…) under logits (…, classes)."""
-        hot = self._new(target.uop).one_hot(int(self.shape[-1]))  # type: ignore[arg-type]
+        classes = self.shape[-1]
+        if not isinstance(classes, int):
+            raise ValueError("cross_entropy: the number of classes must not be symbolic")
+        hot = self._new(target.uop).one_hot(classes)
         return self.log_softmax(-1).mul(hot).sum(-1).mean().neg()
