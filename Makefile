@@ -38,9 +38,9 @@ test: setup lint ## Lint, then every test but the slow ones, and the sizes of th
 	@$(MAKE) test-web
 
 .PHONY: test-all
-test-all: setup lint ## Everything `make test` does, with the slow tests
+test-all: setup lint ## Everything `make test` does, with the slow tests and the strictest checks of graphs
 	@echo "tinyweb: Python tests, slow ones too"
-	$(BIN)/pytest
+	SPEC=2 $(BIN)/pytest
 	@$(MAKE) test-web
 
 .PHONY: test-web

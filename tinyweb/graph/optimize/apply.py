@@ -20,9 +20,11 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
     """
     info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
     kernel = merge_reduces(kernel)
+    verify("merging reductions", kernel, kernel_spec)
     actions = tuple(schedule)
     for action in actions:
         kernel = action.apply(kernel)
+        verify(str(action), kernel, kernel_spec)
     lines = (*info.schedule, *(str(a) for a in actions))
     out = simplify(kernel).replace(arg=KernelInfo(info.name, lines))
     verify("optimize", out, kernel_spec)
