@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, Ops
+from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TRANSCENDENTAL, UNARY, Ops
 from tinyweb.graph.ir.pattern import UPat
 from tinyweb.graph.ir.uop import Size, UOp, size_sub
 
@@ -96,10 +96,10 @@ def size_expression(u: UOp) -> bool:
 
 
 # -- all stages: leaves and elementwise operations -------------------------------------------------------------------
-FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.DIV)
+FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.DIV, *sorted(TRANSCENDENTAL))
 INT_ONLY = (Ops.FLOORDIV, Ops.MOD, Ops.SHL, Ops.SHR)
 SAME_TYPE = (Ops.NEG, Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, *FLOAT_ONLY, *INT_ONLY)
-ONE = (Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST)
+ONE = tuple(sorted(UNARY))
 THREE = (Ops.WHERE, Ops.MULADD)
 TWO = tuple(ELEMENTWISE - set(ONE) - set(THREE))
 

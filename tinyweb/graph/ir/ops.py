@@ -24,10 +24,13 @@ class Ops(Enum):
 
     # -- tensor graph only: the rest
     IOTA = auto()  # arg: size; the vector 0 … size-1 of an integer dtype
-    TAKE = auto()  # src: (x, integer indices); x[indices] along axis 0: shape indices.shape + x.shape[1:]
+    TAKE = auto()  # src: (x, integer indices), arg k: the first k axes are shared; x picked along axis k by the indices:
+    #                shape indices.shape + x.shape[k+1:].  An index outside of the axis gives 0
     CONTIGUOUS = auto()  # the value, put into memory of its own
     ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
+    LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
+    DETACH = auto()  # its source, through which no gradient flows
 
     # -- tensor graph and kernels
     REDUCE = auto()  # tensor: src (x,), arg (op, axes), axes kept with size 1.  kernel: src (x, RANGE…), arg op
@@ -56,14 +59,35 @@ class Ops(Enum):
     NEG = auto()
     RECIPROCAL = auto()
     SQRT = auto()
+    EXP = auto()
     EXP2 = auto()
+    EXPM1 = auto()  # exp(x) - 1
+    LOG = auto()
     LOG2 = auto()
+    LOG10 = auto()
+    LOG1P = auto()  # log(1 + x)
     SIN = auto()
+    COS = auto()
+    TAN = auto()
+    ASIN = auto()
+    ACOS = auto()
+    ATAN = auto()
+    SINH = auto()
+    COSH = auto()
+    TANH = auto()
+    ASINH = auto()
+    ACOSH = auto()
+    ATANH = auto()
+    ERF = auto()
+    ERFC = auto()  # 1 - erf(x)
+    LGAMMA = auto()  # log |Γ(x)|
+    DIGAMMA = auto()  # the derivative of LGAMMA
     FLOOR = auto()
     TRUNC = auto()
     ADD = auto()
     MUL = auto()
     DIV = auto()  # floats
+    POW = auto()  # floats
     FLOORDIV = auto()  # integers, rounds to minus infinity; program: see spec
     MOD = auto()  # integers, sign of the divisor
     MAX = auto()
@@ -87,20 +111,25 @@ class Ops(Enum):
         return self.value < other.value
 
 
-UNARY = frozenset({
-    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST,
+# functions that lowering makes of arithmetic, unless the target has them
+TRANSCENDENTAL = frozenset({
+    Ops.EXP, Ops.EXP2, Ops.EXPM1, Ops.LOG, Ops.LOG2, Ops.LOG10, Ops.LOG1P, Ops.SIN, Ops.COS, Ops.TAN, Ops.ASIN, Ops.ACOS,
+    Ops.ATAN, Ops.SINH, Ops.COSH, Ops.TANH, Ops.ASINH, Ops.ACOSH, Ops.ATANH, Ops.ERF, Ops.ERFC, Ops.LGAMMA, Ops.DIGAMMA,
+    Ops.POW,
 })  # fmt: skip
+UNARY = frozenset({
+    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST,
+}) | (TRANSCENDENTAL - {Ops.POW})  # fmt: skip
 BINARY = frozenset({
     Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS,
-    Ops.EQUAL,
+    Ops.EQUAL, Ops.POW,
 })  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULADD})
 ELEMENTWISE = UNARY | BINARY | TERNARY
 COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.EQUAL})
 COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
-TENSOR_ONLY = MOVEMENT | {Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND}
-TRANSCENDENTAL = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIPROCAL, Ops.DIV})
+TENSOR_ONLY = MOVEMENT | {Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH}
 
 
 class Space(Enum):

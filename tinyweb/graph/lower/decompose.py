@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
 from tinyweb.graph.lower.build import make
 from tinyweb.graph.lower.transcendental import exp2, log2, sin
 from tinyweb.graph.target import Target
 
-_EXPANSIONS: dict[Ops, Callable[[UOp], UOp]] = {Ops.EXP2: exp2, Ops.LOG2: log2, Ops.SIN: sin}
+_EXPANSIONS: dict[Ops, Callable[[UOp], UOp]] = {
+    Ops.EXP2: exp2,
+    Ops.LOG2: log2,
+    Ops.SIN: sin,
+    Ops.EXP: lambda x: exp2(x * 1.4426950408889634),
+    Ops.LOG: lambda x: log2(x) * 0.6931471805599453,
+    Ops.COS: lambda x: sin(-x + 1.5707963267948966),
+}
 
 
 def decompose(kernel: UOp, target: Target) -> UOp:
-    """The kernel without EXP2, LOG2 and SIN, unless the target has them itself."""
+    """The kernel without transcendental functions, unless the target has them itself."""
     done: dict[UOp, UOp] = {}
     for u in kernel.toposort():
         src = tuple(done[s] for s in u.src)
-        if u.op in _EXPANSIONS and not (u.op in target.native_math and u.dtype is dtypes.float32):
+        if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
             done[u] = _expand(u, src[0], target)
         else:
             done[u] = u if src == u.src else u.replace(src=src)
@@ -26,9 +33,11 @@ def decompose(kernel: UOp, target: Target) -> UOp:
 
 
 def _expand(u: UOp, x: UOp, target: Target) -> UOp:
+    if u.op not in _EXPANSIONS:
+        raise NotImplementedError(f"{u.op.name} has no lowering yet")
     if u.dtype is dtypes.float64:
-        if u.op is Ops.SIN:
-            raise NotImplementedError(f"SIN of float64 is not supported on {target.name}: cast to float32")
+        if u.op in (Ops.SIN, Ops.COS):
+            raise NotImplementedError(f"{u.op.name} of float64 is not supported on {target.name}: cast to float32")
         return _EXPANSIONS[u.op](x)
     return _EXPANSIONS[u.op](x.cast(dtypes.float32)).cast(u.dtype)
 

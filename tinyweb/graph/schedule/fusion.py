@@ -18,14 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, size_max, size_prod, toposort
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, Size, UOp, size_max, size_prod, toposort
 from tinyweb.graph.schedule.dominators import Meeting
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
-HEAVY_OPS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
 
 
 class Kind(Enum):
@@ -104,7 +103,14 @@ class Fusion:
             return self._expand(u)
         if u.op in MOVEMENT:
             return self._move(u)
-        if u.op in ELEMENTWISE or u.op is Ops.TAKE:
+        if u.op is Ops.TAKE:
+            # what is picked, and the picks, are needed once for each element that is picked
+            picked_whole = size_prod(u.src[0].shape[u.arg + 1 :]) == 1
+            for s, once in ((u.src[0], False), (u.src[1], picked_whole)):
+                if self.state[s].kind is not Kind.NONE and not once:
+                    self._realize(s)
+            return self._elementwise(u)
+        if u.op in ELEMENTWISE:
             return self._elementwise(u)
         if is_memory(u):
             if u.op is Ops.ASSIGN and self.state[u.src[1]].inputs and len(self.state[u.src[1]].inputs) > MAX_INPUTS:
@@ -184,7 +190,7 @@ class Fusion:
                     self._realize(s)
         states = {s: self.state[s] for s in u.src}
         inputs = frozenset().union(*(st.inputs for st in states.values()))
-        heavy = u.op in HEAVY_OPS or any(st.heavy for st in states.values())
+        heavy = u.op in TRANSCENDENTAL or any(st.heavy for st in states.values())
         for want in (Kind.FULL, Kind.ROW):
             for st in states.values():
                 if st.kind is want:
