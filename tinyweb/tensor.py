@@ -12,68 +12,16 @@ before `.realize()`, `.numpy()`, `.item()` or `.tolist()` asks for a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
 
-from tinyweb.array.core import Scalar, realize_all, scalar_dtype
-from tinyweb.array.movement import Movement, as_shape
-from tinyweb.array.neural import Neural
-from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.array.core import realize_all
+from tinyweb.array.creation import Creation
+from tinyweb.array.movement import Movement
 
 
-class Tensor(Neural):
+class Tensor(Creation):
     """A lazy n-dimensional array on a device."""
 
     __slots__ = ()
-
-    # -- creation -----------------------------------------------------------------------------------------------------
-    @classmethod
-    def full(cls, shape: Sequence[int], value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
-        """A tensor of one value (no memory until it is written to)."""
-        return cls(UOp.const(value, dtype or scalar_dtype(value)), device=device)._broadcast_to(tuple(shape))
-
-    @classmethod
-    def zeros(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
-        return cls.full(as_shape(shape), 0, dtype, device)
-
-    @classmethod
-    def ones(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
-        return cls.full(as_shape(shape), 1, dtype, device)
-
-    @classmethod
-    def arange(
-        cls,
-        start: Scalar,
-        stop: Scalar | None = None,
-        step: Scalar = 1,
-        dtype: DType | None = None,
-        device: str | None = None,
-    ) -> Self:
-        """start, start + step, … below stop (0 … start-1 with one number). int32 for whole numbers, else float32."""
-        if stop is None:
-            start, stop = 0, start
-        if step == 0:
-            raise ValueError("arange: step must not be 0")
-        kind = dtype or (dtypes.float32 if any(isinstance(x, float) for x in (start, stop, step)) else dtypes.int32)
-        count = max(0, -int((start - stop) // step))
-        iota = cls(UOp(Ops.IOTA, dtypes.int32, (), count), device=device)
-        return iota.cast(kind).mul(step).add(start) if kind.is_float else iota.mul(int(step)).add(int(start)).cast(kind)
-
-    @classmethod
-    def linspace(
-        cls, start: float, stop: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None
-    ) -> Self:
-        """`steps` evenly spaced numbers from start to stop, both included."""
-        if steps == 1:
-            return cls.full((1,), start, dtype, device)
-        ramp = cls.arange(steps, dtype=dtypes.float32, device=device)
-        return ramp.mul((stop - start) / max(steps - 1, 1)).add(start).cast(dtype)
-
-    @classmethod
-    def eye(cls, n: int, m: int | None = None, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
-        """Ones on the diagonal of an (n, m) matrix of zeros."""
-        rows = cls.arange(n, device=device).unsqueeze(1)
-        return rows.equal(cls.arange(n if m is None else m, device=device).unsqueeze(0)).cast(dtype)
 
     def cat(self: Tensor | Sequence[Tensor], *others: Tensor | Sequence[Tensor], dim: int = 0) -> Tensor:
         """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
@@ -86,15 +34,6 @@ class Tensor(Neural):
         joined = Movement.stack(self, *others, dim=dim)
         assert isinstance(joined, Tensor)
         return joined
-
-    def full_like(self, value: Scalar, dtype: DType | None = None) -> Self:
-        return self._new(UOp.const(value, dtype or self.dtype))._broadcast_to(self.shape)
-
-    def zeros_like(self, dtype: DType | None = None) -> Self:
-        return self.full_like(0, dtype)
-
-    def ones_like(self, dtype: DType | None = None) -> Self:
-        return self.full_like(1, dtype)
 
 
 __all__ = ["Tensor", "realize_all"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,35 @@ from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_max, size_prod, substit
 from tinyweb.graph.schedule import new_buffer, schedule
 
 Scalar: TypeAlias = "bool | int | float"
+Method = TypeVar("Method", bound=Callable[..., Any])
 _assign_ids = itertools.count()
+_leaf_ids = itertools.count()
+_live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
+
+
+def live_tensors() -> list[TensorCore]:
+    """Every tensor somebody holds: who reads memory that is about to change, and who waits for gradients."""
+    return list(_live.values())
+
+
+def leaf(value: UOp) -> UOp:
+    """`value` (a constant) as a value of its own: gradients tell apart two tensors of equal constants."""
+    return UOp(Ops.LEAF, value.dtype, (value,), next(_leaf_ids))
+
+
+def accepts_dim(method: Method) -> Method:
+    """Lets a method with a parameter `axis` be called with PyTorch's keywords `dim` and `keepdims` as well."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **keywords: Any) -> Any:
+        for theirs, ours in (("dim", "axis"), ("keepdims", "keepdim")):
+            if theirs in keywords:
+                if ours in keywords:
+                    raise TypeError(f"{method.__name__}: {theirs} and {ours} are two names of one argument: give one")
+                keywords[ours] = keywords.pop(theirs)
+        return method(*args, **keywords)
+
+    return cast("Method", call)
 
 
 def scalar_dtype(value: Any) -> DType:
@@ -58,9 +88,11 @@ def unpack(data: bytes, dtype: DType, count: int) -> npt.NDArray[Any]:
 class TensorCore:
     """Construction, realisation, reading. Lazy: nothing is computed before a value is asked for."""
 
-    __slots__ = ("__weakref__", "device", "uop")
+    __slots__ = ("__weakref__", "device", "grad", "requires_grad", "uop")
     uop: UOp
     device: str
+    requires_grad: bool  # whether backward() gives it a grad
+    grad: Self | None
 
     def __init__(self, data: Any = None, dtype: DType | None = None, device: str | None = None):
         """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
@@ -72,6 +104,8 @@ class TensorCore:
         if dtype is not None and not isinstance(dtype, DType):
             raise TypeError(f"dtype must be one of tinyweb.dtypes, got {dtype!r}")
         self.device = Device.canonical(device) if device else Device.DEFAULT
+        self.requires_grad, self.grad = False, None
+        _live[id(self)] = self
         if isinstance(data, TensorCore):
             data = data.uop
         if isinstance(data, UOp):
@@ -79,7 +113,7 @@ class TensorCore:
             self.uop = u if dtype is None else u.cast(dtype)
             return
         if isinstance(data, bool | int | float):
-            self.uop = UOp.const(data, dtype or scalar_dtype(data))
+            self.uop = leaf(UOp.const(data, dtype or scalar_dtype(data)))
             return
         try:
             array = np.asarray(data)
@@ -126,7 +160,8 @@ class TensorCore:
     @classmethod
     def _wrap(cls, uop: UOp, device: str) -> Self:
         t = object.__new__(cls)
-        t.uop, t.device = uop, device
+        t.uop, t.device, t.requires_grad, t.grad = uop, device, False, None
+        _live[id(t)] = t
         return t
 
     def _new(self, uop: UOp) -> Self:
@@ -264,9 +299,6 @@ class TensorCore:
 
     def clone(self) -> Self:
         return self.contiguous()
-
-    def detach(self) -> Self:
-        return self
 
 
 def evaluate_size(s: Size, values: dict[str, int]) -> int:

@@ -154,7 +154,7 @@ class Indexing(Reduction):
             index = index.less(0).where(index.add(n), index)
         order = [a, *(x for x in range(self.ndim) if x != a)]
         front = self.permute(order)
-        picked = self._new(UOp(Ops.TAKE, self.dtype, (front.uop, index.uop)))
+        picked = self._new(UOp(Ops.TAKE, self.dtype, (front.uop, index.uop), 0))
         k = index.ndim
         back = [*range(k, k + a), *range(k), *range(k + a, picked.ndim)]
         return picked.permute(back)

@@ -68,10 +68,7 @@ class Movement(TensorCore):
     def _reshape(self, new: Shape) -> Self:
         if len(new) == len(self.shape) and all(same(a, b) for a, b in zip(new, self.shape, strict=True)):
             return self
-        u = self.uop.src[0] if self.uop.op is Ops.RESHAPE else self.uop
-        if len(new) == len(u.shape) and all(same(a, b) for a, b in zip(new, u.shape, strict=True)):
-            return self._new(u)
-        return self._new(UOp(Ops.RESHAPE, self.dtype, (u,), new))
+        return self._new(UOp(Ops.RESHAPE, self.dtype, (self.uop,), new))
 
     def permute(self, *axes: Any) -> Self:
         """Axes in a new order."""

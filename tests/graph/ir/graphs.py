@@ -53,7 +53,7 @@ def tensor_graph() -> UOp:
     padded = UOp(Ops.PAD, F32, (product,), ((0, 1), (2, 0)))
     flipped = UOp(Ops.FLIP, F32, (UOp(Ops.SHRINK, F32, (padded,), ((1, 3), (0, 4))),), (1,))
     iota = UOp(Ops.IOTA, dtypes.int32, (), 2)
-    taken = UOp(Ops.TAKE, F32, (flipped, iota))
+    taken = UOp(Ops.TAKE, F32, (flipped, iota), 0)
     chosen = (taken < 0.5).where(taken.alu(Ops.EXP2), const(-0.0))
     cache = buffer(2, 101 * 4)
     rows = UOp(Ops.SHRINK, F32, (reshape(cache, 101, 4),), ((start, size_add(start, 1)), (0, 4)))

@@ -101,7 +101,7 @@ def test_shapes_of_tensors() -> None:
     assert UOp(Ops.SHRINK, F32, (x,), ((1, 3), (0, 4))).shape == (2, 4)
     assert UOp(Ops.REDUCE, F32, (x,), (Ops.ADD, (1,))).shape == (3, 1)
     assert (x + 1.0).shape == (3, 4) and (x < 1.0).shape == (3, 4)
-    take = UOp(Ops.TAKE, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 7)))
+    take = UOp(Ops.TAKE, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 7)), 0)
     assert take.shape == (7, 4)
     symbolic = UOp(Ops.SHRINK, F32, (x,), ((0, start), (0, 4)))
     assert symbolic.shape == (start, 4)

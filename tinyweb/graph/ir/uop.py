@@ -154,7 +154,7 @@ class UOp:
         if op is Ops.IOTA:
             return (self.arg,)
         if op is Ops.TAKE:
-            return self.src[1].shape + self.src[0].shape[1:]
+            return self.src[1].shape + self.src[0].shape[self.arg + 1 :]
         if op is Ops.ASSIGN:
             return self.buffer.shape
         if op is Ops.BUFFER:
@@ -165,7 +165,7 @@ class UOp:
             return (self.arg.size,)
         if op is Ops.REDUCE and isinstance(self.arg, tuple):
             return tuple(1 if i in self.arg[1] else s for i, s in enumerate(self.src[0].shape))
-        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER):
+        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH):
             return self.src[0].shape
         if op is Ops.STACK:
             return (len(self.src),)

@@ -183,11 +183,11 @@ class ElementBuilder:
         if op is Ops.IOTA:
             return index[0].cast(node.dtype)
         if op is Ops.TAKE:
-            picks = len(src[1].shape)
+            shared, picks = node.arg, len(src[1].shape)
             row = (yield (src[1], index[:picks], gate)).cast(dtypes.index)
             # an index outside of the table reads nothing and gives 0: ids may come from anywhere
-            inside = both(both(gate, row >= 0), row < unbound(src[0].shape[0]))
-            return (yield (src[0], (row, *index[picks:]), inside))
+            inside = both(both(gate, row >= 0), row < unbound(src[0].shape[shared]))
+            return (yield (src[0], (*index[:shared], row, *index[picks:]), inside))
         if op is Ops.REDUCE:
             reduce_op, axes = node.arg
             if any(size_max(src[0].shape[a]) == 0 for a in axes):

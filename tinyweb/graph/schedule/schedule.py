@@ -66,6 +66,7 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
+    roots = _strip(roots)
     copied: set[UOp] = set()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
@@ -89,6 +90,16 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     kept = set(results) | {s.memory for s in stores if s.node.op is Ops.ASSIGN}
     temporaries = [s.memory for s in stores if s.memory not in kept]
     return Schedule(calls, results, plan_memory([c.buffers for c in calls], temporaries))
+
+
+def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
+    """Without the nodes that only gradients ask for: identities and ends of differentiation."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(roots):
+        src = tuple(done[s] for s in u.src)
+        marked = u.op in (Ops.LEAF, Ops.DETACH)
+        done[u] = src[0] if marked else u if src == u.src else u.replace(src=src)
+    return [done[r] for r in roots]
 
 
 def _stores(sink: UOp) -> list[_Store]:

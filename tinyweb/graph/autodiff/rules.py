@@ -1,0 +1,161 @@
+"""The derivative of every operation of the tensor graph: one table, from op to vector-Jacobian product.
+
+A rule gets a node and the gradient that arrives at it (of the node's shape and dtype), and returns the gradient of each
+input, None where there is none. Inputs are the sources, except that an update in place has the whole memory as input,
+not the view it writes. Scalars that go with an array get a gradient of the array's shape: `gradient` sums it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.autodiff.build import expand, full, iota, not_, permute, reshape, total
+from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_prod, size_sub, substitute
+
+Gradients: TypeAlias = "tuple[UOp | None, ...]"
+Rule: TypeAlias = "Callable[[UOp, UOp], Gradients]"
+
+
+def inputs(u: UOp) -> tuple[UOp, ...]:
+    """What the rule of `u` gives gradients to."""
+    if u.op is not Ops.ASSIGN:
+        return u.src
+    view = u.src[0]
+    while view.op in MOVEMENT:
+        view = view.src[0]
+    return view, u.src[1]
+
+
+def _zero(u: UOp) -> UOp:
+    return UOp.const(0, u.dtype)
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+def _div(u: UOp, g: UOp) -> Gradients:
+    over = g.alu(Ops.DIV, u.src[1])
+    return over, -(over * u)
+
+
+def _max(u: UOp, g: UOp) -> Gradients:
+    """Equal operands share the gradient."""
+    a, b = u.src
+    shared = a.equal(b).where(g * 0.5, _zero(g))
+    return (b < a).where(g, shared), (a < b).where(g, shared)
+
+
+def _where(u: UOp, g: UOp) -> Gradients:
+    condition = u.src[0]
+    return None, condition.where(g, _zero(g)), condition.where(_zero(g), g)
+
+
+def _cast(u: UOp, g: UOp) -> Gradients:
+    x = u.src[0]
+    return (g.cast(x.dtype) if x.dtype.is_float and u.dtype.is_float else None,)
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+def _reduce(u: UOp, g: UOp) -> Gradients:
+    x, (op, axes) = u.src[0], u.arg
+    wide = expand(g, x.shape)
+    if op is Ops.ADD:
+        return (wide,)
+    if op is Ops.MAX:
+        hit = x.equal(expand(u, x.shape))
+        # equal maxima share the gradient
+        ties = total(hit.cast(dtypes.float32), axes).cast(g.dtype)
+        return (hit.where(expand(g.alu(Ops.DIV, ties), x.shape), _zero(g)),)
+    # a product without one factor: a zero may not be divided out
+    is_zero = x.equal(0.0)
+    zeros = expand(total(is_zero.cast(dtypes.float32), axes), x.shape)
+    others = is_zero.where(full(1, x.dtype, x.shape), x)
+    product = expand(UOp(Ops.REDUCE, x.dtype, (others,), (Ops.MUL, axes)), x.shape)
+    rest = zeros.equal(is_zero.cast(dtypes.float32)).where(product.alu(Ops.DIV, others), _zero(x))
+    return (wide * rest,)
+
+
+# -- movement ---------------------------------------------------------------------------------------------------------
+def _permute(u: UOp, g: UOp) -> Gradients:
+    return (permute(g, sorted(range(len(u.arg)), key=lambda i: int(u.arg[i]))),)
+
+
+def _expand(u: UOp, g: UOp) -> Gradients:
+    old = u.src[0].shape
+    return (total(g, [a for a, s in enumerate(old) if s == 1]),)
+
+
+def _pad(u: UOp, g: UOp) -> Gradients:
+    bounds = tuple((b, size_sub(n, a)) for (b, a), n in zip(u.arg, u.shape, strict=True))
+    return (UOp(Ops.SHRINK, g.dtype, (g,), bounds),)
+
+
+def _shrink(u: UOp, g: UOp) -> Gradients:
+    around = tuple((b, size_sub(n, e)) for (b, e), n in zip(u.arg, u.src[0].shape, strict=True))
+    return (UOp(Ops.PAD, g.dtype, (g,), around),)
+
+
+def _take(u: UOp, g: UOp) -> Gradients:
+    """Every row sums what was picked from it. A masked sum is deterministic and needs no atomic addition of floats."""
+    x, index = u.src
+    k = u.arg
+    shared, n = x.shape[:k], x.shape[k]
+    picks, rest = size_prod(index.shape[k:]), size_prod(x.shape[k + 1 :])
+    wide = (*shared, n, picks, rest)
+    if index.dtype.bits < 32:
+        index = index.cast(dtypes.int32)
+    row = reshape(iota(n).cast(index.dtype), (*(1,) * k, n, 1, 1))
+    hit = expand(reshape(index, (*shared, 1, picks, 1)), wide).equal(expand(row, wide))
+    upstream = expand(reshape(g, (*shared, 1, picks, rest)), wide)
+    return reshape(total(hit.where(upstream, _zero(g)), [k + 1]), x.shape), None
+
+
+def _assign(u: UOp, g: UOp) -> Gradients:
+    """What was written gets the gradient of its place; the memory before gets the rest."""
+    view = u.src[0]
+    chain = []
+    while view.op in MOVEMENT:
+        chain.append(view)
+        view = view.src[0]
+    written = full(True, dtypes.bool, u.src[0].shape)
+    for step in chain:
+        (written,) = RULES[step.op](step, written)  # type: ignore[assignment]
+    return not_(written).where(g, _zero(g)), substitute(u.src[0], {view: g})
+
+
+def _log2(u: UOp, g: UOp) -> Gradients:
+    return ((g * (1 / math.log(2))).alu(Ops.DIV, u.src[0]),)
+
+
+def _sin(u: UOp, g: UOp) -> Gradients:
+    x = u.src[0]
+    return (g * (-x + math.pi / 2).alu(Ops.SIN),)
+
+
+RULES: dict[Ops, Rule] = {
+    Ops.ADD: lambda u, g: (g, g),
+    Ops.MUL: lambda u, g: (g * u.src[1], g * u.src[0]),
+    Ops.NEG: lambda u, g: (-g,),
+    Ops.DIV: _div,
+    Ops.RECIPROCAL: lambda u, g: (-(g * u * u),),
+    Ops.MAX: _max,
+    Ops.WHERE: _where,
+    Ops.CAST: _cast,
+    Ops.SQRT: lambda u, g: ((g * 0.5).alu(Ops.DIV, u),),
+    Ops.EXP2: lambda u, g: (g * u * math.log(2),),
+    Ops.LOG2: _log2,
+    Ops.SIN: _sin,
+    Ops.REDUCE: _reduce,
+    Ops.RESHAPE: lambda u, g: (reshape(g, u.src[0].shape),),
+    Ops.PERMUTE: _permute,
+    Ops.EXPAND: _expand,
+    Ops.PAD: _pad,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: lambda u, g: (UOp(Ops.FLIP, g.dtype, (g,), u.arg),),
+    Ops.TAKE: _take,
+    Ops.ASSIGN: _assign,
+    Ops.CONTIGUOUS: lambda u, g: (g,),
+    Ops.LEAF: lambda u, g: (g,),
+}
+"""An op that is not here is constant almost everywhere (comparisons, rounding, integers), or the end (DETACH)."""
