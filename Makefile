@@ -69,6 +69,10 @@ screenshots: setup build/demo/model/manifest.json ## Take docs/images/ anew from
 	@echo "tinyweb: screenshots"
 	$(BIN)/python tools/screenshots.py build/demo docs/images
 
+.PHONY: docs
+docs: setup-dev ## Write docs/reference/ anew from the docstrings
+	@$(BIN)/python tools/reference.py
+
 .PHONY: clean
 clean: ## Remove what was built; .venv and node_modules stay
 	@echo "tinyweb: removing build/, $(SITE)/ and caches"

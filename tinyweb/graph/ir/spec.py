@@ -149,12 +149,14 @@ tensor_spec = Spec(
         law(Ops.CONTIGUOUS, "CONTIGUOUS has no arg", lambda u: u.arg is None),
         law(Ops.IOTA, "IOTA has no sources, a size and an integer dtype",
             lambda u: not u.src and is_count(u.arg) and u.dtype.is_int),
-        law(Ops.TAKE, "TAKE has (values of its dtype, integer indices) that share the first arg axes, and an axis to pick along",
+        law(Ops.TAKE,
+            "TAKE has (values of its dtype, integer indices) that share the first arg axes, and an axis to pick along",
             lambda u: len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].dtype.is_int and isinstance(u.arg, int)
             and 0 <= u.arg < len(u.src[0].shape) and same_sizes(u.src[0].shape[: u.arg], u.src[1].shape[: u.arg])),
         law(Ops.LEAF, "LEAF has one source of its dtype and an id",
             lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, int)),
-        law(Ops.DETACH, "DETACH has one source of its dtype and no arg", lambda u: len(u.src) == 1 and alike(u) and u.arg is None),
+        law(Ops.DETACH, "DETACH has one source of its dtype and no arg",
+            lambda u: len(u.src) == 1 and alike(u) and u.arg is None),
         law(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
             lambda u: len(u.src) == 2 and alike(u) and is_buffer_view(u.src[0])
             and same_sizes(u.src[0].shape, u.src[1].shape)),
