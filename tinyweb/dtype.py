@@ -1,4 +1,4 @@
-"""Scalar types.
+"""Scalar types: what they hold, how they are promoted, and the bits of the formats NumPy does not know.
 
 A dtype is always a scalar type: vectors and tiles are shapes of nodes, never dtypes.
 `bits` may be below 8 (int4, uint4): such values are packed, low nibble first, in the bytes of a buffer.
@@ -21,6 +21,7 @@ class DType:
     kind: str
     bits: int
     short: str  # the name used in bundles: f32, i8, …
+    mantissa: int = 0  # of a float: bits of its significand that are stored; the rest is a sign and the exponent
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
@@ -70,8 +71,25 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy type that holds one value (bfloat16 and 4-bit types are held wider)."""
-        return np.dtype(_NUMPY[self.name])
+        """The NumPy type that holds one value (bfloat16, 8-bit floats and 4-bit integers are held wider)."""
+        return np.dtype(_NUMPY.get(self.name, self.name))
+
+    # -- floats -------------------------------------------------------------------------------------------------------
+    @property
+    def bias(self) -> int:
+        """What the exponent field of a float is above the exponent."""
+        return (1 << (self.bits - self.mantissa - 2)) - 1
+
+    @property
+    def overflow(self) -> int:
+        """The bits of a float's largest magnitude: of infinity, and of 448 in float8_e4m3, which has none."""
+        all_ones = (1 << (self.bits - 1)) - 1
+        return all_ones - 1 if self is dtypes.float8_e4m3 else all_ones >> self.mantissa << self.mantissa
+
+    @property
+    def quiet_nan(self) -> int:
+        """The bits of a NaN: all ones in 8 bits, else the highest bit of the mantissa alone."""
+        return 0x7F if self.bits == 8 else self.overflow | 1 << (self.mantissa - 1)
 
 
 class dtypes:
@@ -89,16 +107,22 @@ class dtypes:
     uint32 = DType("uint32", "uint", 32, "u32")
     int64 = DType("int64", "int", 64, "i64")
     uint64 = DType("uint64", "uint", 64, "u64")
-    float16 = DType("float16", "float", 16, "f16")
-    bfloat16 = DType("bfloat16", "float", 16, "bf16")
-    float32 = DType("float32", "float", 32, "f32")
-    float64 = DType("float64", "float", 64, "f64")
+    # OCP 8-bit Floating Point Specification 1.0. What is too large becomes 448 in e4m3 (as PyTorch casts), which has
+    # no infinity, and infinity in e5m2
+    float8_e4m3 = DType("float8_e4m3", "float", 8, "e4m3", 3)
+    float8_e5m2 = DType("float8_e5m2", "float", 8, "e5m2", 2)
+    float16 = DType("float16", "float", 16, "f16", 10)
+    bfloat16 = DType("bfloat16", "float", 16, "bf16", 7)
+    float32 = DType("float32", "float", 32, "f32", 23)
+    float64 = DType("float64", "float", 64, "f64", 52)
     index = DType("index", "index", 32, "i32")  # sizes, loop counters and addresses; spelled i32
 
     # names PyTorch users type
+    float8_e4m3fn = float8_e4m3
     half = float16
     float = float32
     double = float64
+    short = int16
     long = int64
     int = int32
 
@@ -114,10 +138,10 @@ ALL: tuple[DType, ...] = tuple(
 )
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {d.short: d for d in ALL if d.kind != "index"}
 
+# the NumPy types of those that NumPy does not have
 _NUMPY: dict[str, str] = {
-    "bool": "bool", "int4": "int8", "uint4": "uint8", "int8": "int8", "uint8": "uint8", "int16": "int16",
-    "uint16": "uint16", "int32": "int32", "uint32": "uint32", "int64": "int64", "uint64": "uint64",
-    "float16": "float16", "bfloat16": "float32", "float32": "float32", "float64": "float64", "index": "int32",
+    "int4": "int8", "uint4": "uint8", "index": "int32",
+    "float8_e4m3": "float32", "float8_e5m2": "float32", "bfloat16": "float32",
 }  # fmt: skip
 
 
@@ -129,32 +153,88 @@ def from_numpy(t: npt.DTypeLike) -> DType:
     return BY_NAME[name]
 
 
-# Promotion as a lattice in JAX's manner: an edge says "goes to"; the result is the least upper bound.
-_UP: dict[str, tuple[str, ...]] = {
-    "bool": ("uint4", "int4"), "uint4": ("uint8", "int8"), "int4": ("int8",),
-    "uint8": ("uint16", "int16"), "uint16": ("uint32", "int32"), "uint32": ("uint64", "int64"),
-    "uint64": ("float16", "bfloat16"),
-    "int8": ("int16",), "int16": ("int32",), "int32": ("int64",), "int64": ("float16", "bfloat16"),
-    "float16": ("float32",), "bfloat16": ("float32",), "float32": ("float64",), "float64": (),
+# -- promotion --------------------------------------------------------------------------------------------------------
+# A lattice in JAX's manner (docs.jax.dev, "Type promotion semantics"): each type goes to those behind it, and two types
+# meet in the first that both lead to. Names with a star are no dtypes: `int*` and `float*` are Python's numbers, which
+# give way to what they meet; `float*` is also where 64-bit integers of both signs meet, and `float8*` where the two
+# 8-bit floats do. Where nothing else joins them they become what MATERIAL says.
+PROMOTION: dict[str, tuple[str, ...]] = {
+    "bool": ("int*",),
+    "int*": ("uint4", "int4"),
+    "uint4": ("uint8", "int8"),   "int4": ("int8",),
+    "uint8": ("uint16", "int16"), "int8": ("int16",),
+    "uint16": ("uint32", "int32"), "int16": ("int32",),
+    "uint32": ("uint64", "int64"), "int32": ("int64",),
+    "uint64": ("float*",),        "int64": ("float*",),
+    "float*": ("float8_e4m3", "float8_e5m2"),
+    "float8_e4m3": ("float8*",),  "float8_e5m2": ("float8*",),
+    "float8*": ("float16", "bfloat16"),
+    "float16": ("float32",),      "bfloat16": ("float32",),
+    "float32": ("float64",),
+    "float64": (),
 }  # fmt: skip
+MATERIAL: dict[str, str] = {"int*": "int32", "float*": "float32", "float8*": "float32"}
+_PYTHON: dict[type, str] = {bool: "bool", int: "int*", float: "float*"}
 
 
 def _above(name: str) -> frozenset[str]:
-    seen: set[str] = set()
-    todo = [name]
-    while todo:
-        n = todo.pop()
-        if n not in seen:
-            seen.add(n)
-            todo.extend(_UP[n])
-    return frozenset(seen)
+    return frozenset({name}).union(*map(_above, PROMOTION[name]))
 
 
-_ABOVE: dict[str, frozenset[str]] = {n: _above(n) for n in _UP}
+_ABOVE: dict[str, frozenset[str]] = {n: _above(n) for n in PROMOTION}
 
 
-def promote(*types: DType) -> DType:
-    """The smallest dtype all of `types` convert to (int8+uint8 → int16, any int + float → that float)."""
-    names = {t.name if t.kind != "index" else "int32" for t in types}
+def join(*names: str) -> str:
+    """The least upper bound in PROMOTION."""
     common = frozenset.intersection(*(_ABOVE[n] for n in names))
-    return BY_NAME[max(common, key=lambda n: len(_ABOVE[n]))]
+    return max(common, key=lambda n: len(_ABOVE[n]))
+
+
+def promote(*types: DType | type) -> DType:
+    """The dtype that values of all `types` are converted to; the types `bool`, `int` and `float` stand for Python's
+    numbers.
+
+    int8 + uint8 → int16, any integer + float16 → float16, uint64 + int64 → float32, int8 + Python int → int8.
+    """
+    names = [
+        _PYTHON[t] if isinstance(t, type) else ("int32" if t.kind == "index" else t.name) for t in dict.fromkeys(types)
+    ]
+    found = join(*names)
+    return BY_NAME[MATERIAL.get(found, found)]
+
+
+# -- formats that NumPy does not have ----------------------------------------------------------------------------------
+def to_bits(values: npt.ArrayLike, dtype: DType) -> npt.NDArray[Any]:
+    """The bits of the numbers of a float `dtype` of 8 or 16 bits that are nearest to `values`, halves to even."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        x = np.asarray(values, np.float64)
+    size = np.where(np.isfinite(x), np.abs(x), 0.0)
+    exponent = np.maximum(np.where(size > 0, np.frexp(size)[1] - 1, 1 - dtype.bias), 1 - dtype.bias)
+    # how often the last place at this exponent goes into it; below the normal numbers the field of the exponent is 0
+    count = np.rint(np.ldexp(size, dtype.mantissa - exponent)).astype(np.int64)
+    bits = np.minimum((exponent.astype(np.int64) + (dtype.bias - 1) << dtype.mantissa) + count, dtype.overflow)
+    bits = np.where(np.isinf(x), dtype.overflow, np.where(np.isnan(x), dtype.quiet_nan, bits))
+    return (bits | np.signbit(x).astype(np.int64) << (dtype.bits - 1)).astype(f"uint{dtype.bits}")
+
+
+def from_bits(bits: npt.ArrayLike, dtype: DType) -> npt.NDArray[np.float32]:
+    """The values that the bits of a float `dtype` of 8 or 16 bits stand for."""
+    raw = np.asarray(bits).astype(np.int64)
+    size, minus = raw & (1 << (dtype.bits - 1)) - 1, raw >> (dtype.bits - 1) & 1
+    field, rest = size >> dtype.mantissa, size & (1 << dtype.mantissa) - 1
+    whole = np.where(field > 0, rest + (1 << dtype.mantissa), rest)
+    value = np.ldexp(whole.astype(np.float64), np.maximum(field, 1) - dtype.bias - dtype.mantissa)
+    if dtype is not dtypes.float8_e4m3:
+        value = np.where(size == dtype.overflow, np.inf, value)
+    value = np.where(size > dtype.overflow, np.nan, value)
+    return np.where(minus == 1, -value, value).astype(np.float32)
+
+
+def round_to(value: float, dtype: DType) -> float:
+    """A Python float as a float `dtype` holds it."""
+    if dtype is dtypes.float64:
+        return float(value)
+    with np.errstate(all="ignore"):
+        if dtype.name in _NUMPY:
+            return float(from_bits(to_bits(value, dtype), dtype))
+        return float(dtype.numpy.type(value))

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.array.packing import pack, unpack
 from tinyweb.device import Device, bindings, execute
 from tinyweb.dtype import DType, dtypes, from_numpy
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_max, size_prod, substitute, toposort
@@ -54,35 +55,6 @@ def scalar_dtype(value: Any) -> DType:
     if isinstance(value, bool | np.bool_):
         return dtypes.bool
     return dtypes.int32 if isinstance(value, int | np.integer) else dtypes.float32
-
-
-def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
-    """The bytes of `array` as memory holds `dtype`: 4-bit types two to a byte, low nibble first; bfloat16 rounded to
-    even."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if dtype.bits == 4:
-        nibbles = (flat.astype(np.int64) & 15).astype(np.uint8)
-        if nibbles.size % 2:
-            nibbles = np.append(nibbles, np.uint8(0))
-        return np.asarray(nibbles[0::2] | (nibbles[1::2] << 4), np.uint8)
-    if dtype is dtypes.bfloat16:
-        bits = flat.astype(np.float32).view(np.uint32).astype(np.uint64)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        nan = np.isnan(flat.astype(np.float32))
-        return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16).view(np.uint8)
-    return flat.astype(dtype.numpy).view(np.uint8)
-
-
-def unpack(data: bytes, dtype: DType, count: int) -> npt.NDArray[Any]:
-    """The values of `count` elements held in memory as `dtype`; bfloat16 comes back as float32, 4-bit types as
-    8-bit."""
-    raw = np.frombuffer(data, np.uint8)
-    if dtype.bits == 4:
-        nibbles = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count]
-        return nibbles if dtype.kind == "uint" else ((nibbles.astype(np.int8) ^ 8) - 8).astype(np.int8)
-    if dtype is dtypes.bfloat16:
-        return (raw[: count * 2].view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return raw[: dtype.nbytes(count)].view(dtype.numpy).copy()
 
 
 class TensorCore:
