@@ -117,7 +117,7 @@ common: tuple[Law, ...] = (
     law(SAME_TYPE, "the sources have the dtype of the result", alike),
     law(FLOAT_ONLY, "this operation is for floats", lambda u: u.dtype.is_float),
     law(INT_ONLY, "this operation is for integers", lambda u: u.dtype.is_int),
-    law((Ops.NEG, Ops.ADD), "arithmetic is not for bool", lambda u: u.dtype is not dtypes.bool),
+    law((Ops.NEG, Ops.ADD, Ops.MULADD), "arithmetic is not for bool", lambda u: u.dtype is not dtypes.bool),
     law((Ops.AND, Ops.OR, Ops.XOR), "bit operations are for integers and bool", lambda u: not u.dtype.is_float),
     law(COMPARISON, "a comparison gives bool, of two sources of one dtype",
         lambda u: u.dtype is dtypes.bool and u.src[0].dtype is u.src[1].dtype),

@@ -98,9 +98,9 @@ def interval_of(terms: Terms, constant: int = 0) -> tuple[int, int]:
 
 
 def fits(terms: Terms, constant: int, dtype: DType) -> bool:
-    """Whether the sum is the number it spells: always for index arithmetic, else if it cannot wrap around."""
+    """Whether the sum is the number it spells: if it cannot wrap around, or is index arithmetic that can be written."""
     if dtype.kind == "index":
-        return True
+        return dtype.min <= constant <= dtype.max and all(dtype.min <= k <= dtype.max for k in terms.values())
     low, high = interval_of(terms, constant)
     return dtype.min <= low and high <= dtype.max
 
@@ -209,6 +209,8 @@ def proves_less(a: UOp, b: UOp) -> bool:
     while ranges := {f for m in rest for f in m if f.op is Ops.RANGE}:
         r = max(ranges, key=order)
         lower = UOp.const(0, dtypes.index)
+        if any(not dtypes.index.min <= c <= dtypes.index.max for c in rest.values()):
+            return False
         for m, c in rest.items():
             others = [f for f in m if f is not r]
             if len(others) == len(m):

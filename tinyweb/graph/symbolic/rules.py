@@ -168,7 +168,7 @@ def _by_law(law: Law) -> Rule:
 
 def by_negative(u: UOp, x: UOp, d: UOp) -> UOp | None:
     """x // -c → -x // c and x % -c → -(-x % c)."""
-    if d.vmax >= 0 or (x.dtype.kind != "index" and (x.vmin == x.dtype.min or d.vmin == d.dtype.min)):
+    if d.vmax >= 0 or d.vmin == d.dtype.min or (x.dtype.kind != "index" and x.vmin == x.dtype.min):
         return None
     return (-x) // (-d) if u.op is Ops.FLOORDIV else -((-x) % (-d))
 
@@ -338,23 +338,17 @@ def holds(inner: DType, x: UOp) -> bool:
     if inner is of or of.kind == "bool":
         return True
     if of.is_float:
-        return _FLOAT_WITHIN.get(of, ()).__contains__(inner)
+        return inner.is_float and inner.mantissa >= of.mantissa and inner.bias >= of.bias
     if inner.is_float:
-        exact = 1 << _MANTISSA[inner]
+        exact = 1 << inner.mantissa + 1
         return -exact <= x.vmin and x.vmax <= exact
     return inner.kind != "bool" and inner.min <= x.vmin and x.vmax <= inner.max
 
 
-_FLOAT_WITHIN = {
-    dtypes.float16: (dtypes.float32, dtypes.float64),
-    dtypes.bfloat16: (dtypes.float32, dtypes.float64),
-    dtypes.float32: (dtypes.float64,),
-}
-_MANTISSA = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24, dtypes.float64: 53}
-
-
 def cast_twice(u: UOp, x: UOp, inner: UOp) -> UOp | None:
-    if holds(inner.dtype, x):
+    # integers wrap around where floats do not: a float must fit the integer it becomes
+    whole = inner.dtype.is_float and not x.dtype.is_float and u.dtype.is_int
+    if holds(inner.dtype, x) and not (whole and not holds(u.dtype, x)):
         return x.cast(u.dtype)
     # truncating integers twice is truncating them once
     if x.dtype.is_int and inner.dtype.is_int and u.dtype.is_int and u.dtype.bits <= inner.dtype.bits:
