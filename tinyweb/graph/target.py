@@ -24,6 +24,7 @@ class Target:
     arithmetic: frozenset[DType]  # types that can be computed with; others are widened (f16 → f32) or refused
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
+    exact_division: bool = True  # division and square root are rounded correctly
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
     grid_dims: int = 1
@@ -52,7 +53,7 @@ def webgpu_target() -> Target:
     return Target(
         "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
         has_threads=True, grid_dims=3, shared_bytes=16384, max_workgroup=(256, 256, 64), max_invocations=256,
-        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20,
+        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20, exact_division=False,
     )  # fmt: skip
 
 

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
 from tinyweb.graph.lower.build import make
-from tinyweb.graph.lower.transcendental import exp2, log2, sin
+from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS
 from tinyweb.graph.target import Target
-
-_EXPANSIONS: dict[Ops, Callable[[UOp], UOp]] = {
-    Ops.EXP2: exp2,
-    Ops.LOG2: log2,
-    Ops.SIN: sin,
-    Ops.EXP: lambda x: exp2(x * 1.4426950408889634),
-    Ops.LOG: lambda x: log2(x) * 0.6931471805599453,
-    Ops.COS: lambda x: sin(-x + 1.5707963267948966),
-}
 
 
 def decompose(kernel: UOp, target: Target) -> UOp:
-    """The kernel without transcendental functions, unless the target has them itself."""
+    """The kernel without transcendental functions, unless the target has them itself, and with division and square
+    roots corrected where the target does not round them correctly."""
     done: dict[UOp, UOp] = {}
     for u in kernel.toposort():
         src = tuple(done[s] for s in u.src)
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
-            done[u] = _expand(u, src[0], target)
+            done[u] = _expand(u, src, target)
+        elif u.op in CORRECTIONS and not target.exact_division and u.dtype is dtypes.float32:
+            done[u] = CORRECTIONS[u.op](*src)
         else:
             done[u] = u if src == u.src else u.replace(src=src)
     return done[kernel]
 
 
-def _expand(u: UOp, x: UOp, target: Target) -> UOp:
-    if u.op not in _EXPANSIONS:
-        raise NotImplementedError(f"{u.op.name} has no lowering yet")
+def _expand(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
+    function = EXPANSIONS.get(u.op)
+    if function is None:
+        raise NotImplementedError(f"{u.op.name} is not supported on {target.name}")
     if u.dtype is dtypes.float64:
-        if u.op in (Ops.SIN, Ops.COS):
-            raise NotImplementedError(f"{u.op.name} of float64 is not supported on {target.name}: cast to float32")
-        return _EXPANSIONS[u.op](x)
-    return _EXPANSIONS[u.op](x.cast(dtypes.float32)).cast(u.dtype)
+        return function(*src, target.exact_division)
+    return function(*(x.cast(dtypes.float32) for x in src), target.exact_division).cast(u.dtype)
 
 
 def floor_division(u: UOp, a: UOp, b: UOp) -> UOp:
@@ -54,16 +45,26 @@ def floor_division(u: UOp, a: UOp, b: UOp) -> UOp:
         value = quotient if u.op is Ops.FLOORDIV else UOp(Ops.MOD, dtype, (a, safe))
         return value if b.vmin > 0 else b.equal(0).where(UOp.const(0, dtype), value)
     minus = UOp.const(-1, dtype)
-    numerator, divisor = a, b
-    if b.vmin <= 0:
-        flip = b < UOp.const(0, dtype)
-        numerator = flip.where(_node(Ops.MUL, a, minus), a)
-        divisor = _node(Ops.MAX, flip.where(_node(Ops.MUL, b, minus), b), UOp.const(1, dtype))
-    sign = _node(Ops.SHR, numerator, UOp.const(dtype.bits - 1, dtype))
-    # the mask changes nothing; it shows that the numerator is not negative
-    positive = _node(Ops.AND, _node(Ops.XOR, numerator, sign), UOp.const((1 << (dtype.bits - 1)) - 1, dtype))
-    quotient = _node(Ops.XOR, UOp(Ops.FLOORDIV, dtype, (positive, divisor)), sign)
-    value = quotient
+    if b.vmin > 0 or dtype is dtypes.index:
+        numerator, divisor = a, b
+        if b.vmin <= 0:
+            flip = b < UOp.const(0, dtype)
+            numerator = flip.where(_node(Ops.MUL, a, minus), a)
+            divisor = _node(Ops.MAX, flip.where(_node(Ops.MUL, b, minus), b), UOp.const(1, dtype))
+        sign = _node(Ops.SHR, numerator, UOp.const(dtype.bits - 1, dtype))
+        # the mask changes nothing; it shows that the numerator is not negative
+        positive = _node(Ops.AND, _node(Ops.XOR, numerator, sign), UOp.const((1 << (dtype.bits - 1)) - 1, dtype))
+        quotient = UOp(Ops.FLOORDIV, dtype, (positive, divisor))
+    else:
+        # the magnitude of the smallest number fits the unsigned type alone
+        unsigned, zero = BY_NAME[f"u{dtype.name}"], UOp.const(0, dtype)
+        flip = b < zero
+        sign = flip.where(zero < a, a < zero).where(minus, zero)
+        positive = _node(Ops.XOR, flip.where(_node(Ops.MUL, a, minus), a), sign).bitcast(unsigned)
+        magnitude = flip.where(_node(Ops.MUL, b, minus), b).bitcast(unsigned)
+        divisor = _node(Ops.MAX, magnitude, UOp.const(1, unsigned))
+        quotient = UOp(Ops.FLOORDIV, unsigned, (positive, divisor)).bitcast(dtype)
+    value = quotient = _node(Ops.XOR, quotient, sign)
     if u.op is Ops.MOD:
         value = _node(Ops.ADD, a, _node(Ops.MUL, _node(Ops.MUL, quotient, b), minus))
     return value if b.vmin > 0 else b.equal(0).where(UOp.const(0, dtype), value)

@@ -1,0 +1,31 @@
+"""Elementary and special functions in arithmetic that every target has: one table, from op to expression.
+
+float32 results are within 2 units in the last place for all arguments, float64 within a few; docs/numerics.md says how
+far, function by function. Values are built as expressions over the arguments and hold for scalars and tiles alike.
+`exact` says whether the target's division and square root are rounded correctly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.lower.transcendental.division import divide, invert, square_root
+from tinyweb.graph.lower.transcendental.error import erf, erfc
+from tinyweb.graph.lower.transcendental.exponential import cosh, exp, exp2, expm1, sinh, tanh
+from tinyweb.graph.lower.transcendental.inverse import acos, asin, atan
+from tinyweb.graph.lower.transcendental.logarithm import acosh, asinh, atanh, log, log1p, log2, log10
+from tinyweb.graph.lower.transcendental.power import pow
+from tinyweb.graph.lower.transcendental.trigonometric import cos, sin, tan
+
+Expansion: TypeAlias = "Callable[..., UOp]"
+
+EXPANSIONS: dict[Ops, Expansion] = {
+    Ops.EXP: exp, Ops.EXP2: exp2, Ops.EXPM1: expm1, Ops.LOG: log, Ops.LOG2: log2, Ops.LOG10: log10, Ops.LOG1P: log1p,
+    Ops.SIN: sin, Ops.COS: cos, Ops.TAN: tan, Ops.ASIN: asin, Ops.ACOS: acos, Ops.ATAN: atan, Ops.SINH: sinh,
+    Ops.COSH: cosh, Ops.TANH: tanh, Ops.ASINH: asinh, Ops.ACOSH: acosh, Ops.ATANH: atanh, Ops.ERF: erf, Ops.ERFC: erfc,
+    Ops.POW: pow,
+}  # fmt: skip
+CORRECTIONS: dict[Ops, Expansion] = {Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root}
+"""For targets whose division and square root are not exact."""

@@ -1,0 +1,165 @@
+"""What the functions of this folder are built from: a float's bits, polynomials, exact products, quotients.
+
+Nothing here relies on a fused multiply-add or on its absence: where an error must be known exactly, factors are cut to
+half of their digits first, so that products are exact either way (Dekker 1971). Infinities and NaNs are told apart by
+their bits, because shader compilers may assume that comparisons never see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Ops, UOp
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary float: its type, the integers of its width, the bits of its mantissa, the exponent's bias."""
+
+    float: DType
+    signed: DType
+    unsigned: DType
+    mantissa: int
+    bias: int
+
+    @property
+    def infinity(self) -> int:
+        return (2 * self.bias + 1) << self.mantissa
+
+    @property
+    def magnitude(self) -> int:
+        return (1 << (self.float.bits - 1)) - 1
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.float.bits - 1)
+
+    @property
+    def one(self) -> int:
+        return self.bias << self.mantissa
+
+    def power(self, n: int) -> int:
+        """The bits of 2**n."""
+        return (self.bias + n) << self.mantissa
+
+
+FORMATS = {
+    dtypes.float32: Format(dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127),
+    dtypes.float64: Format(dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023),
+}
+
+
+def format_of(x: UOp) -> Format:
+    return FORMATS[x.dtype]
+
+
+# -- bits -------------------------------------------------------------------------------------------------------------
+def shl(x: UOp, n: int | UOp) -> UOp:
+    return x.alu(Ops.SHL, n)
+
+
+def shr(x: UOp, n: int | UOp) -> UOp:
+    return x.alu(Ops.SHR, n)
+
+
+def raw(x: UOp) -> UOp:
+    """The bits, unsigned."""
+    return x.bitcast(format_of(x).unsigned)
+
+
+def size_bits(x: UOp) -> UOp:
+    """The bits of |x|: they are ordered as the magnitudes are, with infinity and then the NaNs on top."""
+    return raw(x) & format_of(x).magnitude
+
+
+def sign_bit(x: UOp) -> UOp:
+    return raw(x) & format_of(x).sign
+
+
+def with_sign(magnitude: UOp, sign: UOp) -> UOp:
+    """A value ≥ 0 (or a NaN) with a sign bit."""
+    return (raw(magnitude) | sign).bitcast(magnitude.dtype)
+
+
+def is_nan(size: UOp, f: Format) -> UOp:
+    return UOp.const(f.infinity, f.unsigned) < size
+
+
+def below(size: UOp, f: Format, value: float) -> UOp:
+    """Whether the magnitude with these bits is less than `value`."""
+    return size < bits_of(value, f)
+
+
+def bits_of(value: float, f: Format) -> int:
+    return int(f.float.numpy.type(value).view(f.unsigned.numpy))
+
+
+def power_of_two(n: UOp, f: Format) -> UOp:
+    """2**n of a signed integer n for which that is a normal number."""
+    return shl(n + f.bias, f.mantissa).bitcast(f.float)
+
+
+def scale(value: UOp, n: UOp) -> UOp:
+    """value · 2**n in two factors, so that neither leaves the normal numbers before the last rounding."""
+    f = format_of(value)
+    half = shr(n, 1)
+    return value * power_of_two(half, f) * power_of_two(n - half, f)
+
+
+def at_most(n: UOp, limit: int) -> UOp:
+    """The smaller of an integer and a constant."""
+    return (n < limit).where(n, n.lift(limit))
+
+
+def clamp(x: UOp, low: float, high: float) -> UOp:
+    """A float that is no NaN, kept in a range."""
+    return (x < low).where(x.lift(low), (x.lift(high) < x).where(x.lift(high), x))
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+def muladd(a: UOp, b: UOp | float, c: UOp | float) -> UOp:
+    """a · b + c, in one rounding or two."""
+    return UOp(Ops.MULADD, a.dtype, (a, a.lift(b), a.lift(c)))
+
+
+def horner(coefficients: Sequence[float], x: UOp) -> UOp:
+    total = UOp.const(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        total = muladd(total, x, c)
+    return total
+
+
+def cut(x: UOp) -> UOp:
+    """x with half of its digits: the product of two such numbers is exact, and so is x - cut(x)."""
+    f = format_of(x)
+    dropped = (f.mantissa + 2) // 2
+    return (raw(x) & (f.magnitude | f.sign) - ((1 << dropped) - 1)).bitcast(x.dtype)
+
+
+def reciprocal(x: UOp) -> UOp:
+    return x.alu(Ops.RECIPROCAL)
+
+
+def quotient(a: UOp, b: UOp, exact: bool) -> UOp:
+    """a / b of finite numbers whose quotient and products are far from overflow and underflow.
+
+    Where division is not rounded correctly (`exact` is false) an estimate is corrected by its remainder, which is known
+    exactly: the result is off by little more than half a unit.
+    """
+    if exact:
+        return a.alu(Ops.DIV, b)
+    over = reciprocal(b)
+    q, divisor = cut(a * over), cut(b)
+    remainder = (a - q * divisor) - q * (b - divisor)
+    return q + remainder * over
+
+
+def root(x: UOp, exact: bool) -> UOp:
+    """The square root of a number in [0, 2**60], corrected as `quotient` does where the target's is not exact."""
+    estimate = x.alu(Ops.SQRT)
+    if exact:
+        return estimate
+    s = cut(estimate)
+    return s + (x - s * s).alu(Ops.DIV, s + estimate + 2.0**-100)

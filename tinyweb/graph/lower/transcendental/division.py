@@ -1,0 +1,48 @@
+"""Division, reciprocals and square roots for targets that do not round them correctly.
+
+The mantissas are divided, where nothing overflows or vanishes, and the estimate is corrected by its remainder, which is
+known exactly: the result is off by little more than half a unit. Zeros, infinities, NaNs and subnormal numbers are
+left to the target.
+"""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.lower.transcendental.build import Format, format_of, quotient, raw, root, scale, shr, size_bits
+
+
+def divide(a: UOp, b: UOp) -> UOp:
+    """a / b within one unit in the last place."""
+    f = format_of(a)
+    normal = _is_normal(size_bits(a), f) & _is_normal(size_bits(b), f)
+    value = scale(quotient(_mantissa(a, f), _mantissa(b, f), False), _exponent(a, f) - _exponent(b, f))
+    signed = (raw(value) | ((raw(a) ^ raw(b)) & f.sign)).bitcast(a.dtype)
+    return normal.where(signed, a.alu(Ops.DIV, b))
+
+
+def invert(b: UOp) -> UOp:
+    """1 / b within one unit in the last place."""
+    f = format_of(b)
+    value = scale(quotient(b.lift(1.0), _mantissa(b, f), False), UOp.const(f.bias, f.signed) - _exponent(b, f))
+    signed = (raw(value) | (raw(b) & f.sign)).bitcast(b.dtype)
+    return _is_normal(size_bits(b), f).where(signed, b.alu(Ops.RECIPROCAL))
+
+
+def square_root(x: UOp) -> UOp:
+    """sqrt(x) within one unit in the last place."""
+    f = format_of(x)
+    return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(root(x, False), x.alu(Ops.SQRT))
+
+
+def _is_normal(size: UOp, f: Format) -> UOp:
+    least = 1 << f.mantissa
+    return size + UOp.const(-least, f.unsigned) < f.infinity - least
+
+
+def _mantissa(x: UOp, f: Format) -> UOp:
+    """In [1, 2)."""
+    return ((raw(x) & ((1 << f.mantissa) - 1)) | f.one).bitcast(x.dtype)
+
+
+def _exponent(x: UOp, f: Format) -> UOp:
+    return shr(size_bits(x), f.mantissa).bitcast(f.signed)
