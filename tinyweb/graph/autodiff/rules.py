@@ -124,6 +124,12 @@ def _assign(u: UOp, g: UOp) -> Gradients:
     return not_(written).where(g, _zero(g)), substitute(u.src[0], {view: g})
 
 
+def _custom(u: UOp, g: UOp) -> Gradients:
+    """The gradients the node brings along, with what arrives in the place of its LEAF."""
+    given = (substitute(s, {u.src[1]: g}) for s in u.src[3::2])
+    return None, None, *(part for gradient in given for part in (gradient, None))
+
+
 def _log2(u: UOp, g: UOp) -> Gradients:
     return ((g * (1 / math.log(2))).alu(Ops.DIV, u.src[0]),)
 
@@ -157,5 +163,6 @@ RULES: dict[Ops, Rule] = {
     Ops.ASSIGN: _assign,
     Ops.CONTIGUOUS: lambda u, g: (g,),
     Ops.LEAF: lambda u, g: (g,),
+    Ops.CUSTOM_GRADIENT: _custom,
 }
 """An op that is not here is constant almost everywhere (comparisons, rounding, integers), or the end (DETACH)."""

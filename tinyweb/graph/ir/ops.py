@@ -31,6 +31,8 @@ class Ops(Enum):
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
     LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
     DETACH = auto()  # its source, through which no gradient flows
+    CUSTOM_GRADIENT = auto()  # src: (value, upstream, x, gradient of x, …): the value, with the gradients of each x given
+    #                           as expressions in `upstream`, a LEAF that stands for the gradient that arrives
 
     # -- tensor graph and kernels
     REDUCE = auto()  # tensor: src (x,), arg (op, axes), axes kept with size 1.  kernel: src (x, RANGE…), arg op
@@ -129,7 +131,9 @@ ELEMENTWISE = UNARY | BINARY | TERNARY
 COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.EQUAL})
 COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
-TENSOR_ONLY = MOVEMENT | {Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH}
+TENSOR_ONLY = MOVEMENT | {
+    Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
+}  # fmt: skip
 
 
 class Space(Enum):

@@ -157,6 +157,11 @@ tensor_spec = Spec(
             lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, int)),
         law(Ops.DETACH, "DETACH has one source of its dtype and no arg",
             lambda u: len(u.src) == 1 and alike(u) and u.arg is None),
+        law(Ops.CUSTOM_GRADIENT, "CUSTOM_GRADIENT has a value, a LEAF like it, and pairs of an input and its gradient",
+            lambda u: len(u.src) >= 2 and len(u.src) % 2 == 0 and u.src[1].op is Ops.LEAF and u.arg is None
+            and all(s.dtype is u.dtype and same_sizes(s.shape, u.shape) for s in u.src[:2])
+            and all(x.dtype is g.dtype and same_sizes(x.shape, g.shape)
+                    for x, g in zip(u.src[2::2], u.src[3::2], strict=True))),
         law(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
             lambda u: len(u.src) == 2 and alike(u) and is_buffer_view(u.src[0])
             and same_sizes(u.src[0].shape, u.src[1].shape)),

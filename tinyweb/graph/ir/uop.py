@@ -165,7 +165,7 @@ class UOp:
             return (self.arg.size,)
         if op is Ops.REDUCE and isinstance(self.arg, tuple):
             return tuple(1 if i in self.arg[1] else s for i, s in enumerate(self.src[0].shape))
-        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH):
+        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT):
             return self.src[0].shape
         if op is Ops.STACK:
             return (len(self.src),)

@@ -97,7 +97,7 @@ def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
     done: dict[UOp, UOp] = {}
     for u in toposort(roots):
         src = tuple(done[s] for s in u.src)
-        marked = u.op in (Ops.LEAF, Ops.DETACH)
+        marked = u.op in (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT)
         done[u] = src[0] if marked else u if src == u.src else u.replace(src=src)
     return [done[r] for r in roots]
 
