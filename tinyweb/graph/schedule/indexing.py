@@ -58,6 +58,8 @@ def same(a: Size, b: Size) -> bool:
 def reshape_groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
     """Split a reshape into independent parts: pairs of axis runs (in old, in new) of equal size, each as short as
     possible."""
+    if 0 in old or 0 in new:
+        return [(range(len(old)), range(len(new)))]  # no elements: nothing tells the axes apart
     groups: list[tuple[range, range]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -79,6 +81,8 @@ def reshape_groups(old: Shape, new: Shape) -> list[tuple[range, range]]:
 
 def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     """The index into `old` of the element that `index` names in `new`."""
+    if 0 in old or 0 in new:
+        return (ZERO,) * len(old)
     out: list[UOp] = []
     for olds, news in reshape_groups(old, new):
         rest = [k for k in olds if old[k] != 1]

@@ -1,0 +1,122 @@
+"""Proofs that a kernel or a program stays inside its memory: `check_bounds`.
+
+For every LOAD and STORE Z3 shows that the index lies in the memory (all lanes of it) whenever the gate holds, for all
+values of loops, hardware indices and variables, and for whatever was read from memory on the way. Of a program also
+that no division it contains meets a negative numerator or a divisor that is not positive, that the arithmetic of an
+index stays within 32 bits, and, where the target asks for it, that wide accesses are aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import z3
+
+from tests.graph.proofs.prove import Unproven, cases, solve
+from tests.graph.proofs.terms import Numbers
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir.printer import brief
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
+
+TRUE = UOp.const(True, dtypes.bool)
+GROWS = (Ops.ADD, Ops.MUL, Ops.MULADD, Ops.NEG, Ops.SHL)
+
+
+class OutOfBounds(AssertionError):
+    """An access that leaves its memory: which, and for which values."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """`lanes` elements from `index` on of memory of `size` elements, if `gate` holds."""
+
+    node: UOp
+    index: UOp
+    gate: UOp
+    size: int
+    lanes: int
+
+    @property
+    def key(self) -> tuple[UOp, UOp, int, int]:
+        return self.index, self.gate, self.size, self.lanes
+
+
+def accesses(nodes: Sequence[UOp]) -> Iterator[Access]:
+    for u in nodes:
+        if u.op is Ops.LOAD:
+            lanes = u.arg if isinstance(u.arg, int) else 1
+            yield Access(u, u.src[1], u.src[2] if len(u.src) > 2 else TRUE, memory_size(u.src[0]), lanes)
+        elif u.op is Ops.STORE:
+            # lanes of a kernel are values of a RANGE; a vector of a program is one access
+            shape = () if u.src[2].lanes else u.src[2].shape
+            lanes = shape[0] if shape and isinstance(shape[0], int) else 1
+            yield Access(u, u.src[1], u.src[3] if len(u.src) > 3 else TRUE, memory_size(u.src[0]), lanes)
+
+
+def memory_size(memory: UOp) -> int:
+    if memory.op is Ops.STAGE:
+        return prod(int(r.src[0].arg) for r in memory.src[1:])
+    return int(memory.buffer.arg.size)
+
+
+def check_bounds(graph: UOp | Program, target: Target | None = None) -> int:
+    """The number of accesses proven; OutOfBounds for one that leaves its memory, Unproven where Z3 cannot tell."""
+    nodes = list(graph.uops) if isinstance(graph, Program) else graph.toposort()
+    proven = 0
+    for access in {a.key: a for a in accesses(nodes)}.values():
+        _inside(access)
+        if target is not None and target.language == "wgsl" and access.lanes > 1:
+            _aligned(access)
+        proven += 1
+    if isinstance(graph, Program):
+        for u in nodes:
+            if u.op in (Ops.FLOORDIV, Ops.MOD):
+                _divides(u)
+        _never_overflows(accesses(nodes))
+    return proven
+
+
+def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object) -> None:
+    """Raises if `claim`, a function of the terms of `roots`, can hold together with the gate."""
+    assert callable(claim)
+    for gate_case, *root_cases in cases(gate, *roots):
+        terms = Numbers()
+        values = [terms(r) for r in root_cases]
+        model = solve(terms, terms(gate_case), claim(*values), seconds=20)
+        if model is not None:
+            free = {str(d): model[d] for d in model.decls()}
+            shown = ", ".join(f"{name.split('$')[0]}={value}" for name, value in sorted(free.items()))
+            given = "" if gate is TRUE else f"\n  gate {brief(gate, 6)}"
+            raise OutOfBounds(f"{what}: {brief(u, 6)}\n  index {brief(roots[0], 9)}{given}\n  at {shown}")
+
+
+def _inside(a: Access) -> None:
+    what = f"{a.lanes} element(s) at this index may leave memory of {a.size}"
+    _refuted(what, a.node, a.gate, (a.index,), lambda i: z3.Or(i < 0, i + a.lanes > a.size))
+
+
+def _aligned(a: Access) -> None:
+    _refuted(f"not a multiple of {a.lanes}", a.node, a.gate, (a.index,), lambda i: i % a.lanes != 0)
+
+
+def _divides(u: UOp) -> None:
+    if u.shape:
+        return
+    _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0))
+
+
+def _never_overflows(every: Iterable[Access]) -> None:
+    """An index where its gate holds, and a gate always, are computed without wrapping around."""
+    wanted = {(u, a.gate): None for a in every for u in a.index.toposort()}
+    wanted |= {(u, TRUE): None for _, gate in [*wanted] for u in gate.toposort()}
+    for u, gate in wanted:
+        # what interval arithmetic already shows needs no solver (that it is right is proven elsewhere)
+        if u.dtype is dtypes.index and u.op in GROWS and u.bounds == (u.dtype.min, u.dtype.max):
+            _refuted("index arithmetic leaves 32 bits", u, gate, (u,), lambda i: z3.Or(i < -(2**31), i >= 2**31))
+
+
+__all__ = ["OutOfBounds", "Unproven", "check_bounds"]
