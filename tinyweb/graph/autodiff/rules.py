@@ -7,12 +7,12 @@ not the view it writes. Scalars that go with an array get a gradient of the arra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff.build import expand, full, iota, not_, permute, reshape, total
+from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
 from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_prod, size_sub, substitute
 
 Gradients: TypeAlias = "tuple[UOp | None, ...]"
@@ -130,13 +130,8 @@ def _custom(u: UOp, g: UOp) -> Gradients:
     return None, None, *(part for gradient in given for part in (gradient, None))
 
 
-def _log2(u: UOp, g: UOp) -> Gradients:
-    return ((g * (1 / math.log(2))).alu(Ops.DIV, u.src[0]),)
-
-
-def _sin(u: UOp, g: UOp) -> Gradients:
-    x = u.src[0]
-    return (g * (-x + math.pi / 2).alu(Ops.SIN),)
+def _function(derivative: Derivative) -> Rule:
+    return lambda u, g: (derivative(u, g, u.src[0]),)
 
 
 RULES: dict[Ops, Rule] = {
@@ -149,9 +144,8 @@ RULES: dict[Ops, Rule] = {
     Ops.WHERE: _where,
     Ops.CAST: _cast,
     Ops.SQRT: lambda u, g: ((g * 0.5).alu(Ops.DIV, u),),
-    Ops.EXP2: lambda u, g: (g * u * math.log(2),),
-    Ops.LOG2: _log2,
-    Ops.SIN: _sin,
+    **{op: _function(derivative) for op, derivative in DERIVATIVES.items()},
+    Ops.POW: power,
     Ops.REDUCE: _reduce,
     Ops.RESHAPE: lambda u, g: (reshape(g, u.src[0].shape),),
     Ops.PERMUTE: _permute,
