@@ -7,6 +7,7 @@ A dtype is always a scalar type: vectors and tiles are shapes of nodes, never dt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,16 +30,16 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return (_by_name, (self.name,))
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         return self.kind == "float"
 
-    @property
+    @cached_property
     def is_int(self) -> bool:
         """Integers of any sign, index arithmetic included; bool is not."""
         return self.kind in ("int", "uint", "index")
 
-    @property
+    @cached_property
     def is_signed(self) -> bool:
         return self.kind in ("int", "index", "float")
 
@@ -53,7 +54,7 @@ class DType:
         """Bytes that `count` packed elements take."""
         return (count * self.bits + 7) // 8
 
-    @property
+    @cached_property
     def min(self) -> int | float | bool:
         if self.kind == "bool":
             return False
@@ -61,7 +62,7 @@ class DType:
             return -float("inf")
         return 0 if self.kind == "uint" else -(1 << (self.bits - 1))
 
-    @property
+    @cached_property
     def max(self) -> int | float | bool:
         if self.kind == "bool":
             return True
@@ -69,10 +70,15 @@ class DType:
             return float("inf")
         return (1 << (self.bits - (0 if self.kind == "uint" else 1))) - 1
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy type that holds one value (bfloat16, 8-bit floats and 4-bit integers are held wider)."""
         return np.dtype(_NUMPY.get(self.name, self.name))
+
+    @property
+    def held_wider(self) -> bool:
+        """Whether NumPy lacks the type, so that arrays hold its values in a wider one."""
+        return self.bits < 8 * self.numpy.itemsize
 
     # -- floats -------------------------------------------------------------------------------------------------------
     @property
@@ -214,7 +220,8 @@ def to_bits(values: npt.ArrayLike, dtype: DType) -> npt.NDArray[Any]:
     count = np.rint(np.ldexp(size, dtype.mantissa - exponent)).astype(np.int64)
     bits = np.minimum((exponent.astype(np.int64) + (dtype.bias - 1) << dtype.mantissa) + count, dtype.overflow)
     bits = np.where(np.isinf(x), dtype.overflow, np.where(np.isnan(x), dtype.quiet_nan, bits))
-    return (bits | np.signbit(x).astype(np.int64) << (dtype.bits - 1)).astype(f"uint{dtype.bits}")
+    signed: npt.NDArray[Any] = bits | np.signbit(x).astype(np.int64) << (dtype.bits - 1)
+    return signed.astype(f"uint{dtype.bits}")
 
 
 def from_bits(bits: npt.ArrayLike, dtype: DType) -> npt.NDArray[np.float32]:
@@ -235,6 +242,6 @@ def round_to(value: float, dtype: DType) -> float:
     if dtype is dtypes.float64:
         return float(value)
     with np.errstate(all="ignore"):
-        if dtype.name in _NUMPY:
+        if dtype.held_wider:
             return float(from_bits(to_bits(value, dtype), dtype))
         return float(dtype.numpy.type(value))

@@ -18,7 +18,7 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
     """
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.is_float:
-        if dtype.bits <= 16 and dtype.numpy.itemsize != dtype.itemsize:
+        if dtype.held_wider:
             return to_bits(flat, dtype).view(np.uint8)
         with np.errstate(over="ignore"):
             return flat.astype(dtype.numpy).view(np.uint8)
@@ -47,6 +47,6 @@ def unpack(data: bytes, dtype: DType, count: int) -> npt.NDArray[Any]:
     if dtype.bits == 4:
         nibbles = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count]
         return nibbles if dtype.kind == "uint" else ((nibbles.astype(np.int8) ^ 8) - 8).astype(np.int8)
-    if dtype.is_float and dtype.numpy.itemsize != dtype.itemsize:
+    if dtype.held_wider:
         return from_bits(raw[: dtype.nbytes(count)].view(f"uint{dtype.bits}"), dtype)
     return raw[: dtype.nbytes(count)].view(dtype.numpy).copy()

@@ -105,15 +105,6 @@ def test_shared_memory_limit() -> None:
         lower(k, replace(WEBGPU, shared_bytes=used - 1))
 
 
-@pytest.mark.parametrize("dtype", [dtypes.int64, dtypes.uint64, dtypes.float64], ids=lambda d: d.name)
-def test_wide_types_are_refused_by_name(dtype: object) -> None:
-    (i,) = axes(4)
-    k = kernel(param(0, 4, dtype).store(i, param(1, 4, dtype).load(i)))  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match=f"{dtype.name} is not supported on webgpu"):  # type: ignore[attr-defined]
-        lower(k, WEBGPU)
-    lower(k, cpu_target())
-
-
 # -- vectors and packing --------------------------------------------------------------------------------------------
 def test_neighbouring_elements_of_a_word_are_one_load() -> None:
     """16 weights of 8 bits, or 32 of 4, in one load of four words."""

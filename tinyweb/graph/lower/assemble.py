@@ -10,6 +10,7 @@ from tinyweb.graph.ir.spec import program_spec, verify
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.linearize import linearize
+from tinyweb.graph.lower.long import split_long
 from tinyweb.graph.lower.loops import lower_loops
 from tinyweb.graph.lower.spell import spell
 from tinyweb.graph.lower.widen import widen
@@ -37,6 +38,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     kernel = decompose(widen(simplify(kernel), target), target)
     effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
     spelled, memory = spell(effects, target, arrays)
+    spelled = split_long(spelled, target)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"

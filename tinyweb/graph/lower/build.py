@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
@@ -127,18 +124,3 @@ def lane(vector: UOp, i: int) -> UOp:
     if vector.shape == ():
         return vector
     return UOp(Ops.LANE, vector.dtype, (vector,), i)
-
-
-def float_from_bits(bits: int) -> float:
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-
-
-def round_constant(value: float, dtype: DType) -> float:
-    """`value` as float16 or bfloat16 would hold it."""
-    if dtype is dtypes.float16:
-        with np.errstate(over="ignore"):
-            return float(np.float16(value))
-    bits = int(np.float32(value).view(np.uint32))
-    if (bits & 0x7FFFFFFF) > 0x7F800000:
-        return float("nan")
-    return float_from_bits(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16) & 0xFFFFFFFF)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
 from tinyweb.graph.lower.build import add, index_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.formats import decode, encode
 from tinyweb.graph.symbolic import const_factor, simplify
 from tinyweb.graph.target import Target
 
@@ -23,8 +24,8 @@ _WIDEST_ALIGNMENT = 128
 
 def carrier_of(dtype: DType, target: Target) -> DType:
     """The type that memory of `dtype` is declared as."""
-    if dtype in target.storage:
-        return dtype
+    if dtype in target.storage or dtype.bits == 64:
+        return dtype  # where there are no 64 bits, `long.py` makes words of them
     if _UNSIGNED.get(dtype.bits) in target.storage:
         return _UNSIGNED[dtype.bits]
     if dtype.bits < 8 and dtypes.uint8 in target.storage:
@@ -158,7 +159,7 @@ class Memory:
         else:
             shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
             down = _shift(Ops.SHR, word, stack(shifts))
-        if carrier_bits == bits or (stored.is_float and bits == 16):
+        if carrier_bits == bits or stored.is_float:
             return self._decode(down, stored, dtype)
         return self._decode(down & _vector([(1 << bits) - 1] * width, U32), stored, dtype)
 
@@ -187,10 +188,8 @@ class Memory:
             return raw.cast(dtype)
         width = lanes_of(raw)
         bits = raw.cast(U32)
-        if stored is dtypes.float16:
-            return UOp(Ops.F16_TO_F32, F32, (bits,)).cast(dtype)
-        if stored is dtypes.bfloat16:
-            return _shift(Ops.SHL, bits, _vector([16] * width, U32)).bitcast(F32).cast(dtype)
+        if stored.is_float:
+            return decode(bits, stored, width).cast(dtype)
         if stored.kind == "bool":
             zero = bits.alu(Ops.EQUAL, _vector([0] * width, U32))
             return zero.alu(Ops.XOR, splat(UOp.const(True, dtypes.bool), width)).cast(dtype)
@@ -272,29 +271,13 @@ class Memory:
         if carrier is stored:
             return value.cast(stored)
         width = lanes_of(value)
-        if stored is dtypes.float16:
-            bits = UOp(Ops.F32_TO_F16, U32, (value.cast(F32),))
-        elif stored is dtypes.bfloat16:
-            bits = bf16_bits(value.cast(F32), width)
+        if stored.is_float:
+            bits = encode(value.cast(F32), stored, width)
         elif stored.kind == "int":
             bits = value.cast(I32).bitcast(U32)
         else:
             bits = value.cast(U32)
         return bits.cast(carrier)
-
-
-def bf16_bits(value: UOp, width: int = 1) -> UOp:
-    """float32 → the 16 bits of the nearest bfloat16 (ties to even; a NaN stays one), in a uint32."""
-
-    def const(n: int) -> UOp:
-        return _vector([n] * width, U32)
-
-    bits = value.bitcast(U32)
-    odd = _shift(Ops.SHR, bits, const(16)) & const(1)
-    rounded = _shift(Ops.SHR, bits + const(0x7FFF) + odd, const(16))
-    quiet = _shift(Ops.SHR, bits, const(16)) | const(0x40)
-    nan = const(0x7F800000).alu(Ops.LESS, bits & const(0x7FFFFFFF))
-    return nan.where(quiet, rounded)
 
 
 def _vector(values: list[int], dtype: DType) -> UOp:

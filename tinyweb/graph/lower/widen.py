@@ -1,48 +1,71 @@
-"""Types the target cannot compute with become wider ones.
+"""Types the target cannot compute with become wider ones, and what its instructions leave open is decided.
 
-Halves are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or uint32
-kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs to
-the access.
+Narrow floats are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or
+uint32 kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs
+to the access. 64-bit integers stay what they are: `long.py` makes pairs of them once the program is spelled out.
+
+Casts of floats to integers hold the value within the type's range and make 0 of NaN; shifts by less than 0 or by the
+type's width and more shift everything out. The CASTs and shifts that are left after this pass are plain ones.
 """
 
 from __future__ import annotations
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DType, dtypes, round_to
 from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, UOp
-from tinyweb.graph.lower.build import round_constant
-from tinyweb.graph.lower.memory import bf16_bits, carrier_of
+from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
+from tinyweb.graph.lower.memory import carrier_of
 from tinyweb.graph.target import Target
 
-F32, I32, U32 = dtypes.float32, dtypes.int32, dtypes.uint32
-_HALVES = (dtypes.float16, dtypes.bfloat16)
+F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
 _KEEPS_RANGE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.WHERE, Ops.SHR, Ops.LESS, Ops.EQUAL})
+# what is done with 64-bit floats where there are none: they are moved, and cast from and to float32
+_ON_PAIRS = frozenset({
+    Ops.PARAM, Ops.LOAD, Ops.STORE, Ops.STAGE, Ops.CONST, Ops.WHERE, Ops.BITCAST, Ops.CAST,
+})  # fmt: skip
 
 
 def computed_as(dtype: DType, target: Target) -> DType:
     """The type that values of `dtype` have in registers; NotImplementedError where there is none."""
-    if dtype in target.arithmetic or dtype.kind == "void":
+    if dtype in target.arithmetic or dtype.kind == "void" or dtype.bits == 64:
         return dtype
-    wider = F32 if dtype in _HALVES else {"int": I32, "uint": U32}.get(dtype.kind)
+    wider = F32 if is_narrow(dtype) else {"int": I32, "uint": U32}.get(dtype.kind)
     if wider is None or wider.bits < dtype.bits or wider not in target.arithmetic:
         raise NotImplementedError(f"{dtype.name} is not supported on {target.name}: cast to a 32-bit type")
     return wider
 
 
 def widen(kernel: UOp, target: Target) -> UOp:
-    """The kernel with values only of types in `target.arithmetic`; memory keeps its types."""
+    """The kernel with values only of types in `target.arithmetic` and 64-bit ones; memory keeps its types.
+
+    NotImplementedError naming an operation on float64 where the target has none.
+    """
     done: dict[UOp, UOp] = {}
     for u in kernel.toposort():
+        if F64 not in target.arithmetic:
+            _refuse_doubles(u, target)
         src = tuple(done[s] for s in u.src)
-        if (
-            u.op is Ops.STORE
-            and u.src[0].dtype in _HALVES
-            and u.src[2].op is Ops.CAST
-            and u.src[2].dtype is u.src[0].dtype
-        ):
+        if u.op is Ops.STORE and is_narrow(u.src[0].dtype) and _rounds(u.src[2]):
             # the store rounds: doing it before as well changes nothing
             src = (*src[:2], done[u.src[2].src[0]].cast(computed_as(u.src[0].dtype, target)), *src[3:])
         done[u] = _widen(u, src, target)
     return done[kernel]
+
+
+def _refuse_doubles(u: UOp, target: Target) -> None:
+    types = {u.dtype, *(s.dtype for s in u.src)}
+    if F64 not in types:
+        return
+    fine = u.op in _ON_PAIRS and (u.op is not Ops.CAST or types <= {F64, F32})
+    if not fine:
+        what = f"a cast of {u.src[0].dtype.name} to {u.dtype.name}" if u.op is Ops.CAST else f"{u.op.name} of float64"
+        raise NotImplementedError(
+            f"{what} is not supported on {target.name}, which has no 64-bit floats: use .cast(dtypes.float32) before it"
+        )
+
+
+def _rounds(u: UOp) -> bool:
+    """Whether a value is a float just rounded to its narrow type."""
+    return u.op is Ops.CAST and u.src[0].dtype.is_float and u.src[0].dtype is not F64
 
 
 def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
@@ -57,10 +80,13 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return _cast(u, src[0], target)
     if u.op is Ops.BITCAST:
         return _bitcast(u, src[0], target)
+    if u.op in (Ops.SHL, Ops.SHR):
+        out = _shift(u.op, src[0], src[1], u.dtype)
+        return in_range(out, u.dtype) if u.op is Ops.SHL and dtype is not u.dtype else out
     if dtype is u.dtype:
         return u if src == u.src else u.replace(src=src)
     if u.op is Ops.CONST:
-        return UOp.const(round_constant(u.arg, u.dtype) if u.dtype in _HALVES else u.arg, dtype)
+        return UOp.const(round_to(u.arg, u.dtype) if is_narrow(u.dtype) else u.arg, dtype)
     out = u.replace(dtype=dtype, src=src)
     if (
         u.dtype.is_int
@@ -82,45 +108,72 @@ def in_range(value: UOp, dtype: DType) -> UOp:
     return up.alu(Ops.SHR, 32 - dtype.bits)
 
 
+def _shift(op: Ops, value: UOp, amount: UOp, dtype: DType) -> UOp:
+    """A shift of values of `dtype` by any amount."""
+    if amount.vmin >= 0 and amount.vmax < dtype.bits:
+        return value.alu(op, amount)
+    last = UOp.const(dtype.bits - 1, amount.dtype)
+    inside = amount.alu(Ops.LESS, UOp.const(dtype.bits, amount.dtype))
+    if amount.dtype.is_signed:
+        inside = inside & amount.alu(Ops.LESS, UOp.const(0, amount.dtype)).logical_not()
+    if op is Ops.SHR and dtype.is_signed:
+        return value.alu(op, inside.where(amount, last) & last)
+    return inside.where(value.alu(op, amount & last), UOp.const(0, value.dtype))
+
+
+# -- casts -------------------------------------------------------------------------------------------------------------
 def _cast(u: UOp, x: UOp, target: Target) -> UOp:
     source, dtype = u.src[0].dtype, computed_as(u.dtype, target)
     if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and target.language == "c" and target.vector_lanes <= 4:
         return x.replace(dtype=F32)  # unpacked straight to floats: see Memory
-    value = x.cast(dtype)
-    if dtype is u.dtype:
-        return value
-    if u.dtype in _HALVES:
-        exact = source is u.dtype or source.kind == "bool" or (source.is_int and source.bits <= 8)
+    if source.is_float and u.dtype.is_int:
+        return _float_to_int(x, u.dtype, dtype, target)
+    if source.is_float and u.dtype.kind == "bool" and target.language == "wgsl":
+        # on the bits: compilers may take a NaN for any number, and a subnormal number for zero
+        return (x.bitcast(U32) & 0x7FFFFFFF).equal(0).logical_not()
+    if is_narrow(u.dtype):
+        exact = source is u.dtype or source.kind == "bool" or (source.is_int and source.bits <= u.dtype.mantissa + 1)
+        value = round_odd(x) if x.dtype is F64 else x.cast(F32)
         return value if exact else _round(value, u.dtype, target)
-    if source.is_float and u.dtype.kind == "uint":
-        value = x.cast(I32).cast(U32)  # a negative number wraps around, as it would in a wider type
-    return in_range(value, u.dtype)
+    value = x.cast(dtype)
+    return value if dtype is u.dtype else in_range(value, u.dtype)
+
+
+def _float_to_int(x: UOp, to: DType, computed: DType, target: Target) -> UOp:
+    """Truncated and held within the range of `to`; 0 for NaN."""
+    low, limit = x.lift(float(to.min)), x.lift(float(int(to.max) + 1))  # powers of two: exact
+    outside = is_nan(x, target).where(UOp.const(0, computed), UOp.const(to.max, computed))
+    value = x.alu(Ops.LESS, limit).where(x.cast(computed), outside)
+    return x.alu(Ops.LESS, low).where(UOp.const(to.min, computed), value)
+
+
+def is_nan(x: UOp, target: Target) -> UOp:
+    """Whether a float is a NaN: on its bits where compilers may assume that there are none."""
+    if target.language == "wgsl":
+        return UOp.const(0x7F800000, U32).alu(Ops.LESS, x.bitcast(U32) & 0x7FFFFFFF)
+    return x.equal(x).logical_not()
 
 
 def _round(value: UOp, dtype: DType, target: Target) -> UOp:
     """A float32 rounded to a narrower format."""
-    if dtype is dtypes.bfloat16:
-        return bf16_bits(value).alu(Ops.SHL, 16).bitcast(F32)
     if dtype in target.storage:
         return value.cast(dtype).cast(F32)
-    return UOp(Ops.F16_TO_F32, F32, (UOp(Ops.F32_TO_F16, U32, (value,)),))
+    return decode(encode(value, dtype), dtype)
 
 
 def _bitcast(u: UOp, x: UOp, target: Target) -> UOp:
     source, dtype = u.src[0].dtype, computed_as(u.dtype, target)
-    if source is x.dtype and dtype is u.dtype:
+    if source is x.dtype and dtype is u.dtype and dtypes.bool not in (source, dtype):
         return u if x is u.src[0] else u.replace(src=(x,))
     # through the bits of the narrow type in a uint32
-    if source is dtypes.float16:
-        bits = UOp(Ops.F32_TO_F16, U32, (x.cast(F32),))
-    elif source is dtypes.bfloat16:
-        bits = x.bitcast(U32).alu(Ops.SHR, 16)
+    if is_narrow(source):
+        bits = encode(x.cast(F32), source)
     else:
         bits = x.cast(U32) & UOp.const((1 << source.bits) - 1, U32)
-    if u.dtype is dtypes.float16:
-        return UOp(Ops.F16_TO_F32, F32, (bits,)).cast(dtype)
-    if u.dtype is dtypes.bfloat16:
-        return bits.alu(Ops.SHL, 16).bitcast(F32)
+    if is_narrow(u.dtype):
+        return decode(bits, u.dtype)
+    if u.dtype.kind == "bool":
+        return bits.equal(0).logical_not()
     if u.dtype.kind == "uint":
         return bits.cast(dtype)
     up = bits.alu(Ops.SHL, 32 - u.dtype.bits).bitcast(I32)

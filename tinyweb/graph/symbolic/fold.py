@@ -1,7 +1,7 @@
 """The value of one operation on constants, exactly as its dtype computes it, and of whole expressions.
 
 Integers wrap around, index arithmetic included; FLOORDIV and MOD round to minus infinity; floats are rounded after
-every operation to their own width (bfloat16 by round-to-nearest-even of float32).
+every operation to their own width (types that NumPy lacks are computed in float32).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DType, dtypes, from_bits, round_to, to_bits
 from tinyweb.graph.ir.ops import ELEMENTWISE, Ops
 from tinyweb.graph.ir.uop import UOp
 
@@ -25,20 +25,6 @@ def wrap(value: int, dtype: DType) -> int:
         return value
     value &= (1 << dtype.bits) - 1
     return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
-
-
-def round_to(value: float, dtype: DType) -> float:
-    """A float rounded to `dtype`."""
-    if dtype is dtypes.float64:
-        return float(value)
-    with np.errstate(all="ignore"):
-        if dtype is dtypes.bfloat16:
-            bits = int(np.float32(value).view(np.uint32))
-            if math.isnan(value):
-                return float(value)
-            bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-            return float(np.uint32(bits).view(np.float32))
-        return float(dtype.numpy.type(value))
 
 
 def as_value(value: Value, dtype: DType) -> Value:
@@ -66,9 +52,6 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: np.negative,
     Ops.RECIPROCAL: np.reciprocal,
     Ops.SQRT: np.sqrt,
-    Ops.EXP2: np.exp2,
-    Ops.LOG2: np.log2,
-    Ops.SIN: np.sin,
     Ops.FLOOR: np.floor,
     Ops.TRUNC: np.trunc,
     Ops.ADD: np.add,
@@ -76,6 +59,13 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.DIV: np.divide,
     Ops.MAX: np.maximum,
 }
+# computed as float64, then rounded: NumPy's own functions of float32 are not all within a unit
+_FUNCTIONS: dict[Ops, Callable[..., Any]] = {
+    Ops.EXP: np.exp, Ops.EXP2: np.exp2, Ops.EXPM1: np.expm1, Ops.LOG: np.log, Ops.LOG2: np.log2, Ops.LOG10: np.log10,
+    Ops.LOG1P: np.log1p, Ops.SIN: np.sin, Ops.COS: np.cos, Ops.TAN: np.tan, Ops.ASIN: np.arcsin, Ops.ACOS: np.arccos,
+    Ops.ATAN: np.arctan, Ops.SINH: np.sinh, Ops.COSH: np.cosh, Ops.TANH: np.tanh, Ops.ASINH: np.arcsinh,
+    Ops.ACOSH: np.arccosh, Ops.ATANH: np.arctanh, Ops.ERF: math.erf, Ops.ERFC: math.erfc, Ops.POW: np.power,
+}  # fmt: skip
 
 
 def compute(op: Ops, dtype: DType, values: tuple[Value, ...], of: DType) -> Value | None:
@@ -95,10 +85,13 @@ def compute(op: Ops, dtype: DType, values: tuple[Value, ...], of: DType) -> Valu
     if op is Ops.BITCAST:
         return _bitcast(values[0], of, dtype)
     if dtype.is_float:
+        if op in _FUNCTIONS:
+            with np.errstate(all="ignore"):
+                return round_to(float(_FUNCTIONS[op](*(np.float64(v) for v in values))), dtype)
         function = _FLOAT.get(op)
         if function is None or (op is Ops.MAX and any(math.isnan(v) for v in values)):
             return None
-        # bfloat16 is computed in float32 and rounded once
+        # types that NumPy lacks are computed in float32 and rounded once
         with np.errstate(all="ignore"):
             return round_to(float(function(*(dtype.numpy.type(v) for v in values))), dtype)
     integer = _INT.get(op)
@@ -115,12 +108,14 @@ def _cast(value: Value, of: DType, to: DType) -> Value | None:
         return bool(value != 0)
     if not to.is_float:
         if of.is_float:
-            if not math.isfinite(value) or not to.min <= (whole := math.trunc(value)) <= to.max:
-                return None
-            return whole
+            if not math.isfinite(value):
+                return 0 if math.isnan(value) else int(to.max if value > 0 else to.min)
+            return min(max(math.trunc(value), int(to.min)), int(to.max))
         return wrap(int(value), to)
-    if of.is_float or to is dtypes.bfloat16:
+    if of.is_float:
         return round_to(float(value), to)
+    if to.held_wider:
+        return round_to(float(np.float32(value)), to)  # as targets compute it
     # from a wide integer: one rounding, not one to float64 and another
     wide = np.uint64 if of is dtypes.uint64 else np.int64
     with np.errstate(all="ignore"):
@@ -130,12 +125,9 @@ def _cast(value: Value, of: DType, to: DType) -> Value | None:
 def _bitcast(value: Value, of: DType, to: DType) -> Value | None:
     if of.bits != to.bits or of.bits < 8 or "bool" in (of.kind, to.kind):
         return None
-    if of is dtypes.bfloat16:
-        raw = np.array([np.float32(value).view(np.uint32) >> 16], np.uint16)
-    else:
-        raw = np.array([value], of.numpy)
-    if to is dtypes.bfloat16:
-        return float((raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)[0])
+    raw = to_bits([value], of) if of.held_wider else np.array([value], of.numpy)
+    if to.held_wider:
+        return float(from_bits(raw.view(f"uint{to.bits}"), to)[0])
     out: Value = raw.view(to.numpy)[0].item()
     return out
 

@@ -380,7 +380,8 @@ def plus_zero(x: UOp, zero: UOp) -> UOp | None:
 
 def divide_by_power(x: UOp, c: UOp) -> UOp | None:
     """x / 2^k is x · 2^-k, exactly."""
-    power = math.isfinite(c.arg) and abs(math.frexp(c.arg)[0]) == 0.5 and 2**-14 <= abs(c.arg) <= 2**14
+    limit = 2.0 ** min(14, c.dtype.bias - 1)
+    power = math.isfinite(c.arg) and abs(math.frexp(c.arg)[0]) == 0.5 and 1 / limit <= abs(c.arg) <= limit
     return x.alu(Ops.MUL, 1 / c.arg) if power else None
 
 
