@@ -7,81 +7,114 @@ equal sizes are the same node.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import cache, reduce
 from operator import add, mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.ops import Ops
 
 if TYPE_CHECKING:
     from tinyweb.graph.ir.uop import Size, UOp
 
 
-def interval(u: UOp) -> tuple[int, int]:
+Interval: TypeAlias = "tuple[int, int]"
+
+
+def interval(u: UOp) -> Interval:
     """Inclusive bounds of an integer or bool node."""
-    if u.dtype.is_float or u.dtype.kind == "void":
+    whole = _whole(u.dtype)
+    if whole is None:
         raise TypeError(f"{u} has no integer bounds")
-    whole = (int(u.dtype.min), int(u.dtype.max))
-    low, high = _interval(u, whole)
-    # an intermediate that may leave the dtype wraps around: then nothing is known
-    return (low, high) if whole[0] <= low and high <= whole[1] else whole
-
-
-def _interval(u: UOp, whole: tuple[int, int]) -> tuple[int, int]:
-    op = u.op
-    if op is Ops.CONST:
-        return int(u.arg), int(u.arg)
-    if op is Ops.VARIABLE:
-        return u.arg[1], u.arg[2]
-    if op is Ops.BIND:
-        return u.src[0].bounds
-    if op in (Ops.RANGE, Ops.SPECIAL):
-        return 0, max(u.src[0].vmax - 1, 0)
-    if op is Ops.CAST and u.src[0].dtype.kind in ("int", "uint", "index", "bool"):
-        low, high = u.src[0].bounds
-        return (low, high) if whole[0] <= low and high <= whole[1] else whole
-    if op is Ops.WHERE:
-        (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
-        return min(a, c), max(b, d)
-    if op is Ops.STACK:
-        return min(s.vmin for s in u.src), max(s.vmax for s in u.src)
-    if op is Ops.LANE:
-        return u.src[0].bounds
-    if op is Ops.NEG:
-        return -u.src[0].vmax, -u.src[0].vmin
-    if len(u.src) != 2 or u.src[0].dtype.is_float or u.src[1].dtype.is_float or op in (Ops.LOAD, Ops.REDUCE):
+    rule = _RULES.get(u.op)
+    if rule is None:
         return whole
-    (a, b), (c, d) = u.src[0].bounds, u.src[1].bounds
-    if op is Ops.ADD:
-        return a + c, b + d
-    if op is Ops.MUL:
-        corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
-    if op is Ops.MAX:
-        return max(a, c), max(b, d)
-    if op is Ops.FLOORDIV and (c > 0 or d < 0):
-        corners = (a // c, a // d, b // c, b // d)
-        return min(corners), max(corners)
-    if op is Ops.MOD and c > 0:
-        return (a % c, b % c) if c == d and a // c == b // c else (0, min(d - 1, b) if a >= 0 else d - 1)
-    if op is Ops.AND and u.dtype.kind == "bool":
-        return a & c, b & d
-    if op is Ops.OR and u.dtype.kind == "bool":
-        return a | c, b | d
-    if op is Ops.XOR and u.dtype.kind == "bool":
-        return (a ^ c, a ^ c) if a == b and c == d else (0, 1)
-    if op is Ops.AND and (a >= 0 or c >= 0):
-        return 0, min(x for x, low in ((b, a), (d, c)) if low >= 0)
-    if op is Ops.SHL and c == d and c >= 0:
-        return a << c, b << c
-    if op is Ops.SHR and c == d and c >= 0:
-        return a >> c, b >> c
-    if op is Ops.LESS:
-        return int(b < c), int(a < d)
-    if op is Ops.EQUAL:
-        return int(a == b == c == d), int(not (b < c or d < a))
-    return whole
+    found = rule(u)
+    # an intermediate that may leave the dtype wraps around: then nothing is known
+    return whole if found is None or found[0] < whole[0] or whole[1] < found[1] else found
+
+
+@cache
+def _whole(dtype: DType) -> Interval | None:
+    """All that a dtype holds."""
+    return None if dtype.is_float or dtype.kind == "void" else (int(dtype.min), int(dtype.max))
+
+
+def _cast(u: UOp) -> Interval | None:
+    return None if _whole(u.src[0].dtype) is None else u.src[0].bounds
+
+
+def _choice(u: UOp) -> Interval:
+    (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
+    return min(a, c), max(b, d)
+
+
+def _product(a: int, b: int, c: int, d: int) -> Interval:
+    if a >= 0 and c >= 0:
+        return a * c, b * d
+    corners = (a * c, a * d, b * c, b * d)
+    return min(corners), max(corners)
+
+
+def _quotient(a: int, b: int, c: int, d: int) -> Interval | None:
+    if c <= 0 <= d:
+        return None
+    corners = (a // c, a // d, b // c, b // d)
+    return min(corners), max(corners)
+
+
+def _remainder(a: int, b: int, c: int, d: int) -> Interval | None:
+    if c <= 0:
+        return None
+    return (a % c, b % c) if c == d and a // c == b // c else (0, min(d - 1, b) if a >= 0 else d - 1)
+
+
+def _and(a: int, b: int, c: int, d: int) -> Interval | None:
+    return (0, min(x for x, low in ((b, a), (d, c)) if low >= 0)) if a >= 0 or c >= 0 else None
+
+
+def _two(of: Callable[[int, int, int, int], Interval | None]) -> Callable[[UOp], Interval | None]:
+    """The rule of an operation on two integers or bools, of (a, b) and (c, d)."""
+
+    def rule(u: UOp) -> Interval | None:
+        x, y = u.src[0], u.src[-1]
+        return None if x.dtype.is_float or y.dtype.is_float else of(*x.bounds, *y.bounds)
+
+    return rule
+
+
+def _bool_or(
+    of: Callable[[int, int, int, int], Interval | None], other: Callable[[int, int, int, int], Interval | None]
+) -> Callable[[UOp], Interval | None]:
+    on_bool, on_int = _two(of), _two(other)
+    return lambda u: on_bool(u) if u.dtype.kind == "bool" else on_int(u)
+
+
+_RULES: dict[Ops, Callable[[UOp], Interval | None]] = {
+    Ops.CONST: lambda u: (int(u.arg), int(u.arg)),
+    Ops.VARIABLE: lambda u: (u.arg[1], u.arg[2]),
+    Ops.BIND: lambda u: u.src[0].bounds,
+    Ops.RANGE: lambda u: (0, max(u.src[0].vmax - 1, 0)),
+    Ops.SPECIAL: lambda u: (0, max(u.src[0].vmax - 1, 0)),
+    Ops.CAST: _cast,
+    Ops.WHERE: _choice,
+    Ops.STACK: lambda u: (min(s.vmin for s in u.src), max(s.vmax for s in u.src)),
+    Ops.LANE: lambda u: u.src[0].bounds,
+    Ops.NEG: lambda u: (-u.src[0].vmax, -u.src[0].vmin),
+    Ops.ADD: _two(lambda a, b, c, d: (a + c, b + d)),
+    Ops.MUL: _two(_product),
+    Ops.MAX: _two(lambda a, b, c, d: (max(a, c), max(b, d))),
+    Ops.FLOORDIV: _two(_quotient),
+    Ops.MOD: _two(_remainder),
+    Ops.AND: _bool_or(lambda a, b, c, d: (a & c, b & d), _and),
+    Ops.OR: _bool_or(lambda a, b, c, d: (a | c, b | d), lambda a, b, c, d: None),
+    Ops.XOR: _bool_or(lambda a, b, c, d: (a ^ c, a ^ c) if a == b and c == d else (0, 1), lambda a, b, c, d: None),
+    Ops.SHL: _two(lambda a, b, c, d: (a << c, b << c) if c == d and c >= 0 else None),
+    Ops.SHR: _two(lambda a, b, c, d: (a >> c, b >> c) if c == d and c >= 0 else None),
+    Ops.LESS: _two(lambda a, b, c, d: (int(b < c), int(a < d))),
+    Ops.EQUAL: _two(lambda a, b, c, d: (int(a == b == c == d), int(not (b < c or d < a)))),
+}
 
 
 def _key(u: UOp) -> tuple[int, str, int, bytes]:

@@ -165,15 +165,21 @@ def graph_rewrite(
 def substitute(root: UOp, table: dict[UOp, UOp]) -> UOp:
     """`root` with the nodes of `table` replaced (outermost first; replacements are not looked into)."""
     done: dict[UOp, UOp] = dict(table)
-    stack: list[tuple[UOp, bool]] = [(root, False)]
-    while stack:
-        u, expanded = stack.pop()
-        if u in done:
-            continue
-        if not expanded:
-            stack.append((u, True))
-            stack.extend((s, False) for s in u.src if s not in done)
-            continue
-        new_src = tuple(done[s] for s in u.src)
-        done[u] = u if new_src == u.src else u.replace(src=new_src)
-    return done[root]
+    if root in done:
+        return done[root]
+    above: list[tuple[UOp, Iterator[UOp]]] = []
+    u, rest = root, iter(root.src)
+    while True:
+        for s in rest:
+            if s not in done:
+                if s.src:
+                    above.append((u, rest))
+                    u, rest = s, iter(s.src)
+                    break
+                done[s] = s
+        else:
+            src = tuple([done[s] for s in u.src])
+            done[u] = new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+            if not above:
+                return new
+            u, rest = above.pop()

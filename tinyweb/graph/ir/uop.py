@@ -7,10 +7,11 @@ root, and every analysis may be cached on the node it belongs to.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind, BufferArg, Ops, ParamArg
@@ -38,30 +39,36 @@ class graph_property(Generic[T]):
     @overload
     def __get__(self, u: UOp, owner: type[UOp]) -> T: ...
     def __get__(self, u: UOp | None, owner: type[UOp]) -> graph_property[T] | T:
-        if u is None:
-            return self
-        return on_node(u, self.name, self.function, self.through)
+        return self if u is None else on_node(u, self.name, self.function, self.through)
 
 
 def on_node(u: UOp, name: str, function: Callable[[UOp], T], through: Callable[[UOp], bool] | None = None) -> T:
     """`function(u)`, kept on the node under `name`; it is called for the sources (those `through` accepts) before."""
-    stack = [u]
-    while stack:
-        top = stack[-1]
-        known = top.__dict__
-        if name not in known:
-            wait = [s for s in top.src if name not in s.__dict__ and (through is None or through(s))]
-            if wait:
-                stack.extend(wait)
-                continue
-            known[name] = function(top)
-        stack.pop()
-    value: T = u.__dict__[name]
-    return value
+    if name in u.__dict__:
+        known: T = u.__dict__[name]
+        return known
+    above: list[tuple[UOp, Iterator[UOp]]] = []
+    rest = iter(u.src)
+    while True:
+        for s in rest:
+            if name not in s.__dict__ and (through is None or through(s)):
+                above.append((u, rest))
+                u, rest = s, iter(s.src)
+                break
+        else:
+            value = u.__dict__[name] = function(u)
+            if not above:
+                return value
+            u, rest = above.pop()
 
 
 def _has_bounds(u: UOp) -> bool:
     return u.dtype.is_int or u.dtype.kind == "bool"
+
+
+@cache
+def _label(op: Ops, dtype: DType) -> bytes:
+    return f"{op.name} {dtype.name} ".encode()
 
 
 def _order_text(arg: Any) -> str:
@@ -71,6 +78,21 @@ def _order_text(arg: Any) -> str:
     return f"({','.join(map(_order_text, arg))})" if isinstance(arg, tuple) else repr(arg)
 
 
+class _Entry(ref["UOp"]):
+    """A node in the table of interned nodes: it leaves with the node."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_table: dict[tuple[Any, ...], _Entry] = {}
+
+
+def _leave(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = _table) -> None:  # outlives the module's names at exit
+    if table.get(entry.key) is entry:
+        del table[entry.key]
+
+
 class UOp:
     """One operation. Build through the constructor or the helpers; never mutate.
 
@@ -78,23 +100,32 @@ class UOp:
     each VECTOR or UNROLL range they depend on; program nodes are scalars or vectors.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "arg", "dtype", "op", "src")  # what is derived is kept in __dict__
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
-
-    _interned: ClassVar[WeakValueDictionary[tuple[Any, ...], UOp]] = WeakValueDictionary()
+    _interned: ClassVar[dict[tuple[Any, ...], _Entry]] = _table
 
     def __new__(cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
-        # bool, int and float constants that compare equal are different values, and so are the zeros and the NaNs
-        shown = (type(arg), struct.pack("<d", arg)) if isinstance(arg, float) else (type(arg), arg)
-        key = (op, dtype, src, shown)
-        found = cls._interned.get(key)
-        if found is None:
-            found = super().__new__(cls)
-            found.op, found.dtype, found.src, found.arg = op, dtype, src, arg
-            cls._interned[key] = found
-        return found
+        key: tuple[Any, ...]
+        if arg is None:
+            key = (op, dtype, src)
+        elif isinstance(arg, float):
+            # constants that compare equal are different values: bool, int and float, the zeros, the NaNs
+            key = (op, dtype, src, type(arg), struct.pack("<d", arg))
+        else:
+            key = (op, dtype, src, type(arg), arg)
+        entry = _table.get(key)
+        if entry is not None:
+            found = entry()
+            if found is not None:
+                return found
+        new = object.__new__(cls)
+        new.op, new.dtype, new.src, new.arg = op, dtype, src, arg
+        entry = _table[key] = _Entry(new, _leave)
+        entry.key = key
+        return new
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (UOp, (self.op, self.dtype, self.src, self.arg))
@@ -115,13 +146,15 @@ class UOp:
     @graph_property
     def lanes(self) -> tuple[UOp, ...]:
         """The VECTOR and UNROLL ranges this node's value varies over, in order."""
-        found: set[UOp] = set()
         if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL):
             return (self,)
         if self.op in TENSOR_ONLY or not self.src or isinstance(self.arg, tuple):
             return ()
-        for s in self.src:
-            found.update(s.lanes)
+        among = {s.lanes for s in self.src}
+        among.discard(())
+        if len(among) < 2 and self.op not in (Ops.REDUCE, Ops.STAGE):
+            return among.pop() if among else ()
+        found = {r for lanes in among for r in lanes}
         if self.op in (Ops.REDUCE, Ops.STAGE) and len(self.src) > 1:
             found.difference_update(self.src[1:])
         return tuple(sorted(found, key=lambda r: (r.arg.order, r.arg.name)))
@@ -131,18 +164,27 @@ class UOp:
         """All RANGE nodes (of any kind) that are free in this node's value."""
         if self.op is Ops.RANGE:
             return frozenset({self}) | self.src[0].ranges
-        found: set[UOp] = set()
+        found: frozenset[UOp] = frozenset()
         for s in self.src:
-            found.update(s.ranges)
+            more = s.ranges
+            # most nodes vary over the same loops as one of their sources: they share its set
+            if not more <= found:
+                found = more if found <= more else found | more
         if self.op in (Ops.REDUCE, Ops.STAGE):
-            found.difference_update(self.src[1:])
+            found = found.difference(self.src[1:])
         elif self.op is Ops.END:
-            found.difference_update(s for s in self.src if s.op is Ops.RANGE)
-        return frozenset(found)
+            found = found.difference(s for s in self.src if s.op is Ops.RANGE)
+        return found
 
     @graph_property
     def shape(self) -> Shape:
         op = self.op
+        if op in ELEMENTWISE and not self.lanes:
+            shape = self.src[0].shape
+            for s in self.src[1:]:
+                if len(s.shape) > len(shape):
+                    shape = s.shape
+            return shape
         if op in (Ops.RESHAPE, Ops.EXPAND):
             return tuple(self.arg)
         if op is Ops.PERMUTE:
@@ -175,8 +217,8 @@ class UOp:
             return ()
         if self.lanes:
             return tuple(s if isinstance(s := r.src[0].arg, int) else r.src[0] for r in self.lanes)
-        if op in ELEMENTWISE or op in (Ops.F16_TO_F32, Ops.F32_TO_F16):
-            return max((s.shape for s in self.src), key=len)
+        if op in (Ops.F16_TO_F32, Ops.F32_TO_F16):
+            return self.src[0].shape
         return ()
 
     @property
@@ -200,16 +242,20 @@ class UOp:
     def order_key(self) -> tuple[int, str, int, bytes]:
         """A total order of nodes, the same in every run: what varies with no loop first, then by the innermost loop,
         then by name, then simple before composed; a digest of the structure decides the rest."""
-        digest = blake2b(f"{self.op.name} {self.dtype.name} {_order_text(self.arg)}".encode(), digest_size=8)
+        digest = blake2b(_label(self.op, self.dtype), digest_size=8)
+        digest.update(_order_text(self.arg).encode())
+        depth, label, height = -1, "", 0
         for s in self.src:
-            digest.update(s.order_key[3])
+            below = s.order_key
+            digest.update(below[3])
+            if below[0] > depth or (below[0] == depth and below[1] > label):
+                depth, label = below[:2]
+            height = max(height, below[2])
         if self.op is Ops.RANGE:
             depth, label = self.arg.order, self.arg.name
         elif self.op is Ops.VARIABLE:
             depth, label = -1, self.arg[0]
-        else:
-            depth, label = max((s.order_key[:2] for s in self.src), default=(-1, ""))
-        return depth, label, 1 + max((s.order_key[2] for s in self.src), default=0), digest.digest()
+        return depth, label, 1 + height, digest.digest()
 
     @property
     def vmin(self) -> int:
@@ -350,16 +396,24 @@ def Variable(name: str, low: int, high: int) -> UOp:
 def toposort(roots: Iterable[UOp]) -> list[UOp]:
     """Every node reachable from `roots` (through src), sources first. Iterative: graphs are deeper than the stack."""
     done: dict[UOp, None] = {}
-    stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(list(roots))]
-    while stack:
-        u, expanded = stack.pop()
+    above: list[tuple[UOp, Iterator[UOp]]] = []
+    for u in roots:
         if u in done:
             continue
-        if expanded:
-            done[u] = None
-            continue
-        stack.append((u, True))
-        stack.extend((s, False) for s in reversed(u.src) if s not in done)
+        rest = iter(u.src)
+        while True:
+            for s in rest:
+                if s not in done:
+                    if s.src:
+                        above.append((u, rest))
+                        u, rest = s, iter(s.src)
+                        break
+                    done[s] = None
+            else:
+                done[u] = None
+                if not above:
+                    break
+                u, rest = above.pop()
     return list(done)
 
 
@@ -367,8 +421,8 @@ def users(roots: Iterable[UOp]) -> dict[UOp, list[UOp]]:
     """For each node below `roots` the nodes that have it as a source (each user once per distinct source)."""
     out: dict[UOp, list[UOp]] = {}
     for u in toposort(roots):
-        out.setdefault(u, [])
-        for s in dict.fromkeys(u.src):
+        out[u] = []
+        for s in u.src if len(u.src) < 2 else dict.fromkeys(u.src):
             out[s].append(u)
     return out
 
