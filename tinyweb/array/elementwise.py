@@ -1,67 +1,83 @@
-"""Methods that work on each element: arithmetic with broadcasting and promotion, comparisons, functions, casts."""
+"""Methods that work on each element: operands, casts, arithmetic with broadcasting and promotion, bits, comparisons."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias
 
-from tinyweb.array.core import Scalar, TensorCore
+import numpy as np
+
+from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
 from tinyweb.graph.ir import COMPARISON, Ops, UOp
 
-Flag: TypeAlias = bool  # within the class, bool is a method
+Flag: TypeAlias = bool  # within the class, bool, int and float are methods
+Real: TypeAlias = "int | float"
 
 
 class Elementwise(Movement):
-    """Everything that maps elements to elements."""
+    """Arithmetic, bits, comparisons, choices and casts."""
 
     __slots__ = ()
 
     # -- operands -----------------------------------------------------------------------------------------------------
-    def _pair(self, other: Any, method: str) -> tuple[Self, Self]:
-        """Both operands broadcast to one shape and promoted to one dtype.
-
-        Python numbers take the tensor's dtype where it can hold their kind.
-        """
-        if isinstance(other, TensorCore):
-            if other.device != self.device:
-                raise ValueError(f"{method}: tensors live on {self.device} and {other.device}: move one with .to()")
-            o = self._new(other.uop)
-        elif isinstance(other, bool | int | float | UOp):
-            o = self._new(self._literal(other))
-        else:
-            o = type(self)(other, device=self.device)
-        dtype = promote(self.dtype, o.dtype)
-        shape = broadcast_shapes(method, self.shape, o.shape)
-        return self._operand(dtype, shape), o._operand(dtype, shape)
+    def _operand(self, other: Any, method: str) -> Self:
+        """`other` as a tensor on this device; a Python number takes this dtype where it can hold it."""
+        if isinstance(other, np.generic):
+            other = other.item()
+        if isinstance(other, bool | int | float | UOp):
+            return self._new(self._literal(other))
+        o = other if isinstance(other, TensorCore) else type(self)(other, device=self.device)
+        if o.device != self.device:
+            raise ValueError(f"{method}: tensors live on {self.device} and {o.device}: move one with .to()")
+        return self._new(o.uop)
 
     def _literal(self, value: Scalar | UOp) -> UOp:
         if isinstance(value, UOp):
             return value.cast(dtypes.int32)
-        if isinstance(value, bool):
-            return UOp.const(value, dtypes.bool)
-        if isinstance(value, float) and not self.dtype.is_float:
-            return UOp.const(value, dtypes.float32)
-        if self.dtype.kind == "bool":
-            return UOp.const(value, dtypes.int32)
-        return UOp.const(value, self.dtype)
+        return UOp.const(value, promote(self.dtype, type(value)))
 
-    def _operand(self, dtype: DType, shape: Any) -> Self:
+    def _together(self, method: str, *others: Any) -> list[Self]:
+        """This tensor and `others` broadcast to one shape and promoted to one dtype."""
+        parts = [self, *(self._operand(o, method) for o in others)]
+        dtype = promote(*(p.dtype for p in parts))
+        shape = broadcast_shapes(method, *(p.shape for p in parts))
+        return [p._spread(dtype, shape) for p in parts]
+
+    def _pair(self, other: Any, method: str) -> tuple[Self, Self]:
+        """Both operands broadcast to one shape and promoted to one dtype."""
+        a, b = self._together(method, other)
+        return a, b
+
+    def _spread(self, dtype: DType, shape: Any) -> Self:
         t = self.cast(dtype)
         return t if not t.shape and t.uop.op in (Ops.CONST, Ops.VARIABLE, Ops.BIND) else t._broadcast_to(shape)
 
-    def _binary(self, op: Ops, other: Any, method: str, reverse: Flag = False) -> Self:
+    def _binary(self, op: Ops, other: Any, method: str) -> Self:
         a, b = self._pair(other, method)
-        if reverse:
-            a, b = b, a
-        dtype = dtypes.bool if op in COMPARISON else a.dtype
-        return self._new(UOp(op, dtype, (a.uop, b.uop)))
+        return a._new(UOp(op, a.dtype, (a.uop, b.uop)))
 
     def _unary(self, op: Ops) -> Self:
         """A function of floats; integers are taken as float32."""
-        x = self if self.dtype.is_float else self.cast(dtypes.float32)
+        x = self._floating()
         return x._new(UOp(op, x.dtype, (x.uop,)))
+
+    def _floating(self) -> Self:
+        return self if self.dtype.is_float else self.cast(dtypes.float32)
+
+    def _constant(self, value: Scalar) -> Self:
+        """A number of this dtype, of shape ()."""
+        return self._new(UOp.const(value, self.dtype))
+
+    def _with_gradients(self, inputs: Sequence[Self], rule: Callable[[Self], Sequence[Self]]) -> Self:
+        """This value, whose gradients with respect to `inputs` are rule(gradient that arrives), in their order, instead
+        of those of the expression it was computed by."""
+        upstream = self._new(leaf(self._constant(0)._broadcast_to(self.shape).uop))
+        pairs = [part.uop for pair in zip(inputs, rule(upstream), strict=True) for part in pair]
+        if not self.dtype.is_float:
+            return self
+        return self._new(UOp(Ops.CUSTOM_GRADIENT, self.dtype, (self.uop, upstream.uop, *pairs)))
 
     # -- casts --------------------------------------------------------------------------------------------------------
     def cast(self, dtype: DType) -> Self:
@@ -71,7 +87,12 @@ class Elementwise(Movement):
         return self if dtype is self.dtype else self._new(UOp(Ops.CAST, dtype, (self.uop,)))
 
     def type(self, dtype: DType) -> Self:
+        """The same as `cast`."""
         return self.cast(dtype)
+
+    def type_as(self, other: TensorCore) -> Self:
+        """Values converted to the dtype of `other`."""
+        return self.cast(other.dtype)
 
     def bitcast(self, dtype: DType) -> Self:
         """The same bits as another dtype of the same width."""
@@ -80,73 +101,118 @@ class Elementwise(Movement):
         return self if dtype is self.dtype else self._new(UOp(Ops.BITCAST, dtype, (self.uop,)))
 
     def float(self) -> Self:
+        """Values as float32."""
         return self.cast(dtypes.float32)
 
+    def double(self) -> Self:
+        """Values as float64."""
+        return self.cast(dtypes.float64)
+
     def half(self) -> Self:
+        """Values as float16."""
         return self.cast(dtypes.float16)
 
+    def bfloat16(self) -> Self:
+        """Values as bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
     def int(self) -> Self:
+        """Values as int32."""
         return self.cast(dtypes.int32)
 
+    def long(self) -> Self:
+        """Values as int64."""
+        return self.cast(dtypes.int64)
+
+    def short(self) -> Self:
+        """Values as int16."""
+        return self.cast(dtypes.int16)
+
+    def char(self) -> Self:
+        """Values as int8."""
+        return self.cast(dtypes.int8)
+
+    def byte(self) -> Self:
+        """Values as uint8."""
+        return self.cast(dtypes.uint8)
+
     def bool(self) -> Self:
+        """Whether values differ from 0."""
         return self.cast(dtypes.bool)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------------
-    def add(self, o: Any, reverse: Flag = False) -> Self:
-        a, b = self._pair(o, "add")
+    def add(self, other: Any, alpha: Real = 1) -> Self:
+        """self + alpha · other; of two booleans: or."""
+        a, b = self._pair(other, "add")
         if a.dtype.kind == "bool":
             return a._binary(Ops.OR, b, "add")
-        return self._new(UOp(Ops.ADD, a.dtype, (b.uop, a.uop) if reverse else (a.uop, b.uop)))
+        return a._binary(Ops.ADD, b if alpha == 1 else b.mul(alpha), "add")
 
-    def mul(self, o: Any, reverse: Flag = False) -> Self:
-        a, b = self._pair(o, "mul")
-        if a.dtype.kind == "bool":
-            return a._binary(Ops.AND, b, "mul")
-        return self._new(UOp(Ops.MUL, a.dtype, (b.uop, a.uop) if reverse else (a.uop, b.uop)))
+    def mul(self, other: Any) -> Self:
+        """self · other; of two booleans: and."""
+        a, b = self._pair(other, "mul")
+        return a._binary(Ops.AND if a.dtype.kind == "bool" else Ops.MUL, b, "mul")
+
+    multiply = mul
 
     def neg(self) -> Self:
+        """-self. TypeError for booleans."""
         if self.dtype.kind == "bool":
             raise TypeError("neg: booleans have no negative: use logical_not")
         return self._new(UOp(Ops.NEG, self.dtype, (self.uop,)))
 
-    def sub(self, o: Any, reverse: Flag = False) -> Self:
-        a, b = self._pair(o, "sub")
+    negative = neg
+
+    def positive(self) -> Self:
+        """self. TypeError for booleans."""
+        if self.dtype.kind == "bool":
+            raise TypeError("positive: booleans have no sign")
+        return self
+
+    def sub(self, other: Any, alpha: Real = 1) -> Self:
+        """self - alpha · other. TypeError for two booleans."""
+        a, b = self._pair(other, "sub")
         if a.dtype.kind == "bool":
             raise TypeError("sub: booleans cannot be subtracted: use ^ or logical_not")
-        return b.add(a.neg()) if reverse else a.add(b.neg())
+        return a.add((b if alpha == 1 else b.mul(alpha)).neg())
 
-    def div(self, o: Any, reverse: Flag = False) -> Self:
-        """True division; integers give float32."""
-        a, b = self._pair(o, "div")
-        if not a.dtype.is_float:
-            a, b = a.cast(dtypes.float32), b.cast(dtypes.float32)
-        if reverse:
-            a, b = b, a
-        return self._new(UOp(Ops.DIV, a.dtype, (a.uop, b.uop)))
+    subtract = sub
 
-    def floordiv(self, o: Any, reverse: Flag = False) -> Self:
-        """Division rounded to minus infinity."""
-        a, b = self._pair(o, "floordiv")
-        if reverse:
-            a, b = b, a
-        if a.dtype.is_float:
-            return a.div(b).floor()
-        return self._new(UOp(Ops.FLOORDIV, a.dtype, (a.uop, b.uop)))
+    def rsub(self, other: Any, alpha: Real = 1) -> Self:
+        """other - alpha · self."""
+        a, b = self._pair(other, "rsub")
+        return b.sub(a, alpha)
 
-    def mod(self, o: Any, reverse: Flag = False) -> Self:
-        """The remainder with the sign of the divisor."""
-        a, b = self._pair(o, "mod")
-        if reverse:
-            a, b = b, a
-        if a.dtype.is_float:
-            return a.sub(a.div(b).floor().mul(b))
-        return self._new(UOp(Ops.MOD, a.dtype, (a.uop, b.uop)))
+    def _divide(self, other: Any) -> Self:
+        a, b = (t._floating() for t in self._pair(other, "div"))
+        return a._new(UOp(Ops.DIV, a.dtype, (a.uop, b.uop)))
 
-    def maximum(self, o: Any) -> Self:
-        return self._binary(Ops.MAX, o, "maximum")
+    def square(self) -> Self:
+        """self · self."""
+        return self.mul(self)
 
-    def minimum(self, o: Any) -> Self:
-        a, b = self._pair(o, "minimum")
+    def reciprocal(self) -> Self:
+        """1 / self; of integers in float32."""
+        return self._unary(Ops.RECIPROCAL)
+
+    def abs(self) -> Self:
+        """The magnitude, +0 of both zeros; the gradient at 0 is 0."""
+        if self.dtype.kind in ("uint", "bool"):
+            return self
+        if self.dtype.is_int:
+            return self.maximum(self.neg())
+        # not max(x, -x): of zeros with different signs either may be the larger one
+        return self.equal(0).where(0, self.less(0).where(self.neg(), self))
+
+    absolute = abs
+
+    def maximum(self, other: Any) -> Self:
+        """The larger of two, NaN if either is; equal operands share the gradient."""
+        return self._binary(Ops.MAX, other, "maximum")
+
+    def minimum(self, other: Any) -> Self:
+        """The smaller of two, NaN if either is; equal operands share the gradient."""
+        a, b = self._pair(other, "minimum")
         if a.dtype.kind == "bool":
             return a._binary(Ops.AND, b, "minimum")
         if a.dtype.is_float:
@@ -154,272 +220,128 @@ class Elementwise(Movement):
         # the complement reverses the order of integers of both kinds without overflow
         return a.bitwise_not().maximum(b.bitwise_not()).bitwise_not()
 
-    def clamp(self, min: Any = None, max: Any = None) -> Self:
-        if min is None and max is None:
-            raise ValueError("clamp: give a minimum, a maximum or both")
-        x = self if min is None else self.maximum(min)
-        return x if max is None else x.minimum(max)
-
-    clip = clamp
-
-    def pow(self, o: Any, reverse: Flag = False) -> Self:
-        """Power; whole and half exponents given as numbers are exact products and roots."""
-        if not reverse and isinstance(o, int | float) and not isinstance(o, bool):
-            if o == int(o) and 0 <= abs(o) <= 16:
-                n = abs(int(o))
-                out = self._new(UOp.const(1, self.dtype))._broadcast_to(self.shape)
-                square = self
-                while n:
-                    if n & 1:
-                        out = out.mul(square)
-                    n >>= 1
-                    if n:
-                        square = square.mul(square)
-                return out if o >= 0 else out.reciprocal()
-            if o == 0.5:
-                return self.sqrt()
-            if o == -0.5:
-                return self.rsqrt()
-        a, b = self._pair(o, "pow")
-        if reverse:
-            a, b = b, a
-        as_int = not a.dtype.is_float
-        base, e = (a.float(), b.float()) if as_int else (a, b)
-        magnitude = base.abs().log2().mul(e).exp2()
-        odd = e.mod(2.0).equal(1.0)
-        whole = e.floor().equal(e)
-        signed = (base.less(0)).where(odd.where(magnitude.neg(), whole.where(magnitude, math.nan)), magnitude)
-        result = e.equal(0).where(1.0, signed)
-        return result.round().cast(a.dtype) if as_int else result
-
-    def reciprocal(self) -> Self:
-        return self._unary(Ops.RECIPROCAL)
-
-    def abs(self) -> Self:
-        return self if self.dtype.kind in ("uint", "bool") else self.maximum(self.neg())
-
-    def sign(self) -> Self:
-        one, none = self._new(UOp.const(1, self.dtype)), self._new(UOp.const(0, self.dtype))
-        negative = one if self.dtype.kind in ("uint", "bool") else one.neg()
-        return self.equal(0).where(none, self.less(0).where(negative, one))
-
-    def lerp(self, end: Any, weight: Any) -> Self:
-        return self.add(self._pair(end, "lerp")[1].sub(self).mul(weight))
-
-    def square(self) -> Self:
-        return self.mul(self)
-
     # -- bits ---------------------------------------------------------------------------------------------------------
-    def bitwise_and(self, o: Any) -> Self:
-        return self._binary(Ops.AND, o, "bitwise_and")
+    def _bits(self, op: Ops, other: Any, method: str) -> Self:
+        a, b = self._pair(other, method)
+        if a.dtype.is_float:
+            raise TypeError(f"{method}: floats have no bitwise operations, got {self.dtype.name} and {b.dtype.name}")
+        return a._binary(op, b, method)
 
-    def bitwise_or(self, o: Any) -> Self:
-        return self._binary(Ops.OR, o, "bitwise_or")
+    def bitwise_and(self, other: Any) -> Self:
+        """The bits that both have; of booleans: and. TypeError for floats."""
+        return self._bits(Ops.AND, other, "bitwise_and")
 
-    def bitwise_xor(self, o: Any) -> Self:
-        return self._binary(Ops.XOR, o, "bitwise_xor")
+    def bitwise_or(self, other: Any) -> Self:
+        """The bits that either has; of booleans: or. TypeError for floats."""
+        return self._bits(Ops.OR, other, "bitwise_or")
+
+    def bitwise_xor(self, other: Any) -> Self:
+        """The bits that just one of them has. TypeError for floats."""
+        return self._bits(Ops.XOR, other, "bitwise_xor")
 
     def bitwise_not(self) -> Self:
+        """All bits inverted; of booleans: not. TypeError for floats."""
         if self.dtype.kind == "bool":
-            return self.bitwise_xor(True)
-        ones = -1 if self.dtype.is_signed else self.dtype.max
-        return self.bitwise_xor(self._new(UOp.const(ones, self.dtype)))
+            return self._binary(Ops.XOR, True, "bitwise_not")
+        return self._bits(Ops.XOR, -1 if self.dtype.is_signed else self.dtype.max, "bitwise_not")
 
-    def lshift(self, n: Any) -> Self:
-        return self._binary(Ops.SHL, n, "lshift")
+    def bitwise_left_shift(self, other: Any) -> Self:
+        """The bits moved to higher places. TypeError for floats."""
+        return self._bits(Ops.SHL, other, "bitwise_left_shift")
 
-    def rshift(self, n: Any) -> Self:
-        return self._binary(Ops.SHR, n, "rshift")
+    def bitwise_right_shift(self, other: Any) -> Self:
+        """The bits moved to lower places, the sign kept. TypeError for floats."""
+        return self._bits(Ops.SHR, other, "bitwise_right_shift")
+
+    lshift, rshift = bitwise_left_shift, bitwise_right_shift
 
     # -- comparisons --------------------------------------------------------------------------------------------------
-    def less(self, o: Any) -> Self:
-        return self._binary(Ops.LESS, o, "less")
+    def _compare(self, op: Ops, other: Any, method: str, reverse: Flag = False) -> Self:
+        assert op in COMPARISON
+        d = self.dtype
+        if isinstance(other, int) and not isinstance(other, Flag) and d.is_int and not d.min <= other <= d.max:
+            # a number that this dtype cannot hold is larger (smaller) than all that it holds
+            answer = op is Ops.LESS and (other > 0) is not reverse
+            return self._new(UOp.const(answer, dtypes.bool))._broadcast_to(self.shape)
+        a, b = self._pair(other, method)
+        if reverse:
+            a, b = b, a
+        return a._new(UOp(op, dtypes.bool, (a.uop, b.uop)))
 
-    def greater(self, o: Any) -> Self:
-        return self._binary(Ops.LESS, o, "greater", reverse=True)
+    def less(self, other: Any) -> Self:
+        """self < other, elementwise, as bool; False for NaN."""
+        return self._compare(Ops.LESS, other, "less")
 
-    def equal(self, o: Any) -> Self:
-        return self._binary(Ops.EQUAL, o, "equal")
+    def greater(self, other: Any) -> Self:
+        """self > other, elementwise, as bool; False for NaN."""
+        return self._compare(Ops.LESS, other, "greater", reverse=True)
 
-    def not_equal(self, o: Any) -> Self:
-        return self.equal(o).logical_not()
+    def eq(self, other: Any) -> Self:
+        """self == other, elementwise, as bool; False for NaN."""
+        return self._compare(Ops.EQUAL, other, "eq")
 
+    def ne(self, other: Any) -> Self:
+        """self != other, elementwise, as bool; True for NaN."""
+        return self.eq(other).logical_not()
+
+    def less_equal(self, other: Any) -> Self:
+        """self <= other, elementwise, as bool; False for NaN."""
+        return self._compare(Ops.LESS, other, "less_equal").logical_or(self._compare(Ops.EQUAL, other, "less_equal"))
+
+    def greater_equal(self, other: Any) -> Self:
+        """self >= other, elementwise, as bool; False for NaN."""
+        more = self._compare(Ops.LESS, other, "greater_equal", reverse=True)
+        return more.logical_or(self._compare(Ops.EQUAL, other, "greater_equal"))
+
+    lt, gt, le, ge = less, greater, less_equal, greater_equal
+    equal, not_equal = eq, ne
+
+    # -- logic --------------------------------------------------------------------------------------------------------
     def logical_not(self) -> Self:
+        """True where an element is 0."""
         return self.bool().bitwise_xor(True)
 
-    def logical_and(self, o: Any) -> Self:
-        a, b = self._pair(o, "logical_and")
-        return a.bool().bitwise_and(b.bool())
+    def _logic(self, op: Ops, other: Any, method: str) -> Self:
+        a, b = self._pair(other, method)
+        return a.bool()._binary(op, b.bool(), method)
 
-    def logical_or(self, o: Any) -> Self:
-        a, b = self._pair(o, "logical_or")
-        return a.bool().bitwise_or(b.bool())
+    def logical_and(self, other: Any) -> Self:
+        """True where neither is 0."""
+        return self._logic(Ops.AND, other, "logical_and")
 
-    def isnan(self) -> Self:
-        return self.not_equal(self)
+    def logical_or(self, other: Any) -> Self:
+        """True where not both are 0."""
+        return self._logic(Ops.OR, other, "logical_or")
 
-    def isinf(self) -> Self:
-        return self.abs().equal(math.inf) if self.dtype.is_float else self.not_equal(self)
+    def logical_xor(self, other: Any) -> Self:
+        """True where just one is 0."""
+        return self._logic(Ops.XOR, other, "logical_xor")
 
+    # -- choice -------------------------------------------------------------------------------------------------------
     def where(self, a: Any, b: Any) -> Self:
-        """`a` where this (boolean) tensor is true, else `b`."""
+        """`a` where this condition is true (not 0), else `b`: `condition.where(a, b)`, `Tensor.where(condition, a, b)`.
+
+        All three broadcast; the dtype is the common one of `a` and `b`, where Python's numbers give way.
+        """
         condition = self.bool()
-        x = a if isinstance(a, TensorCore) else None
-        y = b if isinstance(b, TensorCore) else None
-        if x is None and y is not None:
-            ty = self._new(y.uop)
-            tx = self._new(ty._literal(a)) if isinstance(a, bool | int | float) else type(self)(a, device=self.device)
-        elif x is not None and y is None:
-            tx = self._new(x.uop)
-            ty = self._new(tx._literal(b)) if isinstance(b, bool | int | float) else type(self)(b, device=self.device)
+        if isinstance(a, TensorCore | np.ndarray | Sequence):
+            x = condition._operand(a, "where")
+            y = x._operand(b, "where")
+        elif isinstance(b, TensorCore | np.ndarray | Sequence):
+            y = condition._operand(b, "where")
+            x = y._operand(a, "where")
         else:
-            tx, ty = type(self)(a, device=self.device), type(self)(b, device=self.device)
-        dtype = promote(tx.dtype, ty.dtype)
-        shape = broadcast_shapes("where", condition.shape, tx.shape, ty.shape)
-        parts = (condition._operand(dtypes.bool, shape), tx._operand(dtype, shape), ty._operand(dtype, shape))
+            x, y = condition._operand(a, "where"), condition._operand(b, "where")
+        dtype = promote(x.dtype, y.dtype)
+        shape = broadcast_shapes("where", condition.shape, x.shape, y.shape)
+        parts = (condition._spread(dtypes.bool, shape), x._spread(dtype, shape), y._spread(dtype, shape))
         return self._new(UOp(Ops.WHERE, dtype, tuple(p.uop for p in parts)))
 
     def masked_fill(self, mask: TensorCore, value: Any) -> Self:
-        return self._new(mask.uop).where(value, self)
-
-    # -- functions ----------------------------------------------------------------------------------------------------
-    def exp2(self) -> Self:
-        return self._unary(Ops.EXP2)
-
-    def log2(self) -> Self:
-        return self._unary(Ops.LOG2)
-
-    def sqrt(self) -> Self:
-        return self._unary(Ops.SQRT)
-
-    def rsqrt(self) -> Self:
-        return self.sqrt().reciprocal()
-
-    def sin(self) -> Self:
-        return self._unary(Ops.SIN)
-
-    def cos(self) -> Self:
-        return (math.pi / 2 - (self if self.dtype.is_float else self.float())).sin()
-
-    def tan(self) -> Self:
-        return self.sin().div(self.cos())
-
-    def exp(self) -> Self:
-        return (self if self.dtype.is_float else self.float()).mul(1 / math.log(2)).exp2()
-
-    def log(self) -> Self:
-        return self.log2().mul(math.log(2))
-
-    def log1p(self) -> Self:
-        return self.add(1.0).log()
-
-    def floor(self) -> Self:
-        return self if not self.dtype.is_float else self._unary(Ops.FLOOR)
-
-    def trunc(self) -> Self:
-        return self if not self.dtype.is_float else self._unary(Ops.TRUNC)
-
-    def ceil(self) -> Self:
-        return self if not self.dtype.is_float else self.neg().floor().neg()
-
-    def round(self) -> Self:
-        """To the nearest integer, halves to the even one."""
-        if not self.dtype.is_float:
-            return self
-        down = self.floor()
-        rest = self.sub(down)
-        up = rest.greater(0.5).logical_or(rest.equal(0.5).logical_and(down.mod(2.0).equal(1.0)))
-        return up.where(down.add(1.0), down)
-
-    def sigmoid(self) -> Self:
-        return self.neg().exp().add(1.0).reciprocal()
-
-    def tanh(self) -> Self:
-        return self.mul(2.0).sigmoid().mul(2.0).sub(1.0)
-
-    # -- operators ----------------------------------------------------------------------------------------------------
-    def __neg__(self) -> Self:
-        return self.neg()
-
-    def __abs__(self) -> Self:
-        return self.abs()
-
-    def __invert__(self) -> Self:
-        return self.bitwise_not()
-
-    def __add__(self, o: Any) -> Self:
-        return self.add(o)
-
-    def __radd__(self, o: Any) -> Self:
-        return self.add(o, True)
-
-    def __sub__(self, o: Any) -> Self:
-        return self.sub(o)
-
-    def __rsub__(self, o: Any) -> Self:
-        return self.sub(o, True)
-
-    def __mul__(self, o: Any) -> Self:
-        return self.mul(o)
-
-    def __rmul__(self, o: Any) -> Self:
-        return self.mul(o, True)
-
-    def __truediv__(self, o: Any) -> Self:
-        return self.div(o)
-
-    def __rtruediv__(self, o: Any) -> Self:
-        return self.div(o, True)
-
-    def __floordiv__(self, o: Any) -> Self:
-        return self.floordiv(o)
-
-    def __rfloordiv__(self, o: Any) -> Self:
-        return self.floordiv(o, True)
-
-    def __mod__(self, o: Any) -> Self:
-        return self.mod(o)
-
-    def __rmod__(self, o: Any) -> Self:
-        return self.mod(o, True)
-
-    def __pow__(self, o: Any) -> Self:
-        return self.pow(o)
-
-    def __rpow__(self, o: Any) -> Self:
-        return self.pow(o, True)
-
-    def __and__(self, o: Any) -> Self:
-        return self.bitwise_and(o)
-
-    def __or__(self, o: Any) -> Self:
-        return self.bitwise_or(o)
-
-    def __xor__(self, o: Any) -> Self:
-        return self.bitwise_xor(o)
-
-    def __lshift__(self, o: Any) -> Self:
-        return self.lshift(o)
-
-    def __rshift__(self, o: Any) -> Self:
-        return self.rshift(o)
-
-    def __lt__(self, o: Any) -> Self:
-        return self.less(o)
-
-    def __gt__(self, o: Any) -> Self:
-        return self.greater(o)
-
-    def __le__(self, o: Any) -> Self:
-        return self.less(o).logical_or(self.equal(o))
-
-    def __ge__(self, o: Any) -> Self:
-        return self.greater(o).logical_or(self.equal(o))
-
-    def __eq__(self, o: Any) -> Self:  # type: ignore[override]
-        return self.equal(o)
-
-    def __ne__(self, o: Any) -> Self:  # type: ignore[override]
-        return self.not_equal(o)
-
-    __hash__ = TensorCore.__hash__
+        """`value` (a number or a tensor of shape ()) where the boolean `mask` is true, in this tensor's dtype."""
+        if mask.dtype is not dtypes.bool:
+            raise TypeError(f"masked_fill: the mask must be bool, got {mask.dtype.name}")
+        filled = self._operand(value, "masked_fill")
+        if filled.shape:
+            raise ValueError(f"masked_fill: the value must be a number or of shape (), got {filled.shape}")
+        return self._new(mask.uop).where(filled.cast(self.dtype), self)

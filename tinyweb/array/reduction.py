@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.elementwise import Elementwise
+from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 
 
-class Reduction(Elementwise):
+class Reduction(Operators):
     """Reductions over one, several or all axes."""
 
     __slots__ = ()
@@ -142,8 +141,3 @@ class Reduction(Elementwise):
         axes = self._axes(axis, "layernorm")
         centred = self.sub(self.mean(axes, keepdim=True))
         return centred.mul(centred.square().mean(axes, keepdim=True).add(eps).rsqrt())
-
-    def isclose(self, o: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Self:
-        a, b = self._pair(o, "isclose")
-        near = a.sub(b).abs() <= b.abs().mul(rtol).add(atol)
-        return near.logical_or(a.equal(b)).logical_and(b.abs().not_equal(math.inf).logical_or(a.equal(b)))
