@@ -144,6 +144,7 @@ RULES: dict[Ops, Rule] = {
     Ops.WHERE: _where,
     Ops.CAST: _cast,
     Ops.SQRT: lambda u, g: ((g * 0.5).alu(Ops.DIV, u),),
+    **dict.fromkeys((Ops.FLOOR, Ops.TRUNC), lambda u, g: (full(0, g.dtype, u.shape),)),
     **{op: _function(derivative) for op, derivative in DERIVATIVES.items()},
     Ops.POW: power,
     Ops.REDUCE: _reduce,
@@ -159,4 +160,4 @@ RULES: dict[Ops, Rule] = {
     Ops.LEAF: lambda u, g: (g,),
     Ops.CUSTOM_GRADIENT: _custom,
 }
-"""An op that is not here is constant almost everywhere (comparisons, rounding, integers), or the end (DETACH)."""
+"""An op that is not here is constant almost everywhere (comparisons, integers), or the end (DETACH)."""
