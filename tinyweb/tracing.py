@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tinyweb.array.core import TensorCore, realize_all
+from tinyweb.array.core import TensorCore, bound_size, realize_all
 from tinyweb.device import Device, Memory, recording
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, size_sub
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.memory import plan_memory
 
@@ -143,7 +143,7 @@ class jit(Generic[T]):
         device.launch(traced.plan.calls, place, values)
         given = dict(zip(traced.inputs, (t.uop.buffer for t in tensors), strict=True))
         table = {**given, **fresh}
-        return _rebuild(traced.result, table)
+        return _rebuild(traced.result, table, values)
 
 
 def _view_of(buffer: UOp, uop: UOp) -> UOp:
@@ -183,15 +183,18 @@ def _swap(value: Any, table: dict[int, TensorCore]) -> Any:
     return value
 
 
-def _rebuild(value: Any, table: dict[UOp, UOp]) -> Any:
+def _rebuild(value: Any, table: dict[UOp, UOp], values: dict[str, int]) -> Any:
     from tinyweb.graph.ir import substitute
 
     if isinstance(value, TensorCore):
-        return type(value)._wrap(substitute(value.uop, table), value.device)
+        u = substitute(value.uop, table)
+        if u.op is Ops.SHRINK:  # a result of symbolic size: this call's, not the traced one's
+            u = u.replace(arg=tuple((b, bound_size(size_sub(e, 0), values)) for b, e in u.arg))
+        return type(value)._wrap(u, value.device)
     if isinstance(value, dict):
-        return {k: _rebuild(v, table) for k, v in value.items()}
+        return {k: _rebuild(v, table, values) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_rebuild(v, table) for v in value)
+        return type(value)(_rebuild(v, table, values) for v in value)
     return value
 
 

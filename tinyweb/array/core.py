@@ -280,6 +280,11 @@ def evaluate_size(s: Size, values: dict[str, int]) -> int:
     return s if isinstance(s, int) else int(evaluate(s, {v: values[v.arg[0]] for v in s.variables()}))
 
 
+def bound_size(s: Size, values: dict[str, int]) -> Size:
+    """A size that remembers the values of its variables."""
+    return s if isinstance(s, int) else substitute(s, {v: v.bind(values[v.arg[0]]) for v in s.variables()})
+
+
 def drop_executed(roots: list[UOp]) -> list[UOp]:
     """In-place updates that have happened are plain memory."""
     done = {u: u.buffer for u in toposort(roots) if u.op is Ops.ASSIGN and u.__dict__.get("executed")}
@@ -304,12 +309,13 @@ def realize_all(tensors: Sequence[TensorCore]) -> None:
         if not roots:
             continue
         plan = schedule(roots)
-        execute(plan, device, bindings(roots))
+        values = bindings(roots)
+        execute(plan, device, values)
         for t, buffer in zip(waiting, plan.results, strict=True):
             held = tuple(size_max(s) for s in t.shape)
             view = buffer if held == (buffer.arg.size,) else UOp(Ops.RESHAPE, t.dtype, (buffer,), held)
             if held != t.shape:
-                view = UOp(Ops.SHRINK, t.dtype, (view,), tuple((0, s) for s in t.shape))
+                view = UOp(Ops.SHRINK, t.dtype, (view,), tuple((0, bound_size(s, values)) for s in t.shape))
             t.uop = view
         for u in updates:
             u.__dict__["executed"] = True

@@ -1,0 +1,33 @@
+"""Programs that once went wrong, as small as they became."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor, Variable, jit
+
+DEVICES = pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
+ramp = np.arange(5, dtype=np.float32)
+
+
+def test_a_realized_value_of_symbolic_size_is_read_again() -> None:
+    n = Variable("n", 0, 5)
+    t = (Tensor(ramp)[: n.bind(3)] * 2).realize()
+    assert t.numpy().tolist() == [0, 2, 4]
+    assert (t + 1).numpy().tolist() == [1, 3, 5]
+
+
+def test_results_of_symbolic_size_have_the_size_of_their_call() -> None:
+    n = Variable("n", 0, 5)
+    double = jit(lambda x, k: (x[:k] * 2).realize())
+    for k in (3, 5, 0, 1):
+        assert double(Tensor(ramp), n.bind(k)).numpy().tolist() == (ramp[:k] * 2).tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
+def test_nothing_is_padded(shape: tuple[int, int]) -> None:
+    empty = np.zeros(shape, np.float32)
+    want = np.pad(empty, ((1, 1), (2, 0)))
+    np.testing.assert_array_equal(Tensor(empty).pad([(1, 1), (2, 0)]).numpy(), want)
+    np.testing.assert_array_equal(Tensor.cat([Tensor(empty), Tensor(want[:, : shape[1]])]).numpy(), want[:, : shape[1]])
