@@ -24,7 +24,7 @@ class Target:
     arithmetic: frozenset[DType]  # types that can be computed with; others are widened (f16 → f32) or refused
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
-    exact_division: bool = True  # division and square root are rounded correctly
+    ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
     grid_dims: int = 1
@@ -53,12 +53,11 @@ def webgpu_target() -> Target:
     return Target(
         "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
         has_threads=True, grid_dims=3, shared_bytes=16384, max_workgroup=(256, 256, 64), max_invocations=256,
-        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20, exact_division=False,
+        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20, ieee=False,
     )  # fmt: skip
 
 
 def interpreter_target() -> Target:
     """The NumPy oracle: everything scalar, every type."""
-    return Target(
-        "interpreter", "numpy", 1, 1, _ALL_C | {dtypes.float16}, _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4}
-    )
+    storage = _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4}
+    return Target("interpreter", "numpy", 1, 1, _ALL_C, storage)

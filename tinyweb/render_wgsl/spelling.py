@@ -177,7 +177,6 @@ SPELLING: dict[Ops, Speller] = {
     Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _logic("=="), Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
-    Ops.SQRT: _function("sqrt"), Ops.EXP2: _function("exp2"), Ops.LOG2: _function("log2"), Ops.SIN: _function("sin"),
-    Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast, Ops.BITCAST: _bitcast,
-    Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+    Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast,
+    Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
 }  # fmt: skip

@@ -10,14 +10,14 @@ from tinyweb.graph.target import Target
 
 
 def decompose(kernel: UOp, target: Target) -> UOp:
-    """The kernel without transcendental functions, unless the target has them itself, and with division and square
-    roots corrected where the target does not round them correctly."""
+    """The kernel without transcendental functions, unless the target has them itself; with division, square roots and
+    comparisons corrected where the target's are not those of IEEE 754."""
     done: dict[UOp, UOp] = {}
     for u in kernel.toposort():
         src = tuple(done[s] for s in u.src)
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
             done[u] = _expand(u, src, target)
-        elif u.op in CORRECTIONS and not target.exact_division and u.dtype is dtypes.float32:
+        elif u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
             done[u] = CORRECTIONS[u.op](*src)
         else:
             done[u] = u if src == u.src else u.replace(src=src)
@@ -29,8 +29,8 @@ def _expand(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if function is None:
         raise NotImplementedError(f"{u.op.name} is not supported on {target.name}")
     if u.dtype is dtypes.float64:
-        return function(*src, target.exact_division)
-    return function(*(x.cast(dtypes.float32) for x in src), target.exact_division).cast(u.dtype)
+        return function(*src, target.ieee)
+    return function(*(x.cast(dtypes.float32) for x in src), target.ieee).cast(u.dtype)
 
 
 def floor_division(u: UOp, a: UOp, b: UOp) -> UOp:

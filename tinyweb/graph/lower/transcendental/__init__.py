@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.lower.transcendental.division import divide, invert, square_root
 from tinyweb.graph.lower.transcendental.error import erf, erfc
 from tinyweb.graph.lower.transcendental.exponential import cosh, exp, exp2, expm1, sinh, tanh
+from tinyweb.graph.lower.transcendental.ieee import divide, equal, invert, less, square_root
 from tinyweb.graph.lower.transcendental.inverse import acos, asin, atan
 from tinyweb.graph.lower.transcendental.logarithm import acosh, asinh, atanh, log, log1p, log2, log10
 from tinyweb.graph.lower.transcendental.power import pow
@@ -27,5 +27,7 @@ EXPANSIONS: dict[Ops, Expansion] = {
     Ops.COSH: cosh, Ops.TANH: tanh, Ops.ASINH: asinh, Ops.ACOSH: acosh, Ops.ATANH: atanh, Ops.ERF: erf, Ops.ERFC: erfc,
     Ops.POW: pow,
 }  # fmt: skip
-CORRECTIONS: dict[Ops, Expansion] = {Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root}
-"""For targets whose division and square root are not exact."""
+CORRECTIONS: dict[Ops, Expansion] = {
+    Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root, Ops.EQUAL: equal, Ops.LESS: less,
+}  # fmt: skip
+"""For targets that do not do as IEEE 754 says."""

@@ -1,14 +1,29 @@
-"""Division, reciprocals and square roots for targets that do not round them correctly.
+"""What IEEE 754 says of arithmetic, for targets that do not promise it.
 
-The mantissas are divided, where nothing overflows or vanishes, and the estimate is corrected by its remainder, which is
-known exactly: the result is off by little more than half a unit. Zeros, infinities, NaNs and subnormal numbers are
-left to the target.
+Division, reciprocals and square roots are rounded to within a unit: mantissas are divided, where nothing overflows or
+vanishes, and the estimate is corrected by its remainder, which is known exactly. Zeros, infinities, NaNs and subnormal
+numbers are left to the target.
+
+Comparisons by which NaNs and infinities are found look at the bits: compilers may assume that there are none.
 """
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.lower.transcendental.build import Format, format_of, quotient, raw, root, scale, shr, size_bits
+from tinyweb.graph.lower.transcendental.build import (
+    Format,
+    bits_of,
+    format_of,
+    is_nan,
+    quotient,
+    raw,
+    root,
+    scale,
+    shr,
+    size_bits,
+)
 
 
 def divide(a: UOp, b: UOp) -> UOp:
@@ -32,6 +47,25 @@ def square_root(x: UOp) -> UOp:
     """sqrt(x) within one unit in the last place."""
     f = format_of(x)
     return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(root(x, False), x.alu(Ops.SQRT))
+
+
+def equal(a: UOp, b: UOp) -> UOp:
+    """a == b, where one may be compared with itself or with an infinity."""
+    if a is b:
+        return is_nan(size_bits(a), format_of(a)).logical_not()
+    for x, y in ((a, b), (b, a)):
+        if y.op is Ops.CONST and math.isinf(y.arg):
+            return raw(x).equal(bits_of(y.arg, format_of(x)))
+    return a.equal(b)
+
+
+def less(a: UOp, b: UOp) -> UOp:
+    """a < b, where b may be infinity or a its negative."""
+    for x, end, infinity in ((a, b, math.inf), (b, a, -math.inf)):
+        if end.op is Ops.CONST and end.arg == infinity:
+            f = format_of(x)
+            return (is_nan(size_bits(x), f) | raw(x).equal(bits_of(infinity, f))).logical_not()
+    return a < b
 
 
 def _is_normal(size: UOp, f: Format) -> UOp:
