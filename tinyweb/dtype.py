@@ -196,16 +196,20 @@ def join(*names: str) -> str:
     return max(common, key=lambda n: len(_ABOVE[n]))
 
 
+def _place(t: DType | type) -> str:
+    """Where a type stands in PROMOTION."""
+    if isinstance(t, DType):
+        return "int32" if t.kind == "index" else t.name
+    return next(name for python, name in _PYTHON.items() if issubclass(t, python))
+
+
 def promote(*types: DType | type) -> DType:
     """The dtype that values of all `types` are converted to; the types `bool`, `int` and `float` stand for Python's
     numbers.
 
     int8 + uint8 → int16, any integer + float16 → float16, uint64 + int64 → float32, int8 + Python int → int8.
     """
-    names = [
-        _PYTHON[t] if isinstance(t, type) else ("int32" if t.kind == "index" else t.name) for t in dict.fromkeys(types)
-    ]
-    found = join(*names)
+    found = join(*dict.fromkeys(map(_place, types)))
     return BY_NAME[MATERIAL.get(found, found)]
 
 

@@ -182,11 +182,14 @@ class Memory:
 
     def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
         """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned
-        integer.
+        integer. A narrow float as a uint32 is its bits.
         """
+        width = lanes_of(raw)
+        if stored.is_float and stored.bits < 32 and dtype is U32:
+            bits = raw.bitcast(_UNSIGNED[stored.bits]) if raw.dtype is stored else raw
+            return bits.cast(U32) & _vector([(1 << stored.bits) - 1] * width, U32)
         if raw.dtype is stored:
             return raw.cast(dtype)
-        width = lanes_of(raw)
         bits = raw.cast(U32)
         if stored.is_float:
             return decode(bits, stored, width).cast(dtype)

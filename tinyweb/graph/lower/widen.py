@@ -167,7 +167,9 @@ def _bitcast(u: UOp, x: UOp, target: Target) -> UOp:
         return u if x is u.src[0] else u.replace(src=(x,))
     # through the bits of the narrow type in a uint32
     if is_narrow(source):
-        bits = encode(x.cast(F32), source)
+        # what was loaded has its bits in memory
+        loaded = x.op is Ops.LOAD and x.src[0].op is Ops.PARAM
+        bits = x.replace(dtype=U32) if loaded else encode(x, source)
     else:
         bits = x.cast(U32) & UOp.const((1 << source.bits) - 1, U32)
     if is_narrow(u.dtype):
