@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -112,6 +112,7 @@ class Recorder:
 
     schedules: list[tuple[str, Schedule]] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
+    refreshed: list[tuple[UOp, Callable[[], bytes]]] = field(default_factory=list)
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -126,6 +127,22 @@ def recording() -> Iterator[Recorder]:
         yield recorder
     finally:
         _recorder.reset(token)
+
+
+def is_recording() -> bool:
+    """Whether a jit or an export records here: values are not known then."""
+    return _recorder.get() is not None
+
+
+def on_replay(buffer: UOp, data: Callable[[], bytes]) -> None:
+    """`buffer`, which has just been filled from the host, holds what differs from call to call (a random counter).
+
+    Within a recording, replays of the plan call `data` and put the bytes into the buffer before they launch; the first
+    run of a jit, which follows its trace, uses what the buffer holds. Outside of a recording nothing happens.
+    """
+    recorder = _recorder.get()
+    if recorder is not None:
+        recorder.refreshed.append((buffer, data))
 
 
 def bindings(nodes: Iterable[UOp]) -> dict[str, int]:

@@ -31,6 +31,7 @@ class Plan:
     calls: tuple[KernelCall, ...]
     memory: MemoryPlan
     device: str
+    refreshed: tuple[tuple[UOp, Callable[[], bytes]], ...] = ()  # buffers that every replay fills anew from the host
 
     @property
     def temporaries(self) -> tuple[UOp, ...]:
@@ -71,7 +72,8 @@ def _record(function: Callable[[], Any]) -> tuple[Plan, Any, dict[str, int]]:
     calls = tuple(c for _, s in recorder.schedules for c in s.calls)
     temporaries = [b for _, s in recorder.schedules for b in s.temporaries]
     memory = plan_memory([c.buffers for c in calls], temporaries)
-    return Plan(calls, memory, devices.pop() if devices else Device.DEFAULT), out, recorder.variables
+    device = devices.pop() if devices else Device.DEFAULT
+    return Plan(calls, memory, device, tuple(recorder.refreshed)), out, recorder.variables
 
 
 def _tensors(value: Any) -> list[TensorCore]:
@@ -112,6 +114,10 @@ class jit(Generic[T]):
         traced = self.traces.get(key)
         if traced is None:
             traced = self.traces[key] = self._trace(args, kwargs, tensors)
+        else:
+            device = Device[traced.plan.device]
+            for buffer, data in traced.plan.refreshed:
+                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
         return self._replay(traced, tensors, values)  # type: ignore[no-any-return]
 
     def _trace(self, args: Any, kwargs: Any, tensors: list[TensorCore]) -> _Traced:
