@@ -78,9 +78,60 @@ def test_rewriting_goes_on_until_nothing_applies() -> None:
         [(UPat(Ops.CONST, dtype=INDEX, name="c"), lambda c: as_index(c.arg // 2) if c.arg > 3 else None)]
     )
     assert graph_rewrite(i * 100 + 9, halve) is loop("i", 2) * 3 + 2
-    memo: dict[UOp, UOp] = {}
-    graph_rewrite(i * 100, halve, memo=memo)
-    assert memo[as_index(100)] is as_index(3)
+
+
+def test_results_can_be_kept_on_the_nodes() -> None:
+    asked: list[UOp] = []
+
+    def rule(u: UOp) -> UOp | None:
+        asked.append(u)
+        return u.src[0] * 3 if u.src[1] is as_index(2) else None
+
+    table = PatternMatcher([(UPat(Ops.MUL, name="u"), rule)])
+    first = graph_rewrite(i * 2 + j * 5, table, keep="_thrice")
+    assert first is i * 3 + j * 5 and asked == [j * 5, i * 2, i * 3]
+    assert graph_rewrite(i * 2 + 1, table, keep="_thrice") is i * 3 + 1
+    assert graph_rewrite(first, table, keep="_thrice") is first
+    assert len(asked) == 3, "no node twice"
+
+
+PATTERNS = [
+    UPat(Ops.ADD),
+    UPat((Ops.ADD, Ops.MUL), dtype=INDEX, name="u"),
+    UPat(None, dtype=(INDEX, F32), name="u"),
+    UPat(Ops.ADD, src=[any_node("x"), any_node("y")]),
+    UPat(Ops.ADD, src=[any_node("x"), any_node("x")], name="u"),
+    UPat(Ops.FLOORDIV, src=[any_node("x"), constant("c")]),
+    UPat((Ops.ADD, Ops.FLOORDIV), src=[any_node("x"), UPat((Ops.RANGE, Ops.CONST), name="y")]),
+    UPat(None, src=[any_node("x"), UPat(None, src=[any_node("y"), any_node("z")], name="w")]),
+    UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), constant("c")]), any_node("x")], name="u"),
+    UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), any_node("y")]), UPat(Ops.MUL, src=[any_node("y")], rest=True)]),
+    UPat(Ops.ADD, src=[UPat(Ops.ADD, src=[any_node("x"), constant("c", 1)], name="v"), constant("d")], name="u"),
+    UPat(Ops.MUL, src=UPat((Ops.RANGE, Ops.CONST)), name="u"),
+    UPat(None, src=UPat(Ops.RANGE, name="r"), name="u"),
+    UPat(Ops.STORE, src=[any_node("x")], rest=True),
+    UPat(Ops.STORE, src=[any_node(), any_node("i"), UPat(Ops.CONST, dtype=F32, name="c")]),
+    UPat(Ops.ADD, name="u", where=lambda u: u.src[1].op is Ops.CONST),
+    UPat(Ops.RANGE, src=[], name="u"),
+    UPat(Ops.CONST, src=[], name="u", arg=0),
+]  # fmt: skip
+NODES = [
+    *(i * 3 + i + 1 + 2).toposort(), *(i * j + j * (i + 1)).toposort(), *((i + j) // 4 + (j + j)).toposort(), i * j,
+    *param(0, 4).store(as_index(0), const(1.0)).toposort(), const(1.0) + const(0.0), (i + 1) + (j + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_compiled_rules_match_as_patterns_do(pattern: UPat) -> None:
+    """In the same order, with the same names; a rule that declines is asked about every other way."""
+    for u in NODES:
+        tried: list[dict[str, UOp]] = []
+
+        def rule(tried: list[dict[str, UOp]] = tried, **names: UOp) -> None:
+            tried.append(names)
+
+        assert PatternMatcher([(pattern, rule)]).rewrite(u) is None
+        assert tried == all_matches(pattern, u), u
 
 
 def test_new_nodes_are_rewritten_too() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tinyweb.dtype import DType
+from tinyweb.graph.ir.matching import Rewriter, rewriter
 from tinyweb.graph.ir.ops import COMMUTATIVE, Ops
 from tinyweb.graph.ir.uop import UOp
 
@@ -89,76 +89,68 @@ class PatternMatcher:
 
     def __init__(self, rules: Sequence[Rule]):
         self.rules: list[Rule] = list(rules)
-        self._by_op: dict[Ops, list[_Entry]] = {}
+        self._by_op: dict[Ops, Rewriter | None] = {}
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
 
     def rewrite(self, u: UOp, ctx: Any = None) -> UOp | None:
         """The result of the first rule that applies and changes something, else None."""
-        entries = self._by_op.get(u.op)
-        if entries is None:
-            entries = self._by_op[u.op] = [
-                (p, f, "ctx" in inspect.signature(f).parameters, _single_ops(p))
-                for p, f in self.rules
-                if p.ops is None or u.op in p.ops
-            ]
-        below = {s.op for s in u.src}
-        for pattern, function, wants_ctx, needed in entries:
-            if needed <= below:
-                for names in pattern.match(u, {}):
-                    out = function(**names, ctx=ctx) if wants_ctx else function(**names)
-                    if out is not None and out is not u:
-                        return out
-        return None
+        return None if (function := self.of(u.op)) is None else function(u, ctx)
+
+    def of(self, op: Ops) -> Rewriter | None:
+        """The rules for one operation as a function of (node, ctx), made on first use."""
+        if op not in self._by_op:
+            self._by_op[op] = rewriter(op, self.rules)
+        return self._by_op[op]
 
 
-_Entry: TypeAlias = "tuple[UPat, Callable[..., UOp | None], bool, frozenset[Ops]]"
+def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str | None = None) -> UOp:
+    """Apply `rules` to every node, sources first, until none applies anywhere.
 
-
-def _single_ops(p: UPat) -> frozenset[Ops]:
-    """The ops that must occur among the sources of a match: a cheap test before the real one."""
-    return frozenset(op for s in p.src or () if s.ops is not None and len(s.ops) == 1 for op in s.ops)
-
-
-def graph_rewrite(
-    root: UOp, rules: PatternMatcher, ctx: Any = None, memo: MutableMapping[UOp, UOp] | None = None
-) -> UOp:
-    """Apply `rules` to every node, sources first, until none applies anywhere. A shared `memo` spares repeated work.
-
-    RuntimeError when the rules go round in a circle.
+    With `keep`, results stay on the nodes under that name, and no node is ever rewritten twice: then `ctx` must not
+    matter. RuntimeError when the rules go round in a circle.
     """
-    done: MutableMapping[UOp, UOp] = {} if memo is None else memo
-    pending: set[UOp] = set()  # rewritten, their replacement not finished yet
-    # a frame is (node, the node as rewritten so far, stage): 0 = sources first, 1 = rules on it, 2 = take over a result
-    stack: list[tuple[UOp, UOp, int]] = [(root, root, 0)]
+    done: dict[UOp, UOp] = {}
+    awaited: dict[UOp, UOp] = {}  # nodes that were rewritten, and what is not finished yet of that
+    stack = [root]
     while stack:
-        node, current, stage = stack.pop()
-        if stage == 0:
-            if node in done:
-                continue
-            if node in pending:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        if keep is not None and keep in node.__dict__:
+            done[node] = node.__dict__[keep] or node
+            stack.pop()
+            continue
+        if node in awaited:
+            done[node] = done[awaited.pop(node)]
+            stack.pop()
+            continue
+        wait = [s for s in node.src if s not in done]
+        if wait:
+            if not awaited.keys().isdisjoint(wait):
                 raise RuntimeError(f"rewrite rules go round in a circle at {node}")
-            stack.append((node, node, 1))
-            stack.extend((s, s, 0) for s in node.src if s not in done)
-        elif stage == 1:
-            new_src = tuple(done[s] for s in current.src)
-            rebuilt = current if new_src == current.src else current.replace(src=new_src)
-            if rebuilt in done:
-                done[node] = done[rebuilt]
+            stack += wait
+            continue
+        src = tuple([done[s] for s in node.src])
+        rebuilt = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
+        if rebuilt not in done:
+            function = rules.of(rebuilt.op)
+            result = None if function is None else function(rebuilt, ctx)
+            if result is not None and result not in done:
+                awaited[node] = result
+                if result in awaited:
+                    raise RuntimeError(f"rewrite rules go round in a circle at {result}")
+                stack.append(result)
                 continue
-            result = rules.rewrite(rebuilt, ctx)
-            if result is None:
-                done[node] = done[rebuilt] = rebuilt
-            elif result in done:
-                done[node] = done[result]
-            else:
-                pending.add(node)
-                stack.append((node, result, 2))
-                stack.append((result, result, 0))
-        else:
-            pending.discard(node)
-            done[node] = done[current]
+            done[rebuilt] = rebuilt if result is None else done[result]
+        done[node] = done[rebuilt]
+        stack.pop()
+    if keep is not None:
+        for u, result in done.items():
+            # no node holds itself: it would never be freed at once
+            u.__dict__[keep] = None if result is u else result
     return done[root]
 
 

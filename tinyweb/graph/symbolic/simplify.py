@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir.ops import Ops
@@ -13,32 +13,9 @@ from tinyweb.graph.symbolic.linear import Terms, from_linear, interval_of, linea
 from tinyweb.graph.symbolic.rules import symbolic
 
 
-class _OnNodes(MutableMapping[UOp, UOp]):
-    """Remembers on every node what it simplifies to, so that no node is ever simplified twice."""
-
-    def __contains__(self, u: object) -> bool:
-        return "_simple" in u.__dict__
-
-    def __getitem__(self, u: UOp) -> UOp:
-        found: UOp | None = u.__dict__["_simple"]
-        return u if found is None else found
-
-    def __setitem__(self, u: UOp, simple: UOp) -> None:
-        u.__dict__["_simple"] = None if simple is u else simple  # no node holds itself: it would never be freed at once
-
-    def __delitem__(self, u: UOp) -> None:
-        del u.__dict__["_simple"]
-
-    def __iter__(self) -> Iterator[UOp]:
-        raise TypeError("the nodes are not listed anywhere")
-
-    def __len__(self) -> int:
-        raise TypeError("the nodes are not listed anywhere")
-
-
 def simplify(root: UOp) -> UOp:
     """The canonical, simpler graph of equal value. Time is linear in the nodes not simplified before."""
-    return graph_rewrite(root, symbolic, memo=_OnNodes())
+    return graph_rewrite(root, symbolic, keep="_simple")
 
 
 def substitute_ranges(expr: UOp, values: Mapping[UOp, Size]) -> UOp:
