@@ -79,6 +79,10 @@ class Elementwise(Movement):
             return self
         return self._new(UOp(Ops.CUSTOM_GRADIENT, self.dtype, (self.uop, upstream.uop, *pairs)))
 
+    def detach(self) -> Self:
+        """The same value, through which no gradient flows."""
+        return self._new(UOp(Ops.DETACH, self.dtype, (self.uop,)))
+
     # -- casts --------------------------------------------------------------------------------------------------------
     def cast(self, dtype: DType) -> Self:
         """Values converted to `dtype` (floats to integers by truncation)."""

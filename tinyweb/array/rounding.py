@@ -83,11 +83,10 @@ class Rounding(Elementwise):
         return y.signbit().where(size.neg(), size)
 
     def heaviside(self, values: Any) -> Self:
-        """0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
+        """0 below 0, 1 above 0, `values` at 0, 0 for NaN."""
         x, v = self._pair(values, "heaviside")
         step = x.greater(0).where(x._constant(1), x._constant(0))
-        out = x.eq(0).where(v, step)
-        return out if not x.dtype.is_float else x.isnan().where(math.nan, out)
+        return x.eq(0).where(v, step)
 
     def nextafter(self, other: Any) -> Self:
         """The next number of the dtype towards `other`: of float16, bfloat16, float32 or float64."""

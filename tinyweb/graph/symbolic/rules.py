@@ -111,7 +111,7 @@ def _constant_outwards(u: UOp) -> UOp | None:
 
 
 def canonical_product(u: UOp) -> UOp | None:
-    """Factors in order, the constant last."""
+    """Factors in order, the constant last. A product of many factors stays one of products: x³² is five squares."""
     factors: list[UOp] = []
     number = 1
     stack = list(u.src)
@@ -119,10 +119,14 @@ def canonical_product(u: UOp) -> UOp | None:
         f = stack.pop()
         if f.op is Ops.CONST:
             number *= f.arg
-        elif f.op is Ops.MUL and len(factors) < 16:
+        elif f.op is Ops.MUL:
             stack.extend(f.src)
         else:
             factors.append(f)
+        if len(factors) + len(stack) > 16:
+            factors = [s for s in u.src if s.op is not Ops.CONST]
+            number = math.prod(s.arg for s in u.src if s.op is Ops.CONST)
+            break
     if not factors:
         return None
     product = reduce(lambda a, b: a * b, sorted(factors, key=order))
