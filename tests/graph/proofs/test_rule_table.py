@@ -157,8 +157,8 @@ def test_integer_rule_on_all_values_and_constants_of_four_bits(rule: Rule) -> No
 @pytest.mark.parametrize("rule", numbered(integer_rules))
 def test_integer_rule_of_every_type(rule: Rule, dtype: DType) -> None:
     proven = 0
-    for u in islice(candidates(rule, dtype), 2000):
-        if proven < 40 and is_legal(u) and (out := result(rule, u)) is not None:
+    for u in islice(candidates(rule, dtype), 600):
+        if proven < 12 and is_legal(u) and (out := result(rule, u)) is not None:
             try:
                 prove_same(u, out, seconds=1)
             except Unproven:
