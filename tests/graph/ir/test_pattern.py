@@ -105,7 +105,7 @@ PATTERNS = [
     UPat((Ops.ADD, Ops.FLOORDIV), src=[any_node("x"), UPat((Ops.RANGE, Ops.CONST), name="y")]),
     UPat(None, src=[any_node("x"), UPat(None, src=[any_node("y"), any_node("z")], name="w")]),
     UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), constant("c")]), any_node("x")], name="u"),
-    UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), any_node("y")]), UPat(Ops.MUL, src=[any_node("y")], rest=True)]),
+    UPat(Ops.ADD, src=[UPat(Ops.MUL, src=[any_node("x"), any_node("y")]), UPat(None, src=[any_node("y")], rest=True)]),
     UPat(Ops.ADD, src=[UPat(Ops.ADD, src=[any_node("x"), constant("c", 1)], name="v"), constant("d")], name="u"),
     UPat(Ops.MUL, src=UPat((Ops.RANGE, Ops.CONST)), name="u"),
     UPat(None, src=UPat(Ops.RANGE, name="r"), name="u"),

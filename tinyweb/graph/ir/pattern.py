@@ -96,13 +96,11 @@ class PatternMatcher:
 
     def rewrite(self, u: UOp, ctx: Any = None) -> UOp | None:
         """The result of the first rule that applies and changes something, else None."""
-        return None if (function := self.of(u.op)) is None else function(u, ctx)
-
-    def of(self, op: Ops) -> Rewriter | None:
-        """The rules for one operation as a function of (node, ctx), made on first use."""
+        op = u.op
         if op not in self._by_op:
             self._by_op[op] = rewriter(op, self.rules)
-        return self._by_op[op]
+        function = self._by_op[op]
+        return None if function is None else function(u, ctx)
 
 
 def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str | None = None) -> UOp:
@@ -136,8 +134,7 @@ def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str |
         src = tuple([done[s] for s in node.src])
         rebuilt = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
         if rebuilt not in done:
-            function = rules.of(rebuilt.op)
-            result = None if function is None else function(rebuilt, ctx)
+            result = rules.rewrite(rebuilt, ctx)
             if result is not None and result not in done:
                 awaited[node] = result
                 if result in awaited:

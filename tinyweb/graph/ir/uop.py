@@ -236,7 +236,7 @@ class UOp:
 
         return interval(self)
 
-    bounds = graph_property(_bounds, through=_has_bounds)
+    bounds: graph_property[tuple[int, int]] = graph_property(_bounds, through=_has_bounds)
 
     @graph_property
     def order_key(self) -> tuple[int, str, int, bytes]:
