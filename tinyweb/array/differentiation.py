@@ -62,10 +62,6 @@ class Differentiation(Neural):
         self.requires_grad = requires_grad
         return self
 
-    def detach(self) -> Self:
-        """The same value, through which no gradient flows."""
-        return self._new(UOp(Ops.DETACH, self.dtype, (self.uop,)))
-
     def _upstream(self, gradient: Any, method: str) -> UOp:
         if not self.dtype.is_float:
             raise TypeError(f"{method}: only tensors of a float dtype have gradients, got {self.dtype.name}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from tinyweb.array.activation import Activation
+from tinyweb.array.convolution import Convolution
 from tinyweb.array.core import TensorCore
 from tinyweb.dtype import dtypes
 from tinyweb.graph.schedule.indexing import same
 
 
-class Neural(Activation):
+class Neural(Convolution):
     """Layers as functions."""
 
     __slots__ = ()

@@ -1,0 +1,70 @@
+"""Convolutions and windows as columns against PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from tests.tensor.ops import Op, data, gradients_test, values_test
+
+F = torch.nn.functional
+
+
+def conv(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, sample: bool = False, **keywords) -> Op:
+    """One convolution, by the name of its method."""
+    method = name.split(" ")[0]
+    outputs = w[0] if "transpose" not in method else w[1] * keywords.get("groups", 1)
+    inputs = [data(*x), data(*w, seed=1), *([data(outputs, seed=2)] if bias else [])]
+    return Op(
+        name.replace(" ", "_"),
+        lambda *t: getattr(t[0], method)(*t[1:], **keywords),
+        inputs,
+        lambda *t: getattr(F, method)(*t, **keywords),
+        sample=sample,
+        atol=5e-6,
+    )
+
+
+OPS = [
+    conv("conv1d", (2, 3, 11), (4, 3, 3), sample=True),
+    conv("conv1d unbatched", (3, 8), (2, 3, 2)),
+    conv("conv1d step", (2, 4, 17), (6, 2, 4), stride=3, padding=2, dilation=2, groups=2),
+    conv("conv2d", (2, 3, 7, 6), (4, 3, 3, 3), padding=1, sample=True),
+    conv("conv2d no bias", (1, 2, 5, 5), (3, 2, 3, 2), bias=False),
+    conv("conv2d step", (2, 3, 9, 8), (5, 3, 3, 3), stride=2, padding=1, sample=True),
+    conv("conv2d tuples", (1, 2, 9, 11), (3, 2, 2, 3), stride=(2, 3), padding=(1, 2), dilation=(2, 1)),
+    conv("conv2d dilated", (1, 2, 9, 9), (3, 2, 3, 3), dilation=2, padding=2),
+    conv("conv2d wide step", (1, 2, 11, 10), (3, 2, 2, 2), stride=3),
+    conv("conv2d same", (1, 2, 6, 7), (3, 2, 4, 3), padding="same", dilation=(1, 2)),
+    conv("conv2d valid", (1, 2, 6, 7), (3, 2, 4, 3), padding="valid", stride=2),
+    conv("conv2d depthwise", (2, 4, 6, 6), (4, 1, 3, 3), padding=1, groups=4, sample=True),
+    conv("conv2d groups", (2, 4, 6, 5), (6, 2, 3, 3), padding=1, groups=2),
+    conv("conv2d point", (2, 5, 4, 3), (7, 5, 1, 1)),
+    conv("conv2d point step", (2, 3, 5, 5), (4, 3, 1, 1), stride=2),
+    conv("conv2d whole", (2, 3, 4, 5), (4, 3, 4, 5)),
+    conv("conv2d unbatched", (3, 5, 5), (2, 3, 3, 3), padding=1),
+    conv("conv2d many outputs", (1, 8, 9, 9), (24, 8, 3, 3), padding=1, sample=True),
+    conv("conv2d one", (1, 1, 1, 1), (1, 1, 1, 1)),
+    conv("conv2d empty batch", (0, 3, 5, 5), (2, 3, 3, 3)),
+    conv("conv3d", (1, 2, 4, 5, 6), (3, 2, 2, 3, 3), padding=1, sample=True),
+    conv("conv3d step", (1, 2, 5, 5, 6), (4, 1, 3, 2, 1), stride=(2, 1, 3), groups=2),
+    conv("conv_transpose1d", (2, 3, 7), (3, 4, 3), stride=2, padding=1, output_padding=1, sample=True),
+    conv("conv_transpose1d dilated", (1, 2, 5), (2, 3, 3), stride=2, dilation=3, padding=2),
+    conv("conv_transpose1d groups", (2, 4, 5), (4, 3, 2), groups=2, stride=3, output_padding=2),
+    conv("conv_transpose2d", (1, 3, 4, 5), (3, 2, 3, 3), sample=True),
+    conv("conv_transpose2d step", (2, 3, 4, 5), (3, 4, 2, 2), stride=2, sample=True),
+    conv("conv_transpose2d overlap", (1, 2, 4, 3), (2, 3, 4, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+    conv("conv_transpose2d far", (1, 2, 3, 3), (2, 1, 2, 2), stride=3, output_padding=(2, 1), bias=False),
+    conv("conv_transpose2d unbatched", (2, 3, 3), (2, 3, 2, 2)),
+    conv("conv_transpose3d", (1, 2, 2, 3, 3), (2, 2, 2, 3, 2), stride=(1, 2, 1), padding=(0, 1, 0)),
+    Op("conv2d_half", lambda x, w: x.conv2d(w, padding=1),
+       (data(1, 3, 5, 5).astype(np.float16), data(2, 3, 3, 3).astype(np.float16)),
+       lambda x, w: F.conv2d(x, w, padding=1), rtol=2e-3, atol=2e-3),
+    Op("conv2d_per_side", lambda x, w: x.conv2d(w, padding=((1, 0), (0, 2))), (data(1, 2, 5, 5), data(3, 2, 3, 3)),
+       lambda x, w: F.conv2d(F.pad(x, (0, 2, 1, 0)), w)),
+    Op("conv2d_of_relu", lambda x, w: x.relu().conv2d(w, padding=1).relu(), (data(1, 4, 6, 6), data(8, 4, 3, 3)),
+       sample=True, theirs=lambda x, w: F.conv2d(x.relu(), w, padding=1).relu()),
+]  # fmt: skip
+
+test_values = values_test(OPS)
+test_gradients = gradients_test(OPS)

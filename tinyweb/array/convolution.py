@@ -1,0 +1,382 @@
+"""Convolutions: windows of the input (a view) times weights, summed. Nothing is copied once per window.
+
+The gradients are convolutions too and are given as such; what differentiating the windows would give is slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tinyweb.array.activation import Activation
+from tinyweb.array.core import TensorCore
+from tinyweb.dtype import dtypes, promote
+from tinyweb.graph.ir import Ops, size_prod
+from tinyweb.graph.schedule.indexing import same
+
+WORTH_MEMORY = 16  # uses of each input element from which it is computed once, into memory
+
+
+def spread(value: Any, n: int, method: str, name: str) -> tuple[int, ...]:
+    """A number for all of `n` axes, or one for each."""
+    each = (value,) * n if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    if len(each) == 1:
+        each *= n
+    if len(each) != n or not all(isinstance(v, int) for v in each) or isinstance(value, str):
+        raise ValueError(f"{method}: {name} must be a whole number or {n} of them, got {value!r}")
+    return each
+
+
+def positive(value: Any, n: int, method: str, name: str) -> tuple[int, ...]:
+    each = spread(value, n, method, name)
+    if any(v < 1 for v in each):
+        raise ValueError(f"{method}: {name} must be at least 1, got {value!r}")
+    return each
+
+
+class Convolution(Activation):
+    """Convolutions over one to three axes, their transposes, and windows as columns."""
+
+    __slots__ = ()
+
+    # -- as in torch.nn.functional ------------------------------------------------------------------------------------
+    def conv1d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Self:
+        """`conv2d` over one axis: (N, C, L) with weights (O, C / groups, K)."""
+        return self._convolve("conv1d", 1, weight, bias, stride, padding, dilation, groups)
+
+    def conv2d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Self:
+        """Cross-correlation of (N, C, H, W), or (C, H, W), with weights (O, C / groups, K, L): (N, O, H', W').
+
+        `stride`, `padding` and `dilation` are numbers for both axes or one for each; padding (with zeros) may also be
+        a pair (before, after) for each axis, "valid" (none) or "same" (as much as keeps the size; stride 1). Half
+        floats are summed in float32. ValueError where shapes and numbers do not go together.
+        """
+        return self._convolve("conv2d", 2, weight, bias, stride, padding, dilation, groups)
+
+    def conv3d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Self:
+        """`conv2d` over three axes: (N, C, D, H, W) with weights (O, C / groups, K, L, M)."""
+        return self._convolve("conv3d", 3, weight, bias, stride, padding, dilation, groups)
+
+    def conv_transpose1d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Self:
+        """`conv_transpose2d` over one axis."""
+        return self._deconvolve("conv_transpose1d", 1, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def conv_transpose2d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Self:
+        """The transpose (the gradient) of `conv2d`: (N, C, H, W), or (C, H, W), with weights (C, O / groups, K, L).
+
+        The size of an axis is (n - 1) · stride - 2 · padding + dilation · (K - 1) + output_padding + 1.
+        """
+        return self._deconvolve("conv_transpose2d", 2, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def conv_transpose3d(
+        self,
+        weight: TensorCore,
+        bias: TensorCore | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Self:
+        """`conv_transpose2d` over three axes."""
+        return self._deconvolve("conv_transpose3d", 3, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+    def _convolve(
+        self,
+        method: str,
+        n: int,
+        weight: TensorCore,
+        bias: TensorCore | None,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+    ) -> Self:
+        x, w = self._operands(method, n, weight, groups)
+        if x.ndim == n + 1:
+            return x.unsqueeze(0)._convolve(method, n, w, bias, stride, padding, dilation, groups).squeeze(0)
+        steps, apart = positive(stride, n, method, "stride"), positive(dilation, n, method, "dilation")
+        sizes, kernel = x._spatial(method, n), w._spatial(method, n)
+        if not same(x.shape[1], w.shape[1] * groups) or w.shape[0] % groups:
+            raise ValueError(
+                f"{method}: input {x.shape} and weight {w.shape} with groups={groups}: the weight must be (outputs, "
+                "channels / groups, …), outputs a multiple of groups"
+            )
+        around = _padding(method, padding, steps, [(k - 1) * d for k, d in zip(kernel, apart, strict=True)])
+        for s, k, d, (before, after) in zip(sizes, kernel, apart, around, strict=True):
+            if s + before + after < (k - 1) * d + 1:
+                raise ValueError(
+                    f"{method}: a kernel of {kernel} with dilation {apart} is larger than the padded input {x.shape}"
+                )
+        result = promote(x.dtype, w.dtype)
+        wide = dtypes.float32 if result.is_float and result.bits < 32 else result
+        x, w = x.cast(wide), w.cast(wide)
+        uses = w.shape[0] // groups * math.prod(kernel) // math.prod(steps)
+        x = x._padded([(0, 0), (0, 0), *around], uses)
+        y = x._correlate(w, steps, apart, groups)
+        padded = x.shape[2:]
+        y = y._with_gradients([x, w], lambda g: [
+            g._transposed(w, steps, apart, groups, padded), x._weight_gradient(g, w, steps, apart, groups),
+        ])  # fmt: skip
+        return y.cast(result)._plus_bias(method, bias)
+
+    def _deconvolve(
+        self,
+        method: str,
+        n: int,
+        weight: TensorCore,
+        bias: TensorCore | None,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        groups: int,
+        dilation: Any,
+    ) -> Self:
+        x, w = self._operands(method, n, weight, groups)
+        if x.ndim == n + 1:
+            whole = x.unsqueeze(0)
+            return whole._deconvolve(
+                method, n, w, bias, stride, padding, output_padding, groups, dilation
+            ).squeeze(0)  # fmt: skip
+        steps, apart = positive(stride, n, method, "stride"), positive(dilation, n, method, "dilation")
+        cut, more = spread(padding, n, method, "padding"), spread(output_padding, n, method, "output_padding")
+        sizes, kernel = x._spatial(method, n), w._spatial(method, n)
+        if not same(x.shape[1], w.shape[0]) or w.shape[0] % groups:
+            raise ValueError(
+                f"{method}: input {x.shape} and weight {w.shape} with groups={groups}: the weight must be (channels, "
+                "outputs / groups, …), channels a multiple of groups"
+            )
+        if any(p < 0 for p in cut) or any(not 0 <= m < max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):
+            raise ValueError(
+                f"{method}: padding {cut} must not be negative, and output_padding {more} must be less than "
+                f"the stride {steps} or the dilation {apart}"
+            )
+        out = tuple(
+            (s - 1) * t - 2 * p + d * (k - 1) + m + 1
+            for s, t, p, d, k, m in zip(sizes, steps, cut, apart, kernel, more, strict=True)
+        )
+        if any(s < 1 for s in out) and 0 not in sizes:
+            raise ValueError(f"{method}: input {x.shape}, kernel {kernel} and padding {cut} leave a size of {out}")
+        result = promote(x.dtype, w.dtype)
+        wide = dtypes.float32 if result.is_float and result.bits < 32 else result
+        x, w = x.cast(wide)._padded([(0, 0)] * (n + 2), WORTH_MEMORY), w.cast(wide)
+        whole = tuple(s + 2 * p for s, p in zip(out, cut, strict=True))
+        y = x._transposed(w, steps, apart, groups, whole)
+        y = y._with_gradients([x, w], lambda g: [
+            g._correlate(w, steps, apart, groups)._cut_to(sizes),
+            g._weight_gradient(x, w, steps, apart, groups),
+        ])  # fmt: skip
+        inside = [(0, s) for s in y.shape[:2]] + [(p, p + s) for p, s in zip(cut, out, strict=True)]
+        return y.shrink(inside).cast(result)._plus_bias(method, bias)
+
+    def _operands(self, method: str, n: int, weight: TensorCore, groups: int) -> tuple[Self, Self]:
+        w = self._operand(weight, method)
+        if self.ndim not in (n + 1, n + 2) or w.ndim != n + 2:
+            raise ValueError(
+                f"{method}: input {self.shape} and weight {w.shape}: needs {n + 2} axes each "
+                f"(the input may lack the first, the batch)"
+            )
+        if not isinstance(groups, int) or groups < 1:
+            raise ValueError(f"{method}: groups must be at least 1, got {groups!r}")
+        return self, w
+
+    def _spatial(self, method: str, n: int) -> tuple[int, ...]:
+        sizes = self.shape[self.ndim - n :]
+        if not all(isinstance(s, int) for s in sizes):
+            raise ValueError(f"{method}: only the batch may have a symbolic size, got {self.shape}")
+        return tuple(s for s in sizes if isinstance(s, int))
+
+    def _plus_bias(self, method: str, bias: TensorCore | None) -> Self:
+        if bias is None:
+            return self
+        b = self._operand(bias, method)
+        if b.shape != (self.shape[1],):
+            raise ValueError(f"{method}: bias {b.shape} needs one element per output channel of {self.shape}")
+        return self.add(b._reshape((self.shape[1], *(1 for _ in self.shape[2:]))))
+
+    # -- windows ------------------------------------------------------------------------------------------------------
+    def _windows(self, axis: int, size: int, step: int = 1, dilation: int = 1) -> Self:
+        """Windows of `size` elements `dilation` apart, one begun every `step`: the axis becomes the windows, their
+        elements a new last axis. (At least one window must fit.)"""
+        n, axes = self.shape[axis], self.ndim
+        assert isinstance(n, int)
+        count = (n - dilation * (size - 1) - 1) // step + 1
+
+        def along(t: Self, a: int, end: int) -> Self:
+            here = t.shape[a]
+            assert isinstance(here, int)
+            if end > here:
+                return t.pad([(0, end - here) if i == a else (0, 0) for i in range(t.ndim)])
+            return t.shrink([(0, end) if i == a else None for i in range(t.ndim)])
+
+        outer, inner = self.shape[:axis], self.shape[axis + 1 :]
+        if size == 1 or (step >= size and dilation == 1):  # windows do not overlap
+            t = along(self, axis, count * step)._reshape((*outer, count, step, *inner))
+            t = along(t, axis + 1, size)
+        else:
+            # the axis again and again, cut into rows that are longer by `dilation`: each row begins that much further
+            row = n + dilation
+            times = -(-size * row // n)
+            t = self.unsqueeze(axis)._broadcast_to((*outer, times, n, *inner))._reshape((*outer, times * n, *inner))
+            t = along(along(t, axis, size * row)._reshape((*outer, size, row, *inner)), axis + 1, count * step)
+            t = along(t._reshape((*outer, size, count, step, *inner)), axis + 2, 1)
+            t = t._reshape((*outer, size, count, *inner))
+            t = t.permute(*range(axis), axis + 1, axis, *range(axis + 2, axes + 1))
+        return t.permute(*range(axis + 1), *range(axis + 2, axes + 1), axis + 1)
+
+    def _patches(self, sizes: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Self:
+        """Windows along the last axes: (…, windows…, elements…)."""
+        t = self
+        for i, arguments in enumerate(zip(sizes, steps, apart, strict=True)):
+            t = t._windows(self.ndim - len(sizes) + i, *arguments)
+        return t
+
+    def _padded(self, around: Sequence[tuple[int, int]], uses: int) -> Self:
+        """Zeros around; where every element is used often, padded once and in memory: loads then need no checks."""
+        x = self
+        if uses < WORTH_MEMORY:
+            return x.pad(around)
+        base = x.uop
+        while base.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP, Ops.EXPAND):
+            base = base.src[0]
+        if base.op not in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS, Ops.REDUCE, Ops.CONST, Ops.LEAF):
+            x = x.contiguous()
+        return x.pad(around).contiguous() if any(p != (0, 0) for p in around) else x
+
+    def _cut_to(self, sizes: Sequence[int]) -> Self:
+        """The first elements along the last axes."""
+        lead = self.ndim - len(sizes)
+        return self.shrink([*(None,) * lead, *((0, s) for s in sizes)])
+
+    # -- the three products of windows, without gradients of their own -------------------------------------------------
+    def _correlate(self, w: Self, steps: Sequence[int], apart: Sequence[int], groups: int) -> Self:
+        """x (N, G·C, n…) with w (G·O, C, k…) → (N, G·O, o…)."""
+        n = len(steps)
+        kernel = w.shape[2:]
+        t = self._patches(kernel, steps, apart)  # type: ignore[arg-type]
+        out = t.shape[2 : 2 + n]
+        batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
+        t = t._reshape((batch, groups, 1, channels, *out, *kernel))
+        v = w._reshape((1, groups, outputs, channels, *(1,) * n, *kernel))
+        y = t.mul(v).sum((3, *range(4 + n, 4 + 2 * n)))
+        return y._reshape((batch, groups * outputs, *out))
+
+    def _weight_gradient(self, g: Self, w: Self, steps: Sequence[int], apart: Sequence[int], groups: int) -> Self:
+        """Of `_correlate`: x (N, G·C, n…), g (N, G·O, o…) → (G·O, C, k…)."""
+        n = len(steps)
+        kernel = w.shape[2:]
+        t = self._patches(kernel, steps, apart)  # type: ignore[arg-type]
+        out = t.shape[2 : 2 + n]
+        batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
+        t = t._reshape((batch, groups, 1, channels, *out, *kernel))
+        g = g._padded([(0, 0)] * g.ndim, WORTH_MEMORY)._cut_to(out)  # type: ignore[arg-type]
+        v = g._reshape((batch, groups, outputs, 1, *out, *(1,) * n))
+        y = t.mul(v).sum((0, *range(4, 4 + n)))
+        return y._reshape((groups * outputs, channels, *kernel))
+
+    def _transposed(
+        self, w: Self, steps: Sequence[int], apart: Sequence[int], groups: int, sizes: Sequence[Any]
+    ) -> Self:
+        """The gradient of `_correlate` with respect to its input of `sizes`: g (N, G·O, o…), w (G·O, C, k…) → (N, G·C,
+        n…).
+
+        With a step s, elements of one remainder modulo s meet the same weights, every s-th: the remainders are
+        outputs of one convolution without step."""
+        n = len(steps)
+        batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
+        x, blocks, gaps = self, [], []
+        for i, (s, d) in enumerate(zip(steps, apart, strict=True)):
+            axis = 2 + 2 * i
+            k = w.shape[axis]
+            assert isinstance(k, int)
+            outer, inner = w.shape[:axis], w.shape[axis + 1 :]
+            if s > 1 and d > 1:  # the kernel with its gaps
+                w = w.unsqueeze(axis + 1).pad([(0, 0)] * (axis + 1) + [(0, d - 1)] + [(0, 0)] * len(inner))
+                w, k = w._reshape((*outer, k * d, *inner)), k * d
+            count = -(-k // s)
+            w = w.pad([(0, 0)] * axis + [(0, count * s - k)] + [(0, 0)] * len(inner))
+            w = w._reshape((*outer, count, s, *inner)).flip(axis)
+            blocks.append(count)
+            gaps.append(d if s == 1 else 1)
+        if any(s > 1 for s in steps):
+            w = w.contiguous()
+        reach = [(b - 1) * d for b, d in zip(blocks, gaps, strict=True)]
+        x = x._padded([(0, 0), (0, 0), *((r, r) for r in reach)], WORTH_MEMORY)
+        t = x._patches(blocks, (1,) * n, gaps)
+        whole = t.shape[2 : 2 + n]
+        t = t._reshape((batch, groups, outputs, 1, *whole, *(1,) * n, *blocks))
+        # (G·O, C, blocks and steps in turn) → (1, G, O, C, 1…, steps…, blocks…)
+        v = w.permute(0, 1, *range(3, 3 + 2 * n, 2), *range(2, 2 + 2 * n, 2))
+        v = v._reshape((1, groups, outputs, channels, *(1,) * n, *steps, *blocks))
+        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, whole…, steps…)
+        y = y.permute(0, 1, 2, *(3 + j for i in range(n) for j in (i, n + i)))
+        y = y._reshape((batch, groups * channels, *(q * s for q, s in zip(whole, steps, strict=True))))  # type: ignore[operator]
+        here = y.shape[2:]
+        y = y._cut_to([min(a, b) for a, b in zip(here, sizes, strict=True)])  # type: ignore[type-var]
+        return y.pad([(0, 0), (0, 0), *((0, max(b - a, 0)) for a, b in zip(here, sizes, strict=True))])
+
+
+def _padding(method: str, padding: Any, steps: Sequence[int], reach: Sequence[int]) -> list[tuple[int, int]]:
+    """(before, after) for each axis; `reach` is the size of the dilated kernel, less 1."""
+    if isinstance(padding, str):
+        if padding == "valid":
+            return [(0, 0)] * len(reach)
+        if padding != "same" or any(s != 1 for s in steps):
+            raise ValueError(
+                f'{method}: padding must be numbers, "valid", or, with stride 1, "same"; got {padding!r} with stride '
+                f"{tuple(steps)}"
+            )
+        return [(r // 2, r - r // 2) for r in reach]
+    pairs = [padding] if isinstance(padding, int) else list(padding)
+    if len(pairs) == 1:
+        pairs *= len(reach)
+    around = [(p, p) if isinstance(p, int) else tuple(p) for p in pairs]
+    if len(around) != len(reach) or any(len(p) != 2 or min(p) < 0 for p in around):
+        raise ValueError(
+            f"{method}: padding must be at least 0, a number or a pair for each of {len(reach)} axes, got {padding!r}"
+        )
+    return around
