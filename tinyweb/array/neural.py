@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from tinyweb.array.convolution import Convolution
+from tinyweb.array.pooling import Pooling
 from tinyweb.array.core import TensorCore
 from tinyweb.dtype import dtypes
 from tinyweb.graph.schedule.indexing import same
 
 
-class Neural(Convolution):
+class Neural(Pooling):
     """Layers as functions."""
 
     __slots__ = ()

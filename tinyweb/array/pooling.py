@@ -1,0 +1,441 @@
+"""Pooling: maxima, means and norms of windows; windows as columns and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tinyweb.array.convolution import Convolution, positive, spread
+from tinyweb.array.core import TensorCore, leaf
+from tinyweb.dtype import dtypes
+from tinyweb.graph.autodiff import gradient as differentiate
+from tinyweb.graph.ir import Size
+
+
+class Pooling(Convolution):
+    """Of (N, C, L), (N, C, H, W) or (N, C, D, H, W); the batch N may be missing."""
+
+    __slots__ = ()
+
+    # -- maxima -------------------------------------------------------------------------------------------------------
+    def max_pool1d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """`max_pool2d` over one axis."""
+        return self._max_pool("max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def max_pool2d(
+        self,
+        kernel_size: Any = 2,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """The largest element of each window of the last two axes, NaN if there is one.
+
+        `stride` is `kernel_size` where None. At most half a kernel of padding (with the smallest value) on both
+        sides. With `ceil_mode` a last window that begins inside, but reaches beyond the end, counts. With
+        `return_indices` a pair: the maxima, and int32 places of the first maxima in the flattened plane. The gradient
+        goes to the first maximum.
+        """
+        return self._max_pool("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def max_pool3d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """`max_pool2d` over three axes."""
+        return self._max_pool("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def _max_pool(
+        self,
+        method: str,
+        n: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        return_indices: bool,
+    ) -> Any:
+        grid = _Grid.of(self, method, n, kernel_size, stride, padding, dilation, ceil_mode)
+        x = self._filled(grid.around(), self._lowest())
+        w = x._patches(grid.kernel, grid.steps, grid.apart)
+        value, first = w._largest_of_windows(n, x, lambda t: t._patches(grid.kernel, grid.steps, grid.apart))
+        if not return_indices:
+            return value
+        # the place in the window → the place in the plane
+        place, rest = self._constant(0).int()._broadcast_to(first.shape), first
+        step = 1
+        for i in reversed(range(n)):
+            k, size = grid.kernel[i], grid.sizes[i]
+            begin = self._iota(grid.counts[i])._reshape((grid.counts[i], *(1,) * (n - 1 - i)))
+            at = begin.mul(grid.steps[i]).sub(grid.pads[i]).add(rest.remainder(k).mul(grid.apart[i]))
+            place, rest, step = place.add(at.mul(step)), rest.floor_divide(k), step * size
+        return value, place
+
+    def _lowest(self) -> float:
+        return float(self.dtype.min) if self.dtype.is_float else int(self.dtype.min)
+
+    def _filled(self, around: Sequence[tuple[int, int]], value: float) -> Self:
+        """Padded along the last axes."""
+        lead = self.ndim - len(around)
+        return self.pad([*((0, 0),) * lead, *around], value=value) if any(map(any, around)) else self
+
+    def _largest_of_windows(self, n: int, x: Self, cut: Callable[[Self], Self]) -> tuple[Self, Self]:
+        """Of windows (…, n axes of elements) = cut(x): their maxima, and which element the first one is."""
+        axes = tuple(range(self.ndim - n, self.ndim))
+        kernel = self.shape[self.ndim - n :]
+        value = self.max(axes)
+        count = math.prod(int(k) for k in kernel)  # type: ignore[arg-type]
+        largest = value._reshape((*value.shape, *(1,) * n))
+        hit = self.eq(largest)
+        if self.dtype.is_float:
+            hit = hit.logical_or(self.isnan())
+        place = self._iota(count)._reshape(kernel)
+        first = hit.where(place.neg().add(count), 0).max(axes).neg().add(count)
+        if not self.dtype.is_float:
+            return value, first
+
+        def back(g: Self) -> list[Self]:
+            chosen = first._reshape((*first.shape, *(1,) * n)).eq(place)
+            spread_out = chosen.where(g._reshape((*g.shape, *(1,) * n)), g._constant(0))
+            return [spread_out._transpose_of(cut, x.shape)]
+
+        return value._with_gradients([x], back), first
+
+    def _transpose_of(self, linear: Callable[[Self], Self], shape: Sequence[Size]) -> Self:
+        """The transpose of a linear function of tensors of `shape`, applied to this tensor."""
+        x = self._new(leaf(self._constant(0)._broadcast_to(tuple(shape)).uop))
+        (found,) = differentiate(linear(x).uop, self.uop, [x.uop])
+        assert found is not None
+        return self._new(found)
+
+    def max_unpool1d(
+        self, indices: TensorCore, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Self:
+        """`max_unpool2d` over one axis."""
+        return self._max_unpool("max_unpool1d", 1, indices, kernel_size, stride, padding, output_size)
+
+    def max_unpool2d(
+        self, indices: TensorCore, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Self:
+        """Zeros, with the elements put back to the places that `max_pool2d` took them from (`indices`).
+
+        `output_size` (the last axes, or all) tells apart sizes that are pooled to the same one.
+        """
+        return self._max_unpool("max_unpool2d", 2, indices, kernel_size, stride, padding, output_size)
+
+    def max_unpool3d(
+        self, indices: TensorCore, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Self:
+        """`max_unpool2d` over three axes."""
+        return self._max_unpool("max_unpool3d", 3, indices, kernel_size, stride, padding, output_size)
+
+    def _max_unpool(
+        self, method: str, n: int, indices: TensorCore, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    ) -> Self:
+        kernel = positive(kernel_size, n, method, "kernel_size")
+        steps = kernel if stride is None else positive(stride, n, method, "stride")
+        pads = spread(padding, n, method, "padding")
+        i = self._operand(indices, method)
+        if self.ndim not in (n + 1, n + 2) or i.shape != self.shape or not i.dtype.is_int:
+            raise ValueError(
+                f"{method}: needs {n + 1} or {n + 2} axes and integer indices of the same shape, got {self.shape} and "
+                f"{i.dtype.name} {i.shape}"
+            )
+        sizes = self._spatial(method, n)
+        usual = tuple((s - 1) * t - 2 * p + k for s, t, p, k in zip(sizes, steps, pads, kernel, strict=True))
+        out = usual if output_size is None else tuple(output_size)[-n:]
+        if len(out) != n or any(abs(a - b) >= t for a, b, t in zip(out, usual, steps, strict=True)):
+            raise ValueError(f"{method}: output_size {output_size} must be within a stride {steps} of {usual}")
+        lead = self.shape[: self.ndim - n]
+        flat = (*lead, math.prod(sizes))
+        plane = self._constant(0)._broadcast_to((*lead, math.prod(out)))
+        scattered: Self = plane.scatter(len(lead), i._reshape(flat), self._reshape(flat))  # type: ignore[attr-defined]
+        return scattered._reshape((*lead, *out))
+
+    # -- means and norms ----------------------------------------------------------------------------------------------
+    def avg_pool1d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """`avg_pool2d` over one axis."""
+        return self._avg_pool("avg_pool1d", 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+    def avg_pool2d(
+        self,
+        kernel_size: Any = 2,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Self:
+        """The mean of each window of the last two axes; see `max_pool2d` for the windows.
+
+        Sums are divided by the elements of the window that lie in the padded input, in the input itself without
+        `count_include_pad`, or by `divisor_override`.
+        """
+        return self._avg_pool(
+            "avg_pool2d", 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def avg_pool3d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Self:
+        """`avg_pool2d` over three axes."""
+        return self._avg_pool(
+            "avg_pool3d", 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def _avg_pool(
+        self,
+        method: str,
+        n: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor: int | None,
+    ) -> Self:
+        grid = _Grid.of(self, method, n, kernel_size, stride, padding, 1, ceil_mode)
+        if divisor == 0:
+            raise ValueError(f"{method}: divisor_override must not be 0")
+        x = self._floating()
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        w = wide._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
+        total = w.sum(tuple(range(w.ndim - n, w.ndim)))
+        if divisor is not None:
+            return total.div(divisor).cast(x.dtype)
+        even = 1
+        for i, (k, s, p, size, count) in enumerate(
+            zip(grid.kernel, grid.steps, grid.pads, grid.sizes, grid.counts, strict=True)
+        ):
+            low, high = (-p, size + p) if count_include_pad else (0, size)
+            begins = np.arange(count) * s - p
+            inside = np.minimum(begins + k, high) - np.maximum(begins, low)
+            if np.all(inside == k):
+                even *= k
+                continue
+            begin = self._iota(count).mul(s).sub(p)
+            elements = begin.add(k).minimum(high).sub(begin.maximum(low))
+            total = total.div(elements._reshape((count, *(1,) * (n - 1 - i))).cast(total.dtype))
+        return total.div(even).cast(x.dtype) if even != 1 else total.cast(x.dtype)
+
+    def lp_pool1d(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Self:
+        """`lp_pool2d` over one axis."""
+        return self._lp_pool("lp_pool1d", 1, norm_type, kernel_size, stride, ceil_mode)
+
+    def lp_pool2d(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Self:
+        """The norm (Σ xᵖ)^(1/p), p = norm_type, of each window of the last two axes."""
+        return self._lp_pool("lp_pool2d", 2, norm_type, kernel_size, stride, ceil_mode)
+
+    def lp_pool3d(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Self:
+        """`lp_pool2d` over three axes."""
+        return self._lp_pool("lp_pool3d", 3, norm_type, kernel_size, stride, ceil_mode)
+
+    def _lp_pool(self, method: str, n: int, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Self:
+        elements = math.prod(positive(kernel_size, n, method, "kernel_size"))
+        mean = self._floating().pow(norm_type)._avg_pool(method, n, kernel_size, stride, 0, ceil_mode, True, None)
+        return mean.relu().mul(elements).pow(1 / norm_type)
+
+    # -- any number of windows ----------------------------------------------------------------------------------------
+    def adaptive_avg_pool1d(self, output_size: Any) -> Self:
+        """`adaptive_avg_pool2d` over one axis."""
+        return self._adaptive_avg_pool("adaptive_avg_pool1d", 1, output_size)
+
+    def adaptive_avg_pool2d(self, output_size: Any) -> Self:
+        """Means of as many windows as `output_size` says (None: as many as elements), from ⌊i·n/o⌋ to ⌈(i+1)·n/o⌉."""
+        return self._adaptive_avg_pool("adaptive_avg_pool2d", 2, output_size)
+
+    def adaptive_avg_pool3d(self, output_size: Any) -> Self:
+        """`adaptive_avg_pool2d` over three axes."""
+        return self._adaptive_avg_pool("adaptive_avg_pool3d", 3, output_size)
+
+    def _adaptive_avg_pool(self, method: str, n: int, output_size: Any) -> Self:
+        sizes, counts = self._adaptive(method, n, output_size)
+        x = self._floating()
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+            w, inside, elements = wide._adaptive_windows(wide.ndim - n + i, size, count)
+            shape = (count, *(1,) * (n - 1 - i))
+            total = (w if inside is None else inside._reshape((*shape, w.shape[-1])).where(w, 0)).sum(-1)
+            wide = total.div(elements if isinstance(elements, int) else elements._reshape(shape).cast(total.dtype))
+        return wide.cast(x.dtype)
+
+    def adaptive_max_pool1d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """`adaptive_max_pool2d` over one axis."""
+        return self._adaptive_max_pool("adaptive_max_pool1d", 1, output_size, return_indices)
+
+    def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """Maxima of as many windows as `output_size` says; see `adaptive_avg_pool2d` and `max_pool2d`."""
+        return self._adaptive_max_pool("adaptive_max_pool2d", 2, output_size, return_indices)
+
+    def adaptive_max_pool3d(self, output_size: Any, return_indices: bool = False) -> Any:
+        """`adaptive_max_pool2d` over three axes."""
+        return self._adaptive_max_pool("adaptive_max_pool3d", 3, output_size, return_indices)
+
+    def _adaptive_max_pool(self, method: str, n: int, output_size: Any, return_indices: bool) -> Any:
+        sizes, counts = self._adaptive(method, n, output_size)
+        lead = self.ndim - n
+
+        def cut(x: Self) -> Self:
+            for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+                x = x._adaptive_windows(lead + i, size, count)[0]
+            return x
+
+        w = cut(self)
+        kernel = w.shape[w.ndim - n :]
+        for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+            inside = self._adaptive_windows(lead + i, size, count)[1]
+            if inside is not None:
+                k = kernel[i]
+                seen = inside._reshape((count, *(1,) * (n - 1 - i), *(1,) * i, k, *(1,) * (n - 1 - i)))
+                w = seen.where(w, w._constant(self._lowest()))
+        value, first = w._largest_of_windows(n, self, cut)
+        if not return_indices:
+            return value
+        place, rest, step = self._constant(0).int()._broadcast_to(first.shape), first, 1
+        for i in reversed(range(n)):
+            k, size, count = int(kernel[i]), sizes[i], counts[i]  # type: ignore[arg-type]
+            begin = self._iota(count).mul(size).floor_divide(count)._reshape((count, *(1,) * (n - 1 - i)))
+            place = place.add(begin.add(rest.remainder(k)).mul(step))
+            rest, step = rest.floor_divide(k), step * size
+        return value, place
+
+    def _adaptive(self, method: str, n: int, output_size: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if self.ndim not in (n + 1, n + 2):
+            raise ValueError(f"{method}: needs {n + 1} or {n + 2} axes, got {self.shape}")
+        sizes = self._spatial(method, n)
+        given = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
+        counts = tuple(s if o is None else o for o, s in zip(given, sizes, strict=False))
+        if len(given) != n or any(o < 1 for o in counts) or 0 in sizes:
+            raise ValueError(
+                f"{method}: output_size must be {n} numbers of at least 1, got {output_size} of {self.shape}"
+            )
+        return sizes, counts
+
+    def _adaptive_windows(self, axis: int, size: int, count: int) -> tuple[Self, Self | None, Any]:
+        """Windows as a new last axis, which of their elements count (count, k), and how many do (count,).
+
+        The mask is None and the number a number where windows are alike."""
+        if size % count == 0:
+            k = size // count
+            return self._windows(axis, k, k), None, k
+        i = self._iota(count)
+        begin, end = i.mul(size).floor_divide(count), i.add(1).mul(size).add(count - 1).floor_divide(count)
+        longest = max(-((-(j + 1) * size) // count) - j * size // count for j in range(count))
+        at = begin.unsqueeze(1).add(self._iota(longest))
+        w = self.take(at.minimum(size - 1), axis)
+        order = [*range(axis + 1), *range(axis + 2, w.ndim), axis + 1]
+        return w.permute(*order), at.less(end.unsqueeze(1)), end.sub(begin)
+
+    # -- windows as columns -------------------------------------------------------------------------------------------
+    def im2col(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
+        """Windows of (N, C, H, W) as columns (N, C · elements, windows): torch.nn.functional.unfold."""
+        grid = _Grid.of(self, "im2col", 2, kernel_size, stride, padding, dilation, False, half=False)
+        w = self._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
+        lead = w.ndim - 4
+        w = w.permute(*range(lead), lead + 2, lead + 3, lead, lead + 1)
+        channels = int(self.shape[lead - 1])  # type: ignore[arg-type]
+        return w._reshape((*w.shape[: lead - 1], channels * math.prod(grid.kernel), math.prod(grid.counts)))
+
+    def fold(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
+        """The transpose of `im2col`: columns (N, C · elements, windows), added where windows overlap: (N, C, H, W)."""
+        kernel, out = positive(kernel_size, 2, "fold", "kernel_size"), positive(output_size, 2, "fold", "output_size")
+        elements = math.prod(kernel)
+        rows = self.shape[-2] if self.ndim in (2, 3) else 0
+        if not isinstance(rows, int) or not rows or rows % elements:
+            raise ValueError(f"fold: needs columns (N, C · {elements}, windows), got {self.shape}")
+        shape = (*self.shape[:-2], rows // elements, *out)
+        x = self._floating()
+        grid = _Grid.of(
+            x._constant(0)._broadcast_to(shape), "fold", 2, kernel, stride, padding, dilation, False, half=False
+        )
+        if math.prod(grid.counts) != self.shape[-1]:
+            raise ValueError(
+                f"fold: an output of {out} has {grid.counts} windows, but {self.shape} holds {self.shape[-1]}"
+            )
+        return x._transpose_of(lambda t: t.im2col(kernel, dilation, padding, stride), shape).cast(self.dtype)
+
+    col2im = fold
+
+
+class _Grid:
+    """Where windows lie along some axes."""
+
+    def __init__(self, sizes: tuple[int, ...], kernel: tuple[int, ...], steps: tuple[int, ...],
+                 pads: tuple[int, ...], apart: tuple[int, ...], counts: tuple[int, ...]):  # fmt: skip
+        self.sizes, self.kernel, self.steps, self.pads, self.apart = sizes, kernel, steps, pads, apart
+        self.counts = counts
+
+    @classmethod
+    def of(
+        cls,
+        x: Pooling,
+        method: str,
+        n: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        half: bool = True,
+    ) -> _Grid:
+        """Checks the arguments of a pooling method. `half`: at most half a kernel of padding."""
+        if x.ndim not in (n + 1, n + 2):
+            raise ValueError(f"{method}: needs {n + 1} or {n + 2} axes, got {x.shape}")
+        sizes = x._spatial(method, n)
+        kernel, apart = positive(kernel_size, n, method, "kernel_size"), positive(dilation, n, method, "dilation")
+        steps = kernel if stride is None or stride == () else positive(stride, n, method, "stride")
+        pads = spread(padding, n, method, "padding")
+        if any(p < 0 or (half and p > k // 2) for p, k in zip(pads, kernel, strict=True)):
+            raise ValueError(f"{method}: padding must be 0 to half of kernel_size {kernel}, got {padding}")
+        counts = []
+        for size, k, s, p, d in zip(sizes, kernel, steps, pads, apart, strict=True):
+            room = size + 2 * p - d * (k - 1) - 1
+            count = (-(-room // s) if ceil_mode else room // s) + 1
+            if ceil_mode and (count - 1) * s >= size + p:
+                count -= 1  # a window must begin inside
+            if count < 1 or (room < 0 and not ceil_mode):
+                raise ValueError(
+                    f"{method}: a kernel of {kernel} with dilation {apart} is larger than the padded input {x.shape}"
+                )
+            counts.append(count)
+        return cls(sizes, kernel, steps, pads, apart, tuple(counts))
+
+    def around(self) -> list[tuple[int, int]]:
+        """The padding of each axis that makes all windows whole."""
+        last = [
+            (c - 1) * s + d * (k - 1) + 1
+            for c, s, d, k in zip(self.counts, self.steps, self.apart, self.kernel, strict=True)
+        ]
+        return [(p, max(e - p - n, 0)) for p, e, n in zip(self.pads, last, self.sizes, strict=True)]
