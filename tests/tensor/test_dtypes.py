@@ -260,3 +260,115 @@ def test_every_operation(t: DType, device: str) -> None:
 def test_random_values(t: DType, device: str) -> None:
     for seed in range(1, 4):
         check_type(t, device, 20_000, seed)
+
+
+# -- beyond single elements --------------------------------------------------------------------------------------------
+def small(t: DType, *shape: int, seed: int = 0) -> Array:
+    """Values whose sums and products every type holds or wraps around alike: whole numbers."""
+    rng = np.random.default_rng(seed)
+    if t is dtypes.bool:
+        return rng.integers(0, 2, shape).astype(bool)
+    low = 0 if t.kind == "uint" else -2
+    return rng.integers(low, 3, shape).astype(t.numpy)
+
+
+def summed_as(t: DType) -> DType:
+    """Booleans and small integers are summed in 32 bits (PyTorch: 64)."""
+    if t.kind == "bool" or (t.is_int and t.bits < 32):
+        return dtypes.uint32 if t.kind == "uint" else dtypes.int32
+    return t
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("t", TYPES, ids=names)
+def test_reductions(t: DType, device: str) -> None:
+    if t is F64 and device == "WEBGPU":
+        with pytest.raises(NotImplementedError, match="float64 is not supported on webgpu"):
+            Tensor(small(t, 3), t, device).sum().realize()
+        return
+    a = small(t, 5, 37)
+    big = pairs(t)[0][:40].reshape(5, 8) if t.is_int else a
+    x, y = Tensor(a, t, device), Tensor(big, t, device)
+    wide = summed_as(t)
+    results = [
+        ("sum", x.sum(), a.sum(dtype=wide.numpy), wide),
+        ("sum rows", x.sum(1), a.sum(1, dtype=wide.numpy), wide),
+        ("sum columns", x.sum(0), a.sum(0, dtype=wide.numpy), wide),
+        ("max", y.max(1), big.max(1), t),
+        ("min", y.min(), big.min(), t),
+        ("any", x.any(0), (a != 0).any(0), dtypes.bool),
+        ("all", x.all(1), (a != 0).all(1), dtypes.bool),
+        ("argmax", y.argmax(1), big.argmax(1).astype(np.int32), dtypes.int32),
+        ("mean of one", x[:1].mean(0), a[0].astype(np.float32), t if t.is_float else F32),
+    ]
+    if t.is_int:
+        results.append(("wrapping sum", y.sum(1), big.astype(wide.numpy).sum(1, dtype=wide.numpy), wide))
+    realize_all([r for _, r, _, _ in results])
+    for name, got, want, dtype in results:
+        assert got.dtype is dtype, f"{t.name} {name}"
+        flat = np.asarray(want).reshape(-1)
+        flat = rounded(flat, dtype) if dtype.is_float else flat.astype(dtype.numpy)
+        same(got.numpy().reshape(-1), flat, dtype, device, f"{t.name} {name}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("t", [t for t in TYPES if t is not dtypes.bool], ids=names)
+def test_matmul(t: DType, device: str) -> None:
+    if t is F64 and device == "WEBGPU":
+        with pytest.raises(NotImplementedError, match="float64 is not supported on webgpu"):
+            (Tensor(small(t, 2, 2), t, device) @ Tensor(small(t, 2, 2), t, device)).realize()
+        return
+    a, b = small(t, 3, 7), small(t, 7, 5, seed=1)
+    got = Tensor(a, t, device) @ Tensor(b, t, device)
+    want = a.astype(np.int64) @ b.astype(np.int64)
+    want = wrap(want, got.dtype) if got.dtype.is_int else rounded(want.astype(np.float64), got.dtype)
+    same(got.numpy().reshape(-1), want.reshape(-1).astype(got.dtype.numpy), got.dtype, device, f"{t.name} matmul")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("t", TYPES, ids=names)
+def test_moved_elements(t: DType, device: str) -> None:
+    """Elements smaller than a word at all offsets within one: joined, padded, turned round, picked, overwritten."""
+    a = np.resize(pairs(t)[1], (5, 7))
+    x = Tensor(a, t, device)
+    picks = np.array([4, 0, 0, 3, 1], np.int32)
+    results = [
+        (x, a),
+        (Tensor.cat(x[:, 1:4], x[:, :2], x, dim=1), np.concatenate([a[:, 1:4], a[:, :2], a], 1)),
+        (x.pad(((1, 2), (3, 1))), np.pad(a, ((1, 2), (3, 1)))),
+        (x.flip(1), a[:, ::-1]),
+        (x.permute(1, 0), a.T),
+        (x[1::2, ::3], a[1::2, ::3]),
+        (x[Tensor(picks, device=device)], a[picks]),
+        (x.reshape(7, 5)[2:5, 1:], a.reshape(7, 5)[2:5, 1:]),
+        (Tensor.stack(x[0], x[3], dim=1), np.stack([a[0], a[3]], 1)),
+    ]
+    results = [(r.contiguous(), want) for r, want in results]
+    realize_all([r for r, _ in results])
+    for n, (got, want) in enumerate(results):
+        same(got.numpy().reshape(-1), np.ascontiguousarray(want).reshape(-1), t, device, f"{t.name} moved {n}")
+    target, expected = Tensor(a, t, device), a.copy()
+    for step, place in enumerate([np.s_[1:4, 2:5], np.s_[0, 6:], np.s_[4, 1:6], np.s_[2:3, 1:2]]):
+        shape = expected[place].shape
+        value = np.resize(a.reshape(-1)[step:], shape)
+        target[place] = Tensor(value, t, device)
+        expected[place] = value
+    same(target.numpy().reshape(-1), expected.reshape(-1), t, device, f"{t.name} written in place")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("t", TYPES, ids=names)
+@pytest.mark.parametrize("count", [0, 1, 3, 9])
+def test_in_and_out(t: DType, device: str, count: int) -> None:
+    """From lists and arrays, to arrays, lists, numbers and bytes."""
+    a = np.resize(pairs(t)[1], count)
+    x = Tensor(a, t, device)
+    back = x.numpy()
+    assert x.dtype is t and x.nbytes() == len(x.data()) == t.nbytes(count)
+    same(back, a, t, device, t.name)
+    np.testing.assert_array_equal(Tensor.from_bytes(x.data(), (count,), t, device).numpy(), a)
+    if count:
+        assert x.tolist() == a.tolist()
+        np.testing.assert_array_equal(Tensor(a.tolist(), t, device).numpy(), a)
+        one = x[0].item()
+        assert one == a[0] and type(one) is {"bool": bool, "float": float}.get(t.kind, int)

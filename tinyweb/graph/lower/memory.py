@@ -263,7 +263,10 @@ class Memory:
             cleared = UOp(Ops.STORE, dtypes.void, (memory, word.index, hole, *tail), "atomic_and")
             behind = memory.after(cleared)
             return (cleared, UOp(Ops.STORE, dtypes.void, (behind, word.index, moved, *tail), "atomic_or"))
-        old = self._load(memory, word, 1, gate).cast(U32)
+        # every turn of the loops around the update sees what the turns before it have written
+        loops = {r for u in (word.index, hole, moved, *tail) for r in u.ranges}
+        inside = memory.after(*sorted(loops, key=lambda r: r.order_key))
+        old = self._load(inside, word, 1, gate).cast(U32)
         value = ((old & hole) | moved).cast(carrier)
         return (UOp(Ops.STORE, dtypes.void, (memory, word.index, value, *tail)),)
 

@@ -107,13 +107,16 @@ class _Speller:
             self._register_lanes[memory.buffer] = axis
         where = self._place(memory)
         out: list[UOp] = []
+
+        def here() -> UOp:
+            """The memory; where parts of words are updated, behind the last update, which may have been of one word."""
+            return where.after(*out[-1:]) if self.memory.partial_updates else where
+
         for point in _points([r for r in lanes if r is not axis]):
             if axis is None:
                 spelled = None if gate is None else self.value(gate, point)
-                # updates of parts of one word must see each other
-                here = where.after(*out[-1:]) if self.memory.partial_updates else where
                 out += self.memory.store(
-                    here, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled
+                    here(), memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled
                 )
                 continue
             chunks: list[Point] = [{**point, axis: c} for c in _chunks(axis, self.target)]
@@ -125,13 +128,13 @@ class _Speller:
                 if not together and all(g is not None for g in flat):
                     for p, g in zip(chunks, flat):
                         start = self._index({**p, axis: _first(p[axis])}, index)
-                        out += self.memory.store(where, memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
+                        out += self.memory.store(here(), memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
                     continue
             if together:
                 spelled = None if gate is None else self.value(gate, {**point, axis: 0})
                 start = self._index({**point, axis: 0}, index)
                 values = [self._vector(value, p, axis) for p in chunks]
-                out += self.memory.store(where, memory.buffer.dtype, start, values, spelled)
+                out += self.memory.store(here(), memory.buffer.dtype, start, values, spelled)
                 continue
             for p in chunks:
                 chunk = p[axis]
@@ -140,9 +143,8 @@ class _Speller:
                 for i in range(chunk.width):
                     single = {**point, axis: chunk.first + i}
                     spelled = None if gate is None else self.value(gate, single)
-                    here = where.after(*out[-1:]) if self.memory.partial_updates else where
                     out += self.memory.store(
-                        here, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled
+                        here(), memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled
                     )
         return tuple(out)
 
