@@ -239,40 +239,11 @@ class Convolution(Activation):
         return self.add(b._reshape((self.shape[1], *(1 for _ in self.shape[2:]))))
 
     # -- windows ------------------------------------------------------------------------------------------------------
-    def _windows(self, axis: int, size: int, step: int = 1, dilation: int = 1) -> Self:
-        """Windows of `size` elements `dilation` apart, one begun every `step`: the axis becomes the windows, their
-        elements a new last axis. (At least one window must fit.)"""
-        n, axes = self.shape[axis], self.ndim
-        assert isinstance(n, int)
-        count = (n - dilation * (size - 1) - 1) // step + 1
-
-        def along(t: Self, a: int, end: int) -> Self:
-            here = t.shape[a]
-            assert isinstance(here, int)
-            if end > here:
-                return t.pad([(0, end - here) if i == a else (0, 0) for i in range(t.ndim)])
-            return t.shrink([(0, end) if i == a else None for i in range(t.ndim)])
-
-        outer, inner = self.shape[:axis], self.shape[axis + 1 :]
-        if size == 1 or (step >= size and dilation == 1):  # windows do not overlap
-            t = along(self, axis, count * step)._reshape((*outer, count, step, *inner))
-            t = along(t, axis + 1, size)
-        else:
-            # the axis again and again, cut into rows that are longer by `dilation`: each row begins that much further
-            row = n + dilation
-            times = -(-size * row // n)
-            t = self.unsqueeze(axis)._broadcast_to((*outer, times, n, *inner))._reshape((*outer, times * n, *inner))
-            t = along(along(t, axis, size * row)._reshape((*outer, size, row, *inner)), axis + 1, count * step)
-            t = along(t._reshape((*outer, size, count, step, *inner)), axis + 2, 1)
-            t = t._reshape((*outer, size, count, *inner))
-            t = t.permute(*range(axis), axis + 1, axis, *range(axis + 2, axes + 1))
-        return t.permute(*range(axis + 1), *range(axis + 2, axes + 1), axis + 1)
-
     def _patches(self, sizes: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Self:
         """Windows along the last axes: (…, windows…, elements…)."""
         t = self
         for i, arguments in enumerate(zip(sizes, steps, apart, strict=True)):
-            t = t._windows(self.ndim - len(sizes) + i, *arguments)
+            t = t._sliding(self.ndim - len(sizes) + i, *arguments)
         return t
 
     def _padded(self, around: Sequence[tuple[int, int]], uses: int) -> Self:

@@ -349,7 +349,7 @@ class Pooling(Convolution):
         The mask is None and the number a number where windows are alike."""
         if size % count == 0:
             k = size // count
-            return self._windows(axis, k, k), None, k
+            return self._sliding(axis, k, k), None, k
         i = self._iota(count)
         begin, end = i.mul(size).floor_divide(count), i.add(1).mul(size).add(count - 1).floor_divide(count)
         longest = max(-((-(j + 1) * size) // count) - j * size // count for j in range(count))
