@@ -2,7 +2,7 @@
 
 float32 results are within 2 units in the last place for all arguments, float64 within a few; docs/numerics.md says how
 far, function by function. Values are built as expressions over the arguments and hold for scalars and tiles alike.
-`exact` says whether the target's division and square root are rounded correctly.
+`exact` says whether the target computes as IEEE 754 says (see build.py).
 """
 
 from __future__ import annotations

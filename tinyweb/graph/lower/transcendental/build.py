@@ -3,6 +3,9 @@
 Nothing here relies on a fused multiply-add or on its absence: where an error must be known exactly, factors are cut to
 half of their digits first, so that products are exact either way (Dekker 1971). Infinities and NaNs are told apart by
 their bits, because shader compilers may assume that comparisons never see them.
+
+`exact` says that the target computes as IEEE 754 says: division and square roots are rounded correctly, and sums are
+added in the order that is written.
 """
 
 from __future__ import annotations
@@ -138,6 +141,15 @@ def cut(x: UOp) -> UOp:
     return (raw(x) & (f.magnitude | f.sign) - ((1 << dropped) - 1)).bitcast(x.dtype)
 
 
+def opaque(x: UOp, exact: bool) -> UOp:
+    """x itself (for a zero a number next to it), by a detour through its bits.
+
+    Shader compilers take arithmetic for that of real numbers and make b of (a + b) - a. Where the point is what
+    rounding took away, they must not see that the sum is one.
+    """
+    return x if exact else raw(x).maximum(1).bitcast(x.dtype)
+
+
 def reciprocal(x: UOp) -> UOp:
     return x.alu(Ops.RECIPROCAL)
 
@@ -145,8 +157,8 @@ def reciprocal(x: UOp) -> UOp:
 def quotient(a: UOp, b: UOp, exact: bool) -> UOp:
     """a / b of finite numbers whose quotient and products are far from overflow and underflow.
 
-    Where division is not rounded correctly (`exact` is false) an estimate is corrected by its remainder, which is known
-    exactly: the result is off by little more than half a unit.
+    Where division is not exact an estimate is corrected by its remainder, which is known exactly: the result is off by
+    little more than half a unit.
     """
     if exact:
         return a.alu(Ops.DIV, b)

@@ -11,6 +11,7 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    opaque,
     quotient,
     reciprocal,
     scale,
@@ -56,7 +57,7 @@ def erf(x: UOp, exact: bool) -> UOp:
     limit = 4.0 if x.dtype is F32 else 6.0  # beyond it the result rounds to 1
     bounded = below(size, f, limit).where(a, x.lift(limit))
     if x.dtype is F32:
-        n, q = exponent_and_rest(-horner(ERF_TAIL_F32, bounded))
+        n, q = exponent_and_rest(-horner(ERF_TAIL_F32, bounded), exact)
         rest = scale(q + 1.0, n)
     else:
         rest = _complement(bounded, exact)
@@ -78,12 +79,12 @@ def erfc(x: UOp, exact: bool) -> UOp:
 def _complement(a: UOp, exact: bool) -> UOp:
     """erfc of 1/2 ≤ a ≤ END: the square of a is taken with all its digits."""
     high = cut(a)
-    n, q = exponent_and_rest(-(high * high), -((a - high) * (a + high)))
+    n, q = exponent_and_rest(-(high * high), exact, -((a - high) * (a + high)))
     centre, (first, *others) = CENTRE[a.dtype], ERFC[a.dtype]
     t = quotient(a + -centre, a + centre, exact)
     # numerator and divisor with what their last additions lose, then the quotient and its remainder
     varying, twice = t * horner(others, t), a * 2.0
-    numerator, divisor = varying + first, twice + 1.0
+    numerator, divisor = opaque(varying + first, exact), opaque(twice + 1.0, exact)
     numerator_low, divisor_low = varying - (numerator + -first), 1.0 - (divisor - twice)
     over = reciprocal(divisor)
     p, d = cut(numerator * over), cut(divisor)

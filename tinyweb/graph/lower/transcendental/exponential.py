@@ -18,6 +18,7 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    opaque,
     power_of_two,
     quotient,
     scale,
@@ -61,21 +62,20 @@ LN2 = {F32: (0.693359375, -2.1219444005469057e-04), F64: (6.93147180369123816490
 LIMITS = {F32: (-104.0, 89.0), F64: (-746.0, 710.0)}
 
 
-def exponent_and_rest(x: UOp, low: UOp | None = None) -> tuple[UOp, UOp]:
+def exponent_and_rest(x: UOp, exact: bool, low: UOp | None = None) -> tuple[UOp, UOp]:
     """x (+ low) within the limits → (n, q): exp(x + low) = 2**n · (1 + q)."""
     f, (high_part, low_part) = format_of(x), LN2[x.dtype]
     n = muladd(x if low is None else x + low, 1 / math.log(2), 0.5).alu(Ops.FLOOR)
-    whole = n.cast(f.signed)
-    # through the integer once more: a compiler that adds up the factors of n would undo the two parts
-    rest = muladd(whole.cast(x.dtype), -low_part, muladd(n, -high_part, x))
+    rest = muladd(opaque(n, exact), -low_part, muladd(n, -high_part, x))
     if low is not None:
         rest = rest + low
-    return whole, muladd(rest * rest, horner(EXP[x.dtype], rest), rest)
+    q = muladd(rest * rest, horner(EXP[x.dtype], rest), rest)
+    return n.cast(f.signed), opaque(q, exact)
 
 
 def exp(x: UOp, exact: bool) -> UOp:
     nan = is_nan(size_bits(x), format_of(x))
-    n, q = exponent_and_rest(clamp(nan.where(x.lift(0.0), x), *LIMITS[x.dtype]))
+    n, q = exponent_and_rest(clamp(nan.where(x.lift(0.0), x), *LIMITS[x.dtype]), exact)
     return nan.where(x, scale(q + 1.0, n))
 
 
@@ -97,7 +97,7 @@ def expm1(x: UOp, exact: bool) -> UOp:
     """exp(x) - 1 = 2**n · (q + (1 - 2**-n))."""
     f, size = format_of(x), size_bits(x)
     nan = is_nan(size, f)
-    n, q = exponent_and_rest(clamp(nan.where(x.lift(0.0), x), -(f.mantissa + 3.0), LIMITS[x.dtype][1]))
+    n, q = exponent_and_rest(clamp(nan.where(x.lift(0.0), x), -(f.mantissa + 3.0), LIMITS[x.dtype][1]), exact)
     value = (q + (1.0 - power_of_two(-at_most(n, f.mantissa + 10), f))) * 2.0 * power_of_two(n + -1, f)
     return (nan | below(size, f, 2.0 ** -(f.mantissa + 3))).where(x, value)
 
@@ -120,7 +120,7 @@ def cosh(x: UOp, exact: bool) -> UOp:
 def _halves_of_exponentials(x: UOp, exact: bool) -> tuple[UOp, UOp]:
     """exp(|x|) / 2 and exp(-|x|) / 2; the first overflows only where sinh and cosh do."""
     f, size, limit = format_of(x), size_bits(x), LIMITS[x.dtype][1] + 1.0
-    n, q = exponent_and_rest(below(size, f, limit).where(size.bitcast(x.dtype), x.lift(limit)))
+    n, q = exponent_and_rest(below(size, f, limit).where(size.bitcast(x.dtype), x.lift(limit)), exact)
     mantissa = q + 1.0
     small = quotient(x.lift(0.5), mantissa, exact) * power_of_two(-at_most(n, f.mantissa + 10), f)
     return scale(mantissa, n + -1), small
@@ -133,7 +133,7 @@ def tanh(x: UOp, exact: bool) -> UOp:
     z = a * a
     near = muladd(a * z, horner(TANH[x.dtype], z), a)
     limit = 0.5 * (f.mantissa + 3)  # beyond it the result rounds to 1
-    n, q = exponent_and_rest(below(size, f, limit).where(a, x.lift(limit)) * 2.0)
+    n, q = exponent_and_rest(below(size, f, limit).where(a, x.lift(limit)) * 2.0, exact)
     grown = (q + 1.0) * power_of_two(n, f)
     far = 1.0 - quotient(x.lift(2.0), grown + 1.0, exact)
     return is_nan(size, f).where(x, with_sign(below(size, f, 0.625).where(near, far), sign_bit(x)))

@@ -46,7 +46,10 @@ def invert(b: UOp) -> UOp:
 def square_root(x: UOp) -> UOp:
     """sqrt(x) within one unit in the last place."""
     f = format_of(x)
-    return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(root(x, False), x.alu(Ops.SQRT))
+    # the square of a tiny number's root has too few digits
+    tiny = size_bits(x) < f.power(-96)
+    value = root(x * tiny.where(x.lift(2.0**64), x.lift(1.0)), False) * tiny.where(x.lift(2.0**-32), x.lift(1.0))
+    return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(value, x.alu(Ops.SQRT))
 
 
 def equal(a: UOp, b: UOp) -> UOp:

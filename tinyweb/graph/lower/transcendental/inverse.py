@@ -12,6 +12,7 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    opaque,
     quotient,
     root,
     sign_bit,
@@ -56,7 +57,7 @@ def asin(x: UOp, exact: bool) -> UOp:
     near, s, t = _arcsine_parts(x, exact)
     high, low = PI_HALF[x.dtype]
     twice = s * 2.0
-    main = high - twice
+    main = opaque(high - twice, exact)
     far = main + (((high - main) - twice) + muladd(t, -2.0, low))
     return _outside(x, with_sign(near.where(s + t, far), sign_bit(x)))
 

@@ -15,6 +15,7 @@ from tinyweb.graph.lower.transcendental.build import (
     horner,
     is_nan,
     muladd,
+    opaque,
     power_of_two,
     quotient,
     raw,
@@ -142,7 +143,7 @@ def _of_parts(e: UOp, g: UOp, correction: UOp | None, base: Ops, exact: bool) ->
 def log1p(x: UOp, exact: bool) -> UOp:
     """log(u) with u = 1 + x rounded, and what rounding took away."""
     f, size = format_of(x), size_bits(x)
-    u = x + 1.0
+    u = opaque(x + 1.0, exact)
     lost = below(size, f, 1.0).where(x - (u + -1.0), 1.0 - (u - x))
     e, g, correction = _corrected(u, lost)
     near = e.equal(0)
@@ -177,7 +178,8 @@ def acosh(x: UOp, exact: bool) -> UOp:
     """log(x + sqrt(x**2 - 1)) away from 1."""
     f, size = format_of(x), size_bits(x)
     above_one = x + -1.0
-    near = root(above_one * 2.0, exact) * muladd(above_one, horner(ACOSH[x.dtype], above_one), 1.0)
+    t = opaque(above_one, exact)
+    near = root(above_one * 2.0, exact) * muladd(t, horner(ACOSH[x.dtype], t), 1.0)
     value = below(size, f, 1.5).where(near, _log_of_root(x, -1.0, exact))
     bits = x.bitcast(f.signed)
     return (bits < f.one).where(x.lift(math.nan), is_nan(size, f).where(x, value))
@@ -190,7 +192,7 @@ def _log_of_root(x: UOp, one: float, exact: bool) -> UOp:
     a = moderate.where(size.bitcast(x.dtype), x.lift(1.5))
     high = cut(a)
     square, rest = high * high, (a - high) * (a + high)
-    total = square + one
+    total = opaque(square + one, exact)
     if one > 0:
         lost = (square < 1.0).where(square - (total + -1.0), 1.0 - (total - square))
     else:
@@ -199,9 +201,9 @@ def _log_of_root(x: UOp, one: float, exact: bool) -> UOp:
     estimate = (total + rest).alu(Ops.SQRT)
     s = cut(estimate)
     s_low = ((total - s * s) + rest).alu(Ops.DIV, s + estimate)
-    u = s + a
+    u = opaque(s + a, exact)
     lost = (a - (u - s)) + s_low
-    whole = u + lost
+    whole = opaque(u + lost, exact)
     e, g, correction = _corrected(whole, lost - (whole - u))
     big_e, big_m = exponent_and_mantissa(size.bitcast(f.signed), x)
     e = moderate.where(e, big_e + 1)

@@ -18,6 +18,7 @@ from tinyweb.graph.lower.transcendental.build import (
     format_of,
     horner,
     muladd,
+    opaque,
     raw,
     reciprocal,
     shl,
@@ -69,21 +70,21 @@ class Reduced(NamedTuple):
 
 
 def sin(x: UOp, exact: bool) -> UOp:
-    return _sine(x, 0)
+    return _sine(x, 0, exact)
 
 
 def cos(x: UOp, exact: bool) -> UOp:
-    return _sine(x, 1)
+    return _sine(x, 1, exact)
 
 
-def _sine(x: UOp, quarters: int) -> UOp:
+def _sine(x: UOp, quarters: int, exact: bool) -> UOp:
     """sin(x + quarters · pi/2)."""
     f, size = format_of(x), size_bits(x)
-    n, r, e = _reduce(size, f)
+    n, r, e = _reduce(size, f, exact)
     z = r * r
     first = muladd(z, -0.5, 1.0)
     sine = muladd(r * z, horner(SIN[x.dtype], z), e * first) + r
-    cosine = muladd(z * z, horner(COS[x.dtype], z), -(e * r)) + first
+    cosine = opaque(muladd(z * z, horner(COS[x.dtype], z), -(e * r)), exact) + first
     n = n + quarters if quarters else n
     value = (n & 1).equal(0).where(sine, cosine)
     sign = shl(n & 2, f.float.bits - 2)
@@ -94,7 +95,7 @@ def _sine(x: UOp, quarters: int) -> UOp:
 
 def tan(x: UOp, exact: bool) -> UOp:
     f, size = format_of(x), size_bits(x)
-    n, r, e = _reduce(size, f)
+    n, r, e = _reduce(size, f, exact)
     z = r * r
     tail = muladd(r * z, horner(TAN[x.dtype], z), muladd(e, z, e))
     t = r + tail
@@ -106,9 +107,9 @@ def tan(x: UOp, exact: bool) -> UOp:
     return (size < f.infinity).where((raw(value) ^ sign_bit(x)).bitcast(x.dtype), x.lift(math.nan))
 
 
-def _reduce(size: UOp, f: Format) -> Reduced:
+def _reduce(size: UOp, f: Format, exact: bool) -> Reduced:
     """Of |x| with these bits; below pi/4 there is nothing to do, and no loss of tiny arguments."""
-    reduced = _reduce_to_quadrant(size, f)
+    reduced = _reduce_to_quadrant(size, f, exact)
     x = size.bitcast(f.float)
     close = below(size, f, math.pi / 4)
     return Reduced(
@@ -118,7 +119,7 @@ def _reduce(size: UOp, f: Format) -> Reduced:
     )
 
 
-def _reduce_to_quadrant(size: UOp, f: Format) -> Reduced:
+def _reduce_to_quadrant(size: UOp, f: Format, exact: bool) -> Reduced:
     """For |x| ≥ 1/2. A word is as wide as the float; the table begins with one word of zeros."""
     word_bits, unsigned = f.float.bits, f.unsigned
     exponent = shr(size, f.mantissa)
@@ -152,11 +153,11 @@ def _reduce_to_quadrant(size: UOp, f: Format) -> Reduced:
     trailing = shr(low, 1).bitcast(f.signed).cast(f.float) * (2.0 * unit)
     # times pi/2, of which the first digits make an exact product; then what rounding takes away from the sum
     pi_half, pi_low = PI_HALF[f.float]
-    exact = leading * (pi_half * unit)
+    exact_part = leading * (pi_half * unit)
     rest = muladd((middle + trailing) * unit, pi_half + pi_low, leading * (pi_low * unit))
-    total = exact + rest
-    sign = negative.where(exact.lift(-1.0), exact.lift(1.0))
-    return Reduced(quadrant, total * sign, ((exact - total) + rest) * sign)
+    total = opaque(exact_part + rest, exact)
+    sign = negative.where(total.lift(-1.0), total.lift(1.0))
+    return Reduced(quadrant, total * sign, ((exact_part - total) + rest) * sign)
 
 
 def _word(i: int, bits: int) -> int:
