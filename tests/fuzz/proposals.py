@@ -399,7 +399,7 @@ def triangle(b: Builder) -> None:
 
 def in_memory(b: Builder) -> None:
     x, v = b.some()
-    b.add(f"{x}.contiguous(){b.pick(('', '.realize()'))}", v)
+    b.add(f"{x}.contiguous(){b.pick(('', '.realize()')) if b.updates else ''}", v)
 
 
 # -- symbolic sizes --------------------------------------------------------------------------------------------------

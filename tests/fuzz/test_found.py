@@ -30,3 +30,19 @@ def test_nothing_is_padded(shape: tuple[int, int]) -> None:
     empty = np.zeros(shape, np.float32)
     want = np.pad(empty, ((1, 1), (2, 0)))
     np.testing.assert_array_equal(Tensor(empty).pad([(1, 1), (2, 0)]).numpy(), want)
+
+
+@DEVICES
+def test_what_lies_outside_of_a_computed_table_is_zero(device: str) -> None:
+    """The table is computed where it is read: what is not read must not be computed on."""
+    table = Tensor(ramp, device=device) + 0.5
+    picks = Tensor(np.array([2, 5, -6, -1], np.int32), device=device)
+    assert table[picks].tolist() == [2.5, 0, 0, 4.5]
+    assert (Tensor(ramp, device=device).exp())[picks].log().tolist()[1:3] == [-np.inf, -np.inf]
+
+
+@DEVICES
+def test_a_vector_plus_one_sum(device: str) -> None:
+    x = np.array([1505919583, 588245967], np.int32)
+    t = Tensor(x, device=device)
+    assert (t + t.sum()).tolist() == (x + x.sum(dtype=np.int32)).tolist()

@@ -220,7 +220,11 @@ class _Speller:
             return self._reduce(u, point, None)
         summand = self._summand(u)
         if summand is not None:
-            return self._reduce(summand, point, self._known(u.src[0], point))
+            start = self._known(u.src[0], point)
+            if start.shape and not any(isinstance(point[r], Chunk) for r in self.lanes(summand)):
+                # one sum beside a vector: a chain per lane would be the same work again and again
+                return u.replace(src=(start, splat(self._reduce(summand, point, None), lanes_of(start))))
+            return self._reduce(summand, point, start)
         src = [self._known(s, point) for s in u.src]
         width = max(lanes_of(s) for s in src) if src else 1
         if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, Axis, Ops, Shape, Size, UOp, as_index, size_max, size_mul, size_prod
 from tinyweb.graph.ir.ops import AxisKind
+from tinyweb.graph.symbolic import clauses
 
 Index: TypeAlias = "tuple[UOp, ...]"
 Request: TypeAlias = "tuple[UOp, Index, UOp | None]"  # node, index, gate
@@ -102,6 +103,13 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     return tuple(out)
 
 
+def _zero_beyond(value: UOp, gate: UOp) -> bool:
+    """Whether a value is zero where `gate` is false because all it is made of are loads behind that gate."""
+    if value.op is Ops.LOAD:
+        return len(value.src) > 2 and set(clauses(gate)) <= set(clauses(value.src[2]))
+    return value.op in (Ops.CAST, Ops.MUL) and all(_zero_beyond(s, gate) for s in value.src)
+
+
 class ElementBuilder:
     """Builds the expressions of one kernel.
 
@@ -190,8 +198,9 @@ class ElementBuilder:
             shared, picks = node.arg, len(src[1].shape)
             row = (yield (src[1], index[:picks], gate)).cast(dtypes.index)
             # an index outside of the table reads nothing and gives 0: ids may come from anywhere
-            inside = both(both(gate, row >= 0), row < unbound(src[0].shape[shared]))
-            return (yield (src[0], (*index[:shared], row, *index[picks:]), inside))
+            inside = (row >= 0) & (row < unbound(src[0].shape[shared]))
+            value = yield (src[0], (*index[:shared], row, *index[picks:]), both(gate, inside))
+            return value if _zero_beyond(value, inside) else inside.where(value, UOp.const(0, node.dtype))
         if op is Ops.REDUCE:
             reduce_op, axes = node.arg
             if any(size_max(src[0].shape[a]) == 0 for a in axes):
