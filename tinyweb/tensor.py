@@ -11,29 +11,14 @@ before `.realize()`, `.numpy()`, `.item()` or `.tolist()` asks for a value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tinyweb.array.core import realize_all
-from tinyweb.array.creation import Creation
-from tinyweb.array.movement import Movement
+from tinyweb.array.differentiation import Differentiation
 
 
-class Tensor(Creation):
+class Tensor(Differentiation):
     """A lazy n-dimensional array on a device."""
 
     __slots__ = ()
-
-    def cat(self: Tensor | Sequence[Tensor], *others: Tensor | Sequence[Tensor], dim: int = 0) -> Tensor:
-        """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
-        joined = Movement.cat(self, *others, dim=dim)
-        assert isinstance(joined, Tensor)
-        return joined
-
-    def stack(self: Tensor | Sequence[Tensor], *others: Tensor | Sequence[Tensor], dim: int = 0) -> Tensor:
-        """Joined along a new axis."""
-        joined = Movement.stack(self, *others, dim=dim)
-        assert isinstance(joined, Tensor)
-        return joined
 
 
 __all__ = ["Tensor", "realize_all"]

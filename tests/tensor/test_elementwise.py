@@ -40,7 +40,7 @@ def both(*names: str) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 def kinds(a: Any) -> tuple[Any, ...]:
     """Division, remainders and comparisons with numbers of each kind on both sides."""
-    return a + 2, 2 - a, a * 2.5, 3 / a, a // 2, a % 3, 7 // a, 7 % a, a == 2, a < 1.5, 3 >= a, a != 0, -a, +a, abs(a)
+    return a + 2, 2 - a, a * 2.5, 3 / a, a // 2, a % 3, 7 // a, 7 % a, a == 2, a < 1.5, a <= 3, a != 0, -a, +a, abs(a)
 
 
 def kinds_with_gradients(a: Any) -> tuple[Any, ...]:
@@ -87,8 +87,8 @@ OPS = [
        tuple(PAIRS[:, (LEFT != 1e30) | (abs(RIGHT) != np.float32(1e-30))]), gradient=False, exact=True,
        sample=True),
     Op("large_quotients", lambda a, b: (a.remainder(b), a.fmod(b)), (
-        np.float32([1e10, -1e20, 3e38, 7e30, -5e5, 1e-3, 16777215]), np.float32([0.3, 0.7, -1e-38, 3, 1e-3, 7e5, -0.1])),
-       gradient=False, exact=True, sample=True),
+        np.float32([1e10, -1e20, 3e38, 7e30, -5e5, 1e-3, 16777215]),
+        np.float32([0.3, 0.7, -1e-38, 3, 1e-3, 7e5, -0.1])), gradient=False, exact=True, sample=True),
     Op("floor_quotients", lambda a, b: a.floor_divide(b), (
         np.float32([1, -1, 0.6, 6, INF, 3, -3, 1, 0, 7]), np.float32([0.1, 0.1, 0.2, -0.3, 2, INF, INF, 0, 0, 7])),
        gradient=False),
@@ -141,7 +141,8 @@ OPS = [
     Op("inverses", each(*INVERSES), (UNIT,), sample=True, atol=5e-6),
     Op("erfinv", lambda a: a.erfinv(), (np.float32([-1, -0.9999999, -0.99, -1e-6, 0, 0.3, 0.9999, 1, 1.5, NAN]),),
        gradient=False, rtol=4e-6, atol=0),
-    Op("sigmoid_extremes", lambda a: a.sigmoid(), (np.float32([-200, -100, -89, -1, 0, 1, 20, 100, 200, INF]),), atol=2e-9),
+    Op("sigmoid_extremes", lambda a: a.sigmoid(), (np.float32([-200, -100, -89, -1, 0, 1, 20, 100, 200, INF]),),
+       atol=2e-9),
     Op("log_sigmoid", lambda a: a.log_sigmoid(), (np.float32([-1e4, -3, 0, 3, 1e4]),), torch.nn.functional.logsigmoid),
     Op("atan2", both("atan2", "hypot"), (LEFT, RIGHT), gradient=False, sample=True),
     Op("atan2_gradient", both("atan2", "hypot"), (np.float32([0, 0, 1, -1, 2, -2, -0.5, 3e18]),
@@ -184,7 +185,8 @@ OPS = [
     Op("copysign_gradient", lambda a, b: a.copysign(b.detach()), (A, B)),
     Op("heaviside", lambda a, b: a.heaviside(b), (SPECIAL, SPECIAL[::-1].copy()), gradient=False),
     Op("nextafter", lambda a, b: a.nextafter(b), (
-        np.float32([1, 1, -1, -1, INF, 2, NAN, 5]), np.float32([2, 0, 0, -2, 0, 2, 1, INF])), gradient=False, exact=True),
+        np.float32([1, 1, -1, -1, INF, 2, NAN, 5]), np.float32([2, 0, 0, -2, 0, 2, 1, INF])),
+       gradient=False, exact=True),
     Op("nan_to_num", lambda a: (a.nan_to_num(), a.nan_to_num(1.0, 2.0, -3.0)), (SPECIAL,), sample=True),
     # -- bits
     Op("bits", lambda a, b: (a & b, a | b, a ^ b, ~a, a & 6, 3 | a, 5 ^ a), (INTS, INTS[::-1].copy()), sample=True),

@@ -1,76 +1,184 @@
-"""Creating tensors: constants, ranges, random numbers."""
+"""Creating tensors: constants, ranges, and tensors like others."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.core import Scalar, leaf, scalar_dtype
-from tinyweb.array.differentiation import Differentiation
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.array.core import Scalar, TensorCore, leaf, scalar_dtype
 from tinyweb.array.movement import as_shape
+from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
 
 
-class Creation(Differentiation):
-    """Class methods that make tensors, and their `_like` forms."""
+class Creation(Operators):
+    """Class methods that make tensors, and their `_like` and `new_` forms."""
 
     __slots__ = ()
 
+    # -- constants ----------------------------------------------------------------------------------------------------
     @classmethod
-    def full(cls, shape: Sequence[int], value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
-        """A tensor of one value (no memory until it is written to)."""
-        constant = cls(UOp.const(value, dtype or scalar_dtype(value)), device=device)._broadcast_to(tuple(shape))
+    def full(cls, shape: Any, fill_value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
+        """A tensor of one value (no memory until it is written to); its dtype is that of the number unless given."""
+        if isinstance(fill_value, np.generic | TensorCore):
+            fill_value = fill_value.item()
+        if not isinstance(fill_value, bool | int | float):
+            raise TypeError(f"full: the value must be a number, got {type(fill_value).__name__}")
+        sizes = _sizes("full", as_shape(shape if isinstance(shape, tuple | list) else (shape,)))
+        constant = cls(UOp.const(fill_value, dtype or scalar_dtype(fill_value)), device=device)._broadcast_to(sizes)
         return constant._new(leaf(constant.uop))
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+        """A tensor of zeros, of sizes given one by one or as a tuple."""
         return cls.full(as_shape(shape), 0, dtype, device)
 
     @classmethod
     def ones(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+        """A tensor of ones, of sizes given one by one or as a tuple."""
         return cls.full(as_shape(shape), 1, dtype, device)
 
+    @classmethod
+    def from_numpy(cls, array: npt.NDArray[Any], device: str | None = None) -> Self:
+        """A copy of a NumPy array, in the dtype of the same name."""
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}")
+        return cls(array, device=device)
+
+    # -- ranges -------------------------------------------------------------------------------------------------------
     @classmethod
     def arange(
         cls,
         start: Scalar,
-        stop: Scalar | None = None,
+        end: Scalar | None = None,
         step: Scalar = 1,
         dtype: DType | None = None,
         device: str | None = None,
     ) -> Self:
-        """start, start + step, … below stop (0 … start-1 with one number). int32 for whole numbers, else float32."""
-        if stop is None:
-            start, stop = 0, start
-        if step == 0:
-            raise ValueError("arange: step must not be 0")
-        kind = dtype or (dtypes.float32 if any(isinstance(x, float) for x in (start, stop, step)) else dtypes.int32)
-        count = max(0, -int((start - stop) // step))
-        iota = cls(UOp(Ops.IOTA, dtypes.int32, (), count), device=device)
-        return iota.cast(kind).mul(step).add(start) if kind.is_float else iota.mul(int(step)).add(int(start)).cast(kind)
+        """start, start + step, … before `end` (0 … start - 1 with one number): ⌈(end - start) / step⌉ numbers.
+
+        int32 for whole numbers (int64 where they do not fit), else float32. ValueError for a step of 0, or one that
+        leads away from `end`.
+        """
+        if end is None:
+            start, end = 0, start
+        numbers = (start, end, step)
+        if step == 0 or not all(math.isfinite(x) for x in numbers):
+            raise ValueError(f"arange: start, end and step must be finite and step not 0, got {numbers}")
+        whole = all(isinstance(x, int) for x in numbers)
+        count = -((start - end) // step) if whole else math.ceil((end - start) / step)
+        if count < 0:
+            raise ValueError(f"arange: a step of {step} leads from {start} away from {end}")
+        if dtype is None:
+            fits = whole and min(start, end) >= -(2**31) and max(start, end) <= 2**31
+            dtype = (dtypes.int32 if fits else dtypes.int64) if whole else dtypes.float32
+        iota = cls(UOp(Ops.IOTA, dtypes.int32, (), int(count)), device=device)
+        if dtype.is_float:
+            wide = dtypes.float32 if dtype.bits < 32 else dtype
+            return iota.cast(wide).mul(step).add(start).cast(dtype)
+        wide = dtypes.int64 if dtype.bits == 64 else dtypes.int32
+        if not whole:
+            return iota.cast(dtypes.float32).mul(step).add(start).cast(dtype)
+        return iota.cast(wide).mul(step).add(start).cast(dtype)
 
     @classmethod
     def linspace(
-        cls, start: float, stop: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None
+        cls, start: float, end: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None
     ) -> Self:
-        """`steps` evenly spaced numbers from start to stop, both included."""
-        if steps == 1:
-            return cls.full((1,), start, dtype, device)
-        ramp = cls.arange(steps, dtype=dtypes.float32, device=device)
-        return ramp.mul((stop - start) / max(steps - 1, 1)).add(start).cast(dtype)
+        """`steps` evenly spaced numbers from start to end, both included."""
+        if not isinstance(steps, int) or steps < 0:
+            raise ValueError(f"linspace: the number of steps must be a whole number ≥ 0, got {steps!r}")
+        if steps <= 1:
+            return cls.full((steps,), start, dtype, device)
+        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        at = cls(UOp(Ops.IOTA, dtypes.int32, (), steps), device=device)
+        step = (end - start) / (steps - 1)
+        # counted from the nearer end: both are exact
+        low, high = at.cast(wide).mul(step).add(start), at.rsub(steps - 1).cast(wide).mul(-step).add(end)
+        return at.less(steps // 2).where(low, high).cast(dtype)
+
+    @classmethod
+    def logspace(
+        cls,
+        start: float,
+        end: float,
+        steps: int,
+        base: float = 10.0,
+        dtype: DType = dtypes.float32,
+        device: str | None = None,
+    ) -> Self:
+        """base to the powers of `steps` evenly spaced numbers from start to end."""
+        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        exponents = cls.linspace(start, end, steps, wide, device)
+        return exponents._constant(float(base)).pow(exponents).cast(dtype)
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
-        """Ones on the diagonal of an (n, m) matrix of zeros."""
-        rows = cls.arange(n, device=device).unsqueeze(1)
-        return rows.equal(cls.arange(n if m is None else m, device=device).unsqueeze(0)).cast(dtype)
+        """Ones on the diagonal of an (n, m) matrix of zeros; m is n if not given."""
+        return cls._diagonals(n, m, device, "eye").eq(0).cast(dtype)
 
-    def full_like(self, value: Scalar, dtype: DType | None = None) -> Self:
-        return self._new(UOp.const(value, dtype or self.dtype))._broadcast_to(self.shape)
+    @classmethod
+    def tri(
+        cls, n: int, m: int | None = None, k: int = 0, dtype: DType = dtypes.float32, device: str | None = None
+    ) -> Self:
+        """Ones on and below the k-th diagonal of an (n, m) matrix of zeros."""
+        return cls._diagonals(n, m, device, "tri").le(k).cast(dtype)
 
-    def zeros_like(self, dtype: DType | None = None) -> Self:
-        return self.full_like(0, dtype)
+    @classmethod
+    def _diagonals(cls, n: int, m: int | None, device: str | None, method: str) -> Self:
+        """Column minus row of an (n, m) matrix."""
+        rows, columns = _sizes(method, as_shape((n, n if m is None else m)))
+        return (
+            cls.arange(columns, device=device)
+            ._reshape((1, columns))
+            .sub(cls.arange(rows, device=device)._reshape((rows, 1)))
+        )
 
-    def ones_like(self, dtype: DType | None = None) -> Self:
-        return self.full_like(1, dtype)
+    # -- like another tensor ------------------------------------------------------------------------------------------
+    def full_like(self, fill_value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
+        """One value in this tensor's shape, dtype (unless given) and device."""
+        return type(self).full(self.shape, fill_value, dtype or self.dtype, device or self.device)
+
+    def zeros_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+        """Zeros in this tensor's shape, dtype and device."""
+        return self.full_like(0, dtype, device)
+
+    def ones_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+        """Ones in this tensor's shape, dtype and device."""
+        return self.full_like(1, dtype, device)
+
+    def empty_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+        """Memory in this tensor's shape, dtype and device; it starts as zeros."""
+        return self.new_empty(*self.shape, dtype=dtype, device=device)
+
+    def new_full(self, size: Sequence[int], fill_value: Scalar, dtype: DType | None = None) -> Self:
+        """One value in another shape, in this tensor's dtype and on its device."""
+        return type(self).full(size, fill_value, dtype or self.dtype, self.device)
+
+    def new_zeros(self, *size: Any, dtype: DType | None = None) -> Self:
+        """Zeros in another shape, in this tensor's dtype and on its device."""
+        return self.new_full(as_shape(size), 0, dtype)
+
+    def new_ones(self, *size: Any, dtype: DType | None = None) -> Self:
+        """Ones in another shape, in this tensor's dtype and on its device."""
+        return self.new_full(as_shape(size), 1, dtype)
+
+    def new_empty(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
+        """Memory of another shape, in this tensor's dtype and on its device; it starts as zeros."""
+        return type(self).empty(*as_shape(size), dtype=dtype or self.dtype, device=device or self.device)
+
+    def new_tensor(self, data: Any, dtype: DType | None = None) -> Self:
+        """`data` as a tensor of this tensor's dtype, on its device."""
+        return type(self)(data, dtype=dtype or self.dtype, device=self.device)
+
+
+def _sizes(method: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+    for s in shape:
+        if not isinstance(s, UOp) and s < 0:
+            raise ValueError(f"{method}: sizes must be whole numbers ≥ 0, got {tuple(shape)}")
+    return tuple(shape)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.operators import Operators
+from tinyweb.array.creation import Creation
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 
 
-class Reduction(Operators):
+class Reduction(Creation):
     """Reductions over one, several or all axes."""
 
     __slots__ = ()
