@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import gate_loads, ranges_of, renumber, replace_range
+from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
 
@@ -197,8 +197,8 @@ class Bind:
                 raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
-        for u in kernel.toposort():
-            apart = u.op is Ops.STAGE and (u.arg is Space.SHARED or kind is not AxisKind.THREAD)
+        for u in loops_of(kernel).stages:
+            apart = u.arg is Space.SHARED or kind is not AxisKind.THREAD
             if apart and kind is not AxisKind.GRID and r in u.ranges:
                 raise ScheduleError(f"{self}: what was staged depends on the axis; bind it before the stage")
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
@@ -207,8 +207,10 @@ class Bind:
 
 def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
     """Of `others`, one that occurs in the same index or value as `r`: one thread index cannot stand for both."""
+    if not others:
+        return None
     for u in kernel.toposort():
-        used = {*u.src[1:], *u.ranges} if u.op is Ops.REDUCE else u.ranges
+        used = u.ranges.union(u.src[1:]) if u.op is Ops.REDUCE else u.ranges
         if r in used:
             for o in others:
                 if o in used:

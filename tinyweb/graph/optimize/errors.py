@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.ir import UOp
+from tinyweb.graph.optimize.rewrite import loops_of
 
 
 class ScheduleError(ValueError):
@@ -12,10 +12,12 @@ class ScheduleError(ValueError):
 
 def find_axis(kernel: UOp, name: str) -> UOp:
     """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory."""
-    ranges = ranges_of(kernel)
-    for r in ranges:
+    loops = loops_of(kernel)
+    for r in loops.ranges:
         if r.arg.name == name:
-            if any(u.op is Ops.STAGE and r in u.src[1:] for u in kernel.toposort()):
+            if any(r in u.src[1:] for u in loops.stages):
                 raise ScheduleError(f"axis {name} fills staged memory and stays as it is")
             return r
-    raise ScheduleError(f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in ranges) or 'none'}")
+    raise ScheduleError(
+        f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in loops.ranges) or 'none'}"
+    )

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType
 from tinyweb.graph.ir import Ops, UOp, substitute
+from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.symbolic import simplify
 
 
-def ranges_of(kernel: UOp) -> list[UOp]:
+@dataclass(frozen=True)
+class Loops:
+    """The kernel's RANGEs from the outside in, and its STAGEs: what every action looks for."""
+
+    ranges: tuple[UOp, ...]
+    stages: tuple[UOp, ...]
+
+
+def loops_of(kernel: UOp) -> Loops:
+    return on_node(kernel, "_loops", _loops, through=lambda s: False)
+
+
+def _loops(kernel: UOp) -> Loops:
+    nodes = kernel.toposort()
+    ranges = sorted((u for u in nodes if u.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
+    return Loops(tuple(ranges), tuple(u for u in nodes if u.op is Ops.STAGE))
+
+
+def ranges_of(kernel: UOp) -> tuple[UOp, ...]:
     """The kernel's RANGEs from the outside in."""
-    return sorted((u for u in kernel.toposort() if u.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
+    return loops_of(kernel).ranges
 
 
 def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
@@ -34,16 +53,16 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
     if size is None or size.vmin < 1 or r.arg.reduce:
         for u in nodes:
             outside.visit(u)
-        return outside.done[kernel]
+        return outside.changed.get(kernel, kernel)
     # nodes below a reduction that depends on `r` are rebuilt with the clamped index, others with the value itself
     inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
     for u in nodes:
         inside.visit(u)
         if u.op is Ops.REDUCE and r in u.ranges:
-            outside.done[u] = inside.done[u]
+            outside.changed[u] = inside.changed[u]
         else:
             outside.visit(u)
-    return outside.done[kernel]
+    return outside.changed.get(kernel, kernel)
 
 
 def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
@@ -62,14 +81,18 @@ class _Rebuild:
 
     def __init__(self, r: UOp, value: UOp, parts: tuple[UOp, ...], gate: UOp | None):
         self.r, self.parts, self.gate = r, parts, gate
-        self.done: dict[UOp, UOp] = {r: value}
+        self.changed: dict[UOp, UOp] = {r: value}
 
     def visit(self, u: UOp) -> None:
-        if u in self.done:
+        changed = self.changed
+        for s in u.src:
+            if s in changed:
+                break
+        else:
             return
-        src = tuple(self.done[s] for s in u.src)
+        src = tuple([changed.get(s, s) for s in u.src])
         if u.op is Ops.REDUCE and self.r in u.src[1:]:
-            ranges = [n for s in u.src[1:] for n in (self.parts if s is self.r else (self.done[s],))]
+            ranges = [n for s in u.src[1:] for n in (self.parts if s is self.r else (changed.get(s, s),))]
             first = src[0]
             if self.gate is not None and not (u.arg is Ops.ADD and self._zero_beyond(u.src[0])):
                 first = self.gate.where(first, _identity(u.arg, u.dtype))
@@ -78,7 +101,8 @@ class _Rebuild:
             position = 2 if u.op is Ops.LOAD else 3
             gate = self.gate if len(src) == position else src[position] & self.gate
             src = (*src[:position], gate)
-        self.done[u] = u if src == u.src else u.replace(src=src)
+        if src != u.src:
+            changed[u] = UOp(u.op, u.dtype, src, u.arg)
 
     def _zero_beyond(self, u: UOp) -> bool:
         """Whether a value is zero wherever gated loads give zero."""
