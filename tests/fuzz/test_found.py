@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinyweb import Tensor, Variable, jit
+from tinyweb import Tensor, Variable, dtypes, jit
 
 DEVICES = pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
 ramp = np.arange(5, dtype=np.float32)
@@ -46,3 +46,12 @@ def test_a_vector_plus_one_sum(device: str) -> None:
     x = np.array([1505919583, 588245967], np.int32)
     t = Tensor(x, device=device)
     assert (t + t.sum()).tolist() == (x + x.sum(dtype=np.int32)).tolist()
+
+
+def test_reductions_of_reductions_share_no_threads() -> None:
+    """The argmin of a quotient by a sum: two reductions in one value cannot run over one thread index."""
+    x = np.array([-33, 2, 66], np.int8)
+    t = Tensor(x, device="WEBGPU")
+    quotients = t.sum() // (t.cast(dtypes.int32) | 1)
+    found = Tensor.cat([quotients, quotients]).argmin(-1) + t.minimum(0).cast(dtypes.int32)
+    assert found.tolist() == [-33, 0, 0]

@@ -34,6 +34,7 @@ class _Plan:
         self.actions: list[Action] = []
         # what is left of an axis as a loop: its name and (largest) size
         self.left: dict[UOp, tuple[str, int]] = {r: (r.arg.name, k.size(r)) for r in [*k.outputs, *k.reduced]}
+        self.grouped: dict[int, list[UOp]] = {}  # reduced axes over the threads of a dimension
         self.threads = 1
         self.dims = 0
         self.most = min(LARGE_WORKGROUP, target.max_invocations)
@@ -85,13 +86,22 @@ class _Plan:
         for u in self.k.reduces:
             bound = [r for r in u.src[1:] if r in self.left and r not in done]
             for dim, part in parts if bound else []:
-                self._group(max(bound, key=lambda r: self.left[r][1]), part, dim)
+                r = max(bound, key=lambda r: self.left[r][1])
+                if not self._meets(r, dim):
+                    self._group(r, part, dim)
             done.update(bound)
         total = prod(part for _, part in parts)
         self.threads *= total
         return total
 
+    def _meets(self, r: UOp, dim: int) -> bool:
+        """Whether an axis over the threads of that dimension occurs in one value with `r`: they share one index."""
+        others = [o for o in self.grouped.get(dim, []) if o is not r]
+        used = [u.ranges.union(u.src[1:]) for u in self.k.reduces] if others else []
+        return any(r in found and any(o in found for o in others) for found in used)
+
     def _group(self, r: UOp, count: int, dim: int) -> None:
+        self.grouped.setdefault(dim, []).append(r)
         name, size = self.left[r]
         self.actions.append(GroupReduce(name, count, dim))
         self.left[r] = (f"{name}.0", -(-size // count))
