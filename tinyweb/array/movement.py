@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.core import TensorCore
-from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod, size_sub
+from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.dtype import DType
+from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 
 def as_shape(args: Sequence[Any]) -> tuple[Any, ...]:
     """Sizes given one by one or as one sequence."""
-    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else tuple(args)
+    found = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+    return tuple(x if isinstance(x, int | UOp) else _whole(x) for x in found)
+
+
+def _whole(x: Any) -> int:
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(f"sizes and axes are integers or Variables, got {x!r}") from None
 
 
 def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
     """The common shape by NumPy's rule; ValueError naming `method` and the shapes when there is none."""
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     out: list[Size] = []
     for sizes in zip(*((1,) * (rank - len(s)) + tuple(s) for s in shapes), strict=True):
         wide = [s for s in sizes if s != 1]
@@ -32,32 +41,36 @@ def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
 
 
 class Movement(TensorCore):
-    """reshape, permute, expand, pad, shrink, flip and what is made of them."""
+    """reshape, permute, expand, pad, shrink, flip and what only renames axes."""
 
     __slots__ = ()
 
     # -- the six primitives -------------------------------------------------------------------------------------------
     def reshape(self, *shape: Any) -> Self:
-        """The same elements in row-major order in another shape; one size may be -1."""
+        """The same elements in row-major order in another shape; one size may be -1.
+
+        ValueError where the number of elements differs.
+        """
         sizes: list[Any] = list(as_shape(shape))
-        if sizes.count(-1) > 1:
+        unknown = [i for i, s in enumerate(sizes) if isinstance(s, int) and s == -1]
+        if len(unknown) > 1:
             raise ValueError(f"reshape: only one size may be -1, got {tuple(sizes)}")
-        if -1 in sizes:
-            rest = size_prod(s for s in sizes if not (isinstance(s, int) and s == -1))
+        if unknown:
+            rest = size_prod(s for i, s in enumerate(sizes) if i != unknown[0])
             total = self.numel()
             if isinstance(total, int) and isinstance(rest, int):
                 if rest == 0 or total % rest:
-                    raise ValueError(f"reshape: {self.shape} has {total} elements, which {tuple(sizes)} cannot hold")
-                sizes[sizes.index(-1)] = total // rest
+                    raise ValueError(f"reshape: {self.shape} has {total} elements: -1 in {tuple(sizes)} has no value")
+                sizes[unknown[0]] = total // rest
             else:
                 symbolic = [s for s in self.shape if not isinstance(s, int)]
                 if not isinstance(rest, int) or len(symbolic) != 1:
                     raise ValueError(f"reshape: -1 cannot be worked out for the symbolic shape {self.shape}")
                 known = size_prod(s for s in self.shape if isinstance(s, int))
                 assert isinstance(known, int)
-                if known % rest:
+                if rest == 0 or known % rest:
                     raise ValueError(f"reshape: {self.shape} does not divide into {tuple(sizes)}")
-                sizes[sizes.index(-1)] = size_prod([symbolic[0], known // rest])
+                sizes[unknown[0]] = size_prod([symbolic[0], known // rest])
         new = tuple(sizes)
         if any(isinstance(s, int) and s < 0 for s in new):
             raise ValueError(f"reshape: sizes must not be negative, got {new}")
@@ -70,11 +83,12 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.RESHAPE, self.dtype, (self.uop,), new))
 
-    def permute(self, *axes: Any) -> Self:
-        """Axes in a new order."""
-        order = tuple(self._axis(a, method="permute") for a in as_shape(axes))
+    def permute(self, *axes: Any, dims: Sequence[int] | None = None) -> Self:
+        """Axes in a new order: `permute(2, 0, 1)`, `permute((2, 0, 1))` or `permute(dims=(2, 0, 1))`."""
+        given = self._given("permute", axes, dims)
+        order = tuple(self._axis(a, method="permute") for a in given)
         if sorted(order) != list(range(self.ndim)):
-            raise ValueError(f"permute: {as_shape(axes)} is no permutation of the axes of {self.shape}")
+            raise ValueError(f"permute: {given} is no permutation of the axes of {self.shape}")
         if order == tuple(range(self.ndim)):
             return self
         return self._new(UOp(Ops.PERMUTE, self.dtype, (self.uop,), order))
@@ -85,6 +99,11 @@ class Movement(TensorCore):
         padded = (1,) * (len(sizes) - self.ndim) + tuple(self.shape)
         if len(padded) != len(sizes):
             raise ValueError(f"expand: {self.shape} has more axes than {sizes}")
+        for i, s in enumerate(sizes):
+            if isinstance(s, int) and (s < -1 or (s == -1 and i < len(sizes) - self.ndim)):
+                raise ValueError(
+                    f"expand: size {s} of axis {i} in {sizes}: -1 keeps the size of an axis of {self.shape}"
+                )
         new = tuple(old if isinstance(s, int) and s == -1 else s for old, s in zip(padded, sizes, strict=True))
         return self._broadcast_to(new)
 
@@ -111,91 +130,210 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.SHRINK, self.dtype, (self.uop,), full))
 
-    def pad(self, padding: Sequence[Any], value: float = 0.0) -> Self:
-        """Surround with `value`: ((before, after), …) per axis (None for none), or PyTorch's flat list from the last
-        axis."""
-        if padding and all(isinstance(p, int) for p in padding):
-            if len(padding) % 2 or len(padding) > 2 * self.ndim:
-                raise ValueError(f"pad: {tuple(padding)} needs two numbers per axis of {self.shape}")
-            flat = list(padding)
-            pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)][::-1]
-            padding = [(0, 0)] * (self.ndim - len(pairs)) + pairs
-        full = tuple((0, 0) if p is None else tuple(p) for p in padding)
-        if len(full) != self.ndim:
-            raise ValueError(f"pad: {len(full)} pairs for the shape {self.shape}")
-        if any(isinstance(x, int) and x < 0 for p in full for x in p):
-            cut = tuple(
-                (max(-b, 0) if isinstance(b, int) else 0, size_add(s, min(a, 0)) if isinstance(a, int) else s)
-                for (b, a), s in zip(full, self.shape, strict=True)
-            )
-            grow = [tuple(max(x, 0) if isinstance(x, int) else x for x in p) for p in full]
-            return self.shrink(cut).pad(grow, value)
+    def _pad(self, around: Sequence[tuple[Size, Size] | None]) -> Self:
+        """Zeros before and after along every axis; None for none."""
+        full = tuple((0, 0) if p is None else p for p in around)
         if all(isinstance(x, int) and x == 0 for p in full for x in p):
             return self
-        padded = self._new(UOp(Ops.PAD, self.dtype, (self.uop,), full))
-        if value == 0:
-            return padded
-        ones = self._new(UOp.const(True, dtypes.bool))._broadcast_to(self.shape)
-        inside = ones._new(UOp(Ops.PAD, dtypes.bool, (ones.uop,), full))
-        fill = UOp.const(value, self.dtype)
-        return self._new(UOp(Ops.WHERE, self.dtype, (inside.uop, padded.uop, fill)))
+        return self._new(UOp(Ops.PAD, self.dtype, (self.uop,), full))
 
-    def flip(self, *axes: Any) -> Self:
+    def flip(self, *axes: Any, dims: Any = None) -> Self:
         """Reverse the order along axes."""
-        which = tuple(sorted({self._axis(a, method="flip") for a in as_shape(axes)}))
-        which = tuple(a for a in which if self.shape[a] != 1)
+        which = tuple(sorted({self._axis(a, method="flip") for a in self._given("flip", axes, dims)}))
+        which = tuple(a for a in which if self.shape and self.shape[a] != 1)
         return self._new(UOp(Ops.FLIP, self.dtype, (self.uop,), which)) if which else self
 
-    # -- made of them -------------------------------------------------------------------------------------------------
+    # -- one axis -----------------------------------------------------------------------------------------------------
+    def _given(self, method: str, args: Sequence[Any], keyword: Any) -> tuple[Any, ...]:
+        """Axes given one by one, as a sequence, or by keyword."""
+        if keyword is None:
+            return as_shape(args)
+        if args:
+            raise TypeError(f"{method}: give the axes once, got {args} and dims={keyword}")
+        return as_shape([keyword])
+
+    def _along(self, axis: int, begin: Size, end: Size) -> Self:
+        """Elements begin … end-1 of one axis."""
+        return self.shrink([(begin, end) if a == axis else None for a in range(self.ndim)])
+
+    def _pad_along(self, axis: int, before: Size, after: Size) -> Self:
+        return self._pad([(before, after) if a == axis else None for a in range(self.ndim)])
+
+    def _fixed(self, axis: int, method: str) -> int:
+        """The size of an axis that may not be symbolic."""
+        n = self.shape[axis]
+        if not isinstance(n, int):
+            raise ValueError(f"{method}: axis {axis} of {self.shape} has a symbolic size")
+        return n
+
+    # -- shapes -------------------------------------------------------------------------------------------------------
     def view(self, *shape: Any) -> Self:
+        """`reshape`; with a dtype of the same width, the bits read as that dtype."""
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            if shape[0].bits != self.dtype.bits:
+                raise ValueError(f"view: {self.dtype.name} and {shape[0].name} differ in width")
+            return self if shape[0] is self.dtype else self._new(UOp(Ops.BITCAST, shape[0], (self.uop,)))
         return self.reshape(*shape)
 
-    def transpose(self, a: int = 1, b: int = 0) -> Self:
-        """Swap two axes."""
-        order = list(range(self.ndim))
-        i, j = self._axis(a, method="transpose"), self._axis(b, method="transpose")
-        order[i], order[j] = order[j], order[i]
-        return self.permute(*order)
+    def view_as(self, other: TensorCore) -> Self:
+        """`reshape` to the shape of another tensor."""
+        return self.reshape(other.shape)
 
-    @property
-    def T(self) -> Self:
-        return self.permute(*range(self.ndim)[::-1])
+    def reshape_as(self, other: TensorCore) -> Self:
+        """`reshape` to the shape of another tensor."""
+        return self.reshape(other.shape)
 
-    @property
-    def mT(self) -> Self:
-        return self.transpose(-2, -1)
+    def broadcast_to(self, *shape: Any) -> Self:
+        """Repeated without memory to a shape, by NumPy's rule."""
+        return self.expand(*shape)
 
-    def squeeze(self, axis: int | None = None) -> Self:
-        """Drop an axis of size 1 (all of them without an argument)."""
+    def expand_as(self, other: TensorCore) -> Self:
+        """`expand` to the shape of another tensor."""
+        return self.expand(other.shape)
+
+    @accepts_dim
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Self:
+        """Drop axes of size 1: all of them, or those given (others of them stay)."""
         if axis is None:
             return self._reshape(tuple(s for s in self.shape if s != 1))
-        a = self._axis(axis, method="squeeze")
-        return self if not self.shape or self.shape[a] != 1 else self._reshape((*self.shape[:a], *self.shape[a + 1 :]))
+        axes = {self._axis(a, method="squeeze") for a in (axis if isinstance(axis, Sequence) else (axis,))}
+        return self._reshape(tuple(s for i, s in enumerate(self.shape) if s != 1 or i not in axes))
 
+    @accepts_dim
     def unsqueeze(self, axis: int) -> Self:
         """Insert an axis of size 1."""
         a = self._axis(axis, 1, "unsqueeze")
         return self._reshape((*self.shape[:a], 1, *self.shape[a:]))
 
-    def flatten(self, start: int = 0, end: int = -1) -> Self:
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Merge a run of axes into one."""
         if not self.shape:
             return self._reshape((1,))
-        a, b = self._axis(start, method="flatten"), self._axis(end, method="flatten")
+        a, b = self._axis(start_dim, method="flatten"), self._axis(end_dim, method="flatten")
         if a > b:
-            raise ValueError(f"flatten: start axis {start} lies behind end axis {end}")
+            raise ValueError(f"flatten: start axis {start_dim} lies behind end axis {end_dim} of {self.shape}")
         return self._reshape((*self.shape[:a], size_prod(self.shape[a : b + 1]), *self.shape[b + 1 :]))
 
-    def unflatten(self, axis: int, sizes: Sequence[int]) -> Self:
+    def ravel(self) -> Self:
+        """All elements in one axis."""
+        return self.flatten()
+
+    @accepts_dim
+    def unflatten(self, axis: int, sizes: Sequence[Any]) -> Self:
         """Split one axis into several; one size may be -1."""
         a = self._axis(axis, method="unflatten")
-        return self.reshape(*self.shape[:a], *sizes, *self.shape[a + 1 :])
+        parts: list[Any] = list(as_shape([sizes]))
+        n, known = self.shape[a], size_prod(s for s in parts if not (isinstance(s, int) and s == -1))
+        if -1 in parts and isinstance(n, int) and isinstance(known, int) and known and parts.count(-1) == 1:
+            parts[parts.index(-1)] = n // known
+        if isinstance(n, int) and size_prod(parts) != n:
+            raise ValueError(f"unflatten: sizes {tuple(sizes)} do not multiply to {n}, axis {axis} of {self.shape}")
+        return self.reshape(*self.shape[:a], *parts, *self.shape[a + 1 :])
+
+    def atleast_1d(self) -> Self:
+        """A number as a vector of one."""
+        return self._reshape((1,)) if self.ndim == 0 else self
+
+    def atleast_2d(self) -> Self:
+        """With axes of size 1 in front up to two axes."""
+        return self._reshape((1,) * (2 - self.ndim) + tuple(self.shape)) if self.ndim < 2 else self
+
+    def atleast_3d(self) -> Self:
+        """At least three axes: a vector (n,) becomes (1, n, 1), a matrix (n, m) becomes (n, m, 1)."""
+        t = self.atleast_2d()
+        return t.unsqueeze(-1) if t.ndim == 2 else t
+
+    # -- order of axes ------------------------------------------------------------------------------------------------
+    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """Swap two axes."""
+        order = list(range(self.ndim))
+        i, j = self._axis(dim0, method="transpose"), self._axis(dim1, method="transpose")
+        if order:
+            order[i], order[j] = order[j], order[i]
+        return self.permute(*order)
+
+    swapaxes = swapdims = transpose
+
+    @property
+    def T(self) -> Self:
+        """All axes in reverse order."""
+        return self.permute(*range(self.ndim)[::-1])
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes swapped."""
+        if self.ndim < 2:
+            raise ValueError(f"mT: a matrix has two axes, got {self.shape}")
+        return self.transpose(-2, -1)
+
+    def t(self) -> Self:
+        """The transpose of a matrix; vectors and numbers as they are."""
+        if self.ndim > 2:
+            raise ValueError(f"t: at most two axes, got {self.shape}")
+        return self.T
+
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Move axes to other places; the rest keep their order."""
+        old = [self._axis(a, method="movedim") for a in as_shape([source])]
+        new = [self._axis(a, method="movedim") for a in as_shape([destination])]
+        if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
+            raise ValueError(f"movedim: {source} and {destination} must be as many axes of {self.shape}, none twice")
+        rest = iter(a for a in range(self.ndim) if a not in old)
+        came = dict(zip(new, old, strict=True))
+        return self.permute(*(came[i] if i in came else next(rest) for i in range(self.ndim)))
+
+    moveaxis = movedim
+
+    def fliplr(self) -> Self:
+        """Reversed along the second axis."""
+        if self.ndim < 2:
+            raise ValueError(f"fliplr: needs two axes, got {self.shape}")
+        return self.flip(1)
+
+    def flipud(self) -> Self:
+        """Reversed along the first axis."""
+        if self.ndim < 1:
+            raise ValueError("flipud: needs an axis, got a 0-d tensor")
+        return self.flip(0)
+
+    def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
+        """Rotated by k quarter turns from the first of the two axes towards the second."""
+        a, b = (self._axis(d, method="rot90") for d in dims) if len(dims) == 2 else (0, 0)
+        if self.ndim < 2 or a == b:
+            raise ValueError(f"rot90: needs two different axes of {self.shape}, got {tuple(dims)}")
+        turned = [self, self.flip(b).transpose(a, b), self.flip(a, b), self.flip(a).transpose(a, b)]
+        return turned[k % 4]
+
+    # -- parts and repetition -----------------------------------------------------------------------------------------
+    @accepts_dim
+    def narrow(self, axis: int, start: Size, length: Size) -> Self:
+        """`length` elements of an axis from `start` on (a negative start counts from the end)."""
+        a = self._axis(axis, method="narrow")
+        n = self.shape[a]
+        if isinstance(start, int) and start < 0:
+            start = size_add(n, start)
+        end = size_add(start, length)
+        bounds = (start if isinstance(start, int) else start.vmin, size_max(end))
+        if bounds[0] < 0 or (isinstance(length, int) and length < 0) or bounds[1] > size_max(n):
+            raise ValueError(f"narrow: elements {start} … {end}-1 leave axis {axis} of {self.shape}")
+        return self._along(a, start, end)
+
+    @accepts_dim
+    def select(self, axis: int, index: Size) -> Self:
+        """One element of an axis, which is dropped."""
+        a = self._axis(axis, method="select")
+        n = self.shape[a] if self.shape else 0
+        low, high = (index, index) if isinstance(index, int) else index.bounds
+        if low < -size_max(n) or high >= size_max(n):
+            raise IndexError(f"select: index {index} is outside of axis {axis} of {self.shape}")
+        at = size_add(n, index) if isinstance(index, int) and index < 0 else index
+        return self._along(a, at, size_add(at, 1))._reshape((*self.shape[:a], *self.shape[a + 1 :]))
 
     def repeat(self, *counts: Any) -> Self:
-        """The whole tensor repeated along axes."""
+        """The whole tensor repeated along axes; more counts than axes add axes in front."""
         times = as_shape(counts)
-        if len(times) < self.ndim:
-            raise ValueError(f"repeat: {len(times)} counts for {self.ndim} axes")
+        if len(times) < self.ndim or any(isinstance(n, int) and n < 0 for n in times):
+            raise ValueError(f"repeat: needs a count of at least 0 for each axis of {self.shape}, got {times}")
         base: Shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
         pairs = tuple(x for s in base for x in (1, s))
         grown = tuple(x for n, s in zip(times, base, strict=True) for x in (n, s))
@@ -205,99 +343,26 @@ class Movement(TensorCore):
             ._reshape(tuple(size_prod((n, s)) for n, s in zip(times, base, strict=True)))
         )
 
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Every element along `dim` (of the flattened tensor without it) repeated in place."""
-        x = self.flatten() if dim is None else self
-        a = x._axis(dim or 0, method="repeat_interleave")
-        shape = x.shape
-        wide = x.unsqueeze(a + 1)._broadcast_to((*shape[: a + 1], repeats, *shape[a + 1 :]))
-        return wide._reshape((*shape[:a], size_prod((shape[a], repeats)), *shape[a + 1 :]))
+    def tile(self, *counts: Any) -> Self:
+        """The whole tensor repeated; missing counts (of the first axes) are 1."""
+        times = as_shape(counts)
+        return self.repeat((1,) * (self.ndim - len(times)) + times)
 
-    def cat(self: Any, *others: Any, dim: int = 0) -> Any:
-        """Joined along an axis: `a.cat(b, c, dim=1)` or `Tensor.cat([a, b], dim=1)`."""
-        parts = _gather(self, others)
-        first = parts[0]
-        a = first._axis(dim, method="cat")
-        dtype = parts[0].dtype
-        for p in parts:
-            if p.ndim != first.ndim or any(
-                not same(x, y) for i, (x, y) in enumerate(zip(p.shape, first.shape, strict=True)) if i != a
-            ):
-                raise ValueError(f"cat: shapes {[p.shape for p in parts]} differ outside of axis {dim}")
-            if p.dtype is not dtype:
-                raise TypeError(f"cat: dtypes {[p.dtype.name for p in parts]} differ: cast first")
-        if len(parts) == 1:
-            return first
-        total: Size = 0
-        for p in parts:
-            total = size_add(total, p.shape[a])
-        at: Size = 0
-        result: UOp | None = None
-        place = first._new(UOp(Ops.IOTA, dtypes.int32, (), size_max(total)))
-        if not isinstance(total, int):
-            place = place.shrink([(0, total)])
-        for p in parts:
-            behind = size_sub(size_sub(total, at), p.shape[a])
-            shape = tuple(total if i == a else s for i, s in enumerate(p.shape))
-            wide = p.pad([(at, behind) if i == a else None for i in range(p.ndim)]).uop
-            if result is None:
-                result = wide
-            else:
-                # which part an element comes from, rather than a sum of zero-padded parts: NaN and -0 survive
-                column = place._reshape(tuple(total if i == a else 1 for i in range(p.ndim)))._broadcast_to(shape).uop
-                start = at if isinstance(at, UOp) else UOp.const(at, dtypes.int32)
-                before = UOp(Ops.LESS, dtypes.bool, (column, start.cast(dtypes.int32)))
-                result = UOp(Ops.WHERE, dtype, (before, result, wide))
-            at = size_add(at, p.shape[a])
-        assert result is not None
-        return first._new(result)
-
-    def stack(self: Any, *others: Any, dim: int = 0) -> Any:
-        """Joined along a new axis."""
-        parts = _gather(self, others)
-        return type(parts[0]).cat(parts[0].unsqueeze(dim), *(p.unsqueeze(dim) for p in parts[1:]), dim=dim)
-
-    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Pieces of the given size (the last may be smaller), or of the given sizes."""
-        a = self._axis(dim, method="split")
-        total = self.shape[a]
-        if not isinstance(total, int):
-            raise ValueError("split: the axis has a symbolic size")
-        if isinstance(sizes, int):
-            if sizes <= 0:
-                raise ValueError(f"split: size must be positive, got {sizes}")
-            sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
-        if sum(sizes) != total:
-            raise ValueError(f"split: sizes {list(sizes)} do not add up to {total}, axis {dim} of {self.shape}")
-        out, at = [], 0
-        for n in sizes:
-            out.append(self.shrink([(at, at + n) if i == a else None for i in range(self.ndim)]))
-            at += n
-        return tuple(out)
-
-    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """At most `chunks` pieces of equal size."""
-        total = size_max(self.shape[self._axis(dim, method="chunk")])
-        return self.split(max(-(-total // chunks), 1), dim)
-
-    def roll(self, shifts: int, dim: int = 0) -> Self:
-        """Shifted cyclically along an axis."""
-        a = self._axis(dim, method="roll")
-        n = self.shape[a]
-        if not isinstance(n, int):
-            raise ValueError("roll: the axis has a symbolic size")
-        k = shifts % n if n else 0
-        if k == 0:
-            return self
-        tail = self.shrink([(n - k, n) if i == a else None for i in range(self.ndim)])
-        head = self.shrink([(0, n - k) if i == a else None for i in range(self.ndim)])
-        joined: Self = tail.cat(head, dim=a)
-        return joined
-
-
-def _gather(first: Any, others: Sequence[Any]) -> list[Any]:
-    """All tensors given singly or in lists."""
-    parts = [*(first if isinstance(first, list | tuple) else [first])]
-    for o in others:
-        parts.extend(o if isinstance(o, list | tuple) else [o])
-    return parts
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
+        """Shifted cyclically along axes (through the flattened tensor without `dims`)."""
+        by = as_shape([shifts])
+        if dims is None:
+            if len(by) != 1:
+                raise ValueError(f"roll: {len(by)} shifts {by} need as many axes")
+            return self.flatten().roll(by, (0,)).reshape(self.shape)
+        axes = as_shape([dims])
+        if len(axes) != len(by):
+            raise ValueError(f"roll: {len(by)} shifts {by} for {len(axes)} axes {axes}")
+        t = self
+        for shift, axis in zip(by, axes, strict=True):
+            a = t._axis(axis, method="roll")
+            n = t._fixed(a, "roll") if t.shape else 1
+            if n and shift % n:
+                twice = t.repeat(*(2 if i == a else 1 for i in range(t.ndim)))
+                t = twice._along(a, n - shift % n, 2 * n - shift % n)
+        return t

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinyweb.array.scan import Scan
+from tinyweb.array.scatter import Scatter
 
 
-class Sorting(Scan):
+class Sorting(Scatter):
     """Methods that put elements in order."""
 
     __slots__ = ()

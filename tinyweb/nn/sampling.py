@@ -48,7 +48,7 @@ def sample(logits: Tensor, ids: Tensor, position: UOp, floats: Tensor, integers:
     random = temperature > 0
 
     x = _penalise(x, ids, position, penalty) / random.where(temperature, 1.0)
-    x = x.pad(((0, padding),), -math.inf).contiguous()
+    x = x.pad(((0, padding),), value=-math.inf).contiguous()
     threshold = _threshold(x, top_k, top_p).contiguous()
 
     counter = (words(Tensor.arange(count + padding, device=device)), words(Tensor(position, device=device)))

@@ -1,0 +1,97 @@
+"""Padding in all its modes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tinyweb.array.joining import Joining
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, Size, UOp, size_add
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+class Padding(Joining):
+    """`pad`."""
+
+    __slots__ = ()
+
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: float = 0.0) -> Self:
+        """Elements put around (or, with negative numbers, cut off).
+
+        `padding` is ((before, after), …) per axis (None for none), or PyTorch's flat list, which begins at the last
+        axis. "constant" puts `value`; "reflect" mirrors at the outermost element, which is not repeated (fewer than
+        the axis has), "replicate" repeats that element, "circular" goes on at the other end (at most once around).
+
+        ValueError where the numbers do not go with the shape or the mode.
+        """
+        if mode not in MODES:
+            raise ValueError(f"pad: mode is one of {', '.join(MODES)}, got {mode!r}")
+        around = self._around(padding)
+        if mode == "constant":
+            t = self._pad_constant([(_positive(b), _positive(a)) for b, a in around], value)
+        else:
+            t = self
+            for axis, (before, after) in enumerate(around):
+                if not isinstance(before, int) or not isinstance(after, int):
+                    raise ValueError(f"pad: symbolic padding {padding} needs mode 'constant'")
+                t = t._pad_copied(axis, max(before, 0), max(after, 0), mode)
+        cut: list[tuple[Size, Size]] = []
+        for (before, after), n in zip(around, t.shape, strict=True):
+            begin = max(-before, 0) if isinstance(before, int) else 0
+            end = size_add(n, min(after, 0)) if isinstance(after, int) else n
+            if isinstance(end, int) and end < begin:
+                raise ValueError(f"pad: {padding} cuts more off than {self.shape} has")
+            cut.append((begin, end))
+        return t.shrink(cut)
+
+    def _around(self, padding: Sequence[Any]) -> list[tuple[Size, Size]]:
+        """(before, after) for every axis."""
+        if all(isinstance(p, int | UOp) for p in padding):
+            flat = list(padding)
+            if len(flat) % 2 or len(flat) > 2 * self.ndim:
+                raise ValueError(f"pad: {tuple(flat)} needs two numbers per axis, of at most the axes of {self.shape}")
+            pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)][::-1]
+            return [(0, 0)] * (self.ndim - len(pairs)) + pairs
+        full: list[Any] = [(0, 0) if p is None else tuple(p) for p in padding]
+        if len(full) != self.ndim or any(len(p) != 2 for p in full):
+            raise ValueError(f"pad: {tuple(padding)} needs a pair (before, after) for each axis of {self.shape}")
+        return full
+
+    def _pad_constant(self, around: list[tuple[Size, Size]], value: float) -> Self:
+        if not self.dtype.is_float and not math.isfinite(value):
+            raise ValueError(f"pad: {value} is no value of {self.dtype.name}")
+        padded = self._pad(around)
+        if padded is self or (value == 0 and math.copysign(1.0, value) > 0):
+            return padded
+        inside = self._new(UOp.const(True, dtypes.bool))._broadcast_to(self.shape)._pad(around)
+        return self._new(UOp(Ops.WHERE, self.dtype, (inside.uop, padded.uop, UOp.const(value, self.dtype))))
+
+    def _pad_copied(self, axis: int, before: int, after: int, mode: str) -> Self:
+        """One axis continued with elements of its own."""
+        if not before and not after:
+            return self
+        n = self._fixed(axis, "pad")
+        most = {"reflect": n - 1, "circular": n}.get(mode)
+        if n == 0 or (most is not None and max(before, after) > most):
+            raise ValueError(
+                f"pad: mode {mode!r} can add {0 if n == 0 else most} at each end of axis {axis} of {self.shape}, "
+                f"not ({before}, {after})"
+            )
+        if mode == "replicate":
+            wide = [tuple(p if i == axis else s for i, s in enumerate(self.shape)) for p in (before, after)]
+            head, tail = (
+                self._along(axis, 0, 1)._broadcast_to(wide[0]),
+                self._along(axis, n - 1, n)._broadcast_to(wide[1]),
+            )
+        elif mode == "reflect":
+            head, tail = self._along(axis, 1, before + 1).flip(axis), self._along(axis, n - 1 - after, n - 1).flip(axis)
+        else:
+            head, tail = self._along(axis, n - before, n), self._along(axis, 0, after)
+        return Joining.cat([head, self, tail], axis=axis)
+
+
+def _positive(n: Size) -> Size:
+    return max(n, 0) if isinstance(n, int) else n
