@@ -15,7 +15,8 @@ BINARY: dict[Ops, Any] = {
     Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or, Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift,
     Ops.SHR: np.right_shift,
     Ops.LESS: np.less, Ops.EQUAL: np.equal, Ops.WHERE: np.where, Ops.NEG: np.negative, Ops.RECIPROCAL: np.reciprocal,
-    Ops.SQRT: np.sqrt, Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc,
+    Ops.SQRT: np.sqrt, Ops.EXP: np.exp, Ops.LOG: np.log,
+    Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc,
 }  # fmt: skip
 
 

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from tests.graph.schedule.kernel_oracle import Oracle
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.indexing import reshape_groups
 from tinyweb.graph.schedule.memory import plan_memory
 from tinyweb.graph.schedule.schedule import new_buffer
+
+F32 = dtypes.float32
 
 
 def data(*shape: int, seed: int = 0) -> np.ndarray:
@@ -101,7 +105,7 @@ def test_random_movement(draw: st.DataObject) -> None:
             t, want = t.flip(axis), np.flip(want, axis)
         elif what == "pad":
             pads = [draw.draw(st.tuples(st.integers(0, 2), st.integers(0, 2))) for _ in want.shape]
-            t, want = t.pad(pads, 7.0), np.pad(want, pads, constant_values=7.0)
+            t, want = t.pad(pads, value=7.0), np.pad(want, pads, constant_values=7.0)
         elif want.shape[0] > 1:
             t, want = t[1:], want[1:]
     np.testing.assert_array_equal(oracle.numpy(t), want)
@@ -120,9 +124,64 @@ def test_memory_plan_shares_what_is_not_alive_together() -> None:
     assert plan.pool_of[a] != plan.pool_of[b] != plan.pool_of[c] != plan.pool_of[d]
 
 
-def test_reading_old_and_new_value_in_one_kernel_is_refused_clearly() -> None:
-    t = Tensor.empty(4)
-    old = t + 0
-    t.assign(t + 1)
-    with pytest.raises(NotImplementedError, match=r"contiguous\(\)"):
-        (old + t).realize()
+def version(memory: UOp, value: UOp, number: int, begin: int = 0) -> UOp:
+    """`memory` after `value` was written to it from element `begin` on."""
+    end = begin + int(value.shape[0])  # type: ignore[arg-type]
+    whole = (begin, end) == (0, memory.shape[0])
+    view = memory if whole else UOp(Ops.SHRINK, F32, (memory,), ((begin, end),))
+    return UOp(Ops.ASSIGN, F32, (view, value), number)
+
+
+def part(u: UOp, begin: int, end: int) -> UOp:
+    return UOp(Ops.SHRINK, F32, (u,), ((begin, end),))
+
+
+def copy(u: UOp) -> UOp:
+    return UOp(Ops.CONTIGUOUS, F32, (u,))
+
+
+def old_and_new(m: UOp) -> list[UOp]:
+    new = version(m, m + 1.0, 0)
+    return [copy(m * 2.0 + new), new]
+
+
+def old_after_new(m: UOp) -> list[UOp]:
+    first = version(m, m + 1.0, 0)
+    return [version(first, part(m, 0, 2) * 10.0, 1)]
+
+
+def three_versions(m: UOp) -> list[UOp]:
+    first = version(m, m + 1.0, 0)
+    second = version(first, UOp(Ops.FLIP, F32, (first,), (0,)), 1)
+    return [second, copy(m + first + second), copy(first * second)]
+
+
+def overlap_twice(m: UOp) -> list[UOp]:
+    first = version(m, part(m, 0, 3), 0, begin=1)
+    return [version(first, part(first, 1, 4), 1)]
+
+
+def numpy_three_versions(x: np.ndarray) -> list[np.ndarray]:
+    first, second = x + 1, (x + 1)[::-1]
+    return [second, x + first + second, first * second]
+
+
+VERSIONS: list[tuple[Callable[[UOp], list[UOp]], list[float] | Callable[[Any], Any], int]] = [
+    (old_and_new, lambda x: [x * 2 + x + 1, x + 1], 3),  # a copy of the old version, the update, the sum
+    (old_after_new, lambda x: [np.concatenate([x[:2] * 10, x[2:] + 1])], 3),
+    (three_versions, numpy_three_versions, 7),
+    (overlap_twice, lambda x: [np.float32([x[0], x[1], x[2], x[2]])], 4),
+]
+
+
+@pytest.mark.parametrize(("roots", "want", "kernels"), VERSIONS, ids=[v[0].__name__ for v in VERSIONS])
+def test_versions_of_memory(roots: Any, want: Any, kernels: int) -> None:
+    oracle = Oracle()
+    memory, x = new_buffer(4, F32), data(4)
+    oracle.data[memory] = x.copy()
+    plan = schedule(roots(memory))
+    for call in plan.calls:
+        oracle.run(call, {})
+    for got, expected in zip(plan.results, want(x), strict=True):
+        np.testing.assert_allclose(oracle.data[got], expected, rtol=1e-6)
+    assert len(plan.calls) == kernels

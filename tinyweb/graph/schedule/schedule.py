@@ -12,6 +12,7 @@ from tinyweb.graph.ir.spec import kernel_spec, tensor_spec, verify
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
+from tinyweb.graph.schedule.views import address
 from tinyweb.graph.symbolic import simplify
 
 _buffer_ids = itertools.count()
@@ -67,29 +68,36 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     value.
     """
     roots = _strip(roots)
-    copied: set[UOp] = set()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        stores = _stores(sink)
-        clash = next((s.node for s in stores if _reads_elsewhere(s)), None)
-        if clash is None:
+        memory = _memory(sink)
+        stores = [_build(node, memory) for node in memory]
+        clashes = {s.node for s in stores if _reads_elsewhere(s)}
+        if not clashes:
             break
-        # the value to be written depends on other places of the same memory: compute it completely first
-        assert clash not in copied
-        fresh = clash.replace(src=(clash.src[0], UOp(Ops.CONTIGUOUS, clash.dtype, (clash.src[1],))))
-        copied.add(fresh)
-        table = {clash: fresh}
-        roots = [substitute(r, table) for r in roots]
-    ordered = _order(stores)
-    memory_of = {s.node: s.memory for s in stores}
+        # values to be written that depend on other places of the same memory are computed completely first
+        roots = _compute_first(roots, clashes)
+    ordered = _order(stores, memory)
     calls = tuple(KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
-    results = tuple(memory_of[r] for r in roots)
-    kept = set(results) | {s.memory for s in stores if s.node.op is Ops.ASSIGN}
-    temporaries = [s.memory for s in stores if s.memory not in kept]
+    results = tuple(memory[r] for r in roots)
+    kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN}
+    temporaries = [m for m in memory.values() if m not in kept]
     return Schedule(calls, results, plan_memory([c.buffers for c in calls], temporaries))
+
+
+def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
+    """The roots with the values of `updates` put into memory before they are written to their place."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(roots):
+        src = tuple(done[s] for s in u.src)
+        if u in updates:
+            assert src[1].op is not Ops.CONTIGUOUS
+            src = (src[0], UOp(Ops.CONTIGUOUS, u.dtype, (src[1],)))
+        done[u] = u if src == u.src else u.replace(src=src)
+    return [done[r] for r in roots]
 
 
 def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
@@ -102,20 +110,18 @@ def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
     return [done[r] for r in roots]
 
 
-def _stores(sink: UOp) -> list[_Store]:
-    fusion = Fusion(sink)
-    memory: dict[UOp, UOp] = {}
-    for node in fusion.realized:
-        memory[node] = (
-            node.buffer
-            if node.op is Ops.ASSIGN
-            else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
-        )
-    return [_build(node, memory) for node in fusion.realized]
+def _memory(sink: UOp) -> dict[UOp, UOp]:
+    """The BUFFER of every node that gets memory, in an order in which they can be computed."""
+    return {
+        node: node.buffer
+        if node.op is Ops.ASSIGN
+        else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
+        for node in Fusion(sink).realized
+    }
 
 
-def _build(node: UOp, memory: dict[UOp, UOp]) -> _Store:
-    """The kernel that computes `node` into its memory."""
+def _build(node: UOp, memory: dict[UOp, UOp], copies: dict[UOp, UOp] | None = None) -> _Store:
+    """The kernel that computes `node` into its memory. Of `copies` it reads the values instead of the keys."""
     target = memory[node]
     slots: dict[UOp, UOp] = {}
     reads: set[UOp] = set()
@@ -123,6 +129,8 @@ def _build(node: UOp, memory: dict[UOp, UOp]) -> _Store:
     def leaf(u: UOp) -> UOp | None:
         if u is node:
             return None
+        if copies and u in copies:
+            u = copies[u]
         if u.op is Ops.BUFFER or u in memory:
             reads.add(u)
             return u if u.op is Ops.BUFFER else memory[u]
@@ -141,9 +149,11 @@ def _build(node: UOp, memory: dict[UOp, UOp]) -> _Store:
         return _Store(node, target)
     index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(shape))
     if node.op is Ops.ASSIGN:
-        place = _place(node.src[0], index)
-        if node.src[0].op is not Ops.BUFFER:
-            reads.update(u for u in _versions(node.src[0]))
+        place = address(node.src[0], index)
+        if place is None:
+            raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
+        if (version := _replaced(node)).op is Ops.ASSIGN:
+            reads.add(version)
     else:
         place = flat_index(index, shape)
     kernel = simplify(out.store(place, build.value(value_node, index)).sink(arg=KernelInfo()))
@@ -162,26 +172,12 @@ def _renumber(store: _Store) -> _Store:
     return store
 
 
-def _place(view: UOp, index: tuple[UOp, ...]) -> UOp:
-    """The flat address in the BUFFER behind `view` of the element at `index`."""
-
-    def leaf(u: UOp) -> UOp | None:
-        return u.buffer if u.op in (Ops.BUFFER, Ops.ASSIGN) else None
-
-    def slot(buffer: UOp) -> UOp:
-        return UOp(Ops.PARAM, buffer.dtype, (), ParamArg(0, buffer.arg.size))
-
-    load = ElementBuilder(leaf, slot).value(view, index)
-    if load.op is not Ops.LOAD or len(load.src) != 2:
-        raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
-    return load.src[1]
-
-
-def _versions(view: UOp) -> list[UOp]:
-    """The ASSIGN a view looks at, if any."""
+def _replaced(update: UOp) -> UOp:
+    """The version of its memory that an ASSIGN replaces: a BUFFER, or the ASSIGN before it."""
+    view = update.src[0]
     while view.op not in (Ops.BUFFER, Ops.ASSIGN):
         view = view.src[0]
-    return [view] if view.op is Ops.ASSIGN else []
+    return view
 
 
 def _reads_elsewhere(s: _Store) -> bool:
@@ -194,40 +190,78 @@ def _reads_elsewhere(s: _Store) -> bool:
     )
 
 
-def _order(stores: list[_Store]) -> list[_Store]:
-    """Producers before users; an in-place write after every reader of the version it replaces."""
+def _order(stores: list[_Store], memory: dict[UOp, UOp]) -> list[_Store]:
+    """Producers before users; an in-place write after every reader of the version it replaces.
+
+    Where a reader needs that write itself (it uses the old and the new value) it reads a copy of the old version.
+    """
     by_node = {s.node: s for s in stores}
-    after: dict[UOp, set[UOp]] = {s.node: {r for r in s.reads if r in by_node} for s in stores}
+    needs: dict[UOp, dict[UOp, None]] = {s.node: {r: None for r in s.reads if r in by_node} for s in stores}
+    readers: dict[UOp, list[UOp]] = {}
     for s in stores:
-        if s.node.op is not Ops.ASSIGN:
+        for r in s.reads:
+            readers.setdefault(r, []).append(s.node)
+    before = [  # (reader of a version, the update that replaces it)
+        (r, s.node)
+        for s in stores
+        if s.node.op is Ops.ASSIGN
+        for r in readers.get(_replaced(s.node), ())
+        if r is not s.node
+    ]
+    everything = {n: dict(needed) for n, needed in needs.items()}
+    for r, update in before:
+        everything[update][r] = None
+    ordered = _sorted(everything)
+    if ordered is not None:
+        return [by_node[n] for n in ordered]
+    late: dict[UOp, dict[UOp, UOp]] = {}
+    for r, update in before:
+        if not _is_needed(update, r, needs):
+            needs[update][r] = None
             continue
-        previous = _versions(s.node.src[0])
-        replaced = previous[0] if previous else s.memory
-        for other in stores:
-            if other is not s and replaced in other.reads and other.node is not s.node:
-                if other.node.op is Ops.ASSIGN and s.node in toposort([other.node.src[0]]):
-                    continue
-                after[s.node].add(other.node)
-    done: dict[UOp, _Store] = {}
-    state: dict[UOp, int] = {}
-    for s in stores:
-        stack = [(s.node, False)]
+        old = _replaced(update)
+        copy = UOp(Ops.CONTIGUOUS, old.dtype, (old,))
+        late.setdefault(r, {})[old] = copy
+        if copy not in memory:
+            memory[copy] = new_buffer(size_max(size_prod(old.shape)), old.dtype)
+            by_node[copy] = _build(copy, memory)
+            needs[copy] = {old: None} if old.op is Ops.ASSIGN else {}
+        needs[update][copy] = needs[r][copy] = None
+    for r, copies in late.items():
+        by_node[r] = _build(r, memory, copies)
+    ordered = _sorted(needs)
+    assert ordered is not None
+    return [by_node[n] for n in ordered]
+
+
+def _is_needed(node: UOp, user: UOp, needs: dict[UOp, dict[UOp, None]]) -> bool:
+    """Whether `node` must come before `user`."""
+    todo, seen = [user], {user}
+    while todo:
+        for n in needs[todo.pop()]:
+            if n is node:
+                return True
+            if n not in seen:
+                seen.add(n)
+                todo.append(n)
+    return False
+
+
+def _sorted(needs: dict[UOp, dict[UOp, None]]) -> list[UOp] | None:
+    """The keys, each after all it needs, else in their order; None if some need each other."""
+    position = {n: i for i, n in enumerate(needs)}
+    done: dict[UOp, None] = {}
+    entered: set[UOp] = set()
+    for first in needs:
+        stack = [(first, False)]
         while stack:
             n, leaving = stack.pop()
             if leaving:
-                done[n] = by_node[n]
-                state[n] = 2
-                continue
-            if state.get(n) == 2:
-                continue
-            if state.get(n) == 1:
-                raise NotImplementedError(
-                    "a kernel reads both the old and the new value of memory that is updated in place: "
-                    "call .contiguous() on the old value first"
-                )
-            state[n] = 1
-            stack.append((n, True))
-            stack.extend(
-                (d, False) for d in sorted(after[n], key=lambda d: list(by_node).index(d)) if state.get(d) != 2
-            )
-    return list(done.values())
+                done[n] = None
+            elif n not in done:
+                if n in entered:
+                    return None
+                entered.add(n)
+                stack.append((n, True))
+                stack.extend((d, False) for d in sorted(needs[n], key=position.__getitem__) if d not in done)
+    return list(done)

@@ -1,0 +1,68 @@
+"""Views: chains of movement ops that only rename elements of the value at their bottom."""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, size_max, size_prod
+from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
+from tinyweb.graph.symbolic import simplify
+
+RENAMING = MOVEMENT | {Ops.DETACH}
+
+
+def view_base(u: UOp) -> UOp:
+    """The node whose elements `u` shows: `u` itself, unless it is a view.
+
+    Padding that a later SHRINK takes away again (every third element) belongs to a view; padding that shows does not.
+    """
+    return u if u.op not in RENAMING else on_node(u, "view_base", _view_base, through=lambda s: False)
+
+
+def _view_base(u: UOp) -> UOp:
+    chain = _chain(u)
+    bottom = chain[-1].src[0]
+    padded = next((v for v in chain if v.op is Ops.PAD), None)
+    if padded is not None and address(u) is None:
+        return padded
+    if bottom.op is Ops.CONST:  # a bare constant is no value of its own: what repeats it is
+        for v in reversed(chain):
+            if v.op is Ops.EXPAND:
+                bottom = v
+            elif v.op is not Ops.RESHAPE:
+                break
+    return bottom
+
+
+def _chain(u: UOp) -> list[UOp]:
+    """The movement ops from `u` down, outermost first."""
+    chain = []
+    while u.op in RENAMING:
+        chain.append(u)
+        u = u.src[0]
+    return chain
+
+
+def is_broadcast(view: UOp) -> bool:
+    """Whether elements of a view share memory."""
+    base = view_base(view)
+    while view is not base:
+        if view.op is Ops.EXPAND and not all(map(same, view.shape, view.src[0].shape)):
+            return True
+        view = view.src[0]
+    return False
+
+
+def address(view: UOp, index: Index | None = None) -> UOp | None:
+    """The row-major address in the node below a chain of movement ops of the element at `index` (of any element, if
+    there is none); None if padding shows."""
+    chain = _chain(view)
+    bottom = chain[-1].src[0] if chain else view
+    bare = bottom
+    for v in reversed(chain):
+        bare = bare if v.op is Ops.DETACH else v.replace(src=(bare,))
+    memory = UOp(Ops.PARAM, bottom.dtype, (), ParamArg(0, size_max(size_prod(size_max(s) for s in bottom.shape))))
+    build = ElementBuilder(lambda u: memory if u is bottom else None, lambda u: u)
+    if index is None:
+        index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(view.shape))
+    load = simplify(build.value(bare, index))
+    return load.src[1] if load.op is Ops.LOAD and len(load.src) == 2 else None
