@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore, drop_executed, live_tensors
-from tinyweb.array.neural import Neural
+from tinyweb.array.loss import Loss
 from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Ops, UOp
 
 
-class Differentiation(Neural):
+class Differentiation(Loss):
     """Derivatives as lazy tensors."""
 
     __slots__ = ()

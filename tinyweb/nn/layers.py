@@ -53,7 +53,7 @@ class RMSNorm:
         self.weight, self.eps = weight, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.rms_norm(self.weight, self.eps)
+        return x.rms_norm(self.weight.shape, self.weight, self.eps)  # type: ignore[arg-type]
 
     def tensors(self) -> dict[str, Tensor]:
         return {"weight": self.weight}
