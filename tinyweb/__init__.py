@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tinyweb.array.threefry import Generator as Generator
     from tinyweb.device import Device as Device
     from tinyweb.dtype import dtypes as dtypes
     from tinyweb.graph.ir import Variable as Variable
@@ -18,13 +19,14 @@ __version__ = "0.1.0"
 # public name -> module that defines it under the same name
 _HOME = {
     "Device": "tinyweb.device",
+    "Generator": "tinyweb.array.threefry",
     "Tensor": "tinyweb.tensor",
     "Variable": "tinyweb.graph.ir",
     "dtypes": "tinyweb.dtype",
     "jit": "tinyweb.tracing",
 }
 
-__all__ = ["Device", "Tensor", "Variable", "__version__", "dtypes", "jit"]
+__all__ = ["Device", "Generator", "Tensor", "Variable", "__version__", "dtypes", "jit"]
 
 
 def __getattr__(name: str) -> Any:

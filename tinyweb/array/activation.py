@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore, accepts_dim
-from tinyweb.array.sorting import Sorting
+from tinyweb.array.selection import Selection
 
 _training: ContextVar[bool] = ContextVar("training", default=False)
 
@@ -19,7 +19,7 @@ def is_training(given: bool | None) -> bool:
     return _training.get() if given is None else given
 
 
-class Activation(Sorting):
+class Activation(Selection):
     """Elementwise non-linearities, and those along an axis. Integers are taken as float32 where the result is no
     integer."""
 
