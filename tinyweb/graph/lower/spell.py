@@ -13,7 +13,7 @@ from itertools import product
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, toposort
 from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
@@ -52,6 +52,7 @@ class _Speller:
         self._values: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
         self._effects: dict[UOp, tuple[UOp, ...]] = {}
         self._affine: dict[UOp, Affine] = {}
+        self._computed: dict[UOp, bool] = {}
         self._orders: dict[UOp, list[UOp]] = {}
         self._register_lanes: dict[UOp, UOp | None] = {}  # REGISTER buffer -> the VECTOR axis its elements lie along
         self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
@@ -358,6 +359,8 @@ class _Speller:
     def _affine_of(self, index: UOp) -> Affine:
         """The index as a constant stride for each lane it is linear in, and what is left without those."""
         if index not in self._affine:
+            if self._is_computed(index):
+                return self._affine.setdefault(index, (index, {}))
             base, strides = index, {}
             for r in self.lanes(index):
                 parts = split_by(base, r)
@@ -366,6 +369,12 @@ class _Speller:
             self._affine[index] = (simplify(base), strides)
         return self._affine[index]
 
+    def _is_computed(self, index: UOp) -> bool:
+        """Whether an index is read from what loops of this kernel computed: those must stay the nodes they are."""
+        if index not in self._computed:
+            self._computed[index] = any(u.op is Ops.AFTER for u in toposort([index]))
+        return self._computed[index]
+
     def _index(self, point: Point, index: UOp) -> Place:
         """An index at a point without chunks."""
         base, strides = self._affine_of(index)
@@ -373,10 +382,10 @@ class _Speller:
         lanes = self.lanes(base)
         key = (base, tuple(point[r] for r in lanes))
         if key not in self._bases:
-            if lanes:
-                numbers = {r: index_const(at) for r in lanes if isinstance(at := point[r], int)}
-                base = simplify(substitute(base, numbers))
-            self._bases[key] = self.value(base, {})
+            numbers = {r: at for r in lanes if isinstance(at := point[r], int)}
+            if lanes and not self._is_computed(index):
+                base, numbers = simplify(substitute(base, {r: index_const(at) for r, at in numbers.items()})), {}
+            self._bases[key] = self.value(base, numbers)
         spelled = self._bases[key]
         return Place(index_const(0), spelled.arg + offset) if spelled.op is Ops.CONST else Place(spelled, offset)
 
