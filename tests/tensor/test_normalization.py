@@ -17,7 +17,8 @@ IDS = np.array([[0, 3, 1], [3, 3, 4]], np.int32)
 OPS = [
     Op("layer_norm", lambda x, w, b: x.layer_norm(5, w, b), (LINE, data(5, seed=1), data(5, seed=2)),
        lambda x, w, b: F.layer_norm(x, (5,), w, b), sample=True),
-    Op("layer_norm_axes", lambda x: x.layer_norm((6, 5), eps=1e-2), (LINE,), lambda x: F.layer_norm(x, (6, 5), eps=1e-2)),
+    Op("layer_norm_axes", lambda x: x.layer_norm((6, 5), eps=1e-2), (LINE,),
+       lambda x: F.layer_norm(x, (6, 5), eps=1e-2)),
     Op("layer_norm_constant", lambda x: x.layer_norm(3), (np.float32([[2, 2, 2], [1, 2, 3]]),),
        lambda x: F.layer_norm(x, (3,))),
     Op("layer_norm_half", lambda x: x.layer_norm(5), (LINE.astype(np.float16),), lambda x: F.layer_norm(x, (5,)),
