@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, substitute, toposort
 from tinyweb.graph.ir.spec import kernel_spec, tensor_spec, verify
+from tinyweb.graph.schedule.form import form_of, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
@@ -61,6 +62,15 @@ class _Store:
     reads: frozenset[UOp] = frozenset()  # the nodes whose memory it loads (a BUFFER, or an ASSIGN's version of it)
 
 
+@dataclass(frozen=True)
+class _Recipe:
+    """The kernel of a form: the memory in its slots and the leaves it reads, by their numbers in the form."""
+
+    kernel: UOp | None = None
+    slots: tuple[int, ...] = ()
+    reads: frozenset[int] = frozenset()
+
+
 def schedule(roots: Sequence[UOp]) -> Schedule:
     """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN.
 
@@ -68,17 +78,18 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     value.
     """
     roots = _strip(roots)
+    recipes: dict[UOp, _Recipe] = {}
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
         memory = _memory(sink)
-        stores = [_build(node, memory) for node in memory]
+        stores = [_build(node, memory, recipes) for node in memory]
         clashes = {s.node for s in stores if _reads_elsewhere(s)}
         if not clashes:
             break
         # values to be written that depend on other places of the same memory are computed completely first
         roots = _compute_first(roots, clashes)
-    ordered = _order(stores, memory)
+    ordered = _order(stores, memory, recipes)
     calls = tuple(KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
@@ -120,56 +131,71 @@ def _memory(sink: UOp) -> dict[UOp, UOp]:
     }
 
 
-def _build(node: UOp, memory: dict[UOp, UOp], copies: dict[UOp, UOp] | None = None) -> _Store:
+def _build(
+    node: UOp, memory: dict[UOp, UOp], recipes: dict[UOp, _Recipe], copies: dict[UOp, UOp] | None = None
+) -> _Store:
     """The kernel that computes `node` into its memory. Of `copies` it reads the values instead of the keys."""
-    target = memory[node]
-    slots: dict[UOp, UOp] = {}
-    reads: set[UOp] = set()
 
-    def leaf(u: UOp) -> UOp | None:
-        if u is node:
-            return None
+    def leaf(u: UOp) -> tuple[UOp, UOp] | None:
         if copies and u in copies:
             u = copies[u]
-        if u.op is Ops.BUFFER or u in memory:
-            reads.add(u)
-            return u if u.op is Ops.BUFFER else memory[u]
-        return None
+        if u.op is Ops.BUFFER:
+            return u, u
+        return (u, memory[u]) if u in memory else None
 
-    def slot(buffer: UOp) -> UOp:
-        if buffer not in slots:
-            slots[buffer] = UOp(Ops.PARAM, buffer.dtype, (), ParamArg(len(slots), buffer.arg.size))
-        return slots[buffer]
+    target = memory[node]
+    form = form_of(node, target, leaf)
+    recipe = recipes.get(form.root)
+    if recipe is None:
+        recipe = recipes[form.root] = _recipe(form.root, target)
+    if recipe.kernel is None:
+        return _Store(node, target)
+    reads = {form.leaves[i] for i in recipe.reads}
+    if node.op is Ops.ASSIGN and (version := _replaced(node)).op is Ops.ASSIGN:
+        reads.add(version)
+    return _Store(node, target, recipe.kernel, tuple(form.memories[k] for k in recipe.slots), frozenset(reads))
 
-    out = slot(target)
+
+def _recipe(node: UOp, target: UOp) -> _Recipe:
+    """The kernel of a form that stores to memory like `target`."""
+    slots: dict[int, UOp] = {}
+    reads: set[int] = set()
+
+    def leaf(u: UOp) -> UOp | None:
+        found = placeholder(u)
+        if found is None:
+            return None
+        reads.add(found[0])
+        return found[1]
+
+    def slot(param: UOp) -> UOp:
+        if param.arg.slot not in slots:
+            slots[param.arg.slot] = param.replace(arg=ParamArg(len(slots), param.arg.size))
+        return slots[param.arg.slot]
+
+    out = slot(UOp(Ops.PARAM, target.dtype, (), ParamArg(0, target.arg.size)))
     build = ElementBuilder(leaf, slot)
     value_node = node.src[1] if node.op is Ops.ASSIGN else node
     shape = value_node.shape
     if any(size_max(s) == 0 for s in shape):
-        return _Store(node, target)
+        return _Recipe()
     index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(shape))
     if node.op is Ops.ASSIGN:
         place = address(node.src[0], index)
         if place is None:
             raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
-        if (version := _replaced(node)).op is Ops.ASSIGN:
-            reads.add(version)
     else:
         place = flat_index(index, shape)
     kernel = simplify(out.store(place, build.value(value_node, index)).sink(arg=KernelInfo()))
-    return _renumber(_Store(node, target, kernel, tuple(slots), frozenset(reads)))
-
-
-def _renumber(store: _Store) -> _Store:
-    """Drop memory that simplification found to be unused, and number the rest without gaps."""
-    assert store.kernel is not None
-    used = {u.arg.slot: u for u in store.kernel.toposort() if u.op is Ops.PARAM}
-    if len(used) < len(store.buffers):
+    # memory that simplification found to be unused is dropped, and the rest numbered without gaps
+    used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
+    order = list(slots)
+    if len(used) < len(order):
         kept = sorted(used)
         table = {used[s]: used[s].replace(arg=ParamArg(i, used[s].arg.size)) for i, s in enumerate(kept)}
-        store.kernel = substitute(store.kernel, table)
-        store.buffers = tuple(store.buffers[s] for s in kept)
-    return store
+        kernel = substitute(kernel, table)
+        order = [order[s] for s in kept]
+    return _Recipe(kernel, tuple(order), frozenset(reads))
 
 
 def _replaced(update: UOp) -> UOp:
@@ -190,7 +216,7 @@ def _reads_elsewhere(s: _Store) -> bool:
     )
 
 
-def _order(stores: list[_Store], memory: dict[UOp, UOp]) -> list[_Store]:
+def _order(stores: list[_Store], memory: dict[UOp, UOp], recipes: dict[UOp, _Recipe]) -> list[_Store]:
     """Producers before users; an in-place write after every reader of the version it replaces.
 
     Where a reader needs that write itself (it uses the old and the new value) it reads a copy of the old version.
@@ -224,11 +250,11 @@ def _order(stores: list[_Store], memory: dict[UOp, UOp]) -> list[_Store]:
         late.setdefault(r, {})[old] = copy
         if copy not in memory:
             memory[copy] = new_buffer(size_max(size_prod(old.shape)), old.dtype)
-            by_node[copy] = _build(copy, memory)
+            by_node[copy] = _build(copy, memory, recipes)
             needs[copy] = {old: None} if old.op is Ops.ASSIGN else {}
         needs[update][copy] = needs[r][copy] = None
     for r, copies in late.items():
-        by_node[r] = _build(r, memory, copies)
+        by_node[r] = _build(r, memory, recipes, copies)
     ordered = _sorted(needs)
     assert ordered is not None
     return [by_node[n] for n in ordered]
