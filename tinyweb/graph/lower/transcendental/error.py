@@ -61,8 +61,8 @@ def erf(x: UOp, exact: bool) -> UOp:
         rest = scale(q + 1.0, n)
     else:
         rest = _complement(bounded, exact)
-    z = a * a
-    near = muladd(a, horner(ERF[x.dtype], z), a)
+    z, larger = a * a, a * 16.0  # so that no part of the sum is subnormal before the sum is
+    near = muladd(larger, horner(ERF[x.dtype], z), larger) * 0.0625
     return is_nan(size, f).where(x, with_sign(below(size, f, 0.875).where(near, 1.0 - rest), sign_bit(x)))
 
 
