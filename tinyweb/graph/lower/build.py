@@ -112,7 +112,8 @@ def stack(lanes: Sequence[UOp]) -> UOp:
 
 def lanes_of(u: UOp) -> int:
     """The number of lanes of a program's value: 1 for a scalar."""
-    width = u.shape[0] if u.shape else 1
+    shape = u.shape
+    width = shape[0] if shape else 1
     assert isinstance(width, int)
     return width
 

@@ -53,7 +53,7 @@ class _Speller:
         self._effects: dict[UOp, tuple[UOp, ...]] = {}
         self._affine: dict[UOp, Affine] = {}
         self._computed: dict[UOp, bool] = {}
-        self._orders: dict[UOp, list[UOp]] = {}
+        self._orders: dict[UOp, list[tuple[UOp, tuple[UOp, ...]]]] = {}
         self._register_lanes: dict[UOp, UOp | None] = {}  # REGISTER buffer -> the VECTOR axis its elements lie along
         self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
 
@@ -172,17 +172,22 @@ class _Speller:
         """The node for `root` at `point`: a scalar, or a vector if `root` depends on an axis that `point` gives a
         Chunk.
         """
+        values = self._values
         order = self._orders.get(root)
+        everything = order or [(u, self.lanes(u)) for u in self._value_order(root)]
+        for u, lanes in everything:
+            key = (u, tuple([point[r] for r in lanes]))
+            if key not in values:
+                values[key] = self._spell(u, point)
         if order is None:
-            order = self._orders[root] = self._value_order(root)
-        for u in order:
-            key = (u, tuple(point[r] for r in self.lanes(u)))
-            if key not in self._values:
-                self._values[key] = self._spell(u, point)
-        return self._values[(root, tuple(point[r] for r in self.lanes(root)))]
+            # what has no lanes is known from now on
+            self._orders[root] = [(u, lanes) for u, lanes in everything if lanes or u is root]
+        return self._known(root, point)
 
     def _value_order(self, root: UOp) -> list[UOp]:
-        """Nodes of one value, sources first; loads and sums over lanes look after their sources themselves."""
+        """Nodes of one value that are not known yet, sources first; loads and sums over lanes look after their sources
+        themselves.
+        """
         done: dict[UOp, None] = {}
         stack: list[tuple[UOp, bool]] = [(root, False)]
         while stack:
@@ -193,7 +198,10 @@ class _Speller:
                 done[u] = None
                 continue
             stack.append((u, True))
-            stack.extend((s, False) for s in reversed(u.src) if s not in done and self._summand(u) is not s)
+            summand = self._summand(u)
+            for s in reversed(u.src):
+                if s not in done and s is not summand and (s, ()) not in self._values:
+                    stack.append((s, False))
         return list(done)
 
     def _summand(self, u: UOp) -> UOp | None:
@@ -203,7 +211,7 @@ class _Speller:
         return None
 
     def _known(self, u: UOp, point: Point) -> UOp:
-        return self._values[(u, tuple(point[r] for r in self.lanes(u)))]
+        return self._values[(u, tuple([point[r] for r in self.lanes(u)]))]
 
     def _spell(self, u: UOp, point: Point) -> UOp:
         if u.op is Ops.CONST or u.op is Ops.VARIABLE:
