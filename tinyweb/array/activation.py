@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Self
 
 from tinyweb.array.core import TensorCore, accepts_dim
 from tinyweb.array.selection import Selection
@@ -185,12 +185,9 @@ class Activation(Selection):
         finally:
             _training.reset(token)
 
-    def _uniform(self) -> Any:
+    def _uniform(self) -> Self:
         """float32 numbers in [0, 1) of this tensor's shape, new ones at each call."""
-        rand: Any = getattr(type(self), "rand", None)
-        if rand is None:
-            raise NotImplementedError("random numbers are not available yet: Tensor.rand is missing")
-        return rand(*self.shape, device=self.device)
+        return self.rand(*self.shape, device=self.device)
 
     def rrelu(self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None) -> Self:
         """Leaky ReLU with slopes drawn from [lower, upper) while training, their mean otherwise (Xu et al. 2015)."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
 from tinyweb.dtype import dtypes, promote
-from tinyweb.graph.ir import Ops, size_prod
+from tinyweb.graph.ir import Ops, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 WORTH_MEMORY = 16  # uses of each input element from which it is computed once, into memory
@@ -155,7 +155,7 @@ class Convolution(Activation):
         result = promote(x.dtype, w.dtype)
         wide = dtypes.float32 if result.is_float and result.bits < 32 else result
         x, w = x.cast(wide), w.cast(wide)
-        uses = w.shape[0] // groups * math.prod(kernel) // math.prod(steps)
+        uses = size_max(w.shape[0]) // groups * math.prod(kernel) // math.prod(steps)
         x = x._padded([(0, 0), (0, 0), *around], uses)
         y = x._correlate(w, steps, apart, groups)
         padded = x.shape[2:]
@@ -204,8 +204,8 @@ class Convolution(Activation):
         result = promote(x.dtype, w.dtype)
         wide = dtypes.float32 if result.is_float and result.bits < 32 else result
         x, w = x.cast(wide)._padded([(0, 0)] * (n + 2), WORTH_MEMORY), w.cast(wide)
-        whole = tuple(s + 2 * p for s, p in zip(out, cut, strict=True))
-        y = x._transposed(w, steps, apart, groups, whole)
+        uncut = tuple(s + 2 * p for s, p in zip(out, cut, strict=True))
+        y = x._transposed(w, steps, apart, groups, uncut)
         y = y._with_gradients([x, w], lambda g: [
             g._correlate(w, steps, apart, groups)._cut_to(sizes),
             g._weight_gradient(x, w, steps, apart, groups),
@@ -325,9 +325,9 @@ class Convolution(Activation):
         v = v._reshape((1, groups, outputs, channels, *(1,) * n, *steps, *blocks))
         y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, whole…, steps…)
         y = y.permute(0, 1, 2, *(3 + j for i in range(n) for j in (i, n + i)))
-        y = y._reshape((batch, groups * channels, *(q * s for q, s in zip(whole, steps, strict=True))))  # type: ignore[operator]
+        y = y._reshape((batch, groups * channels, *(q * s for q, s in zip(whole, steps, strict=True))))
         here = y.shape[2:]
-        y = y._cut_to([min(a, b) for a, b in zip(here, sizes, strict=True)])  # type: ignore[type-var]
+        y = y._cut_to([min(a, b) for a, b in zip(here, sizes, strict=True)])
         return y.pad([(0, 0), (0, 0), *((0, max(b - a, 0)) for a, b in zip(here, sizes, strict=True))])
 
 

@@ -23,11 +23,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _assign_ids = itertools.count()
 _leaf_ids = itertools.count()
 _live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
+_due: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
 
 
 def live_tensors() -> list[TensorCore]:
     """Every tensor somebody holds: who reads memory that is about to change, and who waits for gradients."""
     return list(_live.values())
+
+
+def realize_with_next(t: TensorCore) -> None:
+    """Compute `t`, just updated in place, together with whatever is computed next on its device: nobody else may ask
+    for it (the running statistics of a norm), and what it waits for would pile up."""
+    _due[id(t)] = t
 
 
 def leaf(value: UOp) -> UOp:
@@ -294,7 +301,8 @@ def drop_executed(roots: list[UOp]) -> list[UOp]:
 def realize_all(tensors: Sequence[TensorCore]) -> None:
     """Compute tensors in one schedule per device; afterwards each is a view of its own memory."""
     for device in dict.fromkeys(t.device for t in tensors):
-        here = [t for t in tensors if t.device == device]
+        due = [_due.pop(key) for key, t in list(_due.items()) if t.device == device]
+        here = list({id(t): t for t in (*(t for t in tensors if t.device == device), *due)}.values())
         # other tensors hold these very nodes, so it is they that are marked once they have happened
         updates = [u for u in toposort(t.uop for t in here) if u.op is Ops.ASSIGN]
         for t, u in zip(here, drop_executed([t.uop for t in here]), strict=True):

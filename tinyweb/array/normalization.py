@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.activation import is_training
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore, accepts_dim, realize_with_next
 from tinyweb.array.pooling import Pooling
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Size
@@ -153,6 +153,7 @@ class Normalization(Pooling):
         if running is not None:
             new = self._new(running.uop).mul(1 - momentum).add(now.detach().mul(momentum))
             running.assign(new.cast(running.dtype))
+            realize_with_next(running)
 
     def _normalized(
         self, method: str, shape: int | Sequence[int], weight: TensorCore | None, bias: TensorCore | None

@@ -12,7 +12,7 @@ from tinyweb.array.convolution import Convolution, positive, spread
 from tinyweb.array.core import TensorCore, leaf
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient as differentiate
-from tinyweb.graph.ir import Size
+from tinyweb.graph.ir import Size, size_max, size_prod
 
 
 class Pooling(Convolution):
@@ -103,7 +103,7 @@ class Pooling(Convolution):
         axes = tuple(range(self.ndim - n, self.ndim))
         kernel = self.shape[self.ndim - n :]
         value = self.max(axes)
-        count = math.prod(int(k) for k in kernel)  # type: ignore[arg-type]
+        count = size_max(size_prod(kernel))
         largest = value._reshape((*value.shape, *(1,) * n))
         hit = self.eq(largest)
         if self.dtype.is_float:
@@ -168,7 +168,7 @@ class Pooling(Convolution):
         lead = self.shape[: self.ndim - n]
         flat = (*lead, math.prod(sizes))
         plane = self._constant(0)._broadcast_to((*lead, math.prod(out)))
-        scattered: Self = plane.scatter(len(lead), i._reshape(flat), self._reshape(flat))  # type: ignore[attr-defined]
+        scattered: Self = plane.scatter(len(lead), i._reshape(flat), self._reshape(flat))
         return scattered._reshape((*lead, *out))
 
     # -- means and norms ----------------------------------------------------------------------------------------------

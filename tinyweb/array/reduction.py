@@ -129,15 +129,3 @@ class Reduction(Creation):
     def norm(self, axis: Any = None, keepdim: bool = False) -> Self:
         """The Euclidean norm."""
         return self.square().sum(axis, keepdim).sqrt()
-
-    def rms_norm(self, weight: Any = None, eps: float = 1e-5) -> Self:
-        """x / sqrt(mean(x²) + eps) · weight over the last axis (Zhang and Sennrich 2019), computed in float32."""
-        x = self.float()
-        y = x.mul(x.square().mean(-1, keepdim=True).add(eps).rsqrt())
-        return (y if weight is None else y.mul(weight)).cast(self.dtype if self.dtype.is_float else dtypes.float32)
-
-    def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
-        """(x − mean) / sqrt(variance + eps) over axes."""
-        axes = self._axes(axis, "layernorm")
-        centred = self.sub(self.mean(axes, keepdim=True))
-        return centred.mul(centred.square().mean(axes, keepdim=True).add(eps).rsqrt())
