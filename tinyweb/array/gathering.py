@@ -142,10 +142,10 @@ class Gathering(Padding):
         return t._gather(a, self._from_front(i, n)._broadcast_to((*rest[:a], m, *rest[a:])))
 
     def _rank(self) -> Self:
-        """How many elements before each of this boolean vector are true."""
-        n = self.shape[0]
-        before = self._iota(n).unsqueeze(0).less(self._iota(n).unsqueeze(1))
-        return before.logical_and(self).sum(1)
+        """For each true element of this vector, how many are before it."""
+        running: Any = self.int()
+        rank: Self = running.cumsum(0).sub(1)
+        return rank
 
     # -- masks --------------------------------------------------------------------------------------------------------
     def nonzero(self, as_tuple: bool = False) -> Any:

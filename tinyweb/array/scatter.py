@@ -163,7 +163,7 @@ class Scatter(Scan):
             if include_self:
                 # what was there is one more candidate: equal ones share the gradient
                 found = found._pad_along(at, 1, 0)
-                first = self._iota(found.shape[at]).equal(0)._reshape((-1, *(1,) * rest))
+                first = self._iota(found.shape[at]).equal(0)._reshape((found.shape[at], *(1,) * rest))
                 found = first.where(own.unsqueeze(at), found)
             best = found.max(at)
             best = best if reduce == "amax" else _mirrored(best)
