@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.core import TensorCore, accepts_dim
-from tinyweb.array.custom import with_gradients
 from tinyweb.array.movement import broadcast_shapes
 from tinyweb.array.padding import Padding
 from tinyweb.device import is_recording
@@ -187,7 +186,7 @@ class Gathering(Padding):
         rank = flat._rank()
         keep = flat._reshape((flat.numel(), *(1,) * len(inner)))
         zero = self._new(UOp.const(0, self.dtype))
-        return with_gradients(picked, [t], lambda g: [keep.where(g._take(rank, axis), zero)])
+        return picked._with_gradients([t], lambda g: [keep.where(g._take(rank, axis), zero)])
 
     @accepts_dim
     def repeat_interleave(self, repeats: Any, axis: int | None = None, output_size: int | None = None) -> Self:
