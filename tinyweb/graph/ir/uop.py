@@ -269,16 +269,16 @@ class UOp:
     @staticmethod
     def const(value: Any, dtype: DType) -> UOp:
         """A constant of `dtype`; the value is converted (and wrapped, for integers) to that dtype's Python type."""
-        if dtype.kind == "bool":
-            value = bool(value)
-        elif dtype.is_float:
-            value = float(value)
-        else:
+        if dtype.is_int:
             value = int(value)
             if not dtype.min <= value <= dtype.max:
                 value &= (1 << dtype.bits) - 1
                 if dtype.is_signed and value >> (dtype.bits - 1):
                     value -= 1 << dtype.bits
+        elif dtype.is_float:
+            value = float(value)
+        else:
+            value = bool(value)
         return UOp(Ops.CONST, dtype, (), value)
 
     def lift(self, value: Size | float | bool) -> UOp:
@@ -286,7 +286,7 @@ class UOp:
         return value if isinstance(value, UOp) else UOp.const(value, self.dtype)
 
     def alu(self, op: Ops, *others: Size | float | bool) -> UOp:
-        src = (self, *(self.lift(o) for o in others))
+        src = (self, *[o if isinstance(o, UOp) else UOp.const(o, self.dtype) for o in others])
         return UOp(op, dtypes.bool if op in COMPARISON else (src[1].dtype if op is Ops.WHERE else self.dtype), src)
 
     def __add__(self, o: Size | float) -> UOp:

@@ -69,8 +69,10 @@ def single_value(u: UOp) -> UOp | None:
 def constant_source(u: UOp) -> UOp | None:
     """A loop of one turn counts 0, a variable of one value is that value. REDUCE and END go on naming the RANGE."""
     looked_at = u.src[:1] if u.op is Ops.REDUCE else u.src
-    single = [s for s in looked_at if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax]
-    fixed = {s: UOp.const(s.vmin, s.dtype) for s in single}
+    fixed: dict[UOp, UOp] = {}
+    for s in looked_at:
+        if s.op in (Ops.RANGE, Ops.VARIABLE) and s.vmin == s.vmax:
+            fixed[s] = UOp.const(s.vmin, s.dtype)
     return u.replace(src=(*(fixed.get(s, s) for s in looked_at), *u.src[len(looked_at) :])) if fixed else None
 
 
