@@ -20,17 +20,32 @@ from tests.fuzz.reference import Undecided, Value
 from tinyweb.dtype import DType, dtypes
 
 T = TypeVar("T")
-LONGEST, MOST_AXES, MOST_ELEMENTS = 5, 4, 400
+MOST_AXES = 4
+SMALL, LARGE = (0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 64, 100)
 FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 INTS = (dtypes.int32, dtypes.uint32, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
-TYPES = (dtypes.float32, dtypes.float32, dtypes.float32, dtypes.int32, dtypes.int32, *FLOATS, *INTS, dtypes.bool)
+WIDE = (dtypes.int64, dtypes.uint64)  # and what other types WGSL has only by detours
+STORED = (dtypes.float8_e4m3, dtypes.float8_e5m2)
+TYPES = (
+    dtypes.float32,
+    dtypes.float32,
+    dtypes.float32,
+    dtypes.int32,
+    dtypes.int32,
+    *FLOATS,
+    *INTS,
+    *INTS,
+    *WIDE,
+    *STORED,
+    dtypes.bool,
+)
 
 
 @dataclass(repr=False)
 class Program:
     """Inputs, lines, and for every name what it must hold."""
 
-    inputs: list[tuple[str, Value]] = field(default_factory=list)
+    inputs: list[tuple[str, Value, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     variables: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # minimum, maximum, value
@@ -44,16 +59,15 @@ class Program:
         head = ["import numpy as np", "from tinyweb import Tensor, Variable, dtypes", ""]
         for name, (low, high, at) in self.variables.items():
             head.append(f'{name} = Variable("{name}", {low}, {high}).bind({at})')
-        for name, v in self.inputs:
-            data = np.array2string(v.array, separator=", ", threshold=10**6, max_line_width=10**6).replace("\n", "")
-            kind = "" if v.array.size else f".reshape{v.shape}"
-            head.append(
-                f"{name} = Tensor(np.array({data}, np.{v.array.dtype.name}){kind}, "
-                f"dtype=dtypes.{v.dtype.name}, device={device!r})"
-            )
+        for name, v, data in self.inputs:
+            head.append(f"{name} = Tensor({data}, dtype=dtypes.{v.dtype.name}, device={device!r})")
         tail = [f"{self.outputs[0]}.realize({', '.join(self.outputs[1:])})"]
-        tail += [f"print({name}.numpy())  # {self.values[name].array.tolist()}" for name in self.outputs]
+        tail += [f"print({name}.numpy())  # {self.shown(name)}" for name in self.outputs]
         return "\n".join([*head, *self.lines, *tail])
+
+    def shown(self, name: str) -> str:
+        """The expected value, in short."""
+        return np.array2string(self.values[name].array, threshold=30, separator=", ").replace("\n", "")
 
     def run(self, device: str) -> dict[str, np.ndarray]:
         """The outputs, computed by tinyweb."""
@@ -62,7 +76,7 @@ class Program:
         scope: dict[str, Any] = {"Tensor": Tensor, "dtypes": dtypes, "np": np}
         for name, (low, high, at) in self.variables.items():
             scope[name] = Variable(name, low, high).bind(at)
-        for name, v in self.inputs:
+        for name, v, _ in self.inputs:
             scope[name] = Tensor(v.array, dtype=v.dtype, device=device)
         exec("\n".join(self.lines), scope)
         first, *others = (scope[name] for name in self.outputs)
@@ -76,8 +90,18 @@ class Program:
 class Builder:
     """A program in the making."""
 
-    def __init__(self, draw: st.DrawFn, types: Sequence[DType] = TYPES, symbolic: bool = True, updates: bool = True):
-        self.draw, self.types, self.symbolic, self.updates = draw, types, symbolic, updates
+    def __init__(
+        self,
+        draw: st.DrawFn,
+        types: Sequence[DType] = TYPES,
+        symbolic: bool = True,
+        updates: bool = True,
+        sizes: Sequence[int] = SMALL,
+        special: bool = False,
+    ):
+        self.draw, self.types, self.symbolic, self.updates, self.sizes = draw, types, symbolic, updates, sizes
+        self.special = special  # infinities and NaN among the inputs
+        self.most_elements = 400 if max(sizes) < 10 else 20000
         self.program = Program()
 
     # -- choosing ----------------------------------------------------------------------------------------------------
@@ -101,7 +125,7 @@ class Builder:
 
     def add(self, text: str, v: Value) -> str:
         """A line `name = text`."""
-        if v.array.size > MOST_ELEMENTS or len(v.shape) > MOST_AXES + 1:
+        if v.array.size > self.most_elements or len(v.shape) > MOST_AXES + 1:
             raise Undecided("too large")
         name = f"v{len(self.program.values)}"
         self.program.lines.append(f"{name} = {text}")
@@ -110,27 +134,44 @@ class Builder:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
     def shape(self) -> tuple[int, ...]:
-        sizes = (1, 2, 3, 4, 5, 2, 3, 4, 5, 1, 0) if self.number(0, 3) == 0 else (1, 2, 3, 4, 5, 2, 3)
-        return tuple(self.pick(sizes) for _ in range(self.number(0, MOST_AXES - 1)))
+        sizes = [n for n in self.sizes if n or self.number(0, 7) == 0]
+        shape: tuple[int, ...] = ()
+        for _ in range(self.number(0, MOST_AXES - 1)):
+            room = self.most_elements // max(1, math.prod(shape))
+            shape += (self.pick([n for n in sizes if n <= room]),)
+        return shape
 
-    def numbers(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-        chance = np.random.default_rng(self.number(0, 2**16))
+    def numbers(self, dtype: DType, shape: tuple[int, ...]) -> str:
+        """Python for an array of numbers that the dtype holds exactly."""
+        seed = self.number(0, 99)
+        chance = f"np.random.default_rng({seed})"
         if dtype is dtypes.bool:
-            return chance.integers(0, 2, shape).astype(bool)
+            return f"{chance}.integers(0, 2, {shape}).astype(bool)"
         if dtype.is_float:
-            return (chance.integers(-32, 33, shape) / 8).astype(np.float32)
-        low, high = int(dtype.min), int(dtype.max)
+            few = (
+                f"{chance}.integers(-7, 8, {shape}) / 4"
+                if dtype in STORED
+                else f"{chance}.integers(-32, 33, {shape}) / 8"
+            )
+            if self.special and dtype is not dtypes.float8_e4m3 and self.number(0, 3) == 0:
+                odd = f"{chance}.choice([np.inf, -np.inf, np.nan], {shape})"
+                few = f"np.where(np.random.default_rng({seed + 1}).random({shape}) < 0.25, {odd}, {few})"
+            return f"np.float32({few})"
+        name, low, high = dtype.numpy.name, int(dtype.min), int(dtype.max)
         if self.number(0, 2) == 0:
-            return chance.integers(low, high, shape, dtype.numpy, endpoint=True)
-        return chance.integers(max(low, -5), 8, shape).astype(dtype.numpy)
+            return f"{chance}.integers({low}, {high}, {shape}, np.{name}, endpoint=True)"
+        return f"np.{name}({chance}.integers({max(low, -5)}, 8, {shape}))"
 
     def input(self, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> tuple[str, Value]:
         dtype = dtype or self.pick(self.types)
-        array = self.numbers(dtype, self.shape() if shape is None else shape)
+        return self.given(dtype, self.numbers(dtype, self.shape() if shape is None else shape))
+
+    def given(self, dtype: DType, text: str) -> tuple[str, Value]:
+        """An input whose value is a Python expression."""
         name = f"v{len(self.program.values)}"
-        v = ref.value(dtype, array)
-        self.program.inputs.append((name, Value(dtype, array)))
-        self.program.values[name] = v
+        array = np.asarray(eval(text, {"np": np}))
+        self.program.inputs.append((name, Value(dtype, array), text))
+        self.program.values[name] = v = ref.value(dtype, array)
         return name, v
 
     def variable(self, low: int, high: int) -> tuple[str, int]:
@@ -167,7 +208,7 @@ class Builder:
                 ref.common(v, beside)
             except Undecided:
                 return False
-            return math.prod(np.broadcast_shapes(v.shape, beside.shape)) <= MOST_ELEMENTS
+            return math.prod(np.broadcast_shapes(v.shape, beside.shape)) <= self.most_elements
 
         if self.number(0, 4) == 0 and not beside.is_symbolic:
             keep = tuple(n if self.flag() else 1 for n in beside.shape[self.number(0, len(beside.shape)) :])
@@ -187,12 +228,18 @@ class Builder:
 
 @st.composite
 def programs(
-    draw: st.DrawFn, most: int = 12, types: Sequence[DType] = TYPES, symbolic: bool = True, updates: bool = True
+    draw: st.DrawFn,
+    most: int = 12,
+    types: Sequence[DType] = TYPES,
+    symbolic: bool = True,
+    updates: bool = True,
+    sizes: Sequence[int] = SMALL,
+    special: bool = False,
 ) -> Program:
     """A program of at most `most` lines with one to three outputs."""
     from tests.fuzz.proposals import PROPOSALS
 
-    b = Builder(draw, types, symbolic, updates)
+    b = Builder(draw, types, symbolic, updates, sizes, special)
     for _ in range(b.number(1, 2)):
         b.input()
     for _ in range(b.number(most // 3, most)):
@@ -200,7 +247,8 @@ def programs(
         p = b.program
         before = (len(p.inputs), len(p.lines), dict(p.values), dict(p.variables))
         try:
-            propose(b)
+            with np.errstate(all="ignore"):
+                propose(b)
         except Undecided:
             del p.inputs[before[0] :], p.lines[before[1] :]
             p.values, p.variables = before[2], before[3]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz import reference as ref
-from tests.fuzz.generator import LONGEST, MOST_AXES, Builder
+from tests.fuzz.generator import MOST_AXES, Builder
 from tests.fuzz.reference import Undecided, Value
 from tinyweb.dtype import dtypes
 
@@ -78,7 +78,7 @@ def bitwise(b: Builder) -> None:
     if v.dtype.is_int and b.number(0, 2) == 0:
         n = b.number(0, v.dtype.bits - 1)
         up = b.flag()
-        shifted = v.array.astype(np.int64) << n if up else v.array.astype(np.int64) >> n
+        shifted = v.array.astype(np.int64) << n if up else v.array >> v.dtype.numpy.type(n)
         b.add(f"{x} {'<<' if up else '>>'} {n}", ref.value(v.dtype, ref.wrap(shifted, v.dtype), 0.0, v.symbols))
         return
     y, w = b.operand(v)
@@ -98,18 +98,20 @@ def unary(b: Builder) -> None:
         )
         b.add(f"-{x}", r)
     elif kind == "abs":
-        r = np.abs(v.array if v.is_float else v.array.astype(np.int64))
-        b.add(f"{x}.abs()", ref.value(v.dtype, r if v.is_float else ref.wrap(r, v.dtype), v.error, v.symbols))
+        r = np.abs(v.array)  # the smallest integer has no positive counterpart and stays
+        b.add(f"{x}.abs()", ref.value(v.dtype, r, v.error, v.symbols))
     elif kind == "square":
         b.add(f"{x}.square()", ref.multiply(v, v))
     elif kind == "relu":
         b.add(f"{x}.relu()", ref.extreme(v, ref.value(v.dtype, np.array(0)), True))
-    elif kind == "sign":
+    elif kind == "sign" and not np.isnan(v.array).any():
         below = ref.compare(v, ref.value(v.dtype, np.array(0)), np.less).array
         above = ref.compare(v, ref.value(v.dtype, np.array(0)), np.greater).array
         b.add(f"{x}.sign()", ref.value(v.dtype, above.astype(np.int64) - below, 0.0, v.symbols))
     elif not v.is_float:
         b.add(f"~{x}", ref.value(v.dtype, ~v.array, 0.0, v.symbols))
+    else:
+        raise Undecided("not for floats")
 
 
 def near(low: float, high: float) -> Callable[[Value], bool]:
@@ -220,7 +222,7 @@ def product(b: Builder) -> None:
         y = b.pick(others)
         w = b.program.values[y]
     else:
-        y, w = b.input(v.dtype, (v.shape[-1], b.number(1, LONGEST)))
+        y, w = b.input(v.dtype, (v.shape[-1], b.pick([n for n in b.sizes if n])))
     b.add(f"{x} @ {y}", ref.matmul(v, w))
 
 
@@ -266,7 +268,7 @@ def _permutations(n: int) -> Any:
 
 def expanded(b: Builder) -> None:
     x, v = b.some(lambda v: len(v.shape) < MOST_AXES)
-    a, n = b.number(0, len(v.shape)), b.number(0, LONGEST)
+    a, n = b.number(0, len(v.shape)), b.pick(b.sizes)
     symbols = (*v.symbols[:a], None, *v.symbols[a:])
     shape = (*v.shape[:a], n, *v.shape[a:])
     sizes = [str(n) if i == a else "-1" for i in range(len(shape))]
@@ -278,7 +280,7 @@ def padded(b: Builder) -> None:
     x, v = b.some(lambda v: bool(v.shape))
     pairs = [(b.number(0, 2), b.number(0, 2)) if b.flag() and s is None else (0, 0) for s in v.symbols]
     fill, w = b.scalar(v.dtype) if b.number(0, 2) == 0 else ("0", ref.value(v.dtype, np.array(0)))
-    tail = "" if fill == "0" else f", {fill}"
+    tail = "" if fill == "0" else f", value={fill}"
     symbols = v.symbols
 
     def pad(a: np.ndarray) -> np.ndarray:
@@ -377,13 +379,10 @@ def taken(b: Builder) -> None:
         i = b.pick(indices)
         w = b.program.values[i]
     else:
-        chance = np.random.default_rng(b.number(0, 999))
-        n = v.shape[a]
-        array = chance.integers(-n - 1, n + 2, tuple(b.number(1, 3) for _ in range(b.number(0, 2))))
-        i = f"v{len(b.program.values)}"
-        w = ref.value(dtypes.int32, array)
-        b.program.inputs.append((i, w))
-        b.program.values[i] = w
+        n, shape = v.shape[a], tuple(b.number(1, 3) for _ in range(b.number(0, 2)))
+        i, w = b.given(
+            dtypes.int32, f"np.int32(np.random.default_rng({b.number(0, 99)}).integers({-n - 1}, {n + 2}, {shape}))"
+        )
     if w.dtype.bits < 8 and w.dtype.is_signed:
         raise Undecided("an index of few bits")
     key = ":, " * a + i

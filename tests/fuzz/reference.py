@@ -15,10 +15,22 @@ import numpy as np
 
 from tinyweb.dtype import DType, dtypes
 
-LARGEST = {dtypes.float16: 2e3}
+LARGEST = {dtypes.float16: 2e3, dtypes.float8_e4m3: 200.0, dtypes.float8_e5m2: 2e3}
 ULPS = 6  # what one operation may be wrong by, in units of its dtype's precision
-PRECISION = {dtypes.float16: 2.0**-11, dtypes.bfloat16: 2.0**-8, dtypes.float32: 2.0**-24, dtypes.float64: 2.0**-52}
-SMALLEST = {dtypes.float16: 2.0**-24}  # below, the absolute error stays: subnormals may become zero
+# storage types have few digits; what they hold is computed as float32
+PRECISION = {
+    dtypes.float8_e4m3: 2.0**-4,
+    dtypes.float8_e5m2: 2.0**-3,
+    dtypes.float16: 2.0**-11,
+    dtypes.bfloat16: 2.0**-8,
+    dtypes.float32: 2.0**-24,
+    dtypes.float64: 2.0**-52,
+}
+SMALLEST = {
+    dtypes.float16: 2.0**-24,
+    dtypes.float8_e4m3: 2.0**-9,
+    dtypes.float8_e5m2: 2.0**-16,
+}  # below, the absolute error stays: subnormals may become zero
 
 
 class Undecided(Exception):
@@ -61,12 +73,12 @@ def value(
     if not dtype.is_float:
         return Value(dtype, np.asarray(array).astype(dtype.numpy), 0.0, symbols)
     array = np.asarray(array, np.float64)
-    error = np.broadcast_to(np.asarray(error, np.float64), array.shape)
-    if array.size:
-        largest = float(np.abs(array).max())
-        if not np.isfinite(array).all() or largest > LARGEST.get(dtype, 1e4):
+    finite = np.isfinite(array)  # infinities and NaN come from the inputs alone, and are exact
+    error = np.where(finite, np.broadcast_to(np.asarray(error, np.float64), array.shape), 0.0)
+    if finite.any():
+        if float(np.abs(array[finite]).max()) > LARGEST.get(dtype, 1e4):
             raise Undecided("too large")
-        if float((error / (1.0 + np.abs(array))).max()) > 0.05:
+        if not float((error[finite] / (1.0 + np.abs(array[finite]))).max()) <= max(0.05, 12 * PRECISION[dtype]):
             raise Undecided("too inexact")
     return Value(dtype, array, error, symbols)
 
@@ -105,7 +117,8 @@ def common(a: Value, b: Value) -> tuple[str | None, ...]:
 def add(a: Value, b: Value, sign: int = 1) -> Value:
     symbols = common(a, b)
     if not a.is_float:
-        wide = a.array.astype(np.int64) + sign * b.array.astype(np.int64)
+        with np.errstate(over="ignore"):
+            wide = a.array.astype(np.int64) + sign * b.array.astype(np.int64)
         return value(a.dtype, wrap(wide, a.dtype), 0.0, symbols)
     r = a.array + sign * b.array
     return replace(rounded(a, r, a.error + b.error), symbols=symbols)
@@ -120,7 +133,8 @@ def wrap(wide: np.ndarray, dtype: DType) -> np.ndarray:
 def multiply(a: Value, b: Value) -> Value:
     symbols = common(a, b)
     if not a.is_float:
-        product = a.array.astype(np.int64) * b.array.astype(np.int64)
+        with np.errstate(over="ignore"):
+            product = a.array.astype(np.int64) * b.array.astype(np.int64)
         return value(a.dtype, wrap(product, a.dtype), 0.0, symbols)
     r = a.array * b.array
     error = np.abs(a.array) * b.error + np.abs(b.array) * a.error + np.asarray(a.error) * b.error
@@ -138,10 +152,12 @@ def divide(a: Value, b: Value) -> Value:
 
 def floor_division(a: Value, b: Value, remainder: bool) -> Value:
     symbols = common(a, b)
-    x, d = a.array.astype(np.int64), b.array.astype(np.int64)
-    if (d == 0).any():
-        raise Undecided("division by zero")
-    return value(a.dtype, wrap(x % d if remainder else x // d, a.dtype), 0.0, symbols)
+    wide = np.uint64 if a.dtype.kind == "uint" else np.int64
+    x, d = np.broadcast_arrays(a.array.astype(wide), b.array.astype(wide))
+    safe = np.where(d == 0, 1, d)
+    with np.errstate(over="ignore"):
+        r = np.where(d == 0, 0, x % safe if remainder else x // safe)  # division by zero gives 0
+    return value(a.dtype, wrap(r, a.dtype), 0.0, symbols)
 
 
 def extreme(a: Value, b: Value, largest: bool) -> Value:
@@ -154,7 +170,8 @@ def compare(a: Value, b: Value, function: Callable[[np.ndarray, np.ndarray], np.
     symbols = common(a, b)
     if a.is_float:
         doubt = np.asarray(a.error) + b.error
-        near = (np.abs(a.array - b.array) <= doubt) & (doubt > 0)
+        with np.errstate(invalid="ignore"):
+            near = (np.abs(a.array - b.array) <= doubt) & (doubt > 0)
         if near.any():
             raise Undecided("a comparison within the error")
     return value(dtypes.bool, function(a.array, b.array), 0.0, symbols)
@@ -184,7 +201,7 @@ def function(
 def steps(x: Value, f: Callable[[np.ndarray], np.ndarray]) -> Value:
     """floor and its like: undecided where the error reaches a step."""
     low, high = f(x.array - x.error), f(x.array + x.error)
-    if (low != high).any():
+    if ((low != high) & np.isfinite(x.array)).any():
         raise Undecided("a step within the error")
     return value(x.dtype, f(x.array), 0.0, x.symbols)
 
@@ -192,6 +209,8 @@ def steps(x: Value, f: Callable[[np.ndarray], np.ndarray]) -> Value:
 def cast(x: Value, dtype: DType) -> Value:
     if x.dtype is dtype:
         return x
+    if dtype is dtypes.float8_e4m3 and not np.isfinite(x.array.astype(np.float64)).all():
+        raise Undecided("a type without infinities")
     if dtype is dtypes.bool:
         zero = value(x.dtype, np.zeros((), x.array.dtype))
         return compare(x, zero, np.not_equal)
@@ -199,12 +218,14 @@ def cast(x: Value, dtype: DType) -> Value:
         if not x.is_float:
             return value(dtype, wrap(x.array.astype(np.int64), dtype), 0.0, x.symbols)
         whole = steps(x, np.trunc).array
-        if whole.size and (whole.min() < dtype.min or whole.max() > dtype.max):
-            raise Undecided("outside of the integer's range")
-        return value(dtype, whole.astype(np.int64), 0.0, x.symbols)
+        # the ends of the range stand for what lies beyond it, 0 for NaN
+        inside = (whole > float(dtype.min)) & (whole < float(dtype.max))
+        cut = np.where(inside, whole, 0).astype(np.int64).astype(dtype.numpy)
+        ends = np.where(whole > 0, dtype.numpy.type(dtype.max), dtype.numpy.type(dtype.min))
+        return value(dtype, np.where(inside | np.isnan(whole), cut, ends), 0.0, x.symbols)
     array = x.array.astype(np.float64)
     exact = not x.is_float and (array.size == 0 or np.abs(array).max() * PRECISION[dtype] < 1)
-    wider = x.is_float and PRECISION[dtype] <= PRECISION[x.dtype] and dtype is not dtypes.float16
+    wider = x.is_float and dtype in (dtypes.float32, dtypes.float64) and PRECISION[dtype] <= PRECISION[x.dtype]
     return value(dtype, array, x.error + (0.0 if exact or wider else unit(dtype, array)), x.symbols)
 
 
@@ -225,11 +246,12 @@ def total(x: Value, axes: tuple[int, ...], keep: bool, mean: bool = False) -> Va
         return _plain(dtype, wrap(x.array.astype(np.int64).sum(axes, keepdims=keep), dtype), 0.0, symbols)
     r = x.array.sum(axes, keepdims=keep)
     size = np.abs(x.array).sum(axes, keepdims=keep)
-    error = _spread(x).sum(axes, keepdims=keep) + (count + 1) * unit(x.dtype, size)
-    if mean:
-        if count == 0:
-            raise Undecided("the mean of nothing")
-        r, error = r / count, error / count + unit(x.dtype, r / count)
+    with np.errstate(invalid="ignore"):
+        error = _spread(x).sum(axes, keepdims=keep) + (count + 1) * unit(x.dtype, size)
+        if mean:
+            if count == 0:
+                raise Undecided("the mean of nothing")
+            r, error = r / count, error / count + unit(x.dtype, r / count)
     return _plain(x.dtype, r, error, symbols)
 
 
@@ -279,6 +301,8 @@ def position(x: Value, axis: int, largest: bool) -> Value:
 def softmax(x: Value, axis: int) -> Value:
     if x.shape[axis] == 0:
         raise Undecided("the softmax of nothing")
+    if not np.isfinite(x.array).all():
+        raise Undecided("the softmax of infinities")
     e = np.exp(x.array - x.array.max(axis, keepdims=True))
     r = e / e.sum(axis, keepdims=True)
     doubt = 4 * _spread(x).max(axis, keepdims=True) + 8 * x.shape[axis] * unit(x.dtype, np.ones(()))
@@ -298,9 +322,9 @@ def matmul(a: Value, b: Value) -> Value:
 def take(x: Value, index: Value, axis: int) -> Value:
     """Elements along an axis; negative indices count from the end, those outside give zeros."""
     n = x.shape[axis]
-    at = index.array.astype(np.int64)
+    inside = (index.array >= (0 if index.dtype.kind == "uint" else -n)) & (index.array < n)
+    at = np.where(inside, index.array, 0).astype(np.int64)
     at = np.where(at < 0, at + n, at)
-    inside = (at >= 0) & (at < n)
     shape = x.shape[:axis] + index.shape + x.shape[axis + 1 :]
     mask = inside.reshape((1,) * axis + index.shape + (1,) * (len(x.shape) - axis - 1))
 
@@ -322,7 +346,8 @@ def mismatch(got: np.ndarray, want: Value) -> str | None:
     else:
         bound = 2 * np.asarray(want.error) + SMALLEST.get(want.dtype, 1e-37)
         with np.errstate(invalid="ignore"):
-            wrong = ~(np.abs(got.astype(np.float64) - want.array) <= bound)
+            near = np.abs(got.astype(np.float64) - want.array) <= bound
+        wrong = ~(near | (got == want.array) | (np.isnan(got) & np.isnan(want.array)))
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.argwhere(wrong)[0])

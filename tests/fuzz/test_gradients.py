@@ -36,11 +36,11 @@ def check(program: Program, seed: int) -> None:
     # values that are no round numbers: none is a tie, a step or a kink by chance
     chance = np.random.default_rng(seed)
     arrays = {
-        n: v.array + chance.uniform(-0.05, 0.05, v.array.shape) if v.is_float else v.array for n, v in program.inputs
+        n: v.array + chance.uniform(-0.05, 0.05, v.array.shape) if v.is_float else v.array for n, v, _ in program.inputs
     }
-    targets = [n for n, v in program.inputs if v.dtype is dtypes.float64]
+    targets = [n for n, v, _ in program.inputs if v.dtype is dtypes.float64]
     directions = {n: chance.uniform(-1, 1, arrays[n].shape) for n in targets}
-    types = {n: v.dtype for n, v in program.inputs}
+    types = {n: v.dtype for n, v, _ in program.inputs}
 
     def tensors(step: float) -> dict[str, Tensor]:
         moved = {n: a + step * directions[n] if n in directions else a for n, a in arrays.items()}

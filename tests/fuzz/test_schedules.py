@@ -34,7 +34,7 @@ def planned(program: Program) -> tuple[Plan, dict[str, Tensor], dict[UOp, bytes]
     for name, (low, high, at) in program.variables.items():
         scope[name] = Variable(name, low, high).bind(at)
     inputs: dict[UOp, bytes] = {}
-    for name, v in program.inputs:
+    for name, v, _ in program.inputs:
         scope[name] = Tensor(v.array, dtype=v.dtype, device="CPU")
         inputs[scope[name].uop.buffer] = scope[name].data()
 
