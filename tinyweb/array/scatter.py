@@ -134,7 +134,7 @@ class Scatter(Scan):
     def _hits(self, index: Self, shared: int) -> Self:
         """(shared…, n, positions): whether a position writes a place."""
         rows = self._iota(self.shape[shared]).cast(index.dtype)
-        return index.unsqueeze(shared).equal(rows._reshape((*(1,) * shared, self.shape[shared], 1)))
+        return index.unsqueeze(shared).eq(rows._reshape((*(1,) * shared, self.shape[shared], 1)))
 
     def _last(self, index: Self, values: Self, shared: int) -> Self:
         """The value of the last position that names a place."""
@@ -163,7 +163,7 @@ class Scatter(Scan):
             if include_self:
                 # what was there is one more candidate: equal ones share the gradient
                 found = found._pad_along(at, 1, 0)
-                first = self._iota(found.shape[at]).equal(0)._reshape((found.shape[at], *(1,) * rest))
+                first = self._iota(found.shape[at]).eq(0)._reshape((found.shape[at], *(1,) * rest))
                 found = first.where(own.unsqueeze(at), found)
             best = found.max(at)
             best = best if reduce == "amax" else _mirrored(best)
