@@ -15,7 +15,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_python_example_prints_what_it_says() -> None:
-    (example,) = blocks("python")
+    example = blocks("python")[0]
     done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -23,6 +23,12 @@ def test_python_example_prints_what_it_says() -> None:
     assert promised is not None
     assert json.loads(first) == json.loads(promised[1])
     assert second.startswith("(1, 3, 4096) [[")
+
+
+def test_training_example_learns() -> None:
+    example = blocks("python")[1]
+    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_every_linked_file_exists() -> None:
