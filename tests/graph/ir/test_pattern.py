@@ -169,3 +169,20 @@ def test_substitute() -> None:
     assert substitute(root, {}) is root
     assert substitute(const(1.0), {const(1.0): const(2.0)}) is const(2.0)
     assert substitute(i.cast(dtypes.int32), {i: j}) is j.cast(dtypes.int32)
+
+
+def naive_substitute(u: UOp, table: dict[UOp, UOp]) -> UOp:
+    return table[u] if u in table else u.replace(src=tuple(naive_substitute(s, table) for s in u.src))
+
+
+def test_substitute_finds_what_was_made_before_and_after() -> None:
+    """Nodes older than what is looked for are not walked: they must be found all the same wherever they may be."""
+    late = loop("made last", 3)
+    early = i * 4 + j
+    root = (early + late) // (j + 2) + (late * i) % 7
+    new = loop("new", 5)
+    for u in root.toposort():
+        if u.dtype is INDEX:
+            assert substitute(root, {u: new}) is naive_substitute(root, {u: new}), u
+            assert substitute(early, {u: new}) is naive_substitute(early, {u: new}), u
+            assert substitute(root, {u: new, late: i}) is naive_substitute(root, {u: new, late: i}), u

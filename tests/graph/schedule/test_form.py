@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from types import FrameType
@@ -90,9 +91,18 @@ def test_each_launch_has_its_own_memory() -> None:
         np.testing.assert_array_equal(o.numpy(), np.full(4, n * (n + 1) + n, np.float32))
 
 
-def calls_made(layers: int) -> int:
+def training(layers: int) -> list[Tensor]:
+    """Gradients of a deep network: what every layer computes is used again at the other end."""
+    weights = [Tensor.empty(8, 8) for _ in range(layers)]
+    x = Tensor.empty(4, 8)
+    for w in weights:
+        x = x + (x - x.mean(-1, keepdim=True)).softmax(-1) @ w
+    return list((x * x).sum().gradient(*weights))
+
+
+def calls_made(make: Callable[[int], list[Tensor]], layers: int) -> int:
     """Python functions entered while a network is scheduled: time, without a clock."""
-    roots = [UOp(Ops.CONTIGUOUS, t.dtype, (t.uop,)) for t in network(layers)]
+    roots = [UOp(Ops.CONTIGUOUS, t.dtype, (t.uop,)) for t in make(layers)]
     count = 0
 
     def count_call(frame: FrameType, event: str, arg: object) -> None:
@@ -108,7 +118,8 @@ def calls_made(layers: int) -> int:
     return count
 
 
-def test_effort_grows_linearly_with_layers() -> None:
-    calls_made(2)
-    few, some, many = (calls_made(n) for n in (8, 16, 32))
+@pytest.mark.parametrize("make", [network, training])
+def test_effort_grows_linearly_with_layers(make: Callable[[int], list[Tensor]]) -> None:
+    calls_made(make, 2)
+    few, some, many = (calls_made(make, n) for n in (8, 16, 32))
     assert many - some < 2.2 * (some - few)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tinyweb.graph.ir import UOp, toposort, users
 
 
@@ -29,18 +31,16 @@ class Meeting:
                 b = self.of[b]
         return a
 
-    def between(self, u: UOp, limit: int = 4000) -> list[UOp] | None:
-        """The nodes on paths from `u` to where its users meet (both ends excluded); None if there are more than
-        `limit`."""
+    def between(self, u: UOp) -> Iterator[UOp]:
+        """The nodes on paths from `u` to where its users meet (both ends excluded), one by one: whoever asks stops at
+        the first that will not do."""
         end = self.of[u]
-        seen: dict[UOp, None] = {}
+        seen: set[UOp] = set()
         todo = [x for x in self.users[u] if x is not end]
         while todo:
             x = todo.pop()
             if x in seen:
                 continue
-            seen[x] = None
-            if len(seen) > limit:
-                return None
+            seen.add(x)
+            yield x
             todo.extend(y for y in self.users[x] if y is not end)
-        return list(seen)

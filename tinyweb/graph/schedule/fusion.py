@@ -24,6 +24,7 @@ from tinyweb.graph.schedule.indexing import reshape_groups, same
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
+MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
 HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
 
 
@@ -200,27 +201,25 @@ class Fusion:
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
         """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same
         row."""
-        between = self.meeting.between(u)
         end = self.meeting.of[u]
-        if between is None or end.op is Ops.SINK or is_memory(end) or end in between:
+        if is_memory(end) or not self._along_row(end, state.row_size):
             return False
-        for v in (*between, end):
-            if v.op in ELEMENTWISE or (v.op is Ops.RESHAPE and self._adds_or_drops_ones(v)):
-                continue
-            x = v.src[0] if v.src else v
-            if v.op is Ops.EXPAND:
-                grown = (n for o, n in zip(x.shape, v.shape, strict=True) if not same(o, n))
-            elif v.op is Ops.REDUCE:
-                grown = (x.shape[a] for a in v.arg[1])
-            else:
+        size = size_prod(u.shape)
+        for i, v in enumerate(self.meeting.between(u)):
+            if i == MOST_BETWEEN or not self._along_row(v, state.row_size):
                 return False
-            if not same(size_prod(grown), state.row_size):
+            # a value that varies along the row it is about to be reduced over would be computed once per use
+            if state.kind is Kind.FULL and v.op is Ops.REDUCE and size != 1 and same(size_prod(v.src[0].shape), size):
                 return False
-        # a value that varies along the row it is about to be reduced over would be computed once per use
-        return state.kind is Kind.ROW or not any(
-            v.op is Ops.REDUCE and size_prod(u.shape) != 1 and same(size_prod(v.src[0].shape), size_prod(u.shape))
-            for v in between
-        )
+        return True
+
+    def _along_row(self, v: UOp, row_size: Size) -> bool:
+        """Elementwise work, or a broadcast or reduce along a row of that size."""
+        if v.op in ELEMENTWISE or (v.op is Ops.RESHAPE and self._adds_or_drops_ones(v)):
+            return True
+        if v.op is Ops.EXPAND:
+            return same(size_prod(n for o, n in zip(v.src[0].shape, v.shape, strict=True) if not same(o, n)), row_size)
+        return v.op is Ops.REDUCE and same(size_prod(v.src[0].shape[a] for a in v.arg[1]), row_size)
 
     @staticmethod
     def _adds_or_drops_ones(v: UOp) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,12 +21,6 @@ def nbytes(buffer: UOp) -> int:
     return -(-buffer.dtype.nbytes(buffer.arg.size) // 4) * 4
 
 
-def _is_free(taken: list[tuple[int, int]], first: int, last: int) -> bool:
-    """Whether none of the spans, which are apart and in order, meets first … last."""
-    i = bisect_right(taken, (last, math.inf))
-    return i == 0 or taken[i - 1][1] < first
-
-
 def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> MemoryPlan:
     """`uses[i]` are the buffers call i touches. A temporary lives from its first to its last use, both included.
 
@@ -40,18 +32,20 @@ def plan_memory(uses: Sequence[Sequence[UOp]], temporaries: Sequence[UOp]) -> Me
         for b in buffers:
             if b in wanted:
                 life[b] = (life.get(b, (i, i))[0], i)
-    pools: list[tuple[int, list[tuple[int, int]]]] = []  # bytes, and when it is taken, in order
+    sizes: list[int] = []  # of the pools
+    busy: list[int] = []  # the calls a pool is taken in, as bits
     pool_of: dict[UOp, int] = {}
     for b in sorted(life, key=lambda b: (-nbytes(b), life[b])):
         first, last = life[b]
-        free = [
-            (size, p) for p, (size, taken) in enumerate(pools) if size >= nbytes(b) and _is_free(taken, first, last)
-        ]
+        span = (2 << last) - (1 << first)
+        # every pool is at least as large, since larger buffers came first
+        free = [p for p, taken in enumerate(busy) if not taken & span]
         if free:
-            p = min(free)[1]
+            p = min(free, key=sizes.__getitem__)
         else:
-            p = len(pools)
-            pools.append((nbytes(b), []))
-        insort(pools[p][1], (first, last))
+            p = len(sizes)
+            sizes.append(nbytes(b))
+            busy.append(0)
+        busy[p] |= span
         pool_of[b] = p
-    return MemoryPlan(pool_of, tuple(size for size, _ in pools))
+    return MemoryPlan(pool_of, tuple(sizes))
