@@ -58,6 +58,8 @@ def tensor_graph() -> UOp:
     cache = buffer(2, 101 * 4)
     rows = UOp(Ops.SHRINK, F32, (reshape(cache, 101, 4),), ((start, size_add(start, 1)), (0, 4)))
     row = UOp(Ops.SHRINK, F32, (chosen,), ((0, 1), (0, 4)))
+    kept, upstream = UOp(Ops.DETACH, F32, (UOp(Ops.LEAF, F32, (row,), 1),)), UOp(Ops.LEAF, F32, (row,), 2)
+    row = UOp(Ops.CUSTOM_GRADIENT, F32, (kept, upstream, row, upstream * kept))
     update = UOp(Ops.ASSIGN, F32, (rows, UOp(Ops.CONTIGUOUS, F32, (row,))))
     seen = UOp(Ops.SHRINK, F32, (reshape(update, 101, 4),), ((0, size_add(start, 1)), (0, 4)))
     bound = start.bind(7).cast(F32)

@@ -96,6 +96,8 @@ BAD_TENSORS: dict[str, tuple[UOp, str]] = {
     "take by floats": (UOp(Ops.TAKE, F32, (x, x), 0), "integer indices"),
     "leaf without an id": (UOp(Ops.LEAF, F32, (x,)), "an id"),
     "detach with an arg": (UOp(Ops.DETACH, F32, (x,), 1), "no arg"),
+    "custom gradient of another shape": (
+        UOp(Ops.CUSTOM_GRADIENT, F32, (x, UOp(Ops.LEAF, F32, (x,), 1), x, y)), "pairs of an input and its gradient"),
     "take from a scalar": (UOp(Ops.TAKE, F32, (const(1.0), const(0, INDEX)), 0), "an axis to pick along"),
     "assign to a value": (UOp(Ops.ASSIGN, F32, (x + 1.0, x)), "a view of a BUFFER"),
     "assign another shape": (UOp(Ops.ASSIGN, F32, (x, y)), "same dtype and shape"),
@@ -289,6 +291,10 @@ BAD_PROGRAMS: dict[str, tuple[Callable[[], list[UOp]], str]] = {
     "slots": (lambda: [param(1, 4)], "slot 0 is missing"),
     "end of nothing": (lambda: [const(1.0), UOp(Ops.END, VOID, (const(1.0),))], "END has"),
     "barrier with a value": (lambda: [UOp(Ops.BARRIER, F32, ())], "no value"),
+    "two loops of one name": (
+        lambda: [as_index(4), loop("a", 4), UOp(Ops.END, VOID, (loop("a", 4),)), as_index(5), loop("a", 5),
+                 UOp(Ops.END, VOID, (loop("a", 5),))], "ranges are called a"),
+    "two variables of one name": (lambda: [start, Variable("start", 0, 5)], "variables called start"),
 }  # fmt: skip
 
 
@@ -312,6 +318,35 @@ def test_every_law_can_be_broken() -> None:
             said.add(str(caught.value).split("\n")[0].split(": ", 1)[1])
     laws = {law.text for spec in (tensor_spec, kernel_spec, program_spec) for law in spec.laws}
     assert not laws - said, laws - said
+
+
+def test_every_law_of_the_whole_can_be_broken() -> None:
+    laws = {law.text for spec in (tensor_spec, kernel_spec, program_spec) for law in spec.laws}
+    for spec, graphs in (
+        (kernel_spec, [g.toposort() for g, _ in BAD_KERNELS.values()]),
+        (program_spec, [make() for make, _ in BAD_PROGRAMS.values()]),
+    ):
+        broken = set()
+        for nodes in graphs:
+            with pytest.raises(SpecError) as caught:
+                check(nodes if spec.ordered else nodes[-1], spec)
+            said = str(caught.value).split("\n")[0].split(": ", 1)[1]
+            if said not in laws and "is not allowed here" not in said:
+                broken.add(next(look for look in spec.whole if look(nodes) is not None))
+        assert broken == set(spec.whole), {look.__name__ for look in set(spec.whole) - broken}
+    assert not tensor_spec.whole
+
+
+def test_good_graphs_have_every_op_of_their_stage() -> None:
+    """What no good graph has, no test has seen accepted."""
+    seen = {
+        tensor_spec: {u.op for u in tensor_graph().toposort()},
+        kernel_spec: {u.op for u in kernel_graph().toposort()},
+        program_spec: {u.op for u in program_list()},
+    }
+    for spec, ops in seen.items():
+        missing = {op for op in Ops if spec.laws_of(op)} - ops - ELEMENTWISE
+        assert not missing, (spec.name, missing)
 
 
 def test_the_message_names_node_rule_and_place() -> None:
