@@ -372,3 +372,17 @@ def test_in_and_out(t: DType, device: str, count: int) -> None:
         np.testing.assert_array_equal(Tensor(a.tolist(), t, device).numpy(), a)
         one = x[0].item()
         assert one == a[0] and type(one) is {"bool": bool, "float": float}.get(t.kind, int)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_constant_shifted_by_different_amounts(device: str) -> None:
+    """LLVM's WebAssembly took narrow constants to have a sign here."""
+    results = []
+    for t in INTS:
+        amounts = np.arange(16, dtype=t.numpy) % t.bits
+        constant = wrap(np.array([int(t.max) - 2 if t.kind == "uint" else int(t.min) + 2], object).astype(t.numpy), t)
+        shifted_value = Tensor(constant.item(), t, device) >> Tensor(amounts, t, device)
+        results.append((t, shifted_value, constant >> amounts))
+    realize_all([r for _, r, _ in results])
+    for t, got, want in results:
+        same(got.numpy(), want, t, device, f"{t.name} on {device}")

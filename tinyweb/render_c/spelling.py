@@ -94,6 +94,13 @@ def _shift(symbol: str) -> Speller:
         a, b = (k.x(s) for s in u.src)
         if symbol == "<<" and u.dtype.kind != "uint":
             return _wrapping(k, u, "{} << {}", a, b)
+        if symbol == ">>" and u.dtype.kind == "uint" and u.dtype.bits < 32 and lanes(u) > 1 and not is_splat(u.src[1]):
+            # WebAssembly shifts all lanes alike. LLVM's detour for others may extend narrow lanes with a sign, and it
+            # narrows wide lanes where it knows that the amounts are small
+            wide, kind = k.vector("u32", lanes(u)), k.type(u)
+            a, b = (f"__builtin_convertvector({x}, {wide})" for x in (a, b))
+            unknown = f'({{ u32 zero = 0; __asm__("" : "+r"(zero)); ({wide})zero; }})'
+            return f"__builtin_convertvector({a} >> ({b} ^ {unknown}), {kind})"
         return _narrow(k, u, f"({a} {symbol} {b})")
 
     return spell

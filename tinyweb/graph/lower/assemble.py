@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tinyweb.graph.ir import KernelInfo, Ops, Size, Space, UOp, as_index, size_max
 from tinyweb.graph.ir.spec import program_spec, verify
+from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.linearize import linearize
@@ -34,9 +35,11 @@ def lower(kernel: UOp, target: Target) -> Program:
         )
     kernel = merge_reduces(simplify(kernel))
     prefix = _readable(kernel)
-    kernel, launch = bind_hardware(kernel, target)
+    kernel, launch = bind_hardware(block_sums(kernel), target)
     kernel = decompose(widen(simplify(kernel), target), target)
     effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
+    # what lowering finds unused stays a parameter: whoever launches the kernel passes it
+    effects = effects.replace(src=(*effects.src, *params))
     spelled, memory = spell(effects, target, arrays)
     spelled = split_long(spelled, target)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
@@ -45,10 +48,10 @@ def lower(kernel: UOp, target: Target) -> Program:
         )
     uops = tuple(linearize(spelled))
     verify("lower", uops, program_spec)
-    used = _shared_bytes(uops)
-    if used > target.shared_bytes:
+    shared = _shared_bytes(uops)
+    if shared > target.shared_bytes:
         raise ValueError(
-            f"kernel {info.name or prefix} needs {used} bytes of shared memory; {target.name} has {target.shared_bytes}"
+            f"kernel {info.name or prefix} needs {shared} bytes of shared memory; {target.name} has {target.shared_bytes}"
         )
     return Program(
         name=f"{prefix}_{_digest(uops, launch.grid)}",
@@ -57,7 +60,7 @@ def lower(kernel: UOp, target: Target) -> Program:
         variables=_variables(uops, launch.grid),
         grid=launch.grid,
         workgroup=launch.workgroup,
-        shared_bytes=used,
+        shared_bytes=shared,
         schedule=info.schedule,
     )
 
