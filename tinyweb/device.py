@@ -5,18 +5,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
 
+from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp, toposort
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.program import Program
-from tinyweb.graph.schedule import KernelCall, Schedule, nbytes
+from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Launch, Runtime
 
@@ -47,6 +53,8 @@ class OpenDevice:
     def memory(self, buffer: UOp) -> Memory:
         """The memory behind a BUFFER, allocated (zeroed) on first use. It hangs on the node and dies with it."""
         found: Memory | None = buffer.__dict__.get("memory")
+        if "lost" in buffer.__dict__:
+            raise RuntimeError(buffer.__dict__["lost"])
         if found is None:
             found = buffer.__dict__["memory"] = Memory(self.runtime, nbytes(buffer))
         elif found.runtime is not self.runtime:
@@ -64,12 +72,15 @@ class OpenDevice:
             for k, p, e in zip(missing, programs, self.runtime.compile(programs), strict=True):
                 self.compiled[k] = (p, e)
 
-    def run(self, schedule: Schedule, variables: Mapping[str, int]) -> None:
-        """Carry a schedule out."""
+    def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
+        """Compile a schedule and take its memory; returns what runs it."""
         self.compile(c.kernel for c in schedule.calls)
         pools = [Memory(self.runtime, size) for size in schedule.memory.pool_bytes]
         place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}
-        self.launch(schedule.calls, place, variables)
+        for call in schedule.calls:
+            for b in call.buffers:
+                place.setdefault(b, self.memory(b))
+        return functools.partial(self.launch, schedule.calls, place, variables)
 
     def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Memory], variables: Mapping[str, int]) -> None:
         """Run compiled calls with some buffers placed in given memory, the others in their own."""
@@ -108,23 +119,64 @@ Device = _Devices()
 
 @dataclass
 class Recorder:
-    """Collects schedules instead of running them."""
+    """Collects schedules instead of running them.
 
+    What began before the recording, storages of tensors (numbered below `first_storage`) and buffers, is outside of it:
+    replays find it in memory. `written` are storages from outside that are updated in place within, with the tensors
+    that are views of them and what these were before; `outside` is their memory, which may have been taken only then.
+    """
+
+    first_storage: int
+    first_buffer: int = field(default_factory=lambda: int(new_buffer(0, dtypes.bool).arg.id))
+    written: dict[int, list[tuple[Any, UOp]]] = field(default_factory=dict)
+    outside: set[UOp] = field(default_factory=set)
+    produced: set[UOp] = field(default_factory=set)  # buffers that the schedules write
     schedules: list[tuple[str, Schedule]] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     refreshed: list[tuple[UOp, Callable[[], bytes]]] = field(default_factory=list)
+
+    def is_outside(self, storage: int) -> bool:
+        """Whether a storage is what it was before the recording."""
+        return storage < self.first_storage and storage not in self.written
+
+    def is_filled_within(self, buffer: UOp) -> bool:
+        """Whether the recorded function itself filled a buffer from the host."""
+        return self.is_within(buffer) and buffer not in self.produced
+
+    def is_within(self, buffer: UOp) -> bool:
+        """Whether a buffer began in the recording."""
+        return bool(buffer.arg.id >= self.first_buffer) and buffer not in self.outside
+
+    def add(self, device: str, schedule: Schedule, variables: Mapping[str, int]) -> None:
+        self.schedules.append((device, schedule))
+        self.variables.update(variables)
+        self.produced.update(schedule.results, (c.buffers[0] for c in schedule.calls))
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
+def recording(first_storage: int) -> Iterator[Recorder]:
     """Within this context `realize` schedules but runs nothing."""
-    recorder = Recorder()
+    recorder = Recorder(first_storage)
     token = _recorder.set(recorder)
     try:
         yield recorder
+    finally:
+        _recorder.reset(token)
+
+
+def current_recorder() -> Recorder | None:
+    return _recorder.get()
+
+
+@contextmanager
+def not_recording() -> Iterator[None]:
+    """Within this context schedules run, although a recorder listens outside of it."""
+    token = _recorder.set(None)
+    try:
+        yield
     finally:
         _recorder.reset(token)
 
@@ -165,11 +217,32 @@ def bindings(nodes: Iterable[UOp]) -> dict[str, int]:
     return found
 
 
-def execute(schedule: Schedule, device: str, variables: Mapping[str, int]) -> None:
-    """Run a schedule, or record it where a recorder listens."""
+def prepare(schedule: Schedule, device: str, variables: Mapping[str, int]) -> Callable[[], None]:
+    """Compile a schedule and take the memory it needs; the function that is returned runs it, once.
+
+    Where a recorder listens, that records the schedule, and nothing is compiled.
+    """
     recorder = _recorder.get()
-    if recorder is None:
-        Device[device].run(schedule, variables)
-    else:
-        recorder.schedules.append((device, schedule))
-        recorder.variables.update(variables)
+    if recorder is not None:
+        return functools.partial(recorder.add, device, schedule, variables)
+    return Device[device].prepare(schedule, variables)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Within this context Ctrl-C waits: memory and what is known of it change together."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # interrupts are the main thread's
+        return
+    caught: list[tuple[int, FrameType | None]] = []
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is None:  # not Python's to change
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if caught and callable(usual):
+        usual(*caught[0])

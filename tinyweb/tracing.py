@@ -7,16 +7,24 @@ step(y, start_pos.bind(4))        # only launched
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
-from tinyweb.array.core import TensorCore, bound_size, realize_all
-from tinyweb.device import Device, Memory, recording
-from tinyweb.graph.ir import Ops, UOp, size_sub
+from tinyweb.array.core import TensorCore, live_tensors, realize_all
+from tinyweb.array.realize import due, forget_due, own, settle
+from tinyweb.array.storage import Storage, bound_size, memory_view, next_number, replace_all
+from tinyweb.device import Device, Memory, bindings, is_recording, recording
+from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
+from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory import plan_memory
+from tinyweb.graph.schedule.views import view_base
 
 T = TypeVar("T")
 
@@ -56,49 +64,85 @@ class Plan:
 def capture(function: Callable[[], Any]) -> Plan:
     """Run `function`, which computes (or returns) tensors, and record instead of executing.
 
-    Memory that the function updates in place is not touched; its tensors look afterwards as if it had been.
+    Memory that the function updates in place is not touched; its tensors look afterwards as if it had been. Pending
+    values from outside that the function uses are computed first, and are no part of the plan. RuntimeError if the
+    function reads a value, ValueError if it uses several devices. A function that raises leaves no trace.
     """
-    return _record(function)[0]
+    return _record("capture", function).plan
 
 
-def _record(function: Callable[[], Any]) -> tuple[Plan, Any, dict[str, int]]:
-    with recording() as recorder:
-        out = function()
-        pending = _tensors(out)
-        realize_all(pending)
-    devices = {d for d, _ in recorder.schedules}
-    if len(devices) > 1:
-        raise ValueError(f"capture: the computation uses several devices: {', '.join(sorted(devices))}")
+@dataclass
+class _Record:
+    plan: Plan
+    result: Any
+    variables: dict[str, int]
+    produced: set[UOp]  # memory that came into being within
+
+
+def _record(method: str, function: Callable[[], Any]) -> _Record:
+    if is_recording():
+        raise RuntimeError(f"{method}: another capture is going on: call it outside of the recorded function")
+    grads = [(ref(t), t.grad) for t in live_tensors() if t.requires_grad]
+    with recording(next_number()) as recorder:
+        try:
+            result = function()
+            realize_all([*_tensors(result), *due()])
+            devices = sorted({d for d, _ in recorder.schedules})
+            if len(devices) > 1:
+                raise ValueError(f"{method}: the computation uses several devices: {', '.join(devices)}")
+        except BaseException:
+            for tensors in recorder.written.values():
+                for held, uop in tensors:
+                    if (t := held()) is not None:
+                        t.uop = uop
+            for leaf, grad in grads:
+                if (t := leaf()) is not None:
+                    t.grad = grad
+            raise
+        finally:
+            forget_due(recorder)
     calls = tuple(c for _, s in recorder.schedules for c in s.calls)
     temporaries = [b for _, s in recorder.schedules for b in s.temporaries]
     memory = plan_memory([c.buffers for c in calls], temporaries)
-    device = devices.pop() if devices else Device.DEFAULT
-    return Plan(calls, memory, device, tuple(recorder.refreshed)), out, recorder.variables
+    device = devices[0] if devices else next((t.device for t in _tensors(result)), Device.DEFAULT)
+    plan = Plan(calls, memory, device, tuple(recorder.refreshed))
+    produced = {b for b in recorder.produced if recorder.is_within(b)}
+    return _Record(plan, result, recorder.variables, produced)
 
 
-def _tensors(value: Any) -> list[TensorCore]:
-    if isinstance(value, TensorCore):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, list | tuple) else []
+@dataclass(frozen=True)
+class _Result:
+    """A tensor that a traced function returned: a view of memory."""
+
+    kind: type[TensorCore]
+    view: UOp
+    storage: Storage
+    device: str
 
 
 @dataclass
 class _Traced:
-    plan: Plan
+    record: _Record
     inputs: list[UOp]  # BUFFERs that stand for the arguments' memory
-    outputs: list[UOp]  # BUFFERs that stand for the results' memory
-    result: Any
+    storages: list[Storage]  # of the tensors that stand for the arguments
+    result: Any  # with a _Result for each tensor
     pools: list[Memory]
+    used: set[UOp]  # memory that the plan reads or writes, temporaries aside
+    written: set[UOp]
 
 
 class jit(Generic[T]):
     """A function of tensors that is traced on its first call for given shapes and replayed afterwards.
 
-    Tensor arguments may be nested in lists, tuples and dicts. Bound Variables are inputs too: one trace serves all
-    their
-    values. Anything else is part of the key. Memory the function updates in place (a KV cache) stays on the device.
+    Arguments and results may be nested in lists, tuples, dicts and dataclasses. Tensors may have any memory of their
+    shapes, views too; bound Variables may have any value; everything else is part of the key: another value is another
+    trace. What the function uses from outside (weights, caches, a counter) it finds in memory: updates in place of it
+    and of arguments happen on every replay. Python code in the function runs only while it is traced.
+
+    Each call returns new tensors. What was computed lies in memory of its own; an argument, or memory from outside,
+    that the function returns is that very memory, as it would be without jit.
+
+    RuntimeError if the function reads values (`.item()`) or calls `capture`; a jit called within another is part of it.
     """
 
     def __init__(self, function: Callable[..., T]):
@@ -106,102 +150,197 @@ class jit(Generic[T]):
         self.traces: dict[Any, _Traced] = {}
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> T:
-        tensors: list[TensorCore] = []
-        values: dict[str, int] = {}
-        key = _key((args, kwargs), tensors, values)
-        realize_all(tensors)
-        traced = self.traces.get(key)
-        if traced is None:
-            traced = self.traces[key] = self._trace(args, kwargs, tensors)
-        else:
-            device = Device[traced.plan.device]
-            for buffer, data in traced.plan.refreshed:
-                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
-        return self._replay(traced, tensors, values)  # type: ignore[no-any-return]
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method: the instance is part of the key."""
+        return self if instance is None else MethodType(self, instance)
 
-    def _trace(self, args: Any, kwargs: Any, tensors: list[TensorCore]) -> _Traced:
+    def __call__(self, *args: Any, **kwargs: Any) -> T:
+        if is_recording():
+            return self.function(*args, **kwargs)
+        given = _Arguments()
+        kwargs = dict(sorted(kwargs.items()))
+        key = given.key((args, kwargs))
+        traced = self.traces.get(key)
+        first = traced is None
+        if traced is None:
+            traced = self.traces[key] = self._trace(args, kwargs, given)
+        return self._replay(traced, given, first)  # type: ignore[no-any-return]
+
+    def _trace(self, args: Any, kwargs: Any, given: _Arguments) -> _Traced:
+        inputs = [new_buffer(b.arg.size, b.dtype) for b in given.buffers]
+        table = dict(zip(given.buffers, inputs, strict=True))
+        storages = {id(b): Storage(b) for b in inputs}
         stand_ins: dict[int, TensorCore] = {}
-        inputs: list[UOp] = []
-        for t in tensors:
-            buffer = new_buffer(t.uop.buffer.arg.size, t.dtype)
-            inputs.append(buffer)
-            stand_ins[id(t)] = type(t)._wrap(_view_of(buffer, t.uop), t.device)
-        args, kwargs = _swap((args, kwargs), stand_ins)
-        plan, result, _ = _record(lambda: self.function(*args, **kwargs))
-        outputs = [t.uop.buffer for t in _tensors(result)]
+        for t, view in zip(given.tensors, given.views, strict=True):
+            stand_in = replace_all([view], table)[0]
+            stand_ins[id(t)] = type(t)._wrap(stand_in, t.device, storages[id(view_base(stand_in))])
+            stand_ins[id(t)].requires_grad = t.requires_grad
+        args, kwargs = _map((args, kwargs), lambda t: stand_ins[id(t)] if isinstance(t, TensorCore) else t)
+        record = _record("jit", lambda: self.function(*args, **kwargs))
+        plan = record.plan
+        result = _map(record.result, _result)
         device = Device[plan.device]
         device.compile(plan.kernels)
-        return _Traced(plan, inputs, outputs, result, [Memory(device.runtime, n) for n in plan.pool_bytes])
+        pools = [Memory(device.runtime, n) for n in plan.pool_bytes]
+        temporaries = set(plan.temporaries)
+        used = {b for c in plan.calls for b in c.buffers} - temporaries
+        written = {c.buffers[0] for c in plan.calls} - temporaries
+        for b in (*inputs, *(view_base(r.view) for r in _results(result) if view_base(r.view) in record.produced)):
+            # each call has memory of its own in their place
+            b.__dict__["lost"] = "a tensor from the inside of a jit function is used outside of it: return it instead"
+        record.result = None
+        return _Traced(record, inputs, list(storages.values()), result, pools, used, written)
 
-    def _replay(self, traced: _Traced, tensors: list[TensorCore], values: dict[str, int]) -> Any:
-        device = Device[traced.plan.device]
-        place = {b: traced.pools[p] for b, p in traced.plan.memory.pool_of.items()}
-        for stand_in, t in zip(traced.inputs, tensors, strict=True):
-            place[stand_in] = device.memory(t.uop.buffer)
-        fresh: dict[UOp, UOp] = {}
-        written = {c.buffers[0] for c in traced.plan.calls}
-        for b in traced.outputs:
-            # results the plan computes get new memory each time; state that lives on keeps its own
-            if b in written and b not in place and not b.__dict__.get("memory"):
-                fresh[b] = new_buffer(b.arg.size, b.dtype)
-                place[b] = device.memory(fresh[b])
-        device.launch(traced.plan.calls, place, values)
-        given = dict(zip(traced.inputs, (t.uop.buffer for t in tensors), strict=True))
-        table = {**given, **fresh}
-        return _rebuild(traced.result, table, values)
+    def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
+        plan, produced = traced.record.plan, traced.record.produced
+        device = Device[plan.device]
+        buffers = list(given.buffers)
+        for i, (stand_in, b) in enumerate(zip(traced.inputs, buffers, strict=True)):
+            if b in traced.used and (b in traced.written or stand_in in traced.written):
+                # the plan does not know that these are one memory
+                if stand_in in traced.written:
+                    raise ValueError(
+                        "jit: an argument that is updated in place is memory the function also uses itself"
+                    )
+                held = new_buffer(b.arg.size, b.dtype)
+                content = device.runtime.copy_out(device.memory(b).handle, nbytes(b))
+                device.runtime.copy_in(device.memory(held).handle, memoryview(content))
+                buffers[i] = held
+        table = dict(zip(traced.inputs, buffers, strict=True))
+        settle(
+            plan.device, {table.get(b, b) for b in traced.used}, {table.get(b, b) for b in traced.written - produced}
+        )
+        for r in _results(traced.result):
+            b = view_base(r.view)
+            if b in produced and b not in table:
+                table[b] = new_buffer(b.arg.size, b.dtype)
+        place = {b: traced.pools[p] for b, p in plan.memory.pool_of.items()}
+        place |= {b: device.memory(actual) for b, actual in table.items()}
+        if not first:
+            for buffer, data in plan.refreshed:
+                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
+        device.launch(plan.calls, place, {**traced.record.variables, **given.values})
+        storages = dict(zip(map(id, traced.storages), given.storages, strict=True))
+        return _map(traced.result, lambda r: _rebuild(r, table, storages, given.values))
 
 
-def _view_of(buffer: UOp, uop: UOp) -> UOp:
-    from tinyweb.graph.ir import substitute
+def _result(value: Any) -> Any:
+    if not isinstance(value, TensorCore):
+        return value
+    view = memory_view(value.uop)
+    assert view is not None
+    return _Result(type(value), view, value.storage, value.device)
 
-    return substitute(uop, {uop.buffer: buffer})
+
+def _results(value: Any) -> list[_Result]:
+    found: list[_Result] = []
+    _map(value, lambda r: found.append(r) if isinstance(r, _Result) else None)
+    return found
 
 
-def _key(value: Any, tensors: list[TensorCore], values: dict[str, int]) -> Any:
-    if isinstance(value, TensorCore):
-        realize_all([value])
-        if any(value is t for t in tensors):
-            return ("same", next(i for i, t in enumerate(tensors) if t is value))
-        tensors.append(value)
-        return ("tensor", value.shape, value.dtype.name, value.device)
-    if isinstance(value, UOp) and value.op is Ops.BIND:
-        values[value.src[0].arg[0]] = value.src[1].arg
-        return value.src[0]
+def _rebuild(r: Any, table: dict[UOp, UOp], storages: dict[int, Storage], values: dict[str, int]) -> Any:
+    """The result of this call for that of the trace; `storages` grows by those of new memory."""
+    if not isinstance(r, _Result):
+        return r
+    base = view_base(r.view)
+    if base in table:
+        memory = table[base] if r.storage.memory is base else None
+        storage = storages.setdefault(id(r.storage), Storage(memory))
+    else:
+        storage = r.storage  # memory from outside
+    view = _with_bounds(replace_all([r.view], table)[0], lambda s: bound_size(s, values))
+    return r.kind._wrap(view, r.device, storage)
+
+
+class _Arguments:
+    """What a call is given: tensors and the memory they are views of, and the values of variables."""
+
+    def __init__(self) -> None:
+        self.tensors: list[TensorCore] = []
+        self.views: list[UOp] = []  # of the tensors
+        self.buffers: list[UOp] = []  # distinct ones
+        self.storages: list[Storage] = []  # of the buffers
+        self.values: dict[str, int] = {}
+
+    def key(self, value: Any) -> Any:
+        """Equal for calls that one trace serves."""
+        if isinstance(value, TensorCore):
+            return self._tensor(value)
+        if isinstance(value, UOp) and value.op is Ops.BIND:
+            self._bind(value.src[0].arg[0], value.src[1].arg)
+            return value.src[0]
+        if isinstance(value, dict):
+            return (type(value), tuple((k, self.key(v)) for k, v in value.items()))
+        if isinstance(value, list | tuple):
+            return (type(value), tuple(self.key(v) for v in value))
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = dataclasses.fields(value)
+            return (type(value), tuple((f.name, self.key(getattr(value, f.name))) for f in fields))
+        try:
+            hash(value)
+        except TypeError:
+            raise TypeError(
+                f"jit: an argument of type {type(value).__name__} can be neither traced nor compared: pass tensors, "
+                "numbers, bound Variables, and lists, tuples, dicts and dataclasses of them"
+            ) from None
+        return (type(value), value)
+
+    def _tensor(self, t: TensorCore) -> Any:
+        own(t)
+        view = t.uop
+        buffer = view_base(view)
+        for name, number in bindings([view]).items():
+            self._bind(name, number)
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+            self.storages.append(t.storage)
+        self.tensors.append(t)
+        self.views.append(view)
+        slot = UOp(Ops.PARAM, t.dtype, (), ParamArg(self.buffers.index(buffer), buffer.arg.size))
+        return (type(t), t.device, t.requires_grad, _with_bounds(replace_all([view], {buffer: slot})[0], lambda s: s))
+
+    def _bind(self, name: str, value: int) -> None:
+        if self.values.setdefault(name, value) != value:
+            raise ValueError(f"Variable {name} is bound to both {self.values[name]} and {value} in one call")
+
+
+def _with_bounds(view: UOp, bind: Callable[[Size], Size]) -> UOp:
+    """A view whose symbolic bounds have lost their values, and got those of `bind`."""
+    chain = []
+    while view.op not in (Ops.BUFFER, Ops.PARAM):
+        chain.append(view)
+        view = view.src[0]
+    for v in reversed(chain):
+        arg = v.arg
+        if v.op is Ops.SHRINK:
+            arg = tuple(tuple(s if isinstance(s, int) else bind(unbound(s)) for s in pair) for pair in v.arg)
+        view = v.replace(src=(view,), arg=arg)
+    return view
+
+
+def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same structure of lists, tuples, dicts and dataclasses with its leaves changed."""
     if isinstance(value, dict):
-        return tuple((k, _key(v, tensors, values)) for k, v in sorted(value.items()))
+        filled = copy.copy(value)
+        for k, v in value.items():
+            filled[k] = _map(v, change)
+        return filled
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_map(v, change) for v in value))
     if isinstance(value, list | tuple):
-        return tuple(_key(v, tensors, values) for v in value)
-    try:
-        hash(value)
-    except TypeError:
-        raise TypeError(f"jit: an argument of type {type(value).__name__} can be neither traced nor compared") from None
-    return (type(value).__name__, value)
+        return type(value)(_map(v, change) for v in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | _Result):
+        changed: Any = copy.copy(value)
+        for f in dataclasses.fields(value):
+            object.__setattr__(changed, f.name, _map(getattr(value, f.name), change))
+        return changed
+    return change(value)
 
 
-def _swap(value: Any, table: dict[int, TensorCore]) -> Any:
-    if isinstance(value, TensorCore):
-        return table[id(value)]
-    if isinstance(value, dict):
-        return {k: _swap(v, table) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_swap(v, table) for v in value)
-    return value
-
-
-def _rebuild(value: Any, table: dict[UOp, UOp], values: dict[str, int]) -> Any:
-    from tinyweb.graph.ir import substitute
-
-    if isinstance(value, TensorCore):
-        u = substitute(value.uop, table)
-        if u.op is Ops.SHRINK:  # a result of symbolic size: this call's, not the traced one's
-            u = u.replace(arg=tuple((b, bound_size(size_sub(e, 0), values)) for b, e in u.arg))
-        return type(value)._wrap(u, value.device)
-    if isinstance(value, dict):
-        return {k: _rebuild(v, table, values) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_rebuild(v, table, values) for v in value)
-    return value
+def _tensors(value: Any) -> Iterator[TensorCore]:
+    found: list[TensorCore] = []
+    _map(value, lambda t: found.append(t) if isinstance(t, TensorCore) else None)
+    return iter(found)
 
 
 __all__ = ["Plan", "capture", "jit", "nbytes"]

@@ -90,7 +90,7 @@ def test_fusion_keeps_kernels_few() -> None:
     )
 
     def block() -> Tensor:
-        y = x.rms_norm(g)
+        y = x.rms_norm((64,), g)
         return (y.linear(w1).silu() * y.linear(w3)).linear(w2) + x
 
     assert len(capture(block).calls) == 2  # (norm, gate, up, product) and (down, residual)
@@ -112,7 +112,6 @@ def test_fusion_keeps_kernels_few() -> None:
         (lambda a: a.item(), ValueError, "one element"),
         (lambda a: Tensor("text"), TypeError, "numbers"),
         (lambda a: Tensor([[1], [1, 2]]), TypeError, "row lengths"),
-        (lambda a: Tensor.ones(2).assign(Tensor.ones(2)), ValueError, "memory"),
         (lambda a: Variable("v", 0, 3).bind(9), ValueError, "within"),
         (lambda a: Tensor([1], device="TPU"), DeviceError, "TPU"),
     ],

@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, TypeVar, cast
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.packing import pack, unpack
-from tinyweb.device import Device, bindings, execute
+from tinyweb.array.realize import realize_all, realize_with_next
+from tinyweb.array.storage import Storage, bound_size, evaluate_size, leaf, live_tensors, memory_view, remember
+from tinyweb.array.update import update
+from tinyweb.device import Device, bindings, is_recording
 from tinyweb.dtype import DType, dtypes, from_numpy
-from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_max, size_prod, substitute, toposort
-from tinyweb.graph.schedule import new_buffer, schedule
+from tinyweb.graph.ir import MOVEMENT, Ops, Shape, Size, UOp, size_max, size_prod
+from tinyweb.graph.schedule import new_buffer
 
 Scalar: TypeAlias = "bool | int | float"
 Method = TypeVar("Method", bound=Callable[..., Any])
-_assign_ids = itertools.count()
-_leaf_ids = itertools.count()
-_live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
-_due: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
-
-
-def live_tensors() -> list[TensorCore]:
-    """Every tensor somebody holds: who reads memory that is about to change, and who waits for gradients."""
-    return list(_live.values())
-
-
-def realize_with_next(t: TensorCore) -> None:
-    """Compute `t`, just updated in place, together with whatever is computed next on its device: nobody else may ask
-    for it (the running statistics of a norm), and what it waits for would pile up."""
-    _due[id(t)] = t
-
-
-def leaf(value: UOp) -> UOp:
-    """`value` (a constant) as a value of its own: gradients tell apart two tensors of equal constants."""
-    return UOp(Ops.LEAF, value.dtype, (value,), next(_leaf_ids))
+VIEWS = MOVEMENT | {Ops.DETACH}
 
 
 def accepts_dim(method: Method) -> Method:
@@ -67,8 +49,9 @@ def scalar_dtype(value: Any) -> DType:
 class TensorCore:
     """Construction, realisation, reading. Lazy: nothing is computed before a value is asked for."""
 
-    __slots__ = ("__weakref__", "device", "grad", "requires_grad", "uop")
+    __slots__ = ("__weakref__", "device", "grad", "requires_grad", "storage", "uop")
     uop: UOp
+    storage: Storage  # what it shares with its views
     device: str
     requires_grad: bool  # whether backward() gives it a grad
     grad: Self | None
@@ -82,11 +65,15 @@ class TensorCore:
         """
         if dtype is not None and not isinstance(dtype, DType):
             raise TypeError(f"dtype must be one of tinyweb.dtypes, got {dtype!r}")
-        self.device = Device.canonical(device) if device else Device.DEFAULT
-        self.requires_grad, self.grad = False, None
-        _live[id(self)] = self
         if isinstance(data, TensorCore):
-            data = data.uop
+            same = data if device is None else data.to(device)
+            self.device, self.storage, self.uop = same.device, same.storage, same.uop
+            if dtype is not None and dtype is not same.dtype:
+                self.storage, self.uop = Storage(), same.uop.cast(dtype)
+            self._begin()
+            return
+        self.device, self.storage = Device.canonical(device) if device else Device.DEFAULT, Storage()
+        self._begin()
         if isinstance(data, UOp):
             u = data.cast(dtypes.int32) if data.dtype is dtypes.index else data
             self.uop = u if dtype is None else u.cast(dtype)
@@ -105,6 +92,11 @@ class TensorCore:
             if not isinstance(data, np.ndarray | np.generic):
                 dtype = {dtypes.float64: dtypes.float32, dtypes.int64: dtypes.int32}.get(dtype, dtype)
         self.uop = self._store(array, dtype, self.device)
+        self.storage.memory = self.uop.buffer
+
+    def _begin(self) -> None:
+        self.requires_grad, self.grad = False, None
+        remember(self)
 
     @staticmethod
     def _store(array: npt.NDArray[Any], dtype: DType, device: str) -> UOp:
@@ -126,7 +118,7 @@ class TensorCore:
         buffer = new_buffer(count, dtype)
         opened = Device[name]
         opened.runtime.copy_in(opened.memory(buffer).handle, view)
-        return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), tuple(shape)), name)
+        return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), tuple(shape)), name, Storage(buffer))
 
     @classmethod
     def empty(cls, *shape: int | Sequence[int], dtype: DType = dtypes.float32, device: str | None = None) -> Self:
@@ -134,17 +126,20 @@ class TensorCore:
         sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         name = Device.canonical(device) if device else Device.DEFAULT
         buffer = new_buffer(math.prod(sizes), dtype)  # type: ignore[arg-type]
-        return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), sizes), name)
+        return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), sizes), name, Storage(buffer))
 
     @classmethod
-    def _wrap(cls, uop: UOp, device: str) -> Self:
+    def _wrap(cls, uop: UOp, device: str, storage: Storage | None = None) -> Self:
+        """A tensor of a node: a value of its own, unless it is given the storage of another."""
         t = object.__new__(cls)
-        t.uop, t.device, t.requires_grad, t.grad = uop, device, False, None
-        _live[id(t)] = t
+        t.uop, t.device, t.storage = uop, device, storage or Storage()
+        t._begin()
         return t
 
     def _new(self, uop: UOp) -> Self:
-        return self._wrap(uop, self.device)
+        """What a method makes of this tensor; a movement of its node is a view, which shares its memory."""
+        is_view = uop.op in VIEWS and uop.src[0] is self.uop
+        return self._wrap(uop, self.device, self.storage if is_view else None)
 
     # -- facts --------------------------------------------------------------------------------------------------------
     @property
@@ -201,11 +196,8 @@ class TensorCore:
         return self._new(UOp(Ops.CONTIGUOUS, self.dtype, (self.uop,)))
 
     def is_realized(self) -> bool:
-        """Whether the value lies in memory already, as a whole."""
-        u = self.uop
-        while u.op is Ops.RESHAPE:
-            u = u.src[0]
-        return u.op is Ops.BUFFER
+        """Whether the value lies in memory already, if only as a view of it."""
+        return memory_view(self.uop) is not None
 
     def realize(self, *others: TensorCore) -> Self:
         """Compute this tensor (and `others` with it, in one schedule)."""
@@ -213,29 +205,19 @@ class TensorCore:
         return self
 
     def assign(self, value: Any) -> Self:
-        """Write `value` (broadcast to this shape) into this tensor's memory; later reads see it. Lazy like everything
-        else.
+        """Write `value` (broadcast to this shape) into this tensor's memory: views of it see it from now on, what has
+        been computed from it keeps its value. Lazy like everything else. Numbers and arrays are cast to this dtype.
 
-        The tensor must be memory or a view of it made by slicing, reshape, permute, flip.
+        A tensor that has no memory yet gets it. ValueError for a value on another device or of a shape that does not
+        broadcast, and for a broadcast view, whose elements share memory; TypeError for a tensor of another dtype.
         """
         x = value if isinstance(value, TensorCore) else type(self)(value, dtype=self.dtype, device=self.device)
-        if x.device != self.device:
-            raise ValueError(f"assign: the value is on {x.device}, the tensor on {self.device}")
-        return self._assign_into(self.uop, x)
+        update("assign", self, x)
+        return self
 
     def _assign_into(self, view: UOp, value: TensorCore) -> Self:
-        base = view
-        while base.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP):
-            base = base.src[0]
-        if base.op not in (Ops.BUFFER, Ops.ASSIGN):
-            raise ValueError(
-                "assign: the tensor has no memory yet: call .realize() (or .contiguous().realize()) on it first"
-            )
-        if value.dtype is not view.dtype:
-            raise TypeError(f"assign: value has dtype {value.dtype.name}, memory {view.dtype.name}: cast it first")
-        written = UOp(Ops.ASSIGN, view.dtype, (view, value._broadcast_to(view.shape).uop), next(_assign_ids))
-        # the tensor goes on as the same view, now of the updated memory
-        self.uop = substitute(self.uop, {base: written})
+        """Write into a view of this tensor, given as movements of its node."""
+        update("setitem", self._wrap(view, self.device, self.storage), value)
         return self
 
     def _broadcast_to(self, shape: Shape) -> Self:
@@ -244,30 +226,43 @@ class TensorCore:
     # -- reading ------------------------------------------------------------------------------------------------------
     def numpy(self) -> npt.NDArray[Any]:
         """The value as a NumPy array (bfloat16 as float32, 4-bit types as 8-bit)."""
-        values = bindings(drop_executed([self.uop]))
-        sizes = tuple(s if isinstance(s, int) else evaluate_size(s, values) for s in self.shape)
+        return self._array("numpy")
+
+    def _array(self, method: str) -> npt.NDArray[Any]:
         held = tuple(size_max(s) for s in self.shape)
-        t = self.realize()
-        base = t.uop.buffer
-        opened = Device[self.device]
         count = math.prod(held)
-        data = opened.runtime.copy_out(opened.memory(base).handle, self.dtype.nbytes(count)) if count else b""
+        data = self._bytes(method) if count else b""
+        values = bindings([self.uop])
+        sizes = tuple(evaluate_size(s, values) for s in self.shape)
         return unpack(data, self.dtype, count).reshape(held)[tuple(slice(0, s) for s in sizes)]
 
     def data(self) -> bytes:
         """The bytes of the value as memory holds them."""
-        t = self.realize()
+        return self._bytes("data")
+
+    def _bytes(self, method: str) -> bytes:
+        """Compute, and copy to the host; symbolic sizes take their maximum."""
+        if is_recording():
+            raise RuntimeError(
+                f"{method}: a value cannot be read while jit or an export records: return the tensor, read it outside"
+            )
+        view = memory_view(self.realize().uop)
+        assert view is not None
+        while view.op in (Ops.RESHAPE, Ops.DETACH) or (view.op is Ops.SHRINK and _cuts_the_end(view)):
+            view = view.src[0]
+        if view.op is not Ops.BUFFER:
+            return self.contiguous()._bytes(method)
         opened = Device[self.device]
-        return opened.runtime.copy_out(opened.memory(t.uop.buffer).handle, self.nbytes())
+        return opened.runtime.copy_out(opened.memory(view).handle, self.nbytes())
 
     def tolist(self) -> Any:
-        return self.numpy().tolist()
+        return self._array("tolist").tolist()
 
     def item(self) -> Any:
         """The only element, as a Python number."""
         if size_max(self.numel()) != 1:
             raise ValueError(f"item: the tensor has shape {self.shape}, not one element")
-        return self.numpy().reshape(()).item()
+        return self._array("item").reshape(()).item()
 
     def to(self, device: str | None) -> Self:
         """The tensor on another device (a copy through the host), or itself."""
@@ -280,50 +275,12 @@ class TensorCore:
         return self.contiguous()
 
 
-def evaluate_size(s: Size, values: dict[str, int]) -> int:
-    """A size with the variables' values put in."""
-    from tinyweb.graph.symbolic import evaluate
-
-    return s if isinstance(s, int) else int(evaluate(s, {v: values[v.arg[0]] for v in s.variables()}))
+def _cuts_the_end(shrink: UOp) -> bool:
+    """Whether memory holds all sizes at their maximum: then what is beyond a symbolic size is not looked at."""
+    return all(b == 0 and size_max(e) == s for (b, e), s in zip(shrink.arg, shrink.src[0].shape, strict=True))
 
 
-def bound_size(s: Size, values: dict[str, int]) -> Size:
-    """A size that remembers the values of its variables."""
-    return s if isinstance(s, int) else substitute(s, {v: v.bind(values[v.arg[0]]) for v in s.variables()})
-
-
-def drop_executed(roots: list[UOp]) -> list[UOp]:
-    """In-place updates that have happened are plain memory."""
-    done = {u: u.buffer for u in toposort(roots) if u.op is Ops.ASSIGN and u.__dict__.get("executed")}
-    return [substitute(r, done) for r in roots] if done else roots
-
-
-def realize_all(tensors: Sequence[TensorCore]) -> None:
-    """Compute tensors in one schedule per device; afterwards each is a view of its own memory."""
-    for device in dict.fromkeys(t.device for t in tensors):
-        due = [_due.pop(key) for key, t in list(_due.items()) if t.device == device]
-        here = list({id(t): t for t in (*(t for t in tensors if t.device == device), *due)}.values())
-        # other tensors hold these very nodes, so it is they that are marked once they have happened
-        updates = [u for u in toposort(t.uop for t in here) if u.op is Ops.ASSIGN]
-        for t, u in zip(here, drop_executed([t.uop for t in here]), strict=True):
-            t.uop = u
-        waiting = [t for t in here if not t.is_realized()]
-        roots: list[UOp] = []
-        for t in waiting:
-            base = t.uop
-            while base.op is Ops.RESHAPE:
-                base = base.src[0]
-            roots.append(base if base.op in (Ops.ASSIGN, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, t.dtype, (t.uop,)))
-        if not roots:
-            continue
-        plan = schedule(roots)
-        values = bindings(roots)
-        execute(plan, device, values)
-        for t, buffer in zip(waiting, plan.results, strict=True):
-            held = tuple(size_max(s) for s in t.shape)
-            view = buffer if held == (buffer.arg.size,) else UOp(Ops.RESHAPE, t.dtype, (buffer,), held)
-            if held != t.shape:
-                view = UOp(Ops.SHRINK, t.dtype, (view,), tuple((0, bound_size(s, values)) for s in t.shape))
-            t.uop = view
-        for u in updates:
-            u.__dict__["executed"] = True
+__all__ = [
+    "Scalar", "TensorCore", "accepts_dim", "bound_size", "leaf", "live_tensors", "realize_all",
+    "realize_with_next", "scalar_dtype",
+]  # fmt: skip

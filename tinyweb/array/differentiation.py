@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from tinyweb.array.core import TensorCore, drop_executed, live_tensors
+from tinyweb.array.core import TensorCore, live_tensors
 from tinyweb.array.loss import Loss
 from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Ops, UOp
@@ -31,7 +31,7 @@ class Differentiation(Loss):
                 raise TypeError(f"gradient: targets must be tensors, got {type(t).__name__}")
             if not t.dtype.is_float:
                 raise TypeError(f"gradient: a target must be of a float dtype, got {t.dtype.name}")
-        root, upstream, *wanted = drop_executed([self.uop, upstream, *(t.uop for t in targets)])
+        root, upstream, *wanted = (self.uop, upstream, *(t.uop for t in targets))
         found = differentiate(root, upstream, wanted)
         for t, g in zip(targets, found, strict=True):
             if g is None:
@@ -48,7 +48,7 @@ class Differentiation(Loss):
         """
         upstream = self._upstream(gradient, "backward")
         leaves = [t for t in live_tensors() if t.requires_grad]
-        root, upstream, *wanted = drop_executed([self.uop, upstream, *(t.uop for t in leaves)])
+        root, upstream, *wanted = (self.uop, upstream, *(t.uop for t in leaves))
         for t, g in zip(leaves, differentiate(root, upstream, wanted), strict=True):
             if g is not None:
                 mine = t._new(g)

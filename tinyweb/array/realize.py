@@ -1,0 +1,268 @@
+"""Computing what tensors ask for, and keeping every other tensor right when memory changes.
+
+Only here do updates in place happen. Before one does, every live tensor that reads the version it replaces and is no
+view of the memory is computed, or gets a copy of that version. Afterwards all live tensors refer to what now lies in
+memory: what has been computed once is not computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from tinyweb.array.storage import Storage, aliases, in_memory, leaf, live_tensors, replace_all, replaced, shaped, walk
+from tinyweb.device import Recorder, bindings, current_recorder, not_recording, prepare, uninterrupted
+from tinyweb.graph.ir import Ops, UOp, size_max, size_prod, toposort
+from tinyweb.graph.schedule import schedule
+from tinyweb.graph.schedule.views import is_broadcast, view_base
+
+if TYPE_CHECKING:
+    from tinyweb.array.core import TensorCore
+
+
+_due: list[tuple[ref[TensorCore], Recorder | None]] = []
+
+
+def realize_all(tensors: Sequence[TensorCore]) -> None:
+    """Compute tensors in one schedule per device; afterwards each is memory, or a view of memory."""
+    for device in dict.fromkeys(t.device for t in tensors):
+        here = [t for t in (*tensors, *due()) if t.device == device]
+        while not _step(device, here):
+            pass
+        done = {id(t) for t in here}
+        _due[:] = [(held, r) for held, r in _due if (t := held()) is not None and id(t) not in done]
+
+
+def realize_with_next(t: TensorCore) -> None:
+    """Compute `t`, just updated in place, together with whatever is computed next on its device: nobody else may ask
+    for it (the running statistics of a norm), and what it waits for would pile up."""
+    _due.append((ref(t), current_recorder()))
+
+
+def due() -> list[TensorCore]:
+    """What is to be computed with what is computed next, here or in this recording."""
+    here = current_recorder()
+    return [t for held, recorder in _due if recorder is here and (t := held()) is not None]
+
+
+def forget_due(recorder: Recorder) -> None:
+    """After a recording: what was due in it is in its plan, or gone with an exception."""
+    _due[:] = [(held, r) for held, r in _due if r is not recorder]
+
+
+@dataclass
+class _Work:
+    """Nodes to compute, each with the storage (if any) that gets the memory."""
+
+    nodes: dict[UOp, Storage | None] = field(default_factory=dict)
+
+    def ask(self, t: TensorCore, own: bool = False) -> None:
+        """For the value of `t`, or of the memory it is a view of; `own`: even if it lies in memory of another."""
+        base = view_base(t.uop)
+        if in_memory(t.uop) and not (own and t.storage.memory is None):
+            return
+        if base.op is Ops.ASSIGN and t.storage.memory is base.buffer:
+            self.nodes.setdefault(base, None)
+            return
+        mine = aliases(t.storage, base)
+        if base.op in (Ops.BUFFER, Ops.ASSIGN):
+            # memory of another tensor: as a value of its own it can be given memory
+            value = leaf(base)
+            for x, u in zip(mine, replace_all([x.uop for x in mine], {base: value}), strict=True):
+                x.uop = u
+            base = value
+        whole = _only_renamed(t.uop, base) or is_broadcast(t.uop) or len(mine) > 1
+        self.nodes.setdefault(base if whole else t.uop, t.storage)
+
+    @property
+    def roots(self) -> list[UOp]:
+        return [n if n.op in (Ops.ASSIGN, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, n.dtype, (n,)) for n in self.nodes]
+
+
+def _only_renamed(u: UOp, base: UOp) -> bool:
+    while u is not base:
+        if u.op not in (Ops.RESHAPE, Ops.DETACH):
+            return False
+        u = u.src[0]
+    return True
+
+
+def _step(device: str, tensors: Sequence[TensorCore], own: bool = False) -> bool:
+    """Compute `tensors`, or a part of what they need; whether nothing is left to do."""
+    if current_recorder() is not None and _compute_outside(tensors):
+        return False
+    work = _Work()
+    for t in tensors:
+        work.ask(t, own)
+    if not work.nodes:
+        return True
+    if not _have_one_binding(work.roots):
+        # one variable has several values: the updates before the last are carried out first, with theirs
+        updates = [u for u in toposort(work.nodes) if u.op is Ops.ASSIGN]
+        if updates and list(work.nodes) != updates[:1]:
+            work = _Work({updates[0]: None})
+    _compute(device, work)
+    return False
+
+
+def _compute(device: str, work: _Work) -> None:
+    updates = [u for u in toposort(work.nodes) if u.op is Ops.ASSIGN]
+    old = {replaced(u) for u in updates}
+    table: dict[UOp, UOp] = {u: u.buffer for u in updates if u not in old}
+    copies = _keep(work, old, table) if updates else set()
+    if copies is not None:
+        _run(device, work, table, copies)
+
+
+def _run(device: str, work: _Work, table: dict[UOp, UOp], copies: Iterable[UOp]) -> None:
+    """Carry out `work` and copy the versions `copies`; let all live tensors refer to the results."""
+    roots = work.roots
+    values = bindings(roots)
+    copies = list(copies)
+    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
+    launch = prepare(plan, device, values)
+    owners: dict[UOp, Storage] = {}
+    for (node, storage), buffer in zip(work.nodes.items(), plan.results, strict=False):
+        if node.op is not Ops.ASSIGN:
+            table[node] = shaped(buffer, node.shape, values)
+            if storage is not None:
+                owners.setdefault(buffer, storage)  # equal values are one memory, which one of them gets
+    for version, buffer in zip(copies, plan.results[len(roots) :], strict=True):
+        table[version] = buffer
+    commit = _replacement(table)
+    with uninterrupted():
+        launch()
+        for t, u in commit:
+            t.uop = u
+        for buffer, storage in owners.items():
+            storage.memory = buffer
+
+
+def _replacement(table: dict[UOp, UOp]) -> list[tuple[TensorCore, UOp]]:
+    """What live tensors become when nodes are replaced."""
+    recorder = current_recorder()
+    tensors = [
+        t for t in live_tensors() if not _owns_memory(t) and not (recorder and recorder.is_outside(t.storage.number))
+    ]
+    new = replace_all([t.uop for t in tensors], table)
+    return [(t, u) for t, u in zip(tensors, new, strict=True) if u is not t.uop]
+
+
+def _owns_memory(t: TensorCore) -> bool:
+    """Whether `t` is a view of its own storage's memory as it is now."""
+    return t.storage.memory is not None and view_base(t.uop) is t.storage.memory
+
+
+def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[TensorCore, set[UOp]]]:
+    """Live tensors that read versions in `old`, with these, although `table` will have been applied to them."""
+    tensors = [t for t in live_tensors() if not _owns_memory(t)]
+    reads: dict[UOp, set[UOp]] = {}
+    none: set[UOp] = set()
+    for u in walk([t.uop for t in tensors], {**table, **dict.fromkeys(old)}):
+        if u in table:
+            reads[u] = none
+        elif u in old:
+            reads[u] = {u}
+        else:
+            found = [r for s in u.src if (r := reads[s])]
+            reads[u] = none if not found else found[0] if len(found) == 1 else set().union(*found)
+    return [(t, reads[t.uop]) for t in tensors if reads[t.uop]]
+
+
+def _keep(work: _Work, old: set[UOp], table: dict[UOp, UOp]) -> set[UOp] | None:
+    """Adds to `work` what must be computed while versions in `old` are still there; returns those to be copied.
+
+    A value that is no larger than what it reads is rather computed than given copies to be computed from later. None
+    if tensors from outside of a recording had to be computed for that, so that graphs have changed.
+    """
+    recorder = current_recorder()
+    tried: set[Storage] = set()
+    while True:
+        readers = _readers(old, {**table, **{n: n for n in work.nodes}})
+        outside = [t for t, _ in readers if recorder and recorder.is_outside(t.storage.number)]
+        if outside:
+            with not_recording():
+                for t in outside:
+                    own(t)
+            return None
+        for t, versions in readers:
+            if t.storage not in tried:
+                tried.add(t.storage)
+                if (nodes := _joined(work, t, versions, {*table, *old})) is not None:
+                    work.nodes = nodes
+                    break
+        else:
+            return {v for _, versions in readers for v in versions}
+
+
+def _joined(work: _Work, t: TensorCore, versions: set[UOp], updates: set[UOp]) -> dict[UOp, Storage | None] | None:
+    """The nodes of `work` and what computes `t`, if that is cheaper than copies of the versions it reads, and possible
+    in one schedule without further updates."""
+    more = _Work(dict(work.nodes))
+    more.ask(t, own=True)
+    asked = next(reversed(more.nodes))
+    if asked in work.nodes or _elements(asked) > sum(map(_elements, versions)):
+        return None
+    if any(u.op is Ops.ASSIGN and u not in updates for u in toposort([asked])):
+        return None
+    return more.nodes if _have_one_binding(more.roots) else None
+
+
+def _elements(u: UOp) -> int:
+    return size_max(size_prod(size_max(s) for s in u.shape))
+
+
+def _have_one_binding(roots: Sequence[UOp]) -> bool:
+    """Whether every variable has one value in all of `roots`."""
+    try:
+        bindings(roots)
+    except ValueError:
+        return False
+    return True
+
+
+def own(t: TensorCore) -> None:
+    """Give `t` and what shares its storage memory of their own, with all updates so far carried out."""
+    while not _step(t.device, [t], own=True):
+        pass
+
+
+def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
+    """Within a recording: compute for real what the function uses of pending values from outside of it, as a replay
+    must not compute (or update) them again. Whether there was anything."""
+    recorder = current_recorder()
+    assert recorder is not None
+    below = set(toposort(t.uop for t in tensors))
+    asked = {id(t) for t in tensors}
+    outside = [
+        t
+        for t in live_tensors()
+        if recorder.is_outside(t.storage.number)
+        and not in_memory(t.uop)
+        and (id(t) in asked or (_reads_memory(t.uop) and (t.uop in below or view_base(t.uop) in below)))
+    ]
+    with not_recording():
+        realize_all(outside)
+    return bool(outside)
+
+
+def _reads_memory(u: UOp) -> bool:
+    return any(x.op is Ops.BUFFER for x in toposort([u]))
+
+
+def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
+    """Before a recorded plan runs: carry out pending updates of memory it uses, and keep what live tensors read of the
+    memory it is about to change."""
+    while True:
+        pending = toposort(t.uop for t in live_tensors() if not in_memory(t.uop))
+        update = next((u for u in pending if u.op is Ops.ASSIGN and u.buffer in used), None)
+        if update is None:
+            break
+        _compute(device, _Work({update: None}))
+    if changed:
+        work = _Work()
+        copies = _keep(work, changed, {})
+        if work.nodes or copies:
+            _run(device, work, {}, copies or ())

@@ -1,0 +1,93 @@
+"""Updates in place: a new version of memory, which every view of the memory sees from the call on."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from tinyweb.array.realize import own
+from tinyweb.array.storage import aliases, leaf, replace_all, shaped
+from tinyweb.device import bindings, current_recorder, not_recording
+from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_max, size_prod
+from tinyweb.graph.schedule import new_buffer
+from tinyweb.graph.schedule.indexing import same
+from tinyweb.graph.schedule.views import is_broadcast, view_base
+
+if TYPE_CHECKING:
+    from tinyweb.array.core import TensorCore
+
+_ids = itertools.count()
+
+
+def update(method: str, target: TensorCore, value: TensorCore) -> None:
+    """Write `value`, broadcast to the shape of `target`, into the memory `target` is a view of (see Tensor.assign)."""
+    if value.device != target.device:
+        raise ValueError(f"{method}: the value is on {value.device}, the tensor on {target.device}")
+    if value.dtype is not target.dtype:
+        raise TypeError(f"{method}: value has dtype {value.dtype.name}, memory {target.dtype.name}: cast it first")
+    if len(value.shape) > len(target.shape) or not all(
+        n == 1 or same(n, m) for n, m in zip(reversed(value.shape), reversed(target.shape), strict=False)
+    ):
+        raise ValueError(f"{method}: a value of shape {value.shape} does not broadcast to {target.shape}")
+    if is_broadcast(target.uop):
+        raise ValueError(
+            f"{method}: elements of this broadcast tensor {target.shape} share memory, so that they cannot be written "
+            "one by one: write to what was expanded, or to .contiguous()"
+        )
+    value = value._broadcast_to(target.shape)
+    storage, recorder = target.storage, current_recorder()
+    if recorder is not None and recorder.is_outside(storage.number):
+        with not_recording():
+            own(target)  # every replay finds the memory
+        assert storage.memory is not None
+        recorder.outside.add(storage.memory)
+        mine = aliases(storage, view_base(target.uop))
+        recorder.written[storage.number] = [(ref(t), t.uop) for t in mine]
+    base = view_base(target.uop)
+    mine = aliases(storage, base)
+    memory = storage.memory
+    if recorder is not None and memory is base and recorder.is_filled_within(base):
+        memory = None  # every replay begins with what the host put there
+    written: UOp
+    if memory is not None:
+        table = {base: _assign(target.uop, value.uop)}
+    elif _is_whole(target.uop, base):
+        # nothing of the old value is left: the new one takes its place
+        whole = value.uop if same_shape(value.uop, base) else UOp(Ops.RESHAPE, base.dtype, (value.uop,), base.shape)
+        table = {base: leaf(whole)}
+    else:
+        memory = new_buffer(size_max(size_prod(size_max(s) for s in base.shape)), base.dtype)
+        values = bindings([base])
+        start = _assign(shaped(memory, base.shape, values), base)
+        first = replace_all([shaped(memory, base.shape, values)], {memory: start})[0]
+        written = _assign(replace_all([target.uop], {base: first})[0], value.uop)
+        table = {base: replace_all([first], {start: written})[0]}
+    for t, u in zip(mine, replace_all([t.uop for t in mine], table), strict=True):
+        t.uop = u
+    storage.memory = memory
+
+
+def same_shape(a: UOp, b: UOp) -> bool:
+    return len(a.shape) == len(b.shape) and all(map(same, a.shape, b.shape))
+
+
+def _assign(view: UOp, value: UOp) -> UOp:
+    """The whole memory after `value` was written to `view`."""
+    chain = []
+    while view.op in MOVEMENT or view.op is Ops.DETACH:
+        chain.append(view)
+        view = view.src[0]
+    for v in reversed(chain):
+        if v.op is not Ops.DETACH:
+            view = v.replace(src=(view,))
+    return UOp(Ops.ASSIGN, view.dtype, (view, value), next(_ids))
+
+
+def _is_whole(view: UOp, base: UOp) -> bool:
+    """Whether a view has the elements of its base in their order."""
+    while view is not base:
+        if view.op not in (Ops.RESHAPE, Ops.DETACH):
+            return False
+        view = view.src[0]
+    return True
