@@ -1,0 +1,59 @@
+"""Long sums of floats become sums of sums over blocks, so that rounding errors do not grow with the length.
+
+The error of n additions one after another is up to n units, of blocked ones (Higham, Accuracy and Stability of
+Numerical Algorithms, 4.2) about the longest loop's steps: here 256 + 64.
+"""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.lower.lanes import nest_key
+from tinyweb.graph.optimize.actions import Peel
+from tinyweb.graph.optimize.errors import ScheduleError
+
+LONGEST = 256  # steps that are added up one after another
+BLOCK = 64
+
+
+def block_sums(kernel: UOp) -> UOp:
+    """The kernel with loops of its long sums split, and a sum per block inside the sum of blocks."""
+    blocks: set[str] = set()
+    left_alone: set[str] = set()  # where a reduction inside depends on the loop
+    while (long := _long_loop(kernel, left_alone)) is not None:
+        try:
+            kernel = Peel(long.arg.name, BLOCK).apply(kernel)
+            blocks.add(f"{long.arg.name}.1")
+        except ScheduleError:
+            left_alone.add(long.arg.name)
+    return _nest(kernel, blocks) if blocks else kernel
+
+
+def _loops(u: UOp) -> list[UOp]:
+    return sorted((r for r in u.src[1:] if r.arg.kind is AxisKind.LOOP), key=nest_key)
+
+
+def _long_loop(kernel: UOp, left_alone: set[str]) -> UOp | None:
+    for u in kernel.toposort():
+        if u.op is Ops.REDUCE and u.arg is Ops.ADD and u.dtype.is_float:
+            for r in _loops(u):
+                if r.src[0].vmax > LONGEST and r.arg.name not in left_alone:
+                    return r
+    return None
+
+
+def _nest(kernel: UOp, blocks: set[str]) -> UOp:
+    """Each loop of a blocked reduction gets accumulators of its own; unrolled lanes stay with the innermost loop."""
+    done: dict[UOp, UOp] = {}
+    for u in kernel.toposort():
+        src = tuple([done[s] for s in u.src])
+        loops = _loops(u) if u.op is Ops.REDUCE else []
+        if any(r.arg.name in blocks for r in loops):
+            value, bound = src[0], list(u.src[1:])
+            unrolled = [r for r in bound if r.arg.kind is AxisKind.UNROLL]
+            for r in reversed(loops[1:]):
+                value = UOp(Ops.REDUCE, u.dtype, (value, r, *unrolled), u.arg)
+                bound = [b for b in bound if b is not r and b not in unrolled]
+                unrolled = []
+            src = (value, *bound)
+        done[u] = u if src == u.src else u.replace(src=src)
+    return done[kernel]
