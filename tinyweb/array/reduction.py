@@ -65,12 +65,17 @@ class Reduction(Creation):
         return wide.sum(axis, keepdim).div(self._count(self._axes(axis, "mean"))).cast(x.dtype)
 
     def var(self, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The mean squared distance from the mean; in two passes, less what the mean's rounding error adds (Chan, Golub
+        and LeVeque 1983). Half floats in float32.
+        """
         axes = self._axes(axis, "var")
-        x = self if self.dtype.is_float else self.float()
+        x = self if self.dtype.is_float and self.dtype.bits >= 32 else self.float()
         deviation = x.sub(x.mean(axes, keepdim=True))
         n = self._count(axes)
         below = max(n - correction, 0.0) if isinstance(n, float) else n.sub(float(correction)).maximum(0.0)
-        return deviation.square().sum(axes, keepdim).div(below)
+        excess = deviation.detach().sum(axes, keepdim).square().div(n)
+        out = deviation.square().sum(axes, keepdim).sub(excess).div(below)
+        return out.cast(self.dtype) if self.dtype.is_float else out
 
     def std(self, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Self:
         return self.var(axis, keepdim, correction).sqrt()
