@@ -23,9 +23,11 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.program import Program
 from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
+from tinyweb.graph.schedule.indexing import fits
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Launch, Runtime
 
+_ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
 NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 
 
@@ -33,6 +35,7 @@ class Memory:
     """Device memory that is freed with its last user."""
 
     def __init__(self, runtime: Runtime, size: int):
+        reserve(runtime, size, "a buffer")
         self.runtime, self.nbytes = runtime, size
         self.handle: Handle = runtime.allocate(size)
 
@@ -40,6 +43,28 @@ class Memory:
         # a failed allocation leaves no handle; at interpreter exit the runtime may be gone before its memory
         if hasattr(self, "handle") and self.runtime is not None:
             self.runtime.free(self.handle)
+
+
+def reserve(runtime: Runtime, size: int, what: str) -> None:
+    """MemoryError where `size` bytes are more than can be had: nothing is swapped out, no process killed."""
+    if size < _ALWAYS_THERE:
+        return
+    room = runtime.room()
+    if room is not None and size > room:
+        raise MemoryError(
+            f"{what} needs {size} bytes ({size / 2**30:.2f} GiB) on {runtime.name}, which has {room} bytes "
+            f"({room / 2**30:.2f} GiB) left"
+        )
+
+
+def check_indices(kernel: UOp) -> None:
+    """NotImplementedError for a kernel that counts further than 32 bits reach."""
+    from_memory: set[UOp] = set()  # indices that are data are checked against the size of what they index
+    for u in kernel.toposort():
+        if u.op is Ops.LOAD or any(s in from_memory for s in u.src):
+            from_memory.add(u)
+        elif u.dtype is dtypes.index:
+            fits(max(u.vmax, -u.vmin))
 
 
 class OpenDevice:
@@ -67,13 +92,18 @@ class OpenDevice:
         """Optimise, lower and compile what is not compiled yet, all of it in one go."""
         missing = [k for k in dict.fromkeys(kernels) if k not in self.compiled]
         if missing:
+            for k in missing:
+                check_indices(k)
             target = self.runtime.target
             programs = [lower(optimize(k, target), target) for k in missing]
             for k, p, e in zip(missing, programs, self.runtime.compile(programs), strict=True):
                 self.compiled[k] = (p, e)
 
     def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
-        """Compile a schedule and take its memory; returns what runs it."""
+        """Compile a schedule and take its memory; returns what runs it. MemoryError where that does not fit."""
+        own = {b for c in schedule.calls for b in c.buffers if b not in schedule.memory.pool_of}
+        new = sum(nbytes(b) for b in own if "memory" not in b.__dict__)
+        reserve(self.runtime, new + sum(schedule.memory.pool_bytes), "a computation")
         self.compile(c.kernel for c in schedule.calls)
         pools = [Memory(self.runtime, size) for size in schedule.memory.pool_bytes]
         place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}

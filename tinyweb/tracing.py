@@ -19,7 +19,7 @@ from weakref import ref
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
 from tinyweb.array.realize import due, forget_due, own, settle
 from tinyweb.array.storage import Storage, bound_size, memory_view, next_number, replace_all
-from tinyweb.device import Device, Memory, bindings, is_recording, recording
+from tinyweb.device import Device, Memory, bindings, is_recording, recording, reserve
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import unbound
@@ -180,6 +180,7 @@ class jit(Generic[T]):
         plan = record.plan
         result = _map(record.result, _result)
         device = Device[plan.device]
+        reserve(device.runtime, sum(plan.pool_bytes), "a jit function")
         device.compile(plan.kernels)
         pools = [Memory(device.runtime, n) for n in plan.pool_bytes]
         temporaries = set(plan.temporaries)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from tinyweb.array.storage import Storage, aliases, in_memory, leaf, live_tensors, replace_all, replaced, shaped, walk
-from tinyweb.device import Recorder, bindings, current_recorder, not_recording, prepare, uninterrupted
+from tinyweb.device import (
+    Device,
+    Recorder,
+    bindings,
+    current_recorder,
+    not_recording,
+    prepare,
+    reserve,
+    uninterrupted,
+)
 from tinyweb.graph.ir import Ops, UOp, size_max, size_prod, toposort
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.views import is_broadcast, view_base
@@ -121,6 +130,9 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], copies: Iterable[UOp])
     roots = work.roots
     values = bindings(roots)
     copies = list(copies)
+    if current_recorder() is None:  # before anything is worked out: sizes may be beyond all bounds
+        results = sum(_nbytes(r) for r in roots if r.op is Ops.CONTIGUOUS)
+        reserve(Device[device].runtime, results, "a computation")
     plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
@@ -208,6 +220,10 @@ def _joined(work: _Work, t: TensorCore, versions: set[UOp], updates: set[UOp]) -
     if any(u.op is Ops.ASSIGN and u not in updates for u in toposort([asked])):
         return None
     return more.nodes if _have_one_binding(more.roots) else None
+
+
+def _nbytes(u: UOp) -> int:
+    return u.dtype.nbytes(_elements(u))
 
 
 def _elements(u: UOp) -> int:

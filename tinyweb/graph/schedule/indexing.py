@@ -17,6 +17,7 @@ Index: TypeAlias = "tuple[UOp, ...]"
 Request: TypeAlias = "tuple[UOp, Index, UOp | None]"  # node, index, gate
 
 ZERO = UOp.const(0, dtypes.index)
+MAX_INDEX = 2**31 - 2**16  # what 32 bits hold, less what blocks may reach beyond an end
 FIRST_REDUCE_ORDER = 1000  # reduce ranges nest inside all output ranges
 
 
@@ -29,15 +30,25 @@ def both(a: UOp | None, b: UOp | None) -> UOp | None:
 
 def unbound(s: Size) -> UOp:
     """A size or bound as an index expression in which bound variables are plain variables."""
-    u = as_index(s)
+    u = as_index(fits(s) if isinstance(s, int) else s)
     return u.src[0] if u.op is Ops.BIND else (u if not u.src else u.replace(src=tuple(unbound(x) for x in u.src)))
+
+
+def fits(n: int) -> int:
+    """A size or stride; NotImplementedError for one that is beyond 32 bits."""
+    if n > MAX_INDEX:
+        raise NotImplementedError(
+            f"a computation goes through {n} elements with one index, and {MAX_INDEX} are the most, as there are no "
+            "64-bit indices: split the axis, or do not merge axes by reshape"
+        )
+    return n
 
 
 def strides(shape: Shape) -> list[int]:
     """Row-major strides of memory that holds `shape`: symbolic sizes take their maximum, so addresses are constant."""
     out, step = [], 1
     for s in reversed(shape):
-        out.append(step)
+        out.append(fits(step))
         step *= size_max(s)
     return out[::-1]
 

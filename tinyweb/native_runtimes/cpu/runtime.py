@@ -18,6 +18,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
+from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
@@ -107,6 +108,9 @@ class CpuRuntime:
 
     def allocate(self, nbytes: int) -> CpuBuffer:
         return CpuBuffer(nbytes)
+
+    def room(self) -> int | None:
+        return available_bytes()
 
     def free(self, handle: CpuBuffer) -> None:
         with self._turn:

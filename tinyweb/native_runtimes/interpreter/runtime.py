@@ -11,6 +11,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, interpreter_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
+from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.interpreter.execute import Executor
 from tinyweb.native_runtimes.protocol import Launch
 
@@ -31,6 +32,9 @@ class InterpreterRuntime:
             return np.zeros(-(-nbytes // 16) * 16, np.uint8)
         except MemoryError:
             raise MemoryError(f"no room for a buffer of {nbytes} bytes") from None
+
+    def room(self) -> int | None:
+        return available_bytes()
 
     def free(self, handle: Bytes) -> None:
         pass  # the array's last reference frees it

@@ -42,6 +42,10 @@ class Allocator:
         last = self._free[-1] if self._free else (self.end, 0)
         return size - (last[1] if sum(last) == self.end else 0)
 
+    def free_bytes(self) -> int:
+        """All free ranges together."""
+        return sum(nbytes for _, nbytes in self._free)
+
     def _insert(self, address: int, nbytes: int) -> None:
         insort(self._free, (address, nbytes))
         joined: list[tuple[int, int]] = []

@@ -14,6 +14,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, wasm_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
+from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
 from tinyweb.native_runtimes.wasm.allocator import Allocator
 from tinyweb.render_wasm import compile_module, static_data_bytes
@@ -131,6 +132,11 @@ class WasmRuntime:
         address = self._take(nbytes)
         ctypes.memset(self._base() + address, 0, nbytes)
         return WasmBuffer(address, nbytes)
+
+    def room(self) -> int | None:
+        held, host = self._allocator.free_bytes(), available_bytes()
+        grown = MAX_PAGES * PAGE - self._allocator.end
+        return held + (grown if host is None else min(grown, host))
 
     def free(self, handle: WasmBuffer) -> None:
         for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:

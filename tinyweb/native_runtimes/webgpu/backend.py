@@ -23,6 +23,11 @@ class Adapter:
     max_buffer_bytes: int
     max_binding_bytes: int
 
+    @property
+    def is_software(self) -> bool:
+        """Whether the processor does the work, in its own memory."""
+        return any(name in self.name.lower() for name in ("llvmpipe", "swiftshader", "warp"))
+
 
 class Backend(Protocol):
     """One implementation with an open device. Offsets and sizes are multiples of 4; sizes are positive."""

@@ -12,6 +12,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
+from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
 from tinyweb.native_runtimes.webgpu.backend import Adapter, Backend, Dispatch, open_backend
 from tinyweb.render_wgsl import bindings, has_uniform, render
@@ -66,6 +67,10 @@ class WebGpuRuntime:
                 f"WebGPU has no memory for a buffer of {nbytes} bytes: {self.adapter.name} allows {limit}"
             )
         return WebGpuBuffer(self._backend.create_buffer(max(_words(nbytes), 4)), nbytes)
+
+    def room(self) -> int | None:
+        # a software adapter's memory is the host's; of others WebGPU tells nothing but the largest buffer
+        return available_bytes() if self.adapter.is_software else None
 
     def free(self, handle: WebGpuBuffer) -> None:
         for key in self._groups_of.pop(handle, ()):
