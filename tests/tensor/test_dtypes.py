@@ -386,3 +386,33 @@ def test_a_constant_shifted_by_different_amounts(device: str) -> None:
     realize_all([r for _, r, _ in results])
     for t, got, want in results:
         same(got.numpy(), want, t, device, f"{t.name} on {device}")
+
+
+VIEWS = [(a, b) for a in TYPES for b in TYPES if a.bits != b.bits and min(a.bits, b.bits) >= 8][::5]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bits_as_types_of_other_widths(device: str) -> None:
+    """As NumPy's `view`: the last axis grows or shrinks; the first element lies in the low bits."""
+    results = []
+    for of, to in VIEWS:
+        a = np.resize(pairs(of)[0][5:], (3, 16))
+        raw = bits_of(a, of).view(f"uint{to.bits}")
+        results.append((f"{of.name} as {to.name}", Tensor(a, of, device).view(to), of_bits(raw, to)))
+    nibbles = np.arange(16, dtype=np.uint8).reshape(2, 8)
+    results.append(("4 bits", Tensor(nibbles, dtypes.uint4, device).view(dtypes.uint16), pack_nibbles(nibbles)))
+    realize_all([r for _, r, _ in results])
+    for label, got, want in results:
+        assert got.shape == want.shape, label
+        same(got.numpy().reshape(-1), want.reshape(-1), got.dtype, device, f"{label} on {device}")
+
+
+def pack_nibbles(values: Array) -> Array:
+    return np.asarray(values[:, ::2] | values[:, 1::2] << 4).view(np.uint16)
+
+
+def test_bits_that_make_no_whole_elements() -> None:
+    with pytest.raises(ValueError, match=r"view: int8 \(3, 6\) as int32: the last axis must be a multiple of 4"):
+        Tensor.zeros(3, 6, dtype=dtypes.int8).view(dtypes.int32)
+    with pytest.raises(ValueError, match="bitcast: a 0-d int32 cannot be read as int8"):
+        Tensor(5).bitcast(dtypes.int8)

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
@@ -99,10 +100,11 @@ class Elementwise(Movement):
         return self.cast(other.dtype)
 
     def bitcast(self, dtype: DType) -> Self:
-        """The same bits as another dtype of the same width."""
-        if dtype.bits != self.dtype.bits:
-            raise ValueError(f"bitcast: {self.dtype.name} has {self.dtype.bits} bits, {dtype.name} has {dtype.bits}")
-        return self if dtype is self.dtype else self._new(UOp(Ops.BITCAST, dtype, (self.uop,)))
+        """The same bits as another dtype; where it has another width the last axis grows or shrinks by the ratio.
+
+        ValueError where the last axis does not hold whole elements of the dtype.
+        """
+        return self._new(reinterpret(self.uop, dtype, "bitcast"))
 
     def float(self) -> Self:
         """Values as float32."""

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import TensorCore, accepts_dim
 from tinyweb.dtype import DType
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod
@@ -168,11 +169,11 @@ class Movement(TensorCore):
 
     # -- shapes -------------------------------------------------------------------------------------------------------
     def view(self, *shape: Any) -> Self:
-        """`reshape`; with a dtype of the same width, the bits read as that dtype."""
+        """`reshape`; with a dtype, the bits read as that dtype: the last axis grows or shrinks by the ratio of the
+        widths.
+        """
         if len(shape) == 1 and isinstance(shape[0], DType):
-            if shape[0].bits != self.dtype.bits:
-                raise ValueError(f"view: {self.dtype.name} and {shape[0].name} differ in width")
-            return self if shape[0] is self.dtype else self._new(UOp(Ops.BITCAST, shape[0], (self.uop,)))
+            return self._new(reinterpret(self.uop, shape[0], "view"))
         return self.reshape(*shape)
 
     def view_as(self, other: TensorCore) -> Self:

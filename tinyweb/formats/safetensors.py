@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DType, dtypes, from_bits
 from tinyweb.errors import ModelFormatError
 
 MAX_HEADER = 16 << 20  # bytes; a model of a hundred thousand tensors stays below
@@ -27,7 +27,8 @@ MAX_AXES = 8
 DTYPES: dict[str, DType] = {
     "BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16,
     "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64,
-    "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64,
+    "F8_E4M3": dtypes.float8_e4m3, "F8_E5M2": dtypes.float8_e5m2, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+    "F32": dtypes.float32, "F64": dtypes.float64,
 }  # fmt: skip
 
 
@@ -59,16 +60,16 @@ class SafetensorsFile:
             ) from None
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """The values of a tensor, as stored; bfloat16 comes as float32, which holds every bfloat16 exactly."""
+        """The values of a tensor, as stored; floats that NumPy lacks come as float32, which holds them exactly."""
         entry = self.entries.get(name)
         if entry is None:
             raise ModelFormatError(
                 f"{self.path} has no tensor {name!r}: the checkpoint is incomplete or of another model"
             )
-        if entry.dtype is dtypes.bfloat16:  # unknown to NumPy, and with it to the library
-            count = math.prod(entry.shape)
-            bits = np.fromfile(self.path, np.dtype("<u2"), count, offset=entry.begin)
-            return (bits.astype(np.uint32) << 16).view(np.float32).reshape(entry.shape)
+        if entry.dtype.held_wider:  # unknown to NumPy, and with it to the library
+            word = np.dtype(f"<u{entry.dtype.itemsize}")
+            bits = np.fromfile(self.path, word, math.prod(entry.shape), offset=entry.begin)
+            return from_bits(bits, entry.dtype).reshape(entry.shape)
         try:
             return np.asarray(self._file.get_tensor(name))  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as e:

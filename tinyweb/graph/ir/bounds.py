@@ -110,7 +110,7 @@ _RULES: dict[Ops, Callable[[UOp], Interval | None]] = {
     Ops.AND: _bool_or(lambda a, b, c, d: (a & c, b & d), _and),
     Ops.OR: _bool_or(lambda a, b, c, d: (a | c, b | d), lambda a, b, c, d: None),
     Ops.XOR: _bool_or(lambda a, b, c, d: (a ^ c, a ^ c) if a == b and c == d else (0, 1), lambda a, b, c, d: None),
-    Ops.SHL: _two(lambda a, b, c, d: (a << c, b << c) if c == d and c >= 0 else None),
+    Ops.SHL: _two(lambda a, b, c, d: (a << c, b << c) if c == d and 0 <= c < 64 else None),
     Ops.SHR: _two(lambda a, b, c, d: (a >> c, b >> c) if c == d and c >= 0 else None),
     Ops.LESS: _two(lambda a, b, c, d: (int(b < c), int(a < d))),
     Ops.EQUAL: _two(lambda a, b, c, d: (int(a == b == c == d), int(not (b < c or d < a)))),

@@ -128,6 +128,8 @@ class _Plan:
         """The axis, if there was one."""
         k = self.k
         best, width = None, 1
+        if k.chases:
+            return None
         for r in axes:
             follow = [s for s in k.stores if k.contiguous(s, r)]
             # a word of packed elements is stored as a whole where the vector covers it
@@ -162,8 +164,8 @@ class _Plan:
             self.tile(axis, width, AxisKind.VECTOR)
             if axis in bound:
                 steps //= width
-                if any(u.src[0].dtype.bits < 8 for u in loads):  # the other half of a word of packed elements
-                    self.tile(axis, fitting_divisor(self.left[axis][1], 2) if axis in self.left else 1, AxisKind.UNROLL)
+                if axis in self.left and any(u.src[0].dtype.bits < 8 for u in loads):  # the other half of a word
+                    self.tile(axis, fitting_divisor(self.left[axis][1], 2), AxisKind.UNROLL)
             else:
                 outputs //= width
         if k.volume(reused) >= MATRIX and outputs >= FULL:
