@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore, live_tensors
-from tinyweb.array.loss import Loss
+from tinyweb.array.ctc import Sequences
 from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Ops, UOp
 
 
-class Differentiation(Loss):
+class Differentiation(Sequences):
     """Derivatives as lazy tensors."""
 
     __slots__ = ()

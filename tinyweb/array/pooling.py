@@ -354,7 +354,7 @@ class Pooling(Convolution):
         begin, end = i.mul(size).floor_divide(count), i.add(1).mul(size).add(count - 1).floor_divide(count)
         longest = max(-((-(j + 1) * size) // count) - j * size // count for j in range(count))
         at = begin.unsqueeze(1).add(self._iota(longest))
-        w = self.take(at.minimum(size - 1), axis)
+        w = self.take(at.less(size).where(at, size - 1), axis)
         order = [*range(axis + 1), *range(axis + 2, w.ndim), axis + 1]
         return w.permute(*order), at.less(end.unsqueeze(1)), end.sub(begin)
 

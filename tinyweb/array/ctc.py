@@ -1,0 +1,94 @@
+"""Connectionist temporal classification: the likelihood of a label sequence under frames without an alignment."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from tinyweb.array.core import TensorCore
+from tinyweb.array.image import Image
+from tinyweb.array.loss import REDUCTIONS
+
+
+class Sequences(Image):
+    """ctc_loss."""
+
+    __slots__ = ()
+
+    def ctc_loss(
+        self,
+        targets: TensorCore,
+        input_lengths: Any,
+        target_lengths: Any,
+        blank: int = 0,
+        reduction: str = "mean",
+        zero_infinity: bool = False,
+    ) -> Self:
+        """-log p(targets) under log-probabilities (T, N, C) or (T, C) (Graves et al. 2006, the forward recursion).
+
+        `targets` are integers (N, S) or (S,), padded behind `target_lengths` (N,) with anything; frames behind
+        `input_lengths` (N,) do not count. The mean is that of losses divided by their target lengths (at least 1).
+        Infinite losses, of targets that do not fit their frames, become 0 with `zero_infinity`. One kernel per frame.
+        """
+        t = self._operand(targets, "ctc_loss").int()
+        if self.ndim == 2:
+            n, m = (self._operand(v, "ctc_loss")._reshape((1,)) for v in (input_lengths, target_lengths))
+            reduced = "sum" if reduction == "none" else reduction
+            return self.unsqueeze(1).ctc_loss(t._reshape((1, *t.shape[-1:])), n, m, blank, reduced, zero_infinity)
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"ctc_loss: reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+        frames, batch, classes = (self._fixed(i, "ctc_loss") for i in range(3)) if self.ndim == 3 else (0, 0, 0)
+        if not frames or t.ndim != 2 or t.shape[0] != batch or not 0 <= blank < classes:
+            raise ValueError(
+                f"ctc_loss: needs (T, N, C), targets (N, S) and a blank below C; got {self.shape}, {t.shape}, {blank}"
+            )
+        n_frames, n_labels = (
+            self._operand(v, "ctc_loss").int()._reshape((batch, 1)) for v in (input_lengths, target_lengths)
+        )
+        labels = t._fixed(1, "ctc_loss")
+        states = 2 * labels + 1
+        # blank, label, blank, label, …, blank; states that end a label's repetition may be reached from two before
+        odd = self._iota(states).remainder(2).eq(1)
+        spread = t.repeat_interleave(2, 1).pad([(0, 0), (1, 0)]) if labels else t.pad([(0, 0), (0, 1)])
+        label = odd.where(spread, blank).contiguous()
+        before = label.pad([(0, 0), (2, 0)], value=-1).shrink([None, (0, states)])
+        may_skip = odd.logical_and(label.ne(before))
+        place = label._reshape((1, batch, states))._broadcast_to((frames, batch, states))
+        emission = self._floating().gather(2, place).contiguous()
+        state = self._iota(states)
+
+        def moved(a: Self, by: int) -> Self:
+            return a.pad([(0, 0), (by, 0)], value=-math.inf).shrink([None, (0, states)])
+
+        first = emission.shrink([(0, 1), None, None])._reshape((batch, states))
+        alpha = state.less(2).where(first, -math.inf).contiguous()
+        for frame in range(1, frames):
+            own = emission.shrink([(frame, frame + 1), None, None])._reshape((batch, states))
+            ways = [alpha, moved(alpha, 1), may_skip.where(moved(alpha, 2), -math.inf)]
+            alpha = n_frames.greater(frame).where(_log_of_sum(ways).add(own), alpha).contiguous()
+        last = n_labels.mul(2)
+        ends = state.eq(last).logical_or(state.eq(last.sub(1)))
+        loss: Self = _log_of_sum([ends.where(alpha, -math.inf)], -1).neg()
+        if zero_infinity:
+            loss = loss.eq(math.inf).where(0.0, loss)
+        if reduction == "mean":
+            return loss.div(n_labels._reshape((batch,)).maximum(1).cast(loss.dtype)).mean()
+        return loss.sum() if reduction == "sum" else loss
+
+
+def _log_of_sum(parts: list[Any], axis: int | None = None) -> Any:
+    """log Σ eˣ of several tensors, or along an axis of one; -inf, without a gradient, where all are."""
+    largest = parts[0] if axis is None else parts[0].max(axis, keepdim=True)
+    for p in parts[1:]:
+        largest = largest.maximum(p)
+    none = largest.eq(-math.inf)
+    shift = none.where(0.0, largest).detach()
+    total: Any = None
+    for p in parts:
+        # what is -inf has no gradient: neither does the difference of two
+        e = p.eq(-math.inf).where(0.0, p.eq(-math.inf).where(0.0, p.sub(shift)).exp())
+        total = e if total is None else total.add(e)
+    if axis is not None:
+        total = total.sum(axis, keepdim=True)
+    result = none.where(-math.inf, none.where(1.0, total).log().add(shift))
+    return result if axis is None else result.squeeze(axis)
