@@ -1,4 +1,4 @@
-"""Sorting beside PyTorch: short axes are counted, long ones merged; ties, NaN, zeros of both signs."""
+"""Sorting and what is made of it: order statistics, bisection, counts, permutations, samples."""
 
 from __future__ import annotations
 
@@ -8,69 +8,192 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tensor.ops import Op, data, gradients_test, values_test
-from tinyweb import Tensor, dtypes
+from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
+from tinyweb import Generator, Tensor, dtypes, jit
 
-MIXED = np.float32([[3, np.nan, -0.0, np.inf, 0.0, -np.inf, 3], [1, 1, 1, np.nan, -5, np.nan, 2]])
-TIES = np.random.default_rng(0).integers(-4, 4, (3, 40)).astype(np.int32)
-LONG = np.random.default_rng(1).integers(-99, 99, (2, 300)).astype(np.float32)
+INF, NAN = np.inf, np.nan
+A, C = data(3, 5), data(2, 3, 4)
+ODD = np.array([[3, NAN, -INF, 0, -0.0, INF, NAN, -1e-30], [2, 2, 1, 1, -1, 2, -INF, 1]], np.float32)
+TIES = np.random.default_rng(1).integers(-3, 3, (3, 40)).astype(np.float32)
+LONG = np.random.default_rng(2).integers(-200, 200, (2, 700)).astype(np.float32)
+INTS = np.array([[5, -3, 5, 2**31 - 1, -(2**31), 0], [1, 1, 1, 0, 0, 0]], np.int32)
+EDGES = np.float32([-1, 0, 0, 0.5, 2])
+POINTS = np.float32([[-2, -1, 0, 0.25], [0.5, 1, 2, NAN]])
+
+
+def orders(axis: int) -> Any:
+    """Sorted both ways along an axis, stably."""
+    return lambda a: (
+        *a.sort(dim=axis, stable=True),
+        *a.sort(dim=axis, descending=True, stable=True),
+        a.argsort(dim=axis, stable=True),
+    )
+
+
+def tops(a: Any) -> Any:
+    return a.topk(3, dim=0)[0], a.topk(2, dim=-1, largest=False)[0], a.topk(0, dim=0)[0]
+
+
+def middles(a: Any) -> Any:
+    return a.median(), a.median(dim=0)[0], a.median(dim=-1, keepdim=True)[0], a.nanmedian(), a.nanmedian(dim=-1)[0]
+
+
+def levels(*names: str) -> Any:
+    """Quantiles of several kinds."""
+    q = [0.0, 0.1, 0.5, 0.77, 1.0]
+
+    def of(a: Any) -> Any:
+        many = Tensor(q, device=a.device) if isinstance(a, Tensor) else torch.tensor(q)
+        out = []
+        for name in names:
+            f = getattr(a, name)
+            out += [f(0.3), f(many, dim=0), f(many, dim=-1, keepdim=True), f(many)]
+            out += [f(0.6, dim=1, interpolation=i) for i in ("lower", "higher", "nearest", "midpoint")]
+        return tuple(out)
+
+    return of
+
+
+def search(s: Any, v: Any) -> Any:
+    if isinstance(s, Tensor):
+        return s.searchsorted(v), s.searchsorted(v, right=True), v.bucketize(s), v.bucketize(s, right=True)
+    return (torch.searchsorted(s, v), torch.searchsorted(s, v, right=True),
+            torch.bucketize(v, s), torch.bucketize(v, s, right=True))  # fmt: skip
+
+
+def rows_search(s: Any, v: Any) -> Any:
+    return (s.searchsorted(v, side="right"),) if isinstance(s, Tensor) else (torch.searchsorted(s, v, side="right"),)
+
+
+def counts(a: Any) -> Any:
+    return a.histc(7), a.histc(4, -1, 1), (a * 0).histc(3)
+
 
 OPS = [
-    Op("sort", lambda a: a.sort(-1), (data(3, 7),), sample=True),
-    Op("sort_axis", lambda a: a.sort(1), (data(2, 5, 3),), lambda a: a.sort(dim=1)),
-    Op("sort_dim_descending", lambda a: a.sort(dim=0, descending=True), (data(5, 4),), sample=True),
-    Op("sort_specials", lambda a: a.sort(-1), (MIXED,), lambda a: torch.sort(a, dim=-1, stable=True), gradient=False,
-       sample=True),
-    Op("sort_specials_descending", lambda a: a.sort(-1, descending=True), (MIXED,),
-       lambda a: torch.sort(a, dim=-1, descending=True, stable=True), gradient=False),
-    Op("sort_ties", lambda a: a.sort(-1), (TIES,), lambda a: torch.sort(a, dim=-1, stable=True)),
-    Op("sort_ties_descending", lambda a: a.sort(-1, descending=True), (TIES,),
-       lambda a: torch.sort(a, dim=-1, descending=True, stable=True)),
-    Op("sort_long", lambda a: a.sort(-1), (LONG,),
-       lambda a: torch.sort(a, dim=-1, stable=True), gradient=False, interpreter=False),
-    Op("sort_long_descending", lambda a: a.sort(0, descending=True), (LONG[0, :257],),
-       lambda a: torch.sort(a, dim=0, descending=True, stable=True), interpreter=False),
-    Op("sort_number", lambda a: a.sort(), (np.float32(3),), gradient=False),
-    Op("sort_one", lambda a: a.sort(0), (data(1, 4),)),
-    Op("sort_none", lambda a: a.sort(0), (data(0, 4),), gradient=False),
-    Op("sort_bool", lambda a: a.sort(-1), (np.array([True, False, True, False]),),
-       lambda a: torch.sort(a, dim=-1, stable=True)),
-    Op("argsort", lambda a: a.argsort(0), (data(4, 3),), gradient=False),
-    Op("msort", lambda a: a.msort(), (data(5, 2),)),
-    Op("topk", lambda a: a.topk(3), (data(4, 9),), sample=True),
-    Op("topk_smallest", lambda a: a.topk(2, 0, largest=False), (data(6, 3),)),
-    Op("topk_all", lambda a: a.topk(5, -1), (data(2, 5),)),
-    Op("kthvalue", lambda a: a.kthvalue(2), (data(3, 6),)),
-    Op("kthvalue_keepdim", lambda a: a.kthvalue(3, 0, keepdim=True), (data(5, 2),), lambda a: a.kthvalue(3, 0, True)),
+    Op("sort", orders(-1), (A,), sample=True),
+    Op("sort_axis", orders(1), (C,)),
+    Op("sort_first", lambda a: (*orders(0)(a), a.msort()), (C,)),
+    Op("sort_ties", orders(1), (TIES,), sample=True),
+    Op("sort_odd", orders(1), (ODD,), gradient=False, sample=True),
+    Op("sort_long", orders(1), (LONG,), sample=True),
+    Op("sort_long_odd", orders(0), (np.concatenate([LONG[0], ODD[0], ODD[0]]),), gradient=False),
+    Op("sort_long_axis", orders(0), (LONG.T.copy(),)),
+    Op("sort_257", orders(0), (LONG[0, :257],)),
+    Op("sort_int", orders(1), (INTS,), sample=True),
+    Op("sort_int_long", orders(0), (LONG[0].astype(np.int32) % 50,)),
+    Op("sort_uint8", orders(0), (np.array([200, 3, 255, 0, 3], np.uint8),)),
+    Op("sort_bool", orders(0), (np.array([True, False, True, False]),)),
+    Op("sort_half", orders(1), (ODD.astype(np.float16),), gradient=False),
+    Op("sort_0d", orders(0), (np.float32(3),)),
+    Op("sort_one", orders(0), (np.float32([[3, 4]]),)),
+    Op("sort_none", orders(1), (np.zeros((2, 0), np.float32),), gradient=False),
+    Op("topk", tops, (A,), sample=True),
+    Op("topk_long", lambda a: (a.topk(5, dim=1)[0], a.kthvalue(200, dim=1)[0]), (LONG + data(2, 700),)),
+    Op("kthvalue", lambda a: (*a.kthvalue(2), *a.kthvalue(1, dim=0, keepdim=True)), (A,)),
+    Op("median", middles, (A,), sample=True),
+    Op("median_even", middles, (C,)),
+    Op("median_nan", middles, (np.float32([[NAN, 3, 1], [4, NAN, NAN], [NAN, NAN, NAN], [3, 2, 1]]),), gradient=False),
+    Op("quantile", levels("quantile", "nanquantile"), (A,), sample=True),
+    Op("quantile_nan", levels("quantile", "nanquantile"), (np.float32([[NAN, 3, 1], [4, NAN, NAN], [3, 2, 1]]),),
+       gradient=False),
+    Op("mode", lambda a: (a.mode()[0], a.mode(dim=0, keepdim=True)[0]), (TIES,), gradient=False, sample=True),
+    Op("mode_gradient", lambda a: a.mode(), (np.float32([[1, 5, 2], [7, 3, 4]]),)),
+    Op("mode_int", lambda a: (a.mode()[0], a.mode(dim=0)[0]), (INTS % 7,)),
+    Op("searchsorted", search, (EDGES, POINTS), gradient=False, sample=True),
+    Op("searchsorted_rows", rows_search, (np.sort(data(2, 9)), data(2, 4, seed=1)), gradient=False),
+    Op("searchsorted_int", search, (np.array([1, 3, 3, 8], np.int32), np.array([0, 3, 9], np.int32))),
+    Op("histc", counts, (A,), gradient=False, sample=True),
+    Op("histogram", lambda a: tuple(a.histogram(5, range=(-1.0, 1.0))), (A,), gradient=False),
+    Op("bincount", lambda a: (a.bincount(), a.bincount(minlength=9)), (np.array([1, 4, 1, 0], np.int32),)),
+    Op("bincount_weights", lambda a, w: a.bincount(w), (np.array([1, 4, 1, 0], np.int32), data(4)),
+       lambda a, w: a.bincount(w), gradient=False),
+    Op("isin", lambda a, b: isin(a, b), (INTS, np.array([5, 0, 7], np.int32)), sample=True),
 ]  # fmt: skip
+
+
+def isin(a: Any, b: Any) -> Any:
+    return (a.isin(b), a.isin(b, invert=True)) if isinstance(a, Tensor) else (
+        torch.isin(a, b), torch.isin(a, b, invert=True))  # fmt: skip
+
 
 test_values = values_test(OPS)
 test_gradients = gradients_test(OPS)
 
 
-@pytest.mark.parametrize(
-    "name", ["int8", "uint8", "int16", "uint32", "int64", "uint64", "float16", "bfloat16", "float64"]
-)
-def test_dtypes(name: str) -> None:
-    dtype = getattr(dtypes, name)
-    low, high = (-100, 100) if dtype.is_signed else (0, 200)
-    values = np.random.default_rng(2).integers(low, high, 33)
-    if dtype.kind in ("int", "uint"):
-        values[:2] = int(dtype.min), int(dtype.max) if dtype.bits < 64 else 1 << 40
-    got, order = Tensor(values, dtype=dtype).sort()
-    assert got.dtype is dtype and order.dtype is dtypes.int32
-    np.testing.assert_array_equal(order.numpy(), np.argsort(values, kind="stable"))
-    np.testing.assert_array_equal(got.numpy(), np.sort(values))
+def test_a_hundred_thousand() -> None:
+    x = np.random.default_rng(0).integers(0, 30_000, 100_003).astype(np.float32)
+    t = Tensor(x)
+    values, order = t.sort()
+    (g,) = (values * Tensor.arange(x.size).float()).sum().gradient(t)
+    values.realize(order, g)
+    want = np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(order.numpy(), want)
+    np.testing.assert_array_equal(values.numpy(), x[want])
+    np.testing.assert_array_equal(g.numpy(), np.argsort(want))
+
+
+def test_mode_says_where() -> None:
+    values, places = Tensor(TIES).mode()
+    np.testing.assert_array_equal(np.take_along_axis(TIES, places.numpy()[:, None], 1)[:, 0], values.numpy())
+
+
+def test_unique() -> None:
+    x = np.array([[3, 1, 3, 3], [1, 2, 1, 1]], np.int32)
+    for axis in (None, 0, 1):
+        got = Tensor(x).unique(return_inverse=True, return_counts=True, axis=axis)
+        want = torch.from_numpy(x).unique(return_inverse=True, return_counts=True, dim=axis)
+        run = Tensor(x).unique_consecutive(return_inverse=True, return_counts=True, axis=axis)
+        want_run = torch.from_numpy(x).unique_consecutive(return_inverse=True, return_counts=True, dim=axis)
+        for g, w in zip((*got, *run), (*want, *want_run), strict=True):
+            assert g.dtype is dtypes.int32
+            np.testing.assert_array_equal(g.numpy(), w.numpy())
+    assert Tensor([2.0, 2.0, 1.0]).unique().tolist() == [1.0, 2.0]
+
+
+def test_shapes_that_depend_on_values_cannot_be_recorded() -> None:
+    with pytest.raises(RuntimeError, match="unique: the shape of the result depends on values"):
+        jit(lambda x: x.unique())(Tensor([1.0, 2.0]).realize())
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_permutations(runtime: str) -> None:
+    p = Tensor.randperm(50, device=runtime, generator=Generator(4)).numpy()
+    assert sorted(p) == list(range(50)) and list(p) != list(range(50))
+    np.testing.assert_array_equal(p, Tensor.randperm(50, device="CPU", generator=Generator(4)).numpy())
+
+
+def test_samples_follow_their_weights() -> None:
+    weights = np.float32([[0, 1, 2, 0, 5], [3, 0, 0, 3, 0]])
+    drawn = Tensor(weights).multinomial(4000, replacement=True, generator=Generator(8)).numpy()
+    for row, w in zip(drawn, weights, strict=True):
+        share = np.bincount(row, minlength=5) / 4000
+        assert np.all(share[w == 0] == 0) and np.abs(share - w / w.sum()).max() < 0.04
+    many = np.tile(np.float32([1, 2, 0, 5]), (4000, 1))
+    pairs = Tensor(many).multinomial(2, generator=Generator(9)).numpy()
+    assert pairs.shape == (4000, 2) and np.all(pairs[:, 0] != pairs[:, 1]) and not np.any(pairs == 2)
+    assert np.abs(np.bincount(pairs[:, 0], minlength=4) / 4000 - np.float32([1, 2, 0, 5]) / 8).max() < 0.04
+    assert Tensor([0.0, 0.0, 1.0]).multinomial(3, replacement=True).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("wrong", "error", "says"),
     [
-        (lambda x: x.topk(9), ValueError, "topk: k must be between 0 and the size 3 of axis -1, got 9"),
-        (lambda x: x.kthvalue(0), ValueError, "kthvalue: k must be between 1 and the size 3"),
-        (lambda x: x.sort(2), IndexError, "argsort: axis 2 is outside"),
+        (lambda a: a.sort(2), IndexError, "sort: axis 2 is outside of a tensor with 2 axes"),
+        (lambda a: a.topk(6), ValueError, "topk: k must be between 0 and the size 5 of axis -1, got 6"),
+        (lambda a: a.kthvalue(0), ValueError, "kthvalue: k must be between 1 and the size 5"),
+        (lambda a: a.int().quantile(0.5), TypeError, "quantile: needs a float dtype, got int32"),
+        (lambda a: a.quantile(1.5), ValueError, r"quantile: q must be within \[0, 1\], got 1.5"),
+        (lambda a: a.quantile(0.5, interpolation="cubic"), ValueError, "quantile: interpolation must be one of linear"),
+        (lambda a: a[:, :0].median(1), ValueError, r"median: axis 1 of \(3, 0\) has no elements"),
+        (lambda a: a.histc(0), ValueError, "histc: the number of bins must be a whole number ≥ 1, got 0"),
+        (lambda a: a.bincount(), TypeError, r"bincount: needs a vector of integers, got \(3, 5\) of float32"),
+        (lambda a: Tensor([-1]).bincount(), ValueError, "bincount: the elements must not be negative"),
+        (lambda a: a.searchsorted(a[:2]), ValueError, "searchsorted: .* differs before the last axis"),
+        (lambda a: a.bucketize(a), ValueError, "bucketize: boundaries must be a vector"),
+        (lambda a: a.multinomial(6), ValueError, "multinomial: cannot draw 6 of 5 elements"),
+        (lambda a: Tensor.randperm(-1), ValueError, "randperm: needs a whole number ≥ 0, got -1"),
     ],
 )
-def test_errors(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call(Tensor(data(2, 3)))
+def test_errors(wrong: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        wrong(Tensor(A))

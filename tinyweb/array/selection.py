@@ -1,11 +1,281 @@
-"""What is made of sorted elements: order statistics, histograms, and drawing without a table."""
+"""What is made of sorted elements: order statistics, bisection, counts, and drawing without a table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.gathering import host_value
 from tinyweb.array.sorting import Sorting
+from tinyweb.array.threefry import Generator
+from tinyweb.dtype import dtypes, promote
+from tinyweb.graph.ir import size_max
+
+INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 class Selection(Sorting):
-    """Medians, quantiles, counts, permutations."""
+    """Medians, quantiles, modes, histograms, unique elements, permutations and samples."""
 
     __slots__ = ()
+
+    # -- order statistics ---------------------------------------------------------------------------------------------
+    @accepts_dim
+    def median(self, axis: int | None = None, keepdim: bool = False) -> Any:
+        """The lower of the two middle elements, NaN if there is one: of all elements, or (values, positions) along an
+        axis. ValueError where there are none."""
+        return self._middle(axis, keepdim, "median", skip_nan=False)
+
+    @accepts_dim
+    def nanmedian(self, axis: int | None = None, keepdim: bool = False) -> Any:
+        """`median` of what is not NaN; NaN where nothing is left."""
+        return self._middle(axis, keepdim, "nanmedian", skip_nan=True)
+
+    def _middle(self, axis: int | None, keepdim: bool, method: str, skip_nan: bool) -> Any:
+        if axis is None:
+            value = self.flatten()._middle(0, False, method, skip_nan)[0]
+            return value._reshape((1,) * self.ndim) if keepdim else value
+        x = self if self.ndim else self._reshape((1,))
+        a = self._axis(axis, method=method)
+        n = x._fixed(a, method)
+        if n == 0:
+            raise ValueError(f"{method}: axis {axis} of {self.shape} has no elements")
+        values, order = x.sort(a)
+        at = x.full_like(0, dtypes.int32)._along(a, 0, 1).add((n - 1) // 2)
+        if x.dtype.is_float:
+            nans = x.isnan().sum(a, keepdim=True)
+            at = nans.neg().add(n - 1).maximum(0).bitwise_right_shift(1) if skip_nan else nans.ne(0).where(n - 1, at)
+        found = values._gather(a, at), order._gather(a, at)
+        if not self.ndim:
+            return found[0]._reshape(()), found[1]._reshape(())
+        return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
+
+    @accepts_dim
+    def quantile(self, q: Any, axis: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Self:
+        """The q-th quantiles (numbers in [0, 1], one or a vector of them: the first axis of the result), of all
+        elements or along an axis; NaN where there is one. `interpolation` between elements: "linear", "lower",
+        "higher", "nearest" or "midpoint"."""
+        return self._quantiles(q, axis, keepdim, interpolation, "quantile", skip_nan=False)
+
+    @accepts_dim
+    def nanquantile(
+        self, q: Any, axis: int | None = None, keepdim: bool = False, interpolation: str = "linear"
+    ) -> Self:
+        """`quantile` of what is not NaN."""
+        return self._quantiles(q, axis, keepdim, interpolation, "nanquantile", skip_nan=True)
+
+    def _quantiles(
+        self, q: Any, axis: int | None, keepdim: bool, interpolation: str, method: str, skip_nan: bool
+    ) -> Self:
+        if not self.dtype.is_float:
+            raise TypeError(f"{method}: needs a float dtype, got {self.dtype.name}")
+        if interpolation not in INTERPOLATIONS:
+            raise ValueError(
+                f"{method}: interpolation must be one of {', '.join(INTERPOLATIONS)}, got {interpolation!r}"
+            )
+        if isinstance(q, int | float) and not 0 <= q <= 1:
+            raise ValueError(f"{method}: q must be within [0, 1], got {q}")
+        wanted = self._operand(q, method).cast(self.dtype if self.dtype.bits >= 32 else dtypes.float32)
+        if wanted.ndim > 1:
+            raise ValueError(f"{method}: q must be a number or a vector, got shape {wanted.shape}")
+        x = self.flatten() if axis is None or not self.ndim else self
+        a = 0 if axis is None or not self.ndim else self._axis(axis, method=method)
+        n = x._fixed(a, method)
+        if n == 0:
+            raise ValueError(f"{method}: axis {axis} of {self.shape} has no elements")
+        values = x.sort(a)[0].transpose(a, -1)
+        nans = values.isnan().sum(-1, keepdim=True)
+        last = nans.neg().add(n - 1).maximum(0) if skip_nan else nans.full_like(n - 1)
+        place = last.cast(wanted.dtype).mul(wanted.flatten()).detach()  # (…, q)
+        low, high = place.floor(), place.ceil()
+        if interpolation == "nearest":
+            low = high = place.round()
+        elif interpolation != "linear":
+            low, high = {"lower": (low, low), "higher": (high, high), "midpoint": (low, high)}[interpolation]
+        first, second = values._gather(values.ndim - 1, low.int()), values._gather(values.ndim - 1, high.int())
+        part = place.sub(low) if interpolation == "linear" else low.lt(high).where(0.5, low.mul(0.0))
+        out = first.lerp(second, part.cast(self.dtype))
+        if not skip_nan:
+            out = nans.ne(0).where(float("nan"), out)
+        # the quantiles to the front, the axis to its place
+        rest = out.transpose(a, -1)
+        front = rest.permute(a, *(i for i in range(rest.ndim) if i != a))
+        if keepdim:
+            shape = (1,) * self.ndim if axis is None else tuple(1 if i == a else s for i, s in enumerate(self.shape))
+            front = front._reshape((front.shape[0], *shape))
+        return front if wanted.ndim else front._reshape(front.shape[1:])
+
+    @accepts_dim
+    def mode(self, axis: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
+        """(values, positions) of the most frequent elements along an axis: of equally frequent ones the smallest."""
+        if not self.ndim:
+            return self, self.full_like(0, dtypes.int32)
+        a = self._axis(axis, method="mode")
+        n = self._fixed(a, "mode")
+        if n == 0:
+            raise ValueError(f"mode: axis {axis} of {self.shape} has no elements")
+        values, order = self.sort(a)
+        place = values._places(a)
+        begins = values._along(a, 1, n).ne(values._along(a, 0, n - 1))._pad_along(a, 1, 0)
+        run = place.sub(begins.where(place, 0)._running_max(a, "mode", 0))
+        at = run.argmax(a, keepdim=True)
+        found = values._gather(a, at), order._gather(a, at)
+        return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
+
+    # -- bisection ----------------------------------------------------------------------------------------------------
+    def searchsorted(self, values: Any, right: bool = False, side: str | None = None) -> Self:
+        """Where `values` belong in this sorted tensor (int32): before equal elements, with `right` (side="right")
+        behind them. A vector serves values of any shape; else all but the last axes must be equal."""
+        if side not in (None, "left", "right") or (side == "left" and right):
+            raise ValueError(f'searchsorted: side must be "left" or "right" and agree with right, got {side!r}')
+        after = right or side == "right"
+        v = self._operand(values, "searchsorted")
+        if self.ndim == 0 or (self.ndim > 1 and self.shape[:-1] != v.shape[:-1]):
+            raise ValueError(f"searchsorted: {self.shape} is no vector, and {v.shape} differs before the last axis")
+        dtype = promote(self.dtype, v.dtype)
+        line, wanted = self.cast(dtype).detach(), v.cast(dtype).detach()
+        n, shared = line._fixed(line.ndim - 1, "searchsorted"), line.ndim - 1
+        low = wanted.full_like(0, dtypes.int32)
+        high = low.add(n)
+        for _ in range(n.bit_length()):
+            middle = low.add(high).bitwise_right_shift(1)
+            here = line._pick(middle, shared)
+            # NaN comes behind everything
+            before = here.gt(wanted).logical_not() if after else here.ge(wanted).logical_not()
+            inside = low.less(high)
+            low, high = (
+                inside.logical_and(before).where(middle.add(1), low),
+                inside.logical_and(before.logical_not()).where(middle, high),
+            )
+        return low
+
+    def bucketize(self, boundaries: Any, right: bool = False) -> Self:
+        """Which interval between the sorted vector `boundaries` each element lies in (int32): see `searchsorted`."""
+        edges = self._operand(boundaries, "bucketize")
+        if edges.ndim != 1:
+            raise ValueError(f"bucketize: boundaries must be a vector, got shape {edges.shape}")
+        return edges.searchsorted(self, right)
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+    def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:
+        """How many elements lie in each of `bins` equal intervals of [min, max] (of the elements' own range where both
+        are equal), in this dtype; what lies outside is not counted."""
+        return self._histogram(bins, None if min == max else (min, max), "histc")[0]
+
+    def histogram(self, bins: int = 100, range: tuple[float, float] | None = None) -> tuple[Self, Self]:
+        """(counts, edges) of `bins` equal intervals of `range` (of the elements' own range without it)."""
+        return self._histogram(bins, range, "histogram")
+
+    def _histogram(self, bins: int, range: tuple[float, float] | None, method: str) -> tuple[Self, Self]:
+        if not isinstance(bins, int) or bins < 1:
+            raise ValueError(f"{method}: the number of bins must be a whole number ≥ 1, got {bins!r}")
+        if range is not None and not range[0] < range[1]:
+            raise ValueError(f"{method}: the range must have min < max, got {range}")
+        x = self._floating().flatten().detach()
+        if range is not None or x.shape[0] == 0:
+            low, high = (x._constant(v) for v in range or (0.0, 1.0))
+        else:
+            low, high = x.min(), x.max()
+            flat = low.eq(high)
+            low, high = (
+                flat.where(low.sub(0.5 if method == "histogram" else 1), low),
+                flat.where(high.add(0.5 if method == "histogram" else 1), high),
+            )
+        inside = x.ge(low).logical_and(x.le(high))
+        bin = x.sub(low).mul(bins).div(high.sub(low)).floor().clamp(0, bins - 1).int()
+        row = x._iota(bins).unsqueeze(1)
+        hit = inside.logical_and(bin.eq(row))
+        edges = x._iota(bins + 1).cast(x.dtype).mul(high.sub(low)).div(float(bins)).add(low)
+        return hit.sum(-1).cast(self.dtype), edges
+
+    def bincount(self, weights: TensorCore | None = None, minlength: int = 0) -> Self:
+        """How often (or with how much weight) each number 0, 1, … occurs in a vector of integers ≥ 0. Its largest
+        element is read on the host."""
+        if not self.dtype.is_int or self.ndim != 1:
+            raise TypeError(f"bincount: needs a vector of integers, got {self.shape} of {self.dtype.name}")
+        seen = host_value(self, "bincount")
+        if seen.size and seen.min() < 0:
+            raise ValueError("bincount: the elements must not be negative")
+        count = max(int(seen.max()) + 1 if seen.size else 0, minlength)
+        hit = self.eq(self._iota(count).cast(self.dtype).unsqueeze(1))
+        if weights is None:
+            return hit.sum(-1)
+        if weights.shape != self.shape:
+            raise ValueError(f"bincount: weights {weights.shape} must have the shape {self.shape}")
+        return hit.where(self._new(weights.uop), 0).sum(-1)
+
+    def isin(self, elements: Any, invert: bool = False) -> Self:
+        """Whether each element is one of `elements`."""
+        among = self._operand(elements, "isin").flatten()
+        found = self.unsqueeze(-1).eq(among).any(-1)
+        return found.logical_not() if invert else found
+
+    @accepts_dim
+    def unique(
+        self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+    ) -> Any:
+        """The different elements (or slices along an axis) in order, found on the host; with them, where asked for, at
+        which of them each element is, and how often each occurs (int32)."""
+        if axis is not None:
+            axis = self._axis(axis, method="unique")
+        host = host_value(self, "unique")
+        found = np.unique(host, return_inverse=True, return_counts=True, axis=axis if self.ndim else None)
+        inverse = found[1].reshape(found[1].shape if axis is not None else host.shape)
+        return self._found(found[0], inverse, found[2], return_inverse, return_counts)
+
+    @accepts_dim
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+    ) -> Any:
+        """The first of every run of equal elements (or slices along an axis), found on the host; see `unique`."""
+        x = host_value(self, "unique_consecutive")
+        rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, self._axis(axis, method="unique_consecutive"), 0)
+        flat = rows.reshape(rows.shape[0], -1)
+        begins = np.ones(len(rows), bool)
+        begins[1:] = (flat[1:] != flat[:-1]).any(1)
+        starts = np.flatnonzero(begins)
+        values = rows[starts].reshape(-1) if axis is None else np.moveaxis(rows[starts], 0, axis)
+        inverse = (np.cumsum(begins) - 1).reshape(x.shape if axis is None else -1)
+        counts = np.diff(np.append(starts, len(rows)))
+        return self._found(values, inverse, counts, return_inverse, return_counts)
+
+    def _found(self, values: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> Any:
+        parts = [(values, self.dtype)]
+        parts += [(inverse, dtypes.int32)] if return_inverse else []
+        parts += [(counts, dtypes.int32)] if return_counts else []
+        out = tuple(type(self)(x, dtype=dtype, device=self.device) for x, dtype in parts)
+        return out[0] if len(out) == 1 else out
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+    @classmethod
+    def randperm(cls, n: int, device: str | None = None, generator: Generator | None = None) -> Self:
+        """The numbers 0 … n - 1 (int32) in random order: the order of random words."""
+        if not isinstance(n, int) or n < 0:
+            raise ValueError(f"randperm: needs a whole number ≥ 0, got {n!r}")
+        return cls._words((n,), generator, device)[0].argsort(0)
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False, generator: Generator | None = None) -> Self:
+        """Positions (int32) drawn with probabilities proportional to the elements of the last axis: (samples) of a
+        vector, (rows, samples) of a matrix.
+
+        With replacement by bisection of the running sum; without by the largest of the weights divided by exponential
+        noise (Efraimidis and Spirakis 2006), where at least `num_samples` weights of a row must not be 0.
+        """
+        if self.ndim not in (1, 2) or not self.dtype.is_float:
+            raise TypeError(f"multinomial: needs a float vector or matrix, got {self.shape} of {self.dtype.name}")
+        n = self._fixed(self.ndim - 1, "multinomial")
+        if not isinstance(num_samples, int) or num_samples < 1 or n == 0 or (num_samples > n and not replacement):
+            raise ValueError(f"multinomial: cannot draw {num_samples!r} of {n} elements, replacement={replacement}")
+        rows: Sequence[Any] = self.shape[:-1]
+        weights = self.cast(dtypes.float32).detach()
+        options: dict[str, Any] = {"device": self.device, "generator": generator}
+        if not replacement:
+            noise = type(self).exponential(*rows, n, **options)
+            return weights.div(noise).topk(num_samples)[1]
+        # rounding may neither make the sums fall nor give a weight of 0 a step of its own
+        steps = weights.eq(0).where(0.0, weights.cumsum(-1))._running_max(self.ndim - 1, "multinomial", 0.0)
+        level = type(self).rand(*rows, num_samples, **options).mul(steps._along(self.ndim - 1, n - 1, n))
+        return steps.contiguous().searchsorted(level, right=True).minimum(size_max(n) - 1)

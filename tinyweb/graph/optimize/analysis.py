@@ -104,6 +104,14 @@ class Analysis:
         return self.volume(access.src[1].ranges) * access.src[0].dtype.bits
 
     @cached_property
+    def chases(self) -> bool:
+        """Whether loads wait for each other in long chains, to know where: a bisection gains nothing from lanes."""
+        depth: dict[UOp, int] = {}
+        for u in self.nodes:
+            depth[u] = max((depth[s] for s in u.src), default=0) + (u.op is Ops.LOAD)
+        return max(depth.values(), default=0) > 6
+
+    @cached_property
     def in_place(self) -> bool:
         """Whether the kernel loads what it stores to."""
         stored = {s.src[0] for s in self.stores}

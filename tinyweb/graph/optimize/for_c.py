@@ -90,6 +90,8 @@ class _Plan:
     def elementwise(self, axes: list[UOp]) -> None:
         """A vector along the axis that the stores follow."""
         k, best, width = self.k, None, 1
+        if k.chases:
+            return
         widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
         limit = min(self.lanes * 2 if widest <= 32 else self.lanes, self.target.max_vector)
         for r in axes:
