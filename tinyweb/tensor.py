@@ -12,10 +12,10 @@ before `.realize()`, `.numpy()`, `.item()` or `.tolist()` asks for a value.
 from __future__ import annotations
 
 from tinyweb.array.core import realize_all
-from tinyweb.array.differentiation import Differentiation
+from tinyweb.array.inplace import InPlace
 
 
-class Tensor(Differentiation):
+class Tensor(InPlace):
     """A lazy n-dimensional array on a device."""
 
     __slots__ = ()

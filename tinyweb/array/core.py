@@ -215,6 +215,13 @@ class TensorCore:
         update("assign", self, x)
         return self
 
+    def _update(self, method: str, value: TensorCore) -> Self:
+        """Write `value`, cast to this dtype."""
+        update(
+            method, self, value if value.dtype is self.dtype else value._wrap(value.uop.cast(self.dtype), value.device)
+        )
+        return self
+
     def _assign_into(self, view: UOp, value: TensorCore) -> Self:
         """Write into a view of this tensor, given as movements of its node."""
         update("setitem", self._wrap(view, self.device, self.storage), value)
