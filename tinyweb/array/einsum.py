@@ -55,7 +55,9 @@ class Einsum(Scatter):
                 if old == 1:
                     sizes[label] = n
                 elif n != 1 and not same(old, n):
-                    raise ValueError(f"einsum: {formula!r}: {label!r} is both {old} and {n} in {[t.shape for t in tensors]}")
+                    raise ValueError(
+                        f"einsum: {formula!r}: {label!r} is both {old} and {n} in {[t.shape for t in tensors]}"
+                    )
         dtype = promote(*(t.dtype for t in tensors))
         terms = [_diagonals(t.cast(dtype), labels) for t, labels in zip(tensors, inputs, strict=True)]
         while len(terms) > 1:

@@ -1,9 +1,9 @@
 """Linear systems: LU and Cholesky factors, determinants, inverses, solutions.
 
-A factorisation takes one step per column. The number of the step is part of the state, so that all steps are one kernel,
-compiled once; every step's state is put into memory. The inverse of a triangle takes 2 log2(n) products of blocks
-instead, and everything else is made of these. Results bring their gradients along, known in closed form, so that the
-steps are not differentiated. Integers and half floats are computed in float32.
+A factorisation takes one step per column. The number of the step is part of the state, so that all steps are one
+kernel, compiled once; every step's state is put into memory. The inverse of a triangle takes 2 log2(n) products of
+blocks instead, and everything else is made of these. Results bring their gradients along, known in closed form, so that
+the steps are not differentiated. Integers and half floats are computed in float32.
 
 Nothing is raised for values: a singular matrix has infinite or NaN elements in its inverse, a matrix that is not
 positive definite a Cholesky factor with NaN.
@@ -69,6 +69,15 @@ class Elimination(Einsum):
         axes = [i for i in range(self.ndim - 2) if i < more or (shape[i - more] == 1 and self.shape[i] != 1)]
         return (self.sum(axes, keepdim=True) if axes else self)._reshape(shape)
 
+    def _order_places(self) -> tuple[Self, Self]:
+        """What puts the elements along the last axis in ascending order, by counting those before each: (order, place),
+        the one the inverse of the other. Equal elements keep their order, NaN is equal to anything."""
+        i = self._iota(self.shape[-1])
+        mine, other = self.unsqueeze(-1), self.unsqueeze(-2)
+        earlier = i.less(i.unsqueeze(1)) & ~mine.less(other)
+        place = (other.less(mine) | earlier).sum(-1).contiguous()
+        return place.unsqueeze(-2).eq(i.unsqueeze(1)).where(i, 0).sum(-1).contiguous(), place
+
     # -- LU -----------------------------------------------------------------------------------------------------------
     def _lu_steps(self) -> tuple[Self, Self, Self]:
         """LU with partial pivoting of (…, m, n): (factors, order, place).
@@ -93,15 +102,11 @@ class Elimination(Einsum):
             below = columns.eq(at).where(factor, state.sub(factor.mul(row)))
             rank = (columns.eq(n) & chosen).where(at.cast(state.dtype), columns.eq(n + 1).where(state.add(1.0), state))
             state = changes.where(below, rank).contiguous()
-        rank = state.select(-1, n)
-        # rows that were never pivot come last, in their order
-        mine, other = rank.unsqueeze(-1), rank.unsqueeze(-2)
-        place = (other.less(mine) | (other.eq(mine) & self._iota(m).less(rows))).sum(-1).contiguous()
-        order = place.unsqueeze(-2).eq(rows).where(self._iota(m), 0).sum(-1).contiguous()
+        order, place = state.select(-1, n)._order_places()  # rows that were never pivot come last
         return state._along(state.ndim - 1, 0, n)._pick(order, state.ndim - 2).contiguous(), order, place
 
     def lu(self) -> tuple[Self, Self, Self]:
-        """(P, L, U) with self = P @ L @ U: a permutation, a lower triangle with ones on the diagonal, an upper triangle.
+        """(P, L, U) with self = P @ L @ U: a permutation, a lower triangle with a diagonal of ones, an upper triangle.
 
         (…, m, n) gives (m, m), (m, min(m, n)), (min(m, n), n).
         """
@@ -302,4 +307,3 @@ class Elimination(Einsum):
         low._square("cholesky_inverse")
         inverse = low.tril()._inverse_triangle()
         return inverse.mT.matmul(inverse)._rounded(self)
-

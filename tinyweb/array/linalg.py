@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Self
+from itertools import pairwise
+from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore, accepts_dim
 from tinyweb.array.indexing import Indexing
@@ -11,6 +13,8 @@ from tinyweb.array.movement import broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
 from tinyweb.graph.ir import size_prod
 from tinyweb.graph.schedule.indexing import same
+
+Factor = TypeVar("Factor", bound="Linalg")
 
 
 class Linalg(Indexing):
@@ -91,7 +95,9 @@ class Linalg(Indexing):
         scaled = product if isinstance(alpha, int | float) and alpha == 1 else product.mul(alpha)
         shape = broadcast_shapes("addmm", self.shape, product.shape)
         if len(shape) != product.ndim or not all(map(same, shape, product.shape)):
-            raise ValueError(f"addmm and its kin: {self.shape} does not broadcast to the product's shape {product.shape}")
+            raise ValueError(
+                f"addmm and its kin: {self.shape} does not broadcast to the product's shape {product.shape}"
+            )
         if isinstance(beta, int | float) and beta == 0:
             return scaled.cast(promote(self.dtype, product.dtype))
         return scaled.add(self if isinstance(beta, int | float) and beta == 1 else self.mul(beta))
@@ -144,10 +150,10 @@ class Linalg(Indexing):
         rows, columns = self._iota(n).unsqueeze(1), self._iota(n if m is None else m).unsqueeze(0)
         return rows.eq(columns).cast(self.dtype)
 
-    def multi_dot(self: Self | Sequence[Self], *others: Any) -> Self:
+    def multi_dot(self: Factor | Sequence[Factor], *others: Any) -> Factor:
         """The product of several matrices (the first and the last may be vectors), in the order that takes the fewest
         multiplications (Cormen et al., Introduction to Algorithms, section 15.2)."""
-        parts = [p for o in (self, *others) for p in (o if isinstance(o, list | tuple) else [o])]
+        parts: list[Any] = [p for o in (self, *others) for p in (o if isinstance(o, list | tuple) else [o])]
         if len(parts) < 2:
             raise ValueError(f"multi_dot: needs at least two tensors, got {len(parts)}")
         row, column = parts[0].ndim == 1, parts[-1].ndim == 1
@@ -155,7 +161,7 @@ class Linalg(Indexing):
             p.unsqueeze(0) if i == 0 and row else p.unsqueeze(1) if i == len(parts) - 1 and column else p
             for i, p in enumerate(parts)
         ]
-        if any(m.ndim != 2 for m in mats) or not all(same(a.shape[1], b.shape[0]) for a, b in zip(mats, mats[1:])):
+        if any(m.ndim != 2 for m in mats) or not all(same(a.shape[1], b.shape[0]) for a, b in pairwise(mats)):
             raise ValueError(f"multi_dot: the shapes {[p.shape for p in parts]} make no product of matrices")
         sizes = [mats[0]._fixed(0, "multi_dot"), *(m._fixed(1, "multi_dot") for m in mats)]
         best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(mats))}
@@ -172,7 +178,7 @@ class Linalg(Indexing):
 
         out = product(0, len(mats) - 1)
         out = out.squeeze(0) if row else out
-        result: Self = out.squeeze(-1) if column else out
+        result: Factor = out.squeeze(-1) if column else out
         return result
 
     # -- vectors ------------------------------------------------------------------------------------------------------
@@ -265,7 +271,28 @@ class Linalg(Indexing):
             raise ValueError(f"cdist: needs (…, m, k) and (…, n, k), got {self.shape} and {b.shape}")
         if p < 0:
             raise ValueError(f"cdist: p must be at least 0, got {p}")
-        a = self._floating()
-        difference = a.unsqueeze(-2).sub(b.unsqueeze(-3))
-        result: Self = difference.norm(p, -1)
-        return result
+        return self._floating().unsqueeze(-2).sub(b.unsqueeze(-3)).vector_norm(p, -1)
+
+    @accepts_dim
+    def vector_norm(self, ord: float = 2, axis: Any = None, keepdim: bool = False) -> Self:
+        """The p-norm of vectors along axes (of all elements without them): (Σ |x|ᵖ)^(1/p); inf and -inf for the largest
+        and the smallest |x|, 0 for how many are not 0. The gradient of the norm of zeros is zero."""
+        axes = self._axes(axis, "vector_norm")
+        x = self._floating()
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        if ord in (math.inf, -math.inf):
+            out = wide.abs().max(axes, keepdim) if ord > 0 else wide.abs().min(axes, keepdim)
+        elif ord == 0:
+            out = wide.ne(0).cast(wide.dtype).sum(axes, keepdim)
+        elif ord == 1:
+            out = wide.abs().sum(axes, keepdim)
+        else:
+            # no power of zero: its slope may be infinite
+            none = wide.eq(0)
+            size = none.where(1.0, wide.abs()) if 0 < ord != 2 else wide
+            powers = size.square() if ord == 2 else size.pow(ord)
+            total = (none.where(0.0, powers) if 0 < ord != 2 else powers).sum(axes, keepdim)
+            empty = total.eq(0)
+            safe = empty.where(1.0, total)
+            out = empty.where(0.0, safe.sqrt() if ord == 2 else safe.pow(1 / ord))
+        return out.cast(x.dtype)

@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from tinyweb.array.elimination import Elimination
 from tinyweb.array.movement import as_shape
+from tinyweb.array.spectral import Spectral
 from tinyweb.array.threefry import Generator, below, default_generator, exponential, gumbel, normal, threefry, uniform
 from tinyweb.device import on_replay
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max
 
 
-class Random(Elimination):
+class Random(Spectral):
     """Class methods that draw tensors, and their `_like` forms. `generator` defaults to the one `manual_seed` sets."""
 
     __slots__ = ()
