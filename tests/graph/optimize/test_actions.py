@@ -37,7 +37,7 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
 
 MATMUL = BY_NAME["matmul"].kernel  # i0 = 12, i1 = 20, r0 = 16
@@ -70,6 +70,18 @@ def test_one_line_and_json(action: Action, text: str) -> None:
 def test_json_that_is_no_schedule(data: list[dict[str, object]]) -> None:
     with pytest.raises(ScheduleError, match="not an action of a schedule"):
         from_json(data)
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_the_loops_of_a_kernel_are_known_after_every_action(name: str) -> None:
+    """Actions carry them over instead of looking through the kernel again."""
+    for target in (cpu_target(), webgpu_target()):
+        k = merge_reduces(BY_NAME[name].kernel)
+        for action in heuristic(k, target):
+            k = action.apply(k)
+            found = {u for u in k.toposort() if u.op is Ops.RANGE}
+            assert len(ranges_of(k)) == len(found) and set(ranges_of(k)) == found, str(action)
+            assert set(loops_of(k).stages) == {u for u in k.toposort() if u.op is Ops.STAGE}, str(action)
 
 
 def test_split_and_reorder_and_bind() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType
@@ -25,8 +25,11 @@ def loops_of(kernel: UOp) -> Loops:
 
 def _loops(kernel: UOp) -> Loops:
     nodes = kernel.toposort()
-    ranges = sorted((u for u in nodes if u.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
-    return Loops(tuple(ranges), tuple(u for u in nodes if u.op is Ops.STAGE))
+    return _nested((u for u in nodes if u.op is Ops.RANGE), (u for u in nodes if u.op is Ops.STAGE))
+
+
+def _nested(ranges: Iterable[UOp], stages: Iterable[UOp]) -> Loops:
+    return Loops(tuple(sorted(ranges, key=lambda r: (r.arg.order, r.arg.name))), tuple(stages))
 
 
 def ranges_of(kernel: UOp) -> tuple[UOp, ...]:
@@ -53,7 +56,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
     if size is None or size.vmin < 1 or r.arg.reduce:
         for u in nodes:
             outside.visit(u)
-        return outside.changed.get(kernel, kernel)
+        return outside.finished(kernel)
     # nodes below a reduction that depends on `r` are rebuilt with the clamped index, others with the value itself
     inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
     for u in nodes:
@@ -62,7 +65,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
             outside.changed[u] = inside.changed[u]
         else:
             outside.visit(u)
-    return outside.changed.get(kernel, kernel)
+    return outside.finished(kernel)
 
 
 def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
@@ -103,6 +106,14 @@ class _Rebuild:
             src = (*src[:position], gate)
         if src != u.src:
             changed[u] = UOp(u.op, u.dtype, src, u.arg)
+
+    def finished(self, kernel: UOp) -> UOp:
+        """What has become of the kernel; its loops are known from those it had."""
+        new, loops = self.changed.get(kernel, kernel), loops_of(kernel)
+        if new is not kernel:
+            ranges = {n: None for r in loops.ranges for n in (self.parts if r is self.r else (self.changed.get(r, r),))}
+            new.__dict__["_loops"] = _nested(ranges, (self.changed.get(u, u) for u in loops.stages))
+        return new
 
     def _zero_beyond(self, u: UOp) -> bool:
         """Whether a value is zero wherever gated loads give zero."""
