@@ -18,12 +18,13 @@ from typing import Any
 
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
-from tinyweb.graph.ir import Ops, UOp, toposort
+from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.program import Program
 from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import fits
+from tinyweb.graph.schedule.views import walk
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Launch, Runtime
 
@@ -232,7 +233,7 @@ def bindings(nodes: Iterable[UOp]) -> dict[str, int]:
     found: dict[str, int] = {}
 
     def note(u: UOp) -> None:
-        for x in toposort([u]):
+        for x in walk([u], ()):
             if x.op is Ops.BIND:
                 name, value = x.src[0].arg[0], x.src[1].arg
                 if found.setdefault(name, value) != value:

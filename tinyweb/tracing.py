@@ -18,7 +18,7 @@ from weakref import ref
 
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
 from tinyweb.array.realize import due, forget_due, own, settle
-from tinyweb.array.storage import Storage, bound_size, memory_view, next_number, replace_all
+from tinyweb.array.storage import Storage, bound_size, drop_history, memory_view, next_number, owns_memory, replace_all
 from tinyweb.device import Device, Memory, bindings, is_recording, recording, reserve
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
@@ -208,6 +208,9 @@ class jit(Generic[T]):
                 device.runtime.copy_in(device.memory(held).handle, memoryview(content))
                 buffers[i] = held
         table = dict(zip(traced.inputs, buffers, strict=True))
+        for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
+            if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
+                drop_history(t)
         settle(
             plan.device, {table.get(b, b) for b in traced.used}, {table.get(b, b) for b in traced.written - produced}
         )
@@ -287,8 +290,10 @@ class _Arguments:
         return (type(value), value)
 
     def _tensor(self, t: TensorCore) -> Any:
-        own(t)
-        view = t.uop
+        if not owns_memory(t):
+            own(t)
+        view = memory_view(t.uop)
+        assert view is not None
         buffer = view_base(view)
         for name, number in bindings([view]).items():
             self._bind(name, number)

@@ -44,12 +44,19 @@ class Differentiation(Sequences):
     def backward(self, gradient: TensorCore | None = None) -> Self:
         """Adds the derivative of this tensor to `.grad` of every tensor with `requires_grad` that it depends on.
 
-        Arguments and errors are those of `gradient`.
+        Arguments and errors are those of `gradient`; ValueError if there is none, so if memory it was computed
+        from has been updated in place.
         """
         upstream = self._upstream(gradient, "backward")
         leaves = [t for t in live_tensors() if t.requires_grad]
         root, upstream, *wanted = (self.uop, upstream, *(t.uop for t in leaves))
-        for t, g in zip(leaves, differentiate(root, upstream, wanted), strict=True):
+        found = differentiate(root, upstream, wanted)
+        if all(g is None for g in found):
+            raise ValueError(
+                f"backward: this {self.shape} tensor depends on no tensor with requires_grad: was it detached, or has "
+                "memory it was computed from been updated since?"
+            )
+        for t, g in zip(leaves, found, strict=True):
             if g is not None:
                 mine = t._new(g)
                 t.grad = mine if t.grad is None else t._new(UOp(Ops.ADD, t.dtype, (t.grad.uop, g)))

@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from tinyweb.array.storage import Storage, aliases, in_memory, leaf, live_tensors, replace_all, replaced, shaped, walk
+from tinyweb.array.storage import (
+    Storage,
+    aliases,
+    drop_history,
+    in_memory,
+    leaf,
+    live_tensors,
+    owns_memory,
+    replace_all,
+    replace_versions,
+    replaced,
+    shaped,
+    with_history,
+)
 from tinyweb.device import (
     Device,
     Recorder,
@@ -23,9 +36,9 @@ from tinyweb.device import (
     reserve,
     uninterrupted,
 )
-from tinyweb.graph.ir import Ops, UOp, size_max, size_prod, toposort
+from tinyweb.graph.ir import Ops, UOp, size_max, size_prod
 from tinyweb.graph.schedule import schedule
-from tinyweb.graph.schedule.views import is_broadcast, view_base
+from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
 
 if TYPE_CHECKING:
     from tinyweb.array.core import TensorCore
@@ -109,7 +122,7 @@ def _step(device: str, tensors: Sequence[TensorCore], own: bool = False) -> bool
         return True
     if not _have_one_binding(work.roots):
         # one variable has several values: the updates before the last are carried out first, with theirs
-        updates = [u for u in toposort(work.nodes) if u.op is Ops.ASSIGN]
+        updates = [u for u in walk(work.nodes, ()) if u.op is Ops.ASSIGN]
         if updates and list(work.nodes) != updates[:1]:
             work = _Work({updates[0]: None})
     _compute(device, work)
@@ -117,16 +130,17 @@ def _step(device: str, tensors: Sequence[TensorCore], own: bool = False) -> bool
 
 
 def _compute(device: str, work: _Work) -> None:
-    updates = [u for u in toposort(work.nodes) if u.op is Ops.ASSIGN]
+    updates = [u for u in walk(work.nodes, ()) if u.op is Ops.ASSIGN]
     old = {replaced(u) for u in updates}
     table: dict[UOp, UOp] = {u: u.buffer for u in updates if u not in old}
     copies = _keep(work, old, table) if updates else set()
     if copies is not None:
-        _run(device, work, table, copies)
+        _run(device, work, table, old, copies)
 
 
-def _run(device: str, work: _Work, table: dict[UOp, UOp], copies: Iterable[UOp]) -> None:
-    """Carry out `work` and copy the versions `copies`; let all live tensors refer to the results."""
+def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies: Iterable[UOp]) -> None:
+    """Carry out `work`, which replaces the versions `old` of memory, of which `copies` are kept; let all live tensors
+    refer to the results."""
     roots = work.roots
     values = bindings(roots)
     copies = list(copies)
@@ -136,14 +150,17 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], copies: Iterable[UOp])
     plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
+    leaves = {t.uop for t in live_tensors() if t.requires_grad}
     for (node, storage), buffer in zip(work.nodes.items(), plan.results, strict=False):
         if node.op is not Ops.ASSIGN:
             table[node] = shaped(buffer, node.shape, values)
+            if _needs_gradient(node, leaves):
+                table[node] = with_history(table[node], node)
             if storage is not None:
                 owners.setdefault(buffer, storage)  # equal values are one memory, which one of them gets
     for version, buffer in zip(copies, plan.results[len(roots) :], strict=True):
         table[version] = buffer
-    commit = _replacement(table)
+    commit = _replacement(table, old)
     with uninterrupted():
         launch()
         for t, u in commit:
@@ -152,24 +169,34 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], copies: Iterable[UOp])
             storage.memory = buffer
 
 
-def _replacement(table: dict[UOp, UOp]) -> list[tuple[TensorCore, UOp]]:
-    """What live tensors become when nodes are replaced."""
+def _needs_gradient(node: UOp, leaves: set[UOp]) -> bool:
+    """Whether a gradient of `node` may reach one of `leaves` below it."""
+    todo, seen = [node], {node}
+    while todo and leaves:
+        u = todo.pop()
+        if u in leaves and u is not node:
+            return True
+        if u.dtype.is_float and u.op is not Ops.DETACH:
+            todo.extend(s for s in u.src if s not in seen)
+            seen.update(u.src)
+    return False
+
+
+def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[TensorCore, UOp]]:
+    """What live tensors become when nodes are replaced and versions of memory in `old` are gone."""
     recorder = current_recorder()
     tensors = [
-        t for t in live_tensors() if not _owns_memory(t) and not (recorder and recorder.is_outside(t.storage.number))
+        t
+        for t in live_tensors()
+        if view_base(t.uop) is not t.storage.memory and not (recorder and recorder.is_outside(t.storage.number))
     ]
-    new = replace_all([t.uop for t in tensors], table)
+    new = replace_versions([t.uop for t in tensors], table, old)
     return [(t, u) for t, u in zip(tensors, new, strict=True) if u is not t.uop]
-
-
-def _owns_memory(t: TensorCore) -> bool:
-    """Whether `t` is a view of its own storage's memory as it is now."""
-    return t.storage.memory is not None and view_base(t.uop) is t.storage.memory
 
 
 def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[TensorCore, set[UOp]]]:
     """Live tensors that read versions in `old`, with these, although `table` will have been applied to them."""
-    tensors = [t for t in live_tensors() if not _owns_memory(t)]
+    tensors = [t for t in live_tensors() if not owns_memory(t)]
     reads: dict[UOp, set[UOp]] = {}
     none: set[UOp] = set()
     for u in walk([t.uop for t in tensors], {**table, **dict.fromkeys(old)}):
@@ -178,7 +205,7 @@ def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[TensorCore, set
         elif u in old:
             reads[u] = {u}
         else:
-            found = [r for s in u.src if (r := reads[s])]
+            found = [r for s in u.src if (r := reads.get(s))]
             reads[u] = none if not found else found[0] if len(found) == 1 else set().union(*found)
     return [(t, reads[t.uop]) for t in tensors if reads[t.uop]]
 
@@ -217,7 +244,7 @@ def _joined(work: _Work, t: TensorCore, versions: set[UOp], updates: set[UOp]) -
     asked = next(reversed(more.nodes))
     if asked in work.nodes or _elements(asked) > sum(map(_elements, versions)):
         return None
-    if any(u.op is Ops.ASSIGN and u not in updates for u in toposort([asked])):
+    if any(u.op is Ops.ASSIGN and u not in updates for u in walk([asked], ())):
         return None
     return more.nodes if _have_one_binding(more.roots) else None
 
@@ -243,6 +270,7 @@ def own(t: TensorCore) -> None:
     """Give `t` and what shares its storage memory of their own, with all updates so far carried out."""
     while not _step(t.device, [t], own=True):
         pass
+    drop_history(t)
 
 
 def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
@@ -250,7 +278,7 @@ def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
     must not compute (or update) them again. Whether there was anything."""
     recorder = current_recorder()
     assert recorder is not None
-    below = set(toposort(t.uop for t in tensors))
+    below = set(walk((t.uop for t in tensors), ()))
     asked = {id(t) for t in tensors}
     outside = [
         t
@@ -265,14 +293,14 @@ def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
 
 
 def _reads_memory(u: UOp) -> bool:
-    return any(x.op is Ops.BUFFER for x in toposort([u]))
+    return any(x.op is Ops.BUFFER for x in walk([u], ()))
 
 
 def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
     """Before a recorded plan runs: carry out pending updates of memory it uses, and keep what live tensors read of the
     memory it is about to change."""
     while True:
-        pending = toposort(t.uop for t in live_tensors() if not in_memory(t.uop))
+        pending = walk((t.uop for t in live_tensors() if not in_memory(t.uop)), ())
         update = next((u for u in pending if u.op is Ops.ASSIGN and u.buffer in used), None)
         if update is None:
             break
@@ -280,5 +308,4 @@ def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
     if changed:
         work = _Work()
         copies = _keep(work, changed, {})
-        if work.nodes or copies:
-            _run(device, work, {}, copies or ())
+        _run(device, work, {}, changed, copies or ())

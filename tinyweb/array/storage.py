@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
-from tinyweb.graph.schedule.views import view_base
+from tinyweb.graph.schedule.views import view_base, walk
 from tinyweb.graph.symbolic import evaluate
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tinyweb.graph.ir import Size
 
 _numbers, _leaf_ids = itertools.count(), itertools.count()
+_MARKS = (Ops.LEAF, Ops.CUSTOM_GRADIENT)  # values of their own that are what their first source is
 _live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
 
 
@@ -52,7 +53,7 @@ def aliases(storage: Storage, base: UOp) -> list[TensorCore]:
 def memory_view(u: UOp) -> UOp | None:
     """A value as a view of a BUFFER, if it lies in memory already."""
     base = view_base(u)
-    while base.op is Ops.LEAF:
+    while base.op in _MARKS:
         u = substitute(u, {base: base.src[0]})
         base = view_base(u)
     return u if base.op is Ops.BUFFER else None
@@ -61,7 +62,36 @@ def memory_view(u: UOp) -> UOp | None:
 def in_memory(u: UOp) -> bool:
     """Whether a value lies in memory already, if only as a view of it."""
     base = view_base(u)
-    return base.op is Ops.BUFFER or (base.op is Ops.LEAF and in_memory(base.src[0]))
+    while base.op in _MARKS:
+        base = view_base(base.src[0])
+    return base.op is Ops.BUFFER
+
+
+def owns_memory(t: TensorCore) -> bool:
+    """Whether `t` is a view of its own storage's memory as it is now."""
+    base = view_base(t.uop)
+    if base.op is Ops.CUSTOM_GRADIENT:
+        base = view_base(base.src[0])
+    return t.storage.memory is base
+
+
+def drop_history(t: TensorCore) -> None:
+    """Make `t` and its views plain memory, if they are memory: gradients end there."""
+    base = view_base(t.uop)
+    if base.op is Ops.CUSTOM_GRADIENT and in_memory(base):
+        mine = aliases(t.storage, base)
+        for x, u in zip(mine, replace_all([x.uop for x in mine], {base: base.src[0]}), strict=True):
+            x.uop = u
+
+
+def with_history(memory: UOp, value: UOp) -> UOp:
+    """Memory that holds a value; gradients go on from it to what the value was computed from."""
+    zero = UOp.const(0, value.dtype)
+    if value.shape:
+        zero = UOp(Ops.RESHAPE, value.dtype, (zero,), (1,) * len(value.shape))
+        zero = UOp(Ops.EXPAND, value.dtype, (zero,), value.shape)
+    arriving = leaf(zero)
+    return UOp(Ops.CUSTOM_GRADIENT, value.dtype, (memory, arriving, value, arriving))
 
 
 def leaf(value: UOp) -> UOp:
@@ -95,26 +125,23 @@ def replaced(update: UOp) -> UOp:
     return view_base(update.src[0])
 
 
-def walk(roots: Iterable[UOp], ends: Container[UOp]) -> list[UOp]:
-    """Every node below `roots`, sources first; what only lies below `ends` is left out."""
-    done: dict[UOp, None] = {}
-    todo = [(u, False) for u in roots]
-    while todo:
-        u, leaving = todo.pop()
-        if leaving:
-            done[u] = None
-        elif u not in done:
-            todo.append((u, True))
-            if u not in ends:
-                todo.extend((s, False) for s in u.src if s not in done)
-    return list(done)
-
-
 def replace_all(roots: list[UOp], table: dict[UOp, UOp]) -> list[UOp]:
     """The roots with nodes replaced, outermost first; what replaces is not looked into."""
-    done = dict(table)
-    for u in walk(roots, table):
-        if u not in done:
-            src = tuple(done[s] for s in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
+    return replace_versions(roots, table, ())
+
+
+def replace_versions(roots: list[UOp], table: dict[UOp, UOp], gone: Container[UOp]) -> list[UOp]:
+    """`replace_all`; what only gradients ask for is dropped where it reads versions of memory that are `gone`."""
+    done, lost = dict(table), set()
+    for u in walk(roots, table, values_only=False):
+        if u in done:
+            continue
+        if u in gone or any(s in lost for s in u.src):
+            lost.add(u)
+        if u in lost and u.op is Ops.CUSTOM_GRADIENT and u.src[0] not in lost:
+            lost.discard(u)
+            done[u] = done[u.src[0]]
+            continue
+        src = tuple(done[s] for s in u.src)
+        done[u] = u if src == u.src else u.replace(src=src)
     return [done[r] for r in roots]

@@ -46,7 +46,7 @@ def update(method: str, target: TensorCore, value: TensorCore) -> None:
         recorder.written[storage.number] = [(ref(t), t.uop) for t in mine]
     base = view_base(target.uop)
     mine = aliases(storage, base)
-    memory = storage.memory
+    memory = storage.memory if base.op is not Ops.CUSTOM_GRADIENT else None  # what it was computed from has gradients
     if recorder is not None and memory is base and recorder.is_filled_within(base):
         memory = None  # every replay begins with what the host put there
     written: UOp

@@ -13,7 +13,7 @@ from tinyweb.graph.schedule.form import form_of, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
-from tinyweb.graph.schedule.views import address
+from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.symbolic import simplify
 
 _buffer_ids = itertools.count()
@@ -114,10 +114,12 @@ def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
 def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
     """Without the nodes that only gradients ask for: identities and ends of differentiation."""
     done: dict[UOp, UOp] = {}
-    for u in toposort(roots):
-        src = tuple(done[s] for s in u.src)
-        marked = u.op in (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT)
-        done[u] = src[0] if marked else u if src == u.src else u.replace(src=src)
+    for u in walk(roots, ()):
+        if u.op in (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT):
+            done[u] = done[u.src[0]]
+        else:
+            src = tuple(done[s] for s in u.src)
+            done[u] = u if src == u.src else u.replace(src=src)
     return [done[r] for r in roots]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, size_max, size_prod
 from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
@@ -66,3 +68,19 @@ def address(view: UOp, index: Index | None = None) -> UOp | None:
         index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(view.shape))
     load = simplify(build.value(bare, index))
     return load.src[1] if load.op is Ops.LOAD and len(load.src) == 2 else None
+
+
+def walk(roots: Iterable[UOp], ends: Container[UOp], values_only: bool = True) -> list[UOp]:
+    """Every node below `roots`, sources first; what only lies below `ends`, or only gradients ask for, is left out."""
+    done: dict[UOp, None] = {}
+    todo = [(u, False) for u in roots]
+    while todo:
+        u, leaving = todo.pop()
+        if leaving:
+            done[u] = None
+        elif u not in done:
+            todo.append((u, True))
+            if u not in ends:
+                src = u.src[:1] if values_only and u.op is Ops.CUSTOM_GRADIENT else u.src
+                todo.extend((s, False) for s in src if s not in done)
+    return list(done)
