@@ -1,136 +1,155 @@
-"""Methods that fold axes: sums, extrema, where the extremum is, and what is made of them."""
+"""Methods that fold axes: sums, products, extrema and where they are, truth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tinyweb.array.core import TensorCore, accepts_dim
 from tinyweb.array.creation import Creation
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 
 
 class Reduction(Creation):
-    """Reductions over one, several or all axes."""
+    """Reductions over one, several or (without an axis) all axes. With `keepdim` these keep the size 1."""
 
     __slots__ = ()
 
     def _axes(self, axis: Any, method: str) -> tuple[int, ...]:
-        if axis is None:
-            return tuple(range(self.ndim))
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
-        found = tuple(self._axis(a, method=method) for a in axes) if self.ndim else ()
+        if axis is None or not axes:
+            return tuple(range(self.ndim))
+        found = tuple(self._axis(a, method=method) for a in axes)
         if len(set(found)) != len(found):
             raise ValueError(f"{method}: axis {axis} names an axis twice")
-        return tuple(sorted(found))
+        return tuple(sorted(found)) if self.ndim else ()
 
     def _reduce(self, op: Ops, axis: Any, keepdim: bool, method: str) -> Self:
         axes = self._axes(axis, method)
         out = self._new(UOp(Ops.REDUCE, self.dtype, (self.uop,), (op, axes))) if axes else self
-        return out if keepdim else out._reshape(tuple(s for i, s in enumerate(out.shape) if i not in axes))
+        return out if keepdim else out._without(axes)
+
+    def _without(self, axes: Sequence[int]) -> Self:
+        """Axes of size 1 dropped."""
+        return self._reshape(tuple(s for i, s in enumerate(self.shape) if i not in axes))
 
     def _count(self, axes: tuple[int, ...]) -> Any:
         n: Size = size_prod(self.shape[a] for a in axes)
         return float(n) if isinstance(n, int) else self._new(n.cast(dtypes.float32))
 
+    def _not_empty(self, axes: Sequence[int], method: str) -> None:
+        if any(self.shape[a] == 0 for a in axes):
+            raise ValueError(f"{method}: no elements along the reduced axes {tuple(axes)} of {self.shape}")
+
+    def _accumulated(self, dtype: DType | None) -> tuple[Self, DType]:
+        """What is summed (half floats as float32, small integers as 32 bits), and the dtype of the result."""
+        if dtype is not None:
+            wide = dtypes.float32 if dtype.is_float and dtype.bits < 32 else dtype
+            return self.cast(wide), dtype
+        if self.dtype.bits >= 32:
+            return self, self.dtype
+        if self.dtype.is_float:
+            return self.cast(dtypes.float32), self.dtype
+        wide = dtypes.uint32 if self.dtype.kind == "uint" else dtypes.int32
+        return self.cast(wide), wide
+
+    # -- sums and products --------------------------------------------------------------------------------------------
+    @accepts_dim
     def sum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Sum; booleans and small integers are summed as int32 (uint32), half floats in float32."""
-        if dtype is None:
-            x: Self = self
-            if self.dtype.kind in ("bool", "int", "uint") and self.dtype.bits < 32:
-                x = self.cast(dtypes.uint32 if self.dtype.kind == "uint" else dtypes.int32)
-            elif self.dtype.is_float and self.dtype.bits < 32:
-                return self.float()._reduce(Ops.ADD, axis, keepdim, "sum").cast(self.dtype)
-        else:
-            x = self.cast(dtype)
-        return x._reduce(Ops.ADD, axis, keepdim, "sum")
+        """The sum; booleans and small integers are summed as int32 (uint32), half floats in float32."""
+        x, result = self._accumulated(dtype)
+        return x._reduce(Ops.ADD, axis, keepdim, "sum").cast(result)
 
-    def prod(self, axis: Any = None, keepdim: bool = False) -> Self:
-        x = self.cast(dtypes.int32) if self.dtype.kind in ("bool", "int", "uint") and self.dtype.bits < 32 else self
-        return x._reduce(Ops.MUL, axis, keepdim, "prod")
+    @accepts_dim
+    def nansum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """The sum of what is not NaN."""
+        x = self.isnan().where(0, self) if self.dtype.is_float else self
+        return x.sum(axis, keepdim, dtype)
 
+    @accepts_dim
+    def prod(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """The product, in dtypes as those of `sum`."""
+        x, result = self._accumulated(dtype)
+        return x._reduce(Ops.MUL, axis, keepdim, "prod").cast(result)
+
+    @accepts_dim
+    def count_nonzero(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """How many elements are not 0 (int32)."""
+        return self.ne(0).sum(axis, keepdim)
+
+    # -- extrema ------------------------------------------------------------------------------------------------------
+    @accepts_dim
     def max(self, axis: Any = None, keepdim: bool = False) -> Self:
-        if any(self.shape[a] == 0 for a in self._axes(axis, "max")):
-            raise ValueError(f"max: no elements along the reduced axes of {self.shape}")
+        """The maximum, NaN if there is one; equal maxima share the gradient. Of two tensors: `maximum`. ValueError for
+        an axis of size 0."""
+        if isinstance(axis, TensorCore):
+            return self.maximum(axis)
+        self._not_empty(self._axes(axis, "max"), "max")
         return self._reduce(Ops.MAX, axis, keepdim, "max")
 
+    @accepts_dim
     def min(self, axis: Any = None, keepdim: bool = False) -> Self:
-        if self.dtype.is_float:
-            return self.neg().max(axis, keepdim).neg()
-        return self.bitwise_not().max(axis, keepdim).bitwise_not()
+        """The minimum, NaN if there is one; equal minima share the gradient. Of two tensors: `minimum`. ValueError for
+        an axis of size 0."""
+        if isinstance(axis, TensorCore):
+            return self.minimum(axis)
+        self._not_empty(self._axes(axis, "min"), "min")
+        turned = self.neg() if self.dtype.is_float else self.bitwise_not()
+        least = turned._reduce(Ops.MAX, axis, keepdim, "min")
+        return least.neg() if self.dtype.is_float else least.bitwise_not()
 
-    def mean(self, axis: Any = None, keepdim: bool = False) -> Self:
-        x = self if self.dtype.is_float else self.float()
-        wide = x.float() if x.dtype.bits < 32 else x
-        return wide.sum(axis, keepdim).div(self._count(self._axes(axis, "mean"))).cast(x.dtype)
+    amax, amin = max, min
 
-    def var(self, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The mean squared distance from the mean; in two passes, less what the mean's rounding error adds (Chan, Golub
-        and LeVeque 1983). Half floats in float32.
-        """
-        axes = self._axes(axis, "var")
-        x = self if self.dtype.is_float and self.dtype.bits >= 32 else self.float()
-        deviation = x.sub(x.mean(axes, keepdim=True))
-        n = self._count(axes)
-        below = max(n - correction, 0.0) if isinstance(n, float) else n.sub(float(correction)).maximum(0.0)
-        excess = deviation.detach().sum(axes, keepdim).square().div(n)
-        out = deviation.square().sum(axes, keepdim).sub(excess).div(below)
-        return out.cast(self.dtype) if self.dtype.is_float else out
+    @accepts_dim
+    def aminmax(self, axis: Any = None, keepdim: bool = False) -> tuple[Self, Self]:
+        """(minimum, maximum)."""
+        return self.min(axis, keepdim), self.max(axis, keepdim)
 
-    def std(self, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Self:
-        return self.var(axis, keepdim, correction).sqrt()
-
-    def any(self, axis: Any = None, keepdim: bool = False) -> Self:
-        return self.bool()._reduce(Ops.MAX, axis, keepdim, "any")
-
-    def all(self, axis: Any = None, keepdim: bool = False) -> Self:
-        return self.logical_not().any(axis, keepdim).logical_not()
-
+    @accepts_dim
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The (lowest) index of the maximum along an axis, or in the flattened tensor; a NaN counts as the maximum."""
-        if axis is None:
-            flat = self.flatten().argmax(0)
+        """Where the maximum is (int32, the first of equal ones), along an axis or in the flattened tensor; a NaN counts
+        as the maximum. ValueError for an axis of size 0."""
+        return self._arg_extremum(axis, keepdim, "argmax")
+
+    @accepts_dim
+    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
+        """Where the minimum is (int32, the first of equal ones), along an axis or in the flattened tensor; a NaN counts
+        as the minimum. ValueError for an axis of size 0."""
+        turned = self.neg() if self.dtype.is_float else self.bitwise_not()
+        return turned._arg_extremum(axis, keepdim, "argmin")
+
+    def _arg_extremum(self, axis: int | None, keepdim: bool, method: str) -> Self:
+        if axis is None or not self.ndim:
+            if axis is not None:
+                self._axis(axis, method=method)
+            flat = self.flatten()._arg_extremum(0, False, method)
             return flat._reshape((1,) * self.ndim) if keepdim else flat
-        a = self._axis(axis, method="argmax")
+        a = self._axis(axis, method=method)
+        self._not_empty((a,), method)
         n = self.shape[a]
-        largest = self.max(a, keepdim=True)
-        hit = self.equal(largest)
+        largest = self._reduce(Ops.MAX, a, True, method)
+        hit = self.eq(largest)
         if self.dtype.is_float:
             hit = hit.logical_or(self.isnan())
         # counting down makes the first of equal maxima the largest count
         place = self._new(UOp(Ops.IOTA, dtypes.int32, (), size_max(n)))
         place = place.shrink([(0, n)])._reshape(tuple(n if i == a else 1 for i in range(self.ndim)))
-        countdown = (-place).add(size_max(n))
-        best = hit.where(countdown._broadcast_to(self.shape), 0).max(a, keepdim)
+        countdown = place.neg().add(size_max(n))
+        best = hit.where(countdown._broadcast_to(self.shape), 0)._reduce(Ops.MAX, a, keepdim, method)
         return best.neg().add(size_max(n))
 
-    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The (lowest) index of the minimum."""
-        return (self.neg() if self.dtype.is_float else self.bitwise_not()).argmax(axis, keepdim)
+    # -- truth --------------------------------------------------------------------------------------------------------
+    @accepts_dim
+    def any(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """Whether an element is not 0."""
+        return self.bool()._reduce(Ops.MAX, axis, keepdim, "any")
 
-    def softmax(self, axis: int = -1) -> Self:
-        """exp(x) normalised along an axis; stable for large values."""
-        e, total, _ = self._softmax_parts(axis, "softmax")
-        return e.div(total)
+    @accepts_dim
+    def all(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """Whether no element is 0."""
+        return self.logical_not()._reduce(Ops.MAX, axis, keepdim, "all").logical_not()
 
-    def log_softmax(self, axis: int = -1) -> Self:
-        _, total, shifted = self._softmax_parts(axis, "log_softmax")
-        return shifted.sub(total.log())
-
-    def _softmax_parts(self, axis: int, method: str) -> tuple[Self, Self, Self]:
-        a = self._axis(axis, method=method)
-        x = self if self.dtype.is_float else self.float()
-        shifted = x.sub(x.max(a, keepdim=True))
-        e = shifted.exp()
-        return e, e.sum(a, keepdim=True), shifted
-
-    def logsumexp(self, axis: Any = None, keepdim: bool = False) -> Self:
-        axes = self._axes(axis, "logsumexp")
-        m = self.max(axes, keepdim=True)
-        safe = m.isinf().where(0.0, m)
-        out = self.sub(safe).exp().sum(axes, keepdim=True).log().add(safe)
-        return out if keepdim else out._reshape(tuple(s for i, s in enumerate(out.shape) if i not in axes))
-
-    def norm(self, axis: Any = None, keepdim: bool = False) -> Self:
-        """The Euclidean norm."""
-        return self.square().sum(axis, keepdim).sqrt()
+    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+        """Whether all elements are close (see `isclose`), as a Python bool: the tensors are computed."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all().item())

@@ -1,0 +1,157 @@
+"""Means, deviations, norms, and sums of exponentials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from tinyweb.array.core import accepts_dim
+from tinyweb.array.reduction import Reduction
+from tinyweb.dtype import DType, dtypes
+
+
+class Moments(Reduction):
+    """Statistics along axes. Half floats are computed in float32."""
+
+    __slots__ = ()
+
+    # -- means --------------------------------------------------------------------------------------------------------
+    @accepts_dim
+    def mean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """The mean. TypeError for integers without a float `dtype`."""
+        x = self._float_only("mean", dtype)
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        return wide.sum(axis, keepdim).div(self._count(self._axes(axis, "mean"))).cast(x.dtype)
+
+    @accepts_dim
+    def nanmean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """The mean of what is not NaN. TypeError for integers without a float `dtype`."""
+        x = self._float_only("nanmean", dtype)
+        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        count = wide.isnan().logical_not().sum(axis, keepdim)
+        return wide.nansum(axis, keepdim).div(count.cast(wide.dtype)).cast(x.dtype)
+
+    def _float_only(self, method: str, dtype: DType | None = None) -> Self:
+        x = self if dtype is None else self.cast(dtype)
+        if not x.dtype.is_float:
+            raise TypeError(f"{method}: needs a float dtype, got {x.dtype.name}: cast first")
+        return x
+
+    @accepts_dim
+    def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None) -> Self:
+        """The mean squared distance from the mean, the count lessened by `correction` (1 or 0 for `unbiased` true or
+        false); in two passes, less what the mean's rounding error adds (Chan, Golub and LeVeque 1983). TypeError for
+        integers."""
+        return self._variance(axis, keepdim, correction, unbiased, "var")[0].cast(self.dtype)
+
+    @accepts_dim
+    def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None) -> Self:
+        """The square root of `var`; its gradient is 0 where all elements are equal."""
+        return self._variance(axis, keepdim, correction, unbiased, "std")[0]._root_of_sum().cast(self.dtype)
+
+    @accepts_dim
+    def var_mean(
+        self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None
+    ) -> tuple[Self, Self]:
+        """(variance, mean): see `var`."""
+        var, mean = self._variance(axis, keepdim, correction, unbiased, "var_mean")
+        return var.cast(self.dtype), mean.cast(self.dtype)
+
+    @accepts_dim
+    def std_mean(
+        self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None
+    ) -> tuple[Self, Self]:
+        """(standard deviation, mean): see `std`."""
+        var, mean = self._variance(axis, keepdim, correction, unbiased, "std_mean")
+        return var._root_of_sum().cast(self.dtype), mean.cast(self.dtype)
+
+    def _variance(
+        self, axis: Any, keepdim: bool, correction: float, unbiased: bool | None, method: str
+    ) -> tuple[Self, Self]:
+        x = self._float_only(method)
+        x = x if x.dtype.bits >= 32 else x.cast(dtypes.float32)
+        axes = self._axes(axis, method)
+        less = correction if unbiased is None else float(unbiased)
+        mean = x.mean(axes, keepdim=True)
+        deviation = x.sub(mean)
+        n = self._count(axes)
+        below = max(n - less, 0.0) if isinstance(n, float) else n.sub(float(less)).maximum(0.0)
+        excess = deviation.detach().sum(axes, keepdim).square().div(n)
+        var = deviation.square().sum(axes, keepdim).sub(excess).div(below)
+        return var, mean if keepdim else mean._without(axes)
+
+    # -- norms --------------------------------------------------------------------------------------------------------
+    @accepts_dim
+    def norm(self, p: float | str = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """The p-norm of vectors: (Σ|x|ᵖ)^(1/p), for p = ±inf the largest or smallest |x|, for 0 how many are not 0;
+        "fro" is 2. At 0 the gradient is 0. TypeError for integers."""
+        x = self._float_only("norm", dtype)
+        result = x.dtype
+        x = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        if p == "fro":
+            p = 2
+        if not isinstance(p, int | float) or math.isnan(p):
+            raise ValueError(f'norm: p must be a number or "fro", got {p!r}: for matrices see matrix_norm')
+        if p == 2:
+            out = x.square().sum(axis, keepdim)._root_of_sum()
+        elif p == 1:
+            out = x.abs().sum(axis, keepdim)
+        elif math.isinf(p):
+            out = x.abs().max(axis, keepdim) if p > 0 else x.abs().min(axis, keepdim)
+        elif p == 0:
+            out = x.ne(0).cast(x.dtype).sum(axis, keepdim)
+        else:
+            size = x.abs()
+            none = size.eq(0)
+            # powers of 0 apart: their gradients may be infinite
+            powers = none.where(0.0 if p > 0 else math.inf, none.where(1.0, size).pow(p))
+            total = powers.sum(axis, keepdim)
+            zero = total.eq(0 if p > 0 else math.inf)
+            out = zero.where(0.0, zero.where(1.0, total).pow(1 / p))
+        return out.cast(result)
+
+    def dist(self, other: Any, p: float = 2) -> Self:
+        """The p-norm of the difference of two tensors."""
+        return self.sub(other).norm(p)
+
+    # -- exponentials -------------------------------------------------------------------------------------------------
+    @accepts_dim
+    def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+        """eˣ normalised along an axis; stable for large values. Integers as float32."""
+        e, total, _ = self._softmax_parts(axis, dtype, "softmax")
+        return e.div(total)
+
+    @accepts_dim
+    def log_softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+        """log(softmax(x)), exact where softmax is close to 0."""
+        _, total, shifted = self._softmax_parts(axis, dtype, "log_softmax")
+        return shifted.sub(total.log())
+
+    @accepts_dim
+    def softmin(self, axis: int = -1, dtype: DType | None = None) -> Self:
+        """softmax(-x)."""
+        return self.neg().softmax(axis, dtype)
+
+    def _softmax_parts(self, axis: int, dtype: DType | None, method: str) -> tuple[Self, Self, Self]:
+        a = self._axis(axis, method=method)
+        x = (self if dtype is None else self.cast(dtype))._floating()
+        if self.ndim and self.shape[a] == 0:
+            return x, x.sum(a, keepdim=True), x
+        # the result does not depend on what is subtracted
+        shifted = x.sub(x.detach().max(a, keepdim=True))
+        e = shifted.exp()
+        return e, e.sum(a, keepdim=True), shifted
+
+    @accepts_dim
+    def logsumexp(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """log(Σ eˣ) without overflow; -inf where there is nothing to sum. Integers as float32."""
+        axes = self._axes(axis, "logsumexp")
+        x = self._floating()
+        if any(x.shape[a] == 0 for a in axes):
+            return x.sum(axes, keepdim).log()
+        top = x.detach().max(axes, keepdim=True)
+        top = top.isinf().where(0.0, top)
+        total = x.sub(top).exp().sum(axes, keepdim=True)
+        none = total.eq(0)
+        out = none.where(-math.inf, none.where(1.0, total).log().add(top))
+        return out if keepdim else out._without(axes)
