@@ -144,29 +144,37 @@ class TensorCore:
     # -- facts --------------------------------------------------------------------------------------------------------
     @property
     def shape(self) -> Shape:
+        """The size of every axis; a symbolic size is an expression in Variables."""
         return self.uop.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements, one of `tinyweb.dtypes`."""
         return self.uop.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     def dim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     def size(self, axis: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
         return self.shape if axis is None else self.shape[self._axis(axis)]
 
     def numel(self) -> Size:
+        """The number of elements."""
         return size_prod(self.shape)
 
     def element_size(self) -> int:
+        """Bytes of one element in memory; ValueError for 4-bit types."""
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
+        """Bytes of the value in memory, symbolic sizes at their largest."""
         return self.dtype.nbytes(size_max(self.numel()))
 
     def __len__(self) -> int:
@@ -263,6 +271,7 @@ class TensorCore:
         return opened.runtime.copy_out(opened.memory(view).handle, self.nbytes())
 
     def tolist(self) -> Any:
+        """The value as nested lists of Python numbers (a number for a tensor without axes)."""
         return self._array("tolist").tolist()
 
     def item(self) -> Any:
@@ -279,6 +288,7 @@ class TensorCore:
         return type(self).from_bytes(self.data(), [size_max(s) for s in self.shape], self.dtype, name)
 
     def clone(self) -> Self:
+        """A copy: the same value in memory of its own."""
         return self.contiguous()
 
 
