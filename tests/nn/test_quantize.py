@@ -94,10 +94,10 @@ def test_products_and_rows(device: str, bits: int, rows: int, width: int) -> Non
     for shape in ((1, width), (9, width), (2, 3, width)):
         x = random(*shape, seed=2)
         bias = random(rows, seed=3)
-        got = Linear(q, Tensor(bias, device=device))(Tensor(x, device=device)).numpy()
+        got = Linear.of(q, Tensor(bias, device=device))(Tensor(x, device=device)).numpy()
         np.testing.assert_allclose(got, x @ dense.T + bias, atol=2e-4)
     ids = np.array([[rows - 1, 0], [2, 2]], np.int32)
-    np.testing.assert_array_equal(Embedding(q)(Tensor(ids, device=device)).numpy(), dense[ids])
+    np.testing.assert_array_equal(Embedding.of(q)(Tensor(ids, device=device)).numpy(), dense[ids])
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -106,7 +106,7 @@ def test_weights_are_not_expanded_in_memory(bits: int) -> None:
     q = quantize(random(256, 128), bits)
     x = Tensor(random(1, 128))
     assert q is not None
-    plan = capture(lambda: Linear(q)(x).realize())
+    plan = capture(lambda: Linear.of(q)(x).realize())
     assert len(plan.calls) == 1 and plan.temporaries == ()
     assert q.values.nbytes() == 256 * 128 * bits // 8
     assert q.scales.nbytes() == 256 * 4 * 2

@@ -71,7 +71,7 @@ class Normalization(Pooling):
         weight: TensorCore | None = None,
         bias: TensorCore | None = None,
         training: bool | None = None,
-        momentum: float = 0.1,
+        momentum: Any = 0.1,
         eps: float = 1e-5,
     ) -> Self:
         """(x - mean) / sqrt(variance + eps) · weight + bias for each channel (axis 1) (Ioffe and Szegedy 2015).
@@ -104,7 +104,7 @@ class Normalization(Pooling):
         weight: TensorCore | None = None,
         bias: TensorCore | None = None,
         use_input_stats: bool = True,
-        momentum: float = 0.1,
+        momentum: Any = 0.1,
         eps: float = 1e-5,
     ) -> Self:
         """`batch_norm` for each element of the batch on its own (Ulyanov et al. 2016); the running statistics are
@@ -149,9 +149,10 @@ class Normalization(Pooling):
         y = y if weight is None else y.mul(weight)
         return (y if bias is None else y.add(bias)).cast(self._floating().dtype)
 
-    def _learn(self, running: TensorCore | None, now: Self, momentum: float) -> None:
+    def _learn(self, running: TensorCore | None, now: Self, momentum: Any) -> None:
         if running is not None:
-            new = self._new(running.uop).mul(1 - momentum).add(now.detach().mul(momentum))
+            old = self._new(running.uop)
+            new = old.add(now.detach().sub(old).mul(momentum))
             running.assign(new.cast(running.dtype))
             realize_with_next(running)
 

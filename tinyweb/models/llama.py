@@ -30,8 +30,11 @@ from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import prefill_blocks
 from tinyweb.nn import sampling
-from tinyweb.nn.layers import Embedding, Linear, RMSNorm, Rotary, RotaryScaling, parameter
+from tinyweb.nn.layers import Embedding, Linear
+from tinyweb.nn.norms import RMSNorm
+from tinyweb.nn.parameters import parameter
 from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
+from tinyweb.nn.rotary import Rotary, RotaryScaling
 from tinyweb.tensor import Tensor
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
@@ -149,10 +152,10 @@ class Llama:
     ):
         self.config, self.quant, self.context, self.device = config, quant, context, device
         load = _Loader(config, checkpoint, quant, device)
-        self.embedding = Embedding(load.table("model.embed_tokens"))
+        self.embedding = Embedding.of(load.table("model.embed_tokens"))
         self.layers = [load.layer(f"model.layers.{i}.") for i in range(config.num_hidden_layers)]
         self.norm = load.norm("model.norm")
-        self.head = Linear(self.embedding.weight if config.tie_word_embeddings else load.table("lm_head"))
+        self.head = Linear.of(self.embedding.weight if config.tie_word_embeddings else load.table("lm_head"))
         # a block that begins at the last position reaches beyond the context
         self.positions = context + prefill_blocks(context)[0]
         self.rotary = Rotary(config.head_dim, self.positions, config.rope_theta, config.rope_scaling, device)
@@ -339,7 +342,7 @@ class _Loader:
 
     def norm(self, name: str) -> RMSNorm:
         weight = self.checkpoint.read(name + ".weight", (self.config.hidden_size,))
-        return RMSNorm(parameter(weight, self.device), self.config.rms_norm_eps)
+        return RMSNorm.of(parameter(weight, self.device), self.config.rms_norm_eps)
 
     def table(self, name: str) -> Tensor | QuantizedWeight:
         """An embedding (vocab, hidden). With 4-bit weights it keeps 8 bits: every token passes it twice."""
@@ -353,7 +356,7 @@ class _Loader:
         if with_bias:
             values = np.concatenate([self.checkpoint.read(name + ".bias", (rows,)) for name, rows in parts])
             bias = parameter(values, self.device)
-        return Linear(self.matrix(weight, self.quant), bias)
+        return Linear.of(self.matrix(weight, self.quant), bias)
 
     def matrix(self, values: npt.NDArray[Any], quant: str | None) -> Tensor | QuantizedWeight:
         if quant in BITS:

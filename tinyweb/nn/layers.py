@@ -1,25 +1,42 @@
-"""Layers a language model is made of. Weights keep the type they are stored in; all arithmetic is in float32."""
+"""Linear layers, embeddings and layers one after the other.
+
+Layers are plain objects: what they hold are attributes, named as PyTorch names them (`nn.state` finds them), and what
+they do is `__call__`. New layers draw their weights as PyTorch does; `of` makes one of given weights. Weights keep the
+type they are stored in.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Size
+from tinyweb.dtype import DType, dtypes
+from tinyweb.nn.parameters import learned, uniform
 from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tensor import Tensor
 
 
 class Linear:
-    """y = x Wᵀ + b: (…, in) → (…, out), float32. `weight` is (out, in), dense or quantised; `bias` (out,) or None."""
+    """y = x Wᵀ + b: (…, in) → (…, out). `weight` is (out, in), dense or quantised; `bias` (out,) or None."""
 
-    def __init__(self, weight: Tensor | QuantizedWeight, bias: Tensor | None = None):
-        self.weight, self.bias = weight, bias
+    weight: Tensor | QuantizedWeight
+    bias: Tensor | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, device: str | None = None,
+        dtype: DType = dtypes.float32,
+    ):  # fmt: skip
+        bound = 1 / math.sqrt(max(in_features, 1))
+        self.weight = uniform((out_features, in_features), bound, device, dtype)
+        self.bias = uniform((out_features,), bound, device, dtype) if bias else None
+
+    @classmethod
+    def of(cls, weight: Tensor | QuantizedWeight, bias: Tensor | None = None) -> Self:
+        """The layer of given weights."""
+        layer = cls.__new__(cls)
+        layer.weight, layer.bias = weight, bias
+        return layer
 
     def __call__(self, x: Tensor) -> Tensor:
         y = self.weight.product(x) if isinstance(self.weight, QuantizedWeight) else x.linear(self.weight)
@@ -31,88 +48,63 @@ class Linear:
         return found if self.bias is None else {**found, "bias": self.bias}
 
 
-class Embedding:
-    """Rows of a table by id: ids of any shape → ids.shape + (width,), float32. `weight` is (rows, width)."""
+class Bilinear:
+    """x W[o] y + b[o]: (…, i) and (…, j) → (…, o). `weight` is (o, i, j), `bias` (o,) or None."""
 
-    def __init__(self, weight: Tensor | QuantizedWeight):
-        self.weight = weight
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *,
+        device: str | None = None, dtype: DType = dtypes.float32,
+    ):  # fmt: skip
+        bound = 1 / math.sqrt(max(in1_features, 1))
+        self.weight = uniform((out_features, in1_features, in2_features), bound, device, dtype)
+        self.bias = uniform((out_features,), bound, device, dtype) if bias else None
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.bilinear(y, self.weight, self.bias)
+
+
+class Embedding:
+    """Rows of a table by id: ids of any shape → ids.shape + (width,), float32 of stored tables. `weight` is (rows,
+    width). The row `padding_idx` begins at zero and is not learned."""
+
+    weight: Tensor | QuantizedWeight
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, device: str | None = None,
+        dtype: DType = dtypes.float32,
+    ):  # fmt: skip
+        table = Tensor.randn(num_embeddings, embedding_dim, device=device).cast(dtype)
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(f"Embedding: padding_idx {padding_idx} is outside of {num_embeddings} rows")
+            row = Tensor.arange(num_embeddings, device=device).unsqueeze(1)
+            table = (row == padding_idx % num_embeddings).where(0.0, table)
+        self.weight, self.padding_idx = learned(table), padding_idx
+
+    @classmethod
+    def of(cls, weight: Tensor | QuantizedWeight) -> Self:
+        """The layer of a given table."""
+        layer = cls.__new__(cls)
+        layer.weight, layer.padding_idx = weight, None
+        return layer
 
     def __call__(self, ids: Tensor) -> Tensor:
         if isinstance(self.weight, QuantizedWeight):
             return self.weight.rows(ids)
-        return self.weight[ids].float()
+        return self.weight.embedding(ids, self.padding_idx).float()
 
     def tensors(self) -> dict[str, Tensor]:
+        """The memory of this layer, by name."""
         return self.weight.tensors() if isinstance(self.weight, QuantizedWeight) else {"weight": self.weight}
 
 
-class RMSNorm:
-    """x / sqrt(mean(x²) + eps) · weight over the last axis (Zhang and Sennrich 2019). `weight` is (width,)."""
+class Sequential(list[Callable[[Any], Any]]):
+    """Layers (anything that can be called) one after the other; it is a list of them."""
 
-    def __init__(self, weight: Tensor, eps: float):
-        self.weight, self.eps = weight, eps
+    def __init__(self, *layers: Callable[[Any], Any]):
+        super().__init__(layers)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.rms_norm(self.weight.shape, self.weight, self.eps)  # type: ignore[arg-type]
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"weight": self.weight}
-
-
-@dataclass(frozen=True)
-class RotaryScaling:
-    """How positions beyond those of training are mapped to angles.
-
-    `linear` divides all frequencies by `factor`. `llama3` divides those with fewer than `low` turns in `original`
-    positions, keeps those with more than `high`, and blends in between.
-    """
-
-    kind: str = "default"
-    factor: float = 1.0
-    low: float = 1.0
-    high: float = 4.0
-    original: int = 8192
-
-
-class Rotary:
-    """Rotary position embedding (Su et al. 2021): pairs (x[i], x[i + width/2]) are turned by position · frequency[i].
-
-    `table` is (2, positions, width/2), float32: cosines and sines.
-    """
-
-    def __init__(self, width: int, positions: int, theta: float, scaling: RotaryScaling, device: str | None = None):
-        angles = np.arange(positions, dtype=np.float32)[:, None] * frequencies(width, theta, scaling)
-        self.table = Tensor(np.stack([np.cos(angles), np.sin(angles)]), device=device)
-
-    def __call__(self, x: Tensor, start: Size) -> Tensor:
-        """x (…, tokens, heads, width), tokens at positions start, start + 1, …; the same shape."""
-        *outer, tokens, heads, width = x.shape
-        now = self.table[:, start : start + tokens].reshape(2, tokens, 1, 1, width // 2)
-        cosine, sine = now[0], now[1]
-        pairs = x.reshape(*outer, tokens, heads, 2, width // 2)
-        # (a, b) → (a cos − b sin, b cos + a sin): the partner of each half is the other one
-        signed = (Tensor.arange(2, device=x.device).reshape(2, 1) == 0).where(-sine, sine)
-        return (pairs * cosine + pairs.flip(-2) * signed).reshape(*x.shape)
-
-
-def frequencies(width: int, theta: float, scaling: RotaryScaling) -> npt.NDArray[Any]:
-    """Radians per position of each pair, (width/2,); in float32 throughout, as the models were trained."""
-    exponent = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-    plain: npt.NDArray[Any] = np.float32(1) / np.power(np.float32(theta), exponent)
-    if scaling.kind == "default":
-        return plain
-    factor = np.float32(scaling.factor)
-    if scaling.kind == "linear":
-        slower: npt.NDArray[Any] = plain / factor
-        return slower
-    if scaling.kind != "llama3":
-        raise NotImplementedError(f"rotary scaling {scaling.kind!r} is not available yet")
-    turns = np.float32(scaling.original) / (np.float32(2 * math.pi) / plain)
-    blend = np.clip((turns - np.float32(scaling.low)) / np.float32(scaling.high - scaling.low), 0, 1)
-    scaled: npt.NDArray[Any] = ((1 - blend) * plain / factor + blend * plain).astype(np.float32)
-    return scaled
-
-
-def parameter(values: npt.NDArray[np.floating], device: str | None = None) -> Tensor:
-    """A small weight (a norm's, a bias): always float32."""
-    return Tensor(values.astype(np.float32), dtype=dtypes.float32, device=device)
+    def __call__(self, x: Any) -> Any:
+        for layer in self:
+            x = layer(x)
+        return x
