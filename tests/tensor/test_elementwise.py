@@ -117,6 +117,7 @@ OPS = [
     Op("comparisons_int", both(*COMPARISONS), (INTS, INTS[::-1].copy())),
     Op("logic", both("logical_and", "logical_or", "logical_xor"), (SPECIAL, SPECIAL[::-1].copy()),
        gradient=False),
+    Op("angle", lambda a: (a.angle(), a.conj()), (SPECIAL,), gradient=False),
     Op("tests", each(*TESTS), (SPECIAL,), gradient=False, sample=True),
     Op("tests_int", each(*TESTS), (INTS,)),
     Op("tests_half", each(*TESTS[:-1]), (SPECIAL[:-2].astype(np.float16),), gradient=False),

@@ -206,3 +206,33 @@ def test_like_another() -> None:
 def test_errors(wrong: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         wrong()
+
+
+IN_PLACE: list[tuple[str, Callable[[Tensor], Tensor], Callable[[np.ndarray], np.ndarray]]] = [
+    ("uniform_", lambda x: x.uniform_(2, 6, **G), lambda v: (v - 2) / 4),
+    ("normal_", lambda x: x.normal_(1, 2, **G), lambda v: bell((v - 1) / 2)),
+    ("exponential_", lambda x: x.exponential_(0.5, **G), lambda v: 1 - np.exp(-0.5 * v)),
+    ("log_normal_", lambda x: x.log_normal_(0, 1, **G), lambda v: bell(np.log(v))),
+    ("cauchy_", lambda x: x.cauchy_(1, 3, **G), lambda v: 0.5 + np.arctan((v - 1) / 3) / np.pi),
+]
+
+
+@pytest.mark.parametrize(("fill", "distribution"), [d[1:] for d in IN_PLACE], ids=[d[0] for d in IN_PLACE])
+def test_filled_in_place(fill: Any, distribution: Any) -> None:
+    G["generator"].manual_seed(21)
+    x = Tensor.zeros(N)
+    view = x[:5]
+    assert fill(x) is x and ks(x.numpy(), distribution) < 1.95
+    np.testing.assert_array_equal(view.numpy(), x.numpy()[:5])
+
+
+def test_filled_with_whole_numbers() -> None:
+    G["generator"].manual_seed(22)
+    x = Tensor.zeros(N).geometric_(0.25, **G).numpy()
+    assert x.min() == 1 and abs(x.mean() - 4) < 0.1 and abs((x == 1).mean() - 0.25) < 0.02
+    y = Tensor.zeros(N, dtype=dtypes.int8).random_(**G).numpy()
+    assert y.min() == 0 and y.max() == 127
+    z = Tensor.zeros(N).bernoulli_(0.3, **G).numpy()
+    assert abs(z.mean() - 0.3) < 0.02 and set(z) == {0, 1}
+    with pytest.raises(TypeError, match="uniform_: the result is float32, which this int32 tensor cannot hold"):
+        Tensor([1, 2]).uniform_()

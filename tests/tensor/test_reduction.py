@@ -116,6 +116,7 @@ OPS = [
     Op("norm_zero", norms(2, 1, INF, 3), (ZEROS,)),
     Op("norm_none", lambda a: (a.norm(dim=1), a.norm(1, dim=1)), (NONE,), gradient=False),
     Op("norm_keep", lambda a: (a.norm(dim=(0, 2), keepdim=True), a.norm("fro"), a.dist(a * 2)), (C,)),
+    Op("cov", lambda a: (a.cov(), a.cov(correction=0), a[0].cov(), a.corrcoef()), (A,), atol=4e-6, sample=True),
     Op("softmax", each("softmax", "log_softmax"), (C * 4,), sample=True),
     Op("softmin", lambda a: a.softmin(1), (C,), lambda a: torch.nn.functional.softmin(a, 1)),
     Op("softmax_extreme", each("softmax", "log_softmax"), (EXTREME,), gradient=False, sample=True),

@@ -11,9 +11,10 @@ from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
-from tinyweb.graph.ir import COMPARISON, Ops, UOp
+from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp
 
 Flag: TypeAlias = bool  # within the class, bool, int and float are methods
+Whole: TypeAlias = int
 Real: TypeAlias = "int | float"
 
 
@@ -83,6 +84,28 @@ class Elementwise(Movement):
     def detach(self) -> Self:
         """The same value, through which no gradient flows."""
         return self._new(UOp(Ops.DETACH, self.dtype, (self.uop,)))
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+    def is_floating_point(self) -> Flag:
+        """Whether the dtype is a float."""
+        return self.dtype.is_float
+
+    @property
+    def itemsize(self) -> Whole:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nelement(self) -> Size:
+        """The number of elements."""
+        return self.numel()
+
+    def ndimension(self) -> Whole:
+        """The number of axes."""
+        return self.ndim
+
+    def is_signed(self) -> Flag:
+        """Whether the dtype has negative numbers."""
+        return self.dtype.is_signed
 
     # -- casts --------------------------------------------------------------------------------------------------------
     def cast(self, dtype: DType) -> Self:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.differentiation import Differentiation
+from tinyweb.array.threefry import Generator
 
 _RANKS = {"bool": 0, "uint": 1, "int": 1}  # floats: 2
 
@@ -81,3 +83,137 @@ class InPlace(Differentiation):
     masked_scatter_ = _form("masked_scatter")
     tril_ = _form("tril")
     triu_ = _form("triu")
+    absolute_ = _form("absolute")
+    negative_ = _form("negative")
+    square_ = _form("square")
+    reciprocal_ = _form("reciprocal")
+    rsqrt_ = _form("rsqrt")
+    sign_ = _form("sign")
+    sgn_ = _form("sgn")
+    floor_ = _form("floor")
+    ceil_ = _form("ceil")
+    round_ = _form("round")
+    trunc_ = _form("trunc")
+    fix_ = _form("fix")
+    frac_ = _form("frac")
+    exp2_ = _form("exp2")
+    expm1_ = _form("expm1")
+    log_ = _form("log")
+    log2_ = _form("log2")
+    log10_ = _form("log10")
+    log1p_ = _form("log1p")
+    logit_ = _form("logit")
+    sin_ = _form("sin")
+    cos_ = _form("cos")
+    tan_ = _form("tan")
+    asin_ = _form("asin")
+    acos_ = _form("acos")
+    atan_ = _form("atan")
+    sinh_ = _form("sinh")
+    cosh_ = _form("cosh")
+    asinh_ = _form("asinh")
+    acosh_ = _form("acosh")
+    atanh_ = _form("atanh")
+    arcsin_ = _form("arcsin")
+    arccos_ = _form("arccos")
+    arctan_ = _form("arctan")
+    arcsinh_ = _form("arcsinh")
+    arccosh_ = _form("arccosh")
+    arctanh_ = _form("arctanh")
+    atan2_ = _form("atan2")
+    arctan2_ = _form("arctan2")
+    sinc_ = _form("sinc")
+    deg2rad_ = _form("deg2rad")
+    rad2deg_ = _form("rad2deg")
+    erf_ = _form("erf")
+    erfc_ = _form("erfc")
+    erfinv_ = _form("erfinv")
+    lgamma_ = _form("lgamma")
+    digamma_ = _form("digamma")
+    mvlgamma_ = _form("mvlgamma")
+    xlogy_ = _form("xlogy")
+    hypot_ = _form("hypot")
+    copysign_ = _form("copysign")
+    heaviside_ = _form("heaviside")
+    nextafter_ = _form("nextafter")
+    nan_to_num_ = _form("nan_to_num")
+    ldexp_ = _form("ldexp")
+    float_power_ = _form("float_power")
+    fmod_ = _form("fmod")
+    gcd_ = _form("gcd")
+    lcm_ = _form("lcm")
+    multiply_ = _form("multiply")
+    subtract_ = _form("subtract")
+    divide_ = _form("divide")
+    true_divide_ = _form("true_divide")
+    clip_ = _form("clip")
+    clamp_min_ = _form("clamp_min")
+    clamp_max_ = _form("clamp_max")
+    bitwise_not_ = _form("bitwise_not")
+    logical_and_ = _form("logical_and")
+    logical_or_ = _form("logical_or")
+    logical_xor_ = _form("logical_xor")
+    logical_not_ = _form("logical_not")
+    eq_ = _form("eq")
+    ne_ = _form("ne")
+    lt_ = _form("lt")
+    le_ = _form("le")
+    gt_ = _form("gt")
+    ge_ = _form("ge")
+    less_ = _form("less")
+    less_equal_ = _form("less_equal")
+    greater_ = _form("greater")
+    greater_equal_ = _form("greater_equal")
+    not_equal_ = _form("not_equal")
+    cumsum_ = _form("cumsum")
+    cumprod_ = _form("cumprod")
+    scatter_reduce_ = _form("scatter_reduce")
+
+    # -- random -------------------------------------------------------------------------------------------------------
+    def _own_options(self, generator: Generator | None) -> dict[str, Any]:
+        return {"device": self.device, "generator": generator}
+
+    def uniform_(self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Self:
+        """Numbers uniform in [low, high), written into this tensor's memory."""
+        drawn = type(self).uniform(self.shape, low=low, high=high, **self._own_options(generator))
+        return self._become("uniform_", drawn)
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Self:
+        """Normal numbers, written into this tensor's memory."""
+        drawn = type(self).normal(self.shape, mean=mean, std=std, **self._own_options(generator))
+        return self._become("normal_", drawn)
+
+    def exponential_(self, lambd: float = 1.0, generator: Generator | None = None) -> Self:
+        """Exponentially distributed numbers of mean 1 / lambd, written into this tensor's memory."""
+        drawn = type(self).exponential(self.shape, rate=lambd, **self._own_options(generator))
+        return self._become("exponential_", drawn)
+
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0, generator: Generator | None = None) -> Self:
+        """e to the power of normal numbers, written into this tensor's memory."""
+        drawn = type(self).normal(self.shape, mean=mean, std=std, **self._own_options(generator))
+        return self._become("log_normal_", drawn.exp())
+
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, generator: Generator | None = None) -> Self:
+        """Numbers of the Cauchy distribution, written into this tensor's memory."""
+        angle = type(self).rand(self.shape, **self._own_options(generator)).add(2.0**-25 - 0.5).mul(math.pi)
+        return self._become("cauchy_", angle.tan().mul(sigma).add(median))
+
+    def geometric_(self, p: float, generator: Generator | None = None) -> Self:
+        """How many trials of probability p it takes to succeed, written into this tensor's memory."""
+        if not 0 < p < 1:
+            raise ValueError(f"geometric_: p must be within (0, 1), got {p}")
+        waited = type(self).exponential(self.shape, rate=-math.log1p(-p), **self._own_options(generator))
+        return self._update("geometric_", waited.floor().add(1.0))
+
+    def bernoulli_(self, p: float = 0.5, generator: Generator | None = None) -> Self:
+        """1 with probability p, else 0, written into this tensor's memory."""
+        return self._update("bernoulli_", self.bernoulli(p, generator))
+
+    def random_(self, low: int = 0, high: int | None = None, generator: Generator | None = None) -> Self:
+        """Whole numbers in low … high - 1 (0 … low - 1 with one bound, else as many as the dtype holds exactly),
+        written into this tensor's memory."""
+        if high is None and low == 0:
+            high = 1 << (self.dtype.mantissa + 1) if self.dtype.is_float else int(self.dtype.max) + 1
+        low, high = (0, low) if high is None else (low, high)
+        drawn = type(self).randint(low, high, size=self.shape, dtype=self.dtype, **self._own_options(generator))
+        return self._update("random_", drawn)

@@ -8,6 +8,7 @@ from typing import Any, Self
 from tinyweb.array.core import accepts_dim
 from tinyweb.array.reduction import Reduction
 from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import size_max
 
 
 class Moments(Reduction):
@@ -79,6 +80,27 @@ class Moments(Reduction):
         excess = deviation.detach().sum(axes, keepdim).square().div(n)
         var = deviation.square().sum(axes, keepdim).sub(excess).div(below)
         return var, mean if keepdim else mean._without(axes)
+
+    def cov(self, correction: float = 1) -> Self:
+        """The covariances of the rows of a matrix (v, n), n observations of v variables: (v, v); of a vector its
+        variance."""
+        if self.ndim > 2:
+            raise ValueError(f"cov: needs a vector or a matrix, got {self.shape}")
+        x = self._float_only("cov") if self.ndim == 2 else self._float_only("cov")._reshape((1, self.numel()))
+        centred = x.sub(x.mean(1, keepdim=True))
+        count = x._count((1,))
+        below = max(count - correction, 0.0) if isinstance(count, float) else count.sub(float(correction))
+        products = centred.unsqueeze(0).mul(centred.unsqueeze(1)).sum(-1).div(below)
+        return products if self.ndim == 2 else products._reshape(())
+
+    def corrcoef(self) -> Self:
+        """The correlation coefficients of the rows of a matrix (v, n): (v, v), between -1 and 1; of a vector 1."""
+        products = self.cov()
+        if not products.ndim:
+            return products.div(products)
+        place = self.arange(size_max(products.shape[0]), device=self.device)
+        own = place.unsqueeze(0).eq(place.unsqueeze(1)).where(products, 0.0).sum(0).sqrt()
+        return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).clamp(-1.0, 1.0)
 
     # -- norms --------------------------------------------------------------------------------------------------------
     @accepts_dim

@@ -52,6 +52,17 @@ class Rounding(Elementwise):
         top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
         return self.isnan().where(nan, self.eq(math.inf).where(top, self.eq(-math.inf).where(bottom, self)))
 
+    def angle(self) -> Self:
+        """The angle of real numbers in the complex plane: 0, or π of what is negative; NaN for NaN. In float32."""
+        x = self._floating()
+        return x.isnan().where(x, x.less(0).where(x._constant(math.pi), 0.0))._without_gradient(x)
+
+    def real(self) -> Self:
+        """The tensor itself: all dtypes are real."""
+        return self
+
+    conj = resolve_conj = real
+
     # -- signs --------------------------------------------------------------------------------------------------------
     def sign(self) -> Self:
         """-1, 0 or 1, in the same dtype; 0 for NaN."""
