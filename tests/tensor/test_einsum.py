@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ test_gradients = gradients_test(OPS)
 
 def test_many_operands_are_contracted_from_the_cheap_end() -> None:
     sizes = (2, 300, 300, 300, 300)
-    mats = [data(n, m, seed=i) / 10 for i, (n, m) in enumerate(zip(sizes, sizes[1:], strict=False))]
+    mats = [data(n, m, seed=i) / 10 for i, (n, m) in enumerate(pairwise(sizes))]
     want = np.linalg.multi_dot([m.astype(np.float64) for m in mats])
     got = Tensor.einsum("ab,bc,cd,de->ae", *map(Tensor, mats)).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())

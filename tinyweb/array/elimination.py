@@ -82,27 +82,37 @@ class Elimination(Einsum):
     def _lu_steps(self) -> tuple[Self, Self, Self]:
         """LU with partial pivoting of (…, m, n): (factors, order, place).
 
-        Row i of the factors was row order[i], and row j became row place[j] (Golub and Van Loan, Matrix Computations,
-        section 3.4). Rows are not moved in between: the state is the matrix, a column with the step at which a row was
-        pivot (`late` before), and a column with the number of the step.
+        Row i of the factors was row order[i], and row j became row place[j], as if pivots were exchanged with the rows
+        in their places (Golub and Van Loan, Matrix Computations, section 3.4). No row is moved before the end: the
+        state is the matrix, a column with the place of every row, and a column with the number of the step.
         """
         m, n = self._matrix("lu")
-        late = float(min(m, n))
-        columns, rows = self._iota(n + 2), self._iota(m).unsqueeze(1)
-        state = self._with_columns(late, 0.0).contiguous() if late else self._with_columns(late, 0.0)
+        columns = self._iota(n + 2)
+        places = self._iota(m).cast(self.dtype).unsqueeze(1)._broadcast_to((*self.shape[:-1], 1))
+        state = type(self).cat([self, places], axis=-1)._with_columns(0.0)
         for _ in range(min(m, n)):
-            step = state.select(-1, n + 1).select(-1, 0).int()
-            unused = state.select(-1, n).eq(late)
-            column = state._line(step, -1)
-            pivot = unused.where(column.abs(), -1.0).argmax(-1).contiguous()
-            row = state._line(pivot, -2).unsqueeze(-2)
-            factor = column.unsqueeze(-1).div(row._line(step, -1).unsqueeze(-1))
-            at, chosen = step._reshape((*step.shape, 1, 1)), rows.eq(pivot._reshape((*pivot.shape, 1, 1)))
-            changes = unused.unsqueeze(-1) & ~chosen & columns.ge(at) & columns.less(n)
+            state = state.contiguous()
+            step = state.select(-1, n + 1).select(-1, 0)
+            at, now = step.int()._reshape((*step.shape, 1, 1)), step.unsqueeze(-1)
+            column, place = state._line(step.int(), -1), state.select(-1, n)
+            unused = place.ge(now)
+            size = unused.where(column.abs(), -1.0)
+            # of the largest the first in place; where one is NaN any
+            largest = unused & ~size.less(size.max(-1, keepdim=True))
+            first = largest.where(place, float(m)).min(-1, keepdim=True)
+            pivot = place.eq(first).where(column, 0.0).sum(-1, keepdim=True).unsqueeze(-1)
+            chosen = place.eq(first).unsqueeze(-1)
+            row = chosen.where(state, 0.0).sum(-2, keepdim=True)
+            factor = column.unsqueeze(-1).div(pivot.eq(0).where(1.0, pivot))
             below = columns.eq(at).where(factor, state.sub(factor.mul(row)))
-            rank = (columns.eq(n) & chosen).where(at.cast(state.dtype), columns.eq(n + 1).where(state.add(1.0), state))
-            state = changes.where(below, rank).contiguous()
-        order, place = state.select(-1, n)._order_places()  # rows that were never pivot come last
+            inside = (unused.unsqueeze(-1) & ~chosen) & (columns.ge(at) & columns.less(n))
+            swapped = chosen.where(now.unsqueeze(-1), place.eq(now).unsqueeze(-1).where(first.unsqueeze(-1), state))
+            rest = columns.eq(n).where(swapped, columns.eq(n + 1).where(state.add(1.0), state))
+            state = inside.where(below, rest)
+        state = state.contiguous()
+        place = state.select(-1, n).int().contiguous()
+        rows = self._iota(m).unsqueeze(1)
+        order = place.unsqueeze(-2).eq(rows).where(self._iota(m), 0).sum(-1).contiguous()
         return state._along(state.ndim - 1, 0, n)._pick(order, state.ndim - 2).contiguous(), order, place
 
     def lu(self) -> tuple[Self, Self, Self]:

@@ -283,7 +283,7 @@ class Linalg(Indexing):
         if ord in (math.inf, -math.inf):
             out = wide.abs().max(axes, keepdim) if ord > 0 else wide.abs().min(axes, keepdim)
         elif ord == 0:
-            out = wide.ne(0).cast(wide.dtype).sum(axes, keepdim)
+            out = wide.isnan().where(1.0, wide.sign().abs()).sum(axes, keepdim)
         elif ord == 1:
             out = wide.abs().sum(axes, keepdim)
         else:
