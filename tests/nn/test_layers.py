@@ -13,7 +13,7 @@ from tinyweb import Tensor, nn
 from tinyweb.nn.state import get_parameters, get_state_dict
 
 LINE, PLANE, CUBE = data(2, 4, 9), data(2, 4, 6, 5), data(1, 4, 3, 4, 5)
-SEQUENCE, OTHER = data(5, 3, 4), data(7, 3, 4, seed=1)
+SEQUENCE, OTHER = data(3, 3, 4), data(4, 3, 4, seed=1)
 IDS = np.array([[0, 2, 1], [4, 4, 3]], np.int32)
 
 # name, arguments, inputs, keywords
@@ -52,12 +52,12 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[np.ndarray, ...], dict[str, Any]]
     ("RNN", (4, 3), (SEQUENCE,), {"num_layers": 2}),
     ("RNN", (4, 3), (SEQUENCE, data(1, 3, 3)), {"nonlinearity": "relu", "bias": False}),
     ("GRU", (4, 3), (SEQUENCE, data(4, 3, 3)), {"num_layers": 2, "bidirectional": True}),
-    ("GRU", (4, 3), (data(8, 4),), {"batch_first": True}),
-    ("LSTM", (4, 3), (SEQUENCE,), {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+    ("GRU", (4, 3), (data(2, 4),), {"batch_first": True}),
+    ("LSTM", (4, 3), (SEQUENCE[:, :2],), {"bidirectional": True, "batch_first": True}),
     ("LSTM", (4, 5), (SEQUENCE,), {"proj_size": 2}),
     ("MultiheadAttention", (4, 2), (SEQUENCE, OTHER, OTHER), {}),
     ("MultiheadAttention", (4, 2), (SEQUENCE, SEQUENCE, SEQUENCE), {"batch_first": True, "bias": False}),
-    ("MultiheadAttention", (4, 2), (SEQUENCE, data(7, 3, 5), data(7, 3, 2)), {"kdim": 5, "vdim": 2}),
+    ("MultiheadAttention", (4, 2), (SEQUENCE, data(4, 3, 5), data(4, 3, 2)), {"kdim": 5, "vdim": 2}),
     ("MultiheadAttention", (4, 1), (SEQUENCE[0], SEQUENCE[0], SEQUENCE[0]),
      {"add_bias_kv": True, "add_zero_attn": True}),
     ("Flatten", (), (PLANE,), {}),
@@ -87,7 +87,7 @@ def test_like_pytorch(name: str, arguments: tuple[Any, ...], inputs: tuple[np.nd
     theirs.load_state_dict({n: torch.from_numpy(np.array(t.numpy())) for n, t in held.items()}, strict=True)
     x = [Tensor(a) for a in inputs]
     y = [torch.from_numpy(a.copy()).requires_grad_(a.dtype.kind == "f") for a in inputs]
-    for training in (True, False):
+    for training in (True, False) if "Norm" in name else (False,):
         theirs.train(training)
         with Tensor.train(training):
             got, want = _flat(ours(*x)), _flat(theirs(*(t.long() if t.dtype is torch.int32 else t for t in y)))

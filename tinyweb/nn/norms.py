@@ -105,14 +105,6 @@ class _Statistics:
             expected = " or ".join(map(str, self.axes))
             raise ValueError(f"{type(self).__name__}: needs {expected} axes, got {x.shape}")
 
-    def _share(self) -> float | Tensor:
-        """How far the statistics move towards those of the batch that is being counted."""
-        if self.num_batches_tracked is None:
-            return 0.0
-        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
-        realize_with_next(self.num_batches_tracked)
-        return 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-
 
 class BatchNorm(_Statistics):
     """(x - mean) / sqrt(variance + eps) · weight + bias for each channel of (N, C, …) (Ioffe and Szegedy 2015).
@@ -135,6 +127,14 @@ class BatchNorm(_Statistics):
             self.running_mean, self.running_var, self.weight, self.bias, training or self.running_mean is None, share,
             self.eps,
         )  # fmt: skip
+
+    def _share(self) -> float | Tensor:
+        """How far the statistics move towards those of the batch that is being counted."""
+        if self.num_batches_tracked is None:
+            return 0.0
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        realize_with_next(self.num_batches_tracked)
+        return 1 / self.num_batches_tracked if self.momentum is None else self.momentum
 
 
 class BatchNorm1d(BatchNorm):
@@ -169,8 +169,7 @@ class InstanceNorm(_Statistics):
         self._check(x)
         if self.axes and x.ndim == self.axes[0]:
             return self(x.unsqueeze(0)).squeeze(0)
-        training = is_training(None)
-        share = self._share() if training else 0.0
+        share, training = self.momentum or 0.0, is_training(None)
         own = training or self.running_mean is None
         return x.instance_norm(self.running_mean, self.running_var, self.weight, self.bias, own, share, self.eps)
 
