@@ -9,9 +9,10 @@ import numpy as np
 
 from tinyweb import Tensor, jit
 from tinyweb.nn import BatchNorm2d, Conv2d, Linear
-from tinyweb.nn.optim import AdamW
+from tinyweb.nn.optim import AdamW, LRScheduler, cosine_factor
 from tinyweb.nn.state import get_parameters, get_state_dict, load_state_dict, safe_load, safe_save
 
+STEPS = 240
 GLYPHS = (
     "011 101 101 101 110", "010 110 010 010 111", "110 001 010 100 111", "110 001 010 001 110", "101 101 111 001 001",
     "111 100 110 001 110", "011 100 111 101 111", "111 001 010 010 010", "111 101 010 101 111", "111 101 111 001 110",
@@ -49,6 +50,7 @@ def main() -> None:
     Tensor.manual_seed(1)
     network = Network()
     optimizer = AdamW(get_parameters(network), lr=0.01)
+    schedule = LRScheduler(optimizer, cosine_factor(STEPS))
 
     @jit  # forward, gradients and update become one list of kernels, compiled at the first call
     def step(images: Tensor, labels: Tensor) -> Tensor:
@@ -59,9 +61,10 @@ def main() -> None:
 
     images, labels = digits(2048, seed=1)
     order = np.random.default_rng(0)
-    for n in range(240):
+    for n in range(STEPS):
         batch = order.choice(len(images), 64, replace=False)
         loss = step(Tensor(images[batch]), Tensor(labels[batch]))
+        schedule.step()
         if n % 40 == 0:
             print(f"step {n:3}  loss {loss.item():.3f}")
 
