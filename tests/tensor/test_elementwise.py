@@ -160,6 +160,8 @@ OPS = [
     Op("xlogy_gradient", lambda a, b: a.xlogy(b), (np.float32([0, 2, -1]), np.float32([3, 0.5, 2]))),
     Op("ldexp", lambda a, b: a.ldexp(b), (A[0], np.array([0, -3, 5, 100], np.int32)), gradient=False),
     Op("frexp", lambda a: tuple(a.frexp()), (np.float32([1, -0.75, 3e38, 0, 1e-30, 12345]),), gradient=False),
+    Op("gamma", lambda a: (a.lgamma(), a.mvlgamma(2)), (POSITIVE + 1,), rtol=2e-5),
+    Op("digamma", lambda a: a.digamma(), (POSITIVE,), gradient=False, rtol=2e-5),
     Op("erfc_tail", lambda a: a.erfc(), (np.float32([3, 5, 8, 9.5]),), atol=0, gradient=False),
     # -- powers
     Op("pow_numbers", lambda a: (a**0, a**1, a**2, a**3, a**4, a**0.5, a**-1, a**-0.5, a**1.7, a**9, 2**a, 3.0**a),

@@ -163,7 +163,7 @@ def test_permutations(runtime: str) -> None:
 
 
 def test_samples_follow_their_weights() -> None:
-    weights = np.float32([[0, 1, 2, 0, 5], [3, 0, 0, 3, 0]])
+    weights = np.array([[0, 1, 2, 0, 5], [3, 0, 0, 3, 0]], np.float32)
     drawn = Tensor(weights).multinomial(4000, replacement=True, generator=Generator(8)).numpy()
     for row, w in zip(drawn, weights, strict=True):
         share = np.bincount(row, minlength=5) / 4000
