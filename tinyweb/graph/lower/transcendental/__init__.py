@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower.transcendental.error import erf, erfc
 from tinyweb.graph.lower.transcendental.exponential import cosh, exp, exp2, expm1, sinh, tanh
+from tinyweb.graph.lower.transcendental.gamma import digamma, lgamma
 from tinyweb.graph.lower.transcendental.ieee import divide, equal, invert, less, square_root
 from tinyweb.graph.lower.transcendental.inverse import acos, asin, atan
 from tinyweb.graph.lower.transcendental.logarithm import acosh, asinh, atanh, log, log1p, log2, log10
@@ -25,7 +26,7 @@ EXPANSIONS: dict[Ops, Expansion] = {
     Ops.EXP: exp, Ops.EXP2: exp2, Ops.EXPM1: expm1, Ops.LOG: log, Ops.LOG2: log2, Ops.LOG10: log10, Ops.LOG1P: log1p,
     Ops.SIN: sin, Ops.COS: cos, Ops.TAN: tan, Ops.ASIN: asin, Ops.ACOS: acos, Ops.ATAN: atan, Ops.SINH: sinh,
     Ops.COSH: cosh, Ops.TANH: tanh, Ops.ASINH: asinh, Ops.ACOSH: acosh, Ops.ATANH: atanh, Ops.ERF: erf, Ops.ERFC: erfc,
-    Ops.POW: pow,
+    Ops.LGAMMA: lgamma, Ops.DIGAMMA: digamma, Ops.POW: pow,
 }  # fmt: skip
 CORRECTIONS: dict[Ops, Expansion] = {
     Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root, Ops.EQUAL: equal, Ops.LESS: less,
