@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.fuzz.generator import Program, programs
+from tests.fuzz.generator import LARGE, SMALL, Program, programs
 from tests.fuzz.reference import mismatch
 
 quickly = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -28,6 +29,12 @@ def test_cpu(program: Program) -> None:
     check(program, "CPU")
 
 
+@settings(quickly, max_examples=20)
+@given(programs(sizes=LARGE))
+def test_long_axes(program: Program) -> None:
+    check(program, "CPU")
+
+
 @pytest.mark.parametrize("device", ["WASM", "WEBGPU", "INTERPRETER"])
 @settings(quickly, max_examples=20)
 @given(programs())
@@ -36,8 +43,17 @@ def test_others(device: str, program: Program) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sizes", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
-@settings(quickly, max_examples=1500)
-@given(programs(20))
-def test_many(device: str, program: Program) -> None:
+@settings(quickly, max_examples=800)
+@given(data=st.data())
+def test_many(device: str, sizes: tuple[int, ...], data: st.DataObject) -> None:
+    check(data.draw(programs(20, sizes=sizes)), device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["CPU", "WASM", "INTERPRETER"])  # WGSL may compute x - x as 0 whatever x is
+@settings(quickly, max_examples=800)
+@given(programs(20, special=True))
+def test_infinities_and_nan(device: str, program: Program) -> None:
     check(program, device)

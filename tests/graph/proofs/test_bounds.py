@@ -97,7 +97,10 @@ def test_programs_are_held_to_more() -> None:
 
 
 # -- what must hold --------------------------------------------------------------------------------------------------
-@ids
+others = [pytest.param(t, marks=pytest.mark.slow) for t in TARGETS[2:]]
+
+
+@pytest.mark.parametrize("target", [*TARGETS[:2], *others], ids=lambda t: t.name)
 def test_hand_written_kernels(target: Target) -> None:
     for case in CASES:
         if supports(case, target):

@@ -37,7 +37,7 @@ def free_nodes(roots: Iterable[UOp]) -> list[UOp]:
 def all_values(roots: Iterable[UOp], most: int = 20000, seed: int = 0) -> dict[UOp, np.ndarray]:
     """Columns of values of the free nodes: every combination, or a random choice of `most` of them and all corners."""
     free = free_nodes(roots)
-    spans = [np.arange(u.vmin, u.vmax + 1) for u in free]
+    spans = [_values(u.vmin, u.vmax, seed) for u in free]
     if math.prod(map(len, spans)) <= most:
         grid = np.meshgrid(*spans, indexing="ij") if free else []
     else:
@@ -51,6 +51,14 @@ def all_values(roots: Iterable[UOp], most: int = 20000, seed: int = 0) -> dict[U
         if u.op is Ops.RANGE:
             legal &= columns[u] < meaning(u.src[0], columns)[0]
     return {u: c[legal] for u, c in columns.items()}
+
+
+def _values(low: int, high: int, seed: int) -> np.ndarray:
+    """All numbers of an interval; of one with very many the ends and some between."""
+    if high - low < 1 << 16:
+        return np.arange(low, high + 1)
+    some = np.random.default_rng(seed).integers(low, high, 4000, endpoint=True)
+    return np.unique([low, low + 1, *(n for n in (-1, 0, 1) if low <= n <= high), high - 1, high, *some])
 
 
 def meaning(root: UOp, columns: dict[UOp, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
