@@ -42,7 +42,6 @@ ABSENT: dict[str, str] = {
 ABSENT_FUNCTIONAL: dict[str, str] = {
     "helpers of PyTorch's": "assert_int_or_pair boolean_dispatch handle_torch_function has_torch_function "
     "has_torch_function_unary has_torch_function_variadic native_channel_shuffle",
-    "in-place forms": "celu_ elu_ hardtanh_ leaky_relu_ rrelu_ selu_ threshold_",
     "return_indices=True does it": "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices "
     "adaptive_max_pool3d_with_indices fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices "
     "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices",

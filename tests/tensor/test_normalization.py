@@ -59,7 +59,7 @@ OPS = [
        lambda x, y: F.pairwise_distance(x, y)),
     Op("pairwise_distance_p", lambda x, y: x.pairwise_distance(y, 1.5, keepdim=True), (data(4, 5), data(5, seed=1)),
        lambda x, y: F.pairwise_distance(x, y, 1.5, keepdim=True)),
-    Op("linear", lambda x, w, b: x.linear(w, b), (data(5, 19), data(51, 19), data(51)), F.linear, sample=True),
+    Op("linear", lambda x, w, b: x.linear(w, b), (data(5, 192), data(517, 192), data(517)), F.linear, sample=True),
     Op("linear_batch", lambda x, w: x.linear(w), (data(2, 3, 7), data(4, 7)), F.linear),
     Op("linear_vector", lambda x, w, b: x.linear(w, b), (data(7), data(4, 7), data(4)), F.linear),
     Op("linear_one", lambda x, w: x.linear(w), (data(3, 7), data(7)), F.linear),
