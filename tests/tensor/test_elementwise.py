@@ -257,6 +257,8 @@ def test_numbers_out_of_range_compare_as_they_are() -> None:
 
 def test_elements_as_python_numbers() -> None:
     assert float(Tensor([2.5])) == 2.5 and int(Tensor(7)) == 7 and [1, 2, 3][Tensor(1)] == 2
+    nothing: Any = None
+    assert nothing not in [Tensor([1.0])] and isinstance(Tensor([1.0]) != "text", bool)
     assert divmod(Tensor([7]), 3)[0].tolist() == [2] and round(Tensor([2.5])).tolist() == [2.0]
 
 

@@ -131,10 +131,11 @@ class Operators(Division):
         return self.greater_equal(o)
 
     def __eq__(self, o: Any) -> Self:  # type: ignore[override]
-        return self.eq(o)
+        # what is no number at all is not equal, as Python has it
+        return NotImplemented if o is None or isinstance(o, str) else self.eq(o)
 
     def __ne__(self, o: Any) -> Self:  # type: ignore[override]
-        return self.ne(o)
+        return NotImplemented if o is None or isinstance(o, str) else self.ne(o)
 
     __hash__ = TensorCore.__hash__
 
