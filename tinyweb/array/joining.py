@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self, TypeVar, cast
 
 from tinyweb.array.core import TensorCore, accepts_dim
@@ -180,7 +181,7 @@ class Joining(Views):
         return self._axis(axis, method=method)
 
     def _cut(self, axis: int, at: Sequence[int]) -> tuple[Self, ...]:
-        return tuple(self._along(axis, b, max(b, e)) for b, e in zip(at, at[1:], strict=False))
+        return tuple(self._along(axis, b, max(b, e)) for b, e in pairwise(at))
 
     @accepts_dim
     def chunk(self, chunks: int, axis: int = 0) -> tuple[Self, ...]:
