@@ -287,20 +287,22 @@ def test_reductions(t: DType, device: str) -> None:
             Tensor(small(t, 3), t, device).sum().realize()
         return
     a = small(t, 5, 37)
-    big = pairs(t)[0][:40].reshape(5, 8) if t.is_int else a
+    big = pairs(t)[0][:40].reshape(5, 8) if t.is_int else a[:, :8]
     x, y = Tensor(a, t, device), Tensor(big, t, device)
     wide = summed_as(t)
     results = [
         ("sum", x.sum(), a.sum(dtype=wide.numpy), wide),
         ("sum rows", x.sum(1), a.sum(1, dtype=wide.numpy), wide),
         ("sum columns", x.sum(0), a.sum(0, dtype=wide.numpy), wide),
+        ("product", y.prod(1), big.astype(wide.numpy).prod(1, dtype=wide.numpy), wide),
         ("max", y.max(1), big.max(1), t),
         ("min", y.min(), big.min(), t),
         ("any", x.any(0), (a != 0).any(0), dtypes.bool),
         ("all", x.all(1), (a != 0).all(1), dtypes.bool),
         ("argmax", y.argmax(1), big.argmax(1).astype(np.int32), dtypes.int32),
-        ("mean of one", x[:1].mean(0), a[0].astype(np.float32), t if t.is_float else F32),
     ]
+    if t.is_float:
+        results.append(("mean of one", x[:1].mean(0), a[0], t))
     if t.is_int:
         results.append(("wrapping sum", y.sum(1), big.astype(wide.numpy).sum(1, dtype=wide.numpy), wide))
     realize_all([r for _, r, _, _ in results])
@@ -358,9 +360,13 @@ def test_moved_elements(t: DType, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("t", TYPES, ids=names)
-@pytest.mark.parametrize("count", [0, 1, 3, 9])
-def test_in_and_out(t: DType, device: str, count: int) -> None:
+def test_in_and_out(t: DType, device: str) -> None:
     """From lists and arrays, to arrays, lists, numbers and bytes."""
+    for count in (0, 1, 3, 9):
+        check_in_and_out(t, device, count)
+
+
+def check_in_and_out(t: DType, device: str, count: int) -> None:
     a = np.resize(pairs(t)[1], count)
     x = Tensor(a, t, device)
     back = x.numpy()

@@ -51,7 +51,8 @@ def lower(kernel: UOp, target: Target) -> Program:
     shared = _shared_bytes(uops)
     if shared > target.shared_bytes:
         raise ValueError(
-            f"kernel {info.name or prefix} needs {shared} bytes of shared memory; {target.name} has {target.shared_bytes}"
+            f"kernel {info.name or prefix} needs {shared} bytes of shared memory; "
+            f"{target.name} has {target.shared_bytes}"
         )
     return Program(
         name=f"{prefix}_{_digest(uops, launch.grid)}",
