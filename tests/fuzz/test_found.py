@@ -55,3 +55,24 @@ def test_reductions_of_reductions_share_no_threads() -> None:
     quotients = t.sum() // (t.cast(dtypes.int32) | 1)
     found = Tensor.cat([quotients, quotients]).argmin(-1) + t.minimum(0).cast(dtypes.int32)
     assert found.tolist() == [-33, 0, 0]
+
+
+@DEVICES
+def test_a_sum_that_is_padded(device: str) -> None:
+    """Rows of narrow numbers are read once: there is nothing to stage."""
+    x = np.arange(8, dtype=np.int8).reshape(4, 2)
+    got = Tensor(x, device=device).sum(-1, keepdim=True).pad([(0, 1), (0, 2)]).numpy()
+    np.testing.assert_array_equal(got, np.pad(x.sum(-1, dtype=np.int32, keepdims=True), ((0, 1), (0, 2))))
+
+
+@DEVICES
+def test_a_sum_over_what_depends_on_a_reduction_inside(device: str) -> None:
+    """The length is no multiple of a vector, and the reduction inside depends on the place in it."""
+    x = np.random.default_rng(86).integers(0, 2, (16, 17)).astype(bool)
+    every, more = Tensor(x, device=device).all((0, 1)), np.array([True, False, True])
+    row = every.unsqueeze(0).expand(3)
+    joined = Tensor.cat([row.roll(-6, 0), ~row, Tensor(more, device=device)])
+    count = joined.sum(0, keepdim=True)
+    joined.realize(count)
+    want = np.concatenate([np.full(3, x.all()), np.full(3, not x.all()), more])
+    assert joined.tolist() == want.tolist() and count.tolist() == [int(want.sum())]

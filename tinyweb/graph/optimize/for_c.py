@@ -46,8 +46,10 @@ class _Plan:
             return
         if const_factor(exact) % factor == 0:
             self.actions.append(Split(name, factor))
-        elif r.arg.reduce:
+        elif r.arg.reduce and not any(r in u.ranges for u in self.k.reduces):
             self.actions.append(Peel(name, factor))
+        elif r.arg.reduce:
+            self.actions.append(Split(name, factor))  # a reduction inside depends on the axis: one body, gated
         else:
             # the last block begins earlier: that needs a full block, and no element that is updated twice
             self.actions.append(Split(name, factor, overlap=self.may_overlap(r, factor)))
@@ -166,8 +168,11 @@ class _Plan:
         unrolled = -(-k.size(row) // size)
         # what has to be converted is converted once per block
         narrow: dict[int, int] = {}
-        for u in (u for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
+        for around, u in ((r, u) for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
             if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
+                loops = (r for r in around.ranges.union(around.src[1:]) if r in self.left and r is not row)
+                if all(r in u.ranges for r in loops):
+                    continue  # read once: nothing is gained
                 tile = [r for r in u.src[1].ranges if r not in self.left]
                 whole = not any(r in self.left for r in u.src[1].ranges if r is not row)
                 if whole and all(isinstance(k.exact(r), int) for r in tile):
