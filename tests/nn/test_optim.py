@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -219,7 +219,7 @@ def test_half_parameters_keep_their_dtype() -> None:
     ("call", "error", "message"),
     [
         (lambda: optim.SGD([], 0.1), ValueError, "SGD: no parameters"),
-        (lambda: optim.SGD([1.0], 0.1), TypeError, "SGD: parameters must be tensors, got float"),
+        (lambda: optim.SGD([cast(Any, 1.0)], 0.1), TypeError, "SGD: parameters must be tensors, got float"),
         (lambda: optim.SGD([Tensor([1])], 0.1), TypeError, "of a float dtype have gradients, got int32"),
         (lambda: optim.Adam([Tensor([1.0])], -1), ValueError, "Adam: lr must be at least 0, got -1"),
         (lambda: optim.Adam([Tensor([1.0])], betas=(0.9, 1.0)), ValueError, "betas must be two numbers"),

@@ -24,15 +24,17 @@ class Ops(Enum):
 
     # -- tensor graph only: the rest
     IOTA = auto()  # arg: size; the vector 0 … size-1 of an integer dtype
-    TAKE = auto()  # src: (x, integer indices), arg k: the first k axes are shared; x picked along axis k by the indices:
-    #                shape indices.shape + x.shape[k+1:].  An index outside of the axis gives 0
+    TAKE = auto()  # src: (x, integer indices), arg k: the first k axes are shared; x picked along axis k: shape
+    #                indices.shape + x.shape[k+1:].  An index outside of the axis gives 0
     CONTIGUOUS = auto()  # the value, put into memory of its own
     ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
     LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
     DETACH = auto()  # its source, through which no gradient flows
-    CUSTOM_GRADIENT = auto()  # src: (value, upstream, x, gradient of x, …): the value, with the gradients of each x given
-    #                           as expressions in `upstream`, a LEAF that stands for the gradient that arrives
+    CUSTOM_GRADIENT = (
+        auto()
+    )  # src: (value, upstream, x, gradient of x, …): the value, the gradient of each x being given
+    #                           as an expression in `upstream`, a LEAF that stands for the gradient that arrives
 
     # -- tensor graph and kernels
     REDUCE = auto()  # tensor: src (x,), arg (op, axes), axes kept with size 1.  kernel: src (x, RANGE…), arg op
@@ -115,9 +117,9 @@ class Ops(Enum):
 
 # functions that lowering makes of arithmetic, unless the target has them
 TRANSCENDENTAL = frozenset({
-    Ops.EXP, Ops.EXP2, Ops.EXPM1, Ops.LOG, Ops.LOG2, Ops.LOG10, Ops.LOG1P, Ops.SIN, Ops.COS, Ops.TAN, Ops.ASIN, Ops.ACOS,
-    Ops.ATAN, Ops.SINH, Ops.COSH, Ops.TANH, Ops.ASINH, Ops.ACOSH, Ops.ATANH, Ops.ERF, Ops.ERFC, Ops.LGAMMA, Ops.DIGAMMA,
-    Ops.POW,
+    Ops.EXP, Ops.EXP2, Ops.EXPM1, Ops.LOG, Ops.LOG2, Ops.LOG10, Ops.LOG1P, Ops.SIN, Ops.COS, Ops.TAN, Ops.ASIN,
+    Ops.ACOS, Ops.ATAN, Ops.SINH, Ops.COSH, Ops.TANH, Ops.ASINH, Ops.ACOSH, Ops.ATANH, Ops.ERF, Ops.ERFC, Ops.LGAMMA,
+    Ops.DIGAMMA, Ops.POW,
 })  # fmt: skip
 UNARY = frozenset({
     Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST,
