@@ -266,7 +266,7 @@ def _spread(x: Value) -> np.ndarray:
 def product(x: Value, axes: tuple[int, ...], keep: bool) -> Value:
     symbols = reduced(x, axes, keep)
     if not x.is_float:
-        dtype = dtypes.int32 if x.dtype.bits < 32 else x.dtype
+        dtype = x.dtype if x.dtype.bits >= 32 else dtypes.uint32 if x.dtype.kind == "uint" else dtypes.int32
         with np.errstate(over="ignore"):
             r = x.array.astype(np.int64).astype(np.uint64).prod(axes, keepdims=keep, dtype=np.uint64)
         return _plain(dtype, np.asarray(r).astype(np.int64).astype(dtype.numpy), 0.0, symbols)
