@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import accuracy  # tools/accuracy.py
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
 
-from tests.native_runtimes.chromium import ChromiumBackend
-from tinyweb import Device, Tensor, dtypes
-from tinyweb.device import OpenDevice
+from tinyweb import Tensor, dtypes
 from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
 from tinyweb.graph.lower.transcendental import EXPANSIONS
-from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 
 # where longdouble is no wider than float64 the reference itself may be off by half a unit
 SLACK = 0 if np.finfo(np.longdouble).nmant > 52 else 0.5
@@ -45,26 +39,6 @@ def test_halves_go_through_float32(device: str) -> None:
         wide = tuple(UOp(Ops.CAST, dtypes.float32, (s,)) for s in src)
         single = Tensor._wrap(UOp(op, dtypes.float32, wide), device)
         np.testing.assert_array_equal(half.numpy(), single.numpy().astype(np.float16), op.name)
-
-
-class OnePage(ChromiumBackend):
-    """Buffers live as long as the page: one may be collected while the browser is waited for, and then nothing else may
-    be asked of it.
-    """
-
-    def destroy_buffer(self, buffer: int) -> None:
-        pass
-
-
-@pytest.fixture
-def chromium_device(chromium: Browser, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """WEBGPU, for the time of a test, as Chromium's compiler and SwiftShader make it."""
-    opened = OpenDevice("WEBGPU")
-    backend = OnePage(chromium)
-    opened.runtime = WebGpuRuntime(backend)
-    monkeypatch.setitem(Device._open, "WEBGPU", opened)
-    yield "WEBGPU"
-    backend.page.close()
 
 
 def test_float32_in_chromium(chromium_device: str) -> None:
