@@ -194,7 +194,7 @@ class Activation(Selection):
         if not is_training(training):
             return self.leaky_relu((lower + upper) / 2)
         x = self._floating()
-        slopes = x._uniform().mul(upper - lower).add(lower).cast(x.dtype)
+        slopes = x._uniform().mul(upper - lower).add(lower).cast(x.dtype).contiguous()
         return x.greater(0).where(x, x.mul(slopes))
 
     @accepts_dim
@@ -207,7 +207,7 @@ class Activation(Selection):
             raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
         x = self._floating()
         # log(-log(u)) of u in (0, 1)
-        noise = x._uniform().maximum(2.0**-25).log().neg().log().cast(x.dtype)
+        noise = x._uniform().maximum(2.0**-25).log().neg().log().cast(x.dtype).contiguous()
         soft = x.sub(noise).div(tau).softmax(axis)
         if not hard:
             return soft

@@ -15,6 +15,9 @@ from tinyweb.dtype import dtypes, promote
 from tinyweb.graph.ir import Ops, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
+_SAME_VALUES = (
+    Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP, Ops.EXPAND, Ops.DETACH, Ops.CUSTOM_GRADIENT,
+)  # fmt: skip
 WORTH_MEMORY = 16  # uses of each input element from which it is computed once, into memory
 
 
@@ -159,9 +162,12 @@ class Convolution(Activation):
         x = x._padded([(0, 0), (0, 0), *around], uses)
         y = x._correlate(w, steps, apart, groups)
         padded = x.shape[2:]
-        y = y._with_gradients([x, w], lambda g: [
-            g._transposed(w, steps, apart, groups, padded), x._weight_gradient(g, w, steps, apart, groups),
-        ])  # fmt: skip
+
+        def back(g: Self) -> list[Self]:
+            g = g.contiguous()  # whatever it is computed from, it is read again and again
+            return [g._transposed(w, steps, apart, groups, padded), x._weight_gradient(g, w, steps, apart, groups)]
+
+        y = y._with_gradients([x, w], back)
         return y.cast(result)._plus_bias(method, bias)
 
     def _deconvolve(
@@ -206,10 +212,14 @@ class Convolution(Activation):
         x, w = x.cast(wide)._padded([(0, 0)] * (n + 2), WORTH_MEMORY), w.cast(wide)
         uncut = tuple(s + 2 * p for s, p in zip(out, cut, strict=True))
         y = x._transposed(w, steps, apart, groups, uncut)
-        y = y._with_gradients([x, w], lambda g: [
-            g._correlate(w, steps, apart, groups)._cut_to(sizes),
-            g._weight_gradient(x, w, steps, apart, groups),
-        ])  # fmt: skip
+
+        def back(g: Self) -> list[Self]:
+            g = g.contiguous()
+            return [
+                g._correlate(w, steps, apart, groups)._cut_to(sizes), g._weight_gradient(x, w, steps, apart, groups)
+            ]  # fmt: skip
+
+        y = y._with_gradients([x, w], back)
         inside = [(0, s) for s in y.shape[:2]] + [(p, p + s) for p, s in zip(cut, out, strict=True)]
         return y.shrink(inside).cast(result)._plus_bias(method, bias)
 
@@ -252,7 +262,7 @@ class Convolution(Activation):
         if uses < WORTH_MEMORY:
             return x.pad(around)
         base = x.uop
-        while base.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP, Ops.EXPAND):
+        while base.op in _SAME_VALUES:
             base = base.src[0]
         if base.op not in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS, Ops.REDUCE, Ops.CONST, Ops.LEAF):
             x = x.contiguous()
@@ -284,8 +294,7 @@ class Convolution(Activation):
         out = t.shape[2 : 2 + n]
         batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
         t = t._reshape((batch, groups, 1, channels, *out, *kernel))
-        g = g._padded([(0, 0)] * g.ndim, WORTH_MEMORY)._cut_to(out)  # type: ignore[arg-type]
-        v = g._reshape((batch, groups, outputs, 1, *out, *(1,) * n))
+        v = g._cut_to(out)._reshape(  # type: ignore[arg-type](batch, groups, outputs, 1, *out, *(1,) * n))
         y = t.mul(v).sum((0, *range(4, 4 + n)))
         return y._reshape((groups * outputs, channels, *kernel))
 
@@ -313,22 +322,29 @@ class Convolution(Activation):
             w = w._reshape((*outer, count, s, *inner)).flip(axis)
             blocks.append(count)
             gaps.append(d if s == 1 else 1)
-        if any(s > 1 for s in steps):
-            w = w.contiguous()
+        w = w._padded([(0, 0)] * w.ndim, WORTH_MEMORY)  # in memory, if it was padded
         reach = [(b - 1) * d for b, d in zip(blocks, gaps, strict=True)]
         x = x._padded([(0, 0), (0, 0), *((r, r) for r in reach)], WORTH_MEMORY)
         t = x._patches(blocks, (1,) * n, gaps)
         whole = t.shape[2 : 2 + n]
-        t = t._reshape((batch, groups, outputs, 1, *whole, *(1,) * n, *blocks))
-        # (G·O, C, blocks and steps in turn) → (1, G, O, C, 1…, steps…, blocks…)
+        # remainders before places: what is written one after the other lies side by side
+        t = t._reshape((batch, groups, outputs, 1, *(1,) * n, *whole, *blocks))
+        # (G·O, C, blocks and steps in turn) → (1, G, O, C, steps…, 1…, blocks…)
         v = w.permute(0, 1, *range(3, 3 + 2 * n, 2), *range(2, 2 + 2 * n, 2))
-        v = v._reshape((1, groups, outputs, channels, *(1,) * n, *steps, *blocks))
-        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, whole…, steps…)
-        y = y.permute(0, 1, 2, *(3 + j for i in range(n) for j in (i, n + i)))
-        y = y._reshape((batch, groups * channels, *(q * s for q, s in zip(whole, steps, strict=True))))
-        here = y.shape[2:]
-        y = y._cut_to([min(a, b) for a, b in zip(here, sizes, strict=True)])
-        return y.pad([(0, 0), (0, 0), *((0, max(b - a, 0)) for a, b in zip(here, sizes, strict=True))])
+        v = v._reshape((1, groups, outputs, channels, *steps, *(1,) * n, *blocks))
+        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, steps…, whole…)
+        y = y._dealt_out(steps, sizes)
+        return y._reshape((batch, groups * channels, *y.shape[3:]))
+
+    def _dealt_out(self, steps: Sequence[int], sizes: Sequence[Any]) -> Self:
+        """(…, steps…, places…) → (…, sizes…): element place · step + remainder of each of the last axes, cut or padded
+        to `sizes`."""
+        n, lead = len(steps), self.ndim - 2 * len(steps)
+        y = self.contiguous() if any(s > 1 for s in steps) else self
+        y = y.permute(*range(lead), *(lead + j for i in range(n) for j in (n + i, i)))
+        here = [size_max(q) * s for q, s in zip(self.shape[lead + n :], steps, strict=True)]
+        y = y._reshape((*self.shape[:lead], *here))._cut_to([min(a, b) for a, b in zip(here, sizes, strict=True)])
+        return y.pad([*((0, 0),) * lead, *((0, max(b - a, 0)) for a, b in zip(here, sizes, strict=True))])
 
 
 def _padding(method: str, padding: Any, steps: Sequence[int], reach: Sequence[int]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from tinyweb.array.activation import is_training
 from tinyweb.array.core import TensorCore
@@ -107,9 +107,8 @@ class Neural(Normalization):
         """bool of `shape`: false with probability p."""
         if not 0 <= p <= 1:
             raise ValueError(f"{method}: p must be within 0 and 1, got {p}")
-        chance: Any = self._constant(0)._broadcast_to(shape)._uniform()
-        kept: Self = chance.greater_equal(p)
-        return kept
+        # in memory, as it is read again and again: by a product, by the gradients
+        return self._constant(0)._broadcast_to(shape)._uniform().greater_equal(p).contiguous()
 
     def _dropped(self, method: str, p: float, training: bool | None, shape: Shape) -> Self:
         if not 0 <= p <= 1:

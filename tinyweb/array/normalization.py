@@ -139,11 +139,26 @@ class Normalization(Pooling):
         return x.cast(dtypes.float32) if x.dtype.bits < 32 else x
 
     def _standardized(self, axes: tuple[int, ...], eps: float) -> tuple[Self, Self, Self]:
-        """Without mean and with variance 1 over axes; the mean and the (biased) variance, whose axes have size 1."""
-        mean = self.mean(axes, keepdim=True)
+        """Without mean and with variance 1 over axes; the mean and the (biased) variance, whose axes have size 1.
+
+        Sums over axes that are not the last ones get memory: loops over the others are not the outermost, and each
+        step would sum again."""
+        last = axes == tuple(range(self.ndim - len(axes), self.ndim))
+
+        def mean_of(x: Self) -> Self:
+            m = x.mean(axes, keepdim=True)
+            return m if last else m.contiguous()
+
+        mean = mean_of(self)
         centred = self.sub(mean)
-        var = centred.square().mean(axes, keepdim=True)
-        return centred.mul(var.add(eps).rsqrt()), mean, var
+        var = mean_of(centred.square())
+        scale = var.add(eps).rsqrt()
+        y = centred.mul(scale)
+
+        def back(g: Self) -> list[Self]:
+            return [g.sub(mean_of(g)).sub(y.mul(mean_of(g.mul(y)))).mul(scale)]
+
+        return y._with_gradients([self], back), mean, var
 
     def _scaled(self, y: Self, weight: TensorCore | None, bias: TensorCore | None) -> Self:
         y = y if weight is None else y.mul(weight)

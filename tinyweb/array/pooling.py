@@ -77,7 +77,11 @@ class Pooling(Convolution):
         grid = _Grid.of(self, method, n, kernel_size, stride, padding, dilation, ceil_mode)
         x = self._filled(grid.around(), self._lowest())
         w = x._patches(grid.kernel, grid.steps, grid.apart)
-        value, first = w._largest_of_windows(n, x, lambda t: t._patches(grid.kernel, grid.steps, grid.apart))
+
+        def back(g: Self, first: Self) -> Self:
+            return g._to_windows(grid, x.shape, first)
+
+        value, first = w._largest_of_windows(n, x, back)
         if not return_indices:
             return value
         # the place in the window → the place in the plane
@@ -98,27 +102,57 @@ class Pooling(Convolution):
         lead = self.ndim - len(around)
         return self.pad([*((0, 0),) * lead, *around], value=value) if any(map(any, around)) else self
 
-    def _largest_of_windows(self, n: int, x: Self, cut: Callable[[Self], Self]) -> tuple[Self, Self]:
-        """Of windows (…, n axes of elements) = cut(x): their maxima, and which element the first one is."""
+    def _largest_of_windows(self, n: int, x: Self, gradient: Callable[[Self, Self], Self]) -> tuple[Self, Self]:
+        """Of windows (…, n axes of elements) of x: their maxima, and which element the first one is. `gradient` makes
+        the gradient of x from that of the maxima and the elements."""
         axes = tuple(range(self.ndim - n, self.ndim))
         kernel = self.shape[self.ndim - n :]
         value = self.max(axes)
         count = size_max(size_prod(kernel))
-        largest = value._reshape((*value.shape, *(1,) * n))
-        hit = self.eq(largest)
+        hit = self.eq(value._reshape((*value.shape, *(1,) * n)))
         if self.dtype.is_float:
             hit = hit.logical_or(self.isnan())
         place = self._iota(count)._reshape(kernel)
         first = hit.where(place.neg().add(count), 0).max(axes).neg().add(count)
         if not self.dtype.is_float:
             return value, first
+        return value._with_gradients([x], lambda g: [gradient(g, first)]), first
 
-        def back(g: Self) -> list[Self]:
-            chosen = first._reshape((*first.shape, *(1,) * n)).eq(place)
-            spread_out = chosen.where(g._reshape((*g.shape, *(1,) * n)), g._constant(0))
-            return [spread_out._transpose_of(cut, x.shape)]
+    def _to_windows(self, grid: _Grid, shape: Sequence[Size], chosen: Self | None = None) -> Self:
+        """The transpose of cutting windows from a tensor of `shape`: a value for each window goes to all of its
+        elements, or to the `chosen` one (its number), and is added up there."""
+        n = len(grid.kernel)
+        lead = self.ndim - n
+        numbers = self._iota(math.prod(grid.kernel))._reshape(grid.kernel)
+        if not grid.overlap or any(s > 1 and d > 1 for s, d in zip(grid.steps, grid.apart, strict=True)):
+            wide = self._reshape((*self.shape, *(1,) * n))
+            if chosen is None:
+                wide = wide._broadcast_to((*self.shape, *grid.kernel))
+            else:
+                wide = chosen._reshape((*chosen.shape, *(1,) * n)).eq(numbers).where(wide, 0)
+            return wide._transpose_of(lambda t: t._patches(grid.kernel, grid.steps, grid.apart), shape)
+        # element place · step + remainder is number block · step + remainder of the window `block` before that place
+        blocks = [-(-k // s) for k, s in zip(grid.kernel, grid.steps, strict=True)]
+        gaps = [d if s == 1 else 1 for s, d in zip(grid.steps, grid.apart, strict=True)]
+        reach = [((b - 1) * d, (b - 1) * d) for b, d in zip(blocks, gaps, strict=True)]
 
-        return value._with_gradients([x], back), first
+        def covering(t: Self, none: float) -> Self:
+            w = t.contiguous()._filled(reach, none).contiguous()._patches(blocks, (1,) * n, gaps)
+            return w._reshape((*w.shape[:lead], *(1,) * n, *w.shape[lead:]))
+
+        number: Self | None = None
+        exists: Self | None = None
+        for i, (k, s, b) in enumerate(zip(grid.kernel, grid.steps, blocks, strict=True)):
+            block = self._iota(b).flip(0)._reshape((b, *(1,) * (n - 1 - i)))
+            mine = block.mul(s).add(self._iota(s)._reshape((s, *(1,) * (3 * n - 1 - i))))
+            there = mine.less(k)
+            number = mine if number is None else number.mul(k).add(mine)
+            exists = there if exists is None else exists.logical_and(there)
+        assert number is not None and exists is not None
+        here = exists if chosen is None else exists.logical_and(covering(chosen, -1).eq(number))
+        terms = here.where(covering(self, 0), 0)
+        total = terms.sum(tuple(range(terms.ndim - n, terms.ndim)))
+        return total._dealt_out(grid.steps, shape[lead:])
 
     def _transpose_of(self, linear: Callable[[Self], Self], shape: Sequence[Size]) -> Self:
         """The transpose of a linear function of tensors of `shape`, applied to this tensor."""
@@ -231,8 +265,10 @@ class Pooling(Convolution):
             raise ValueError(f"{method}: divisor_override must not be 0")
         x = self._floating()
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        w = wide._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
+        padded = wide._filled(grid.around(), 0)
+        w = padded._patches(grid.kernel, grid.steps, grid.apart)
         total = w.sum(tuple(range(w.ndim - n, w.ndim)))
+        total = total._with_gradients([padded], lambda g: [g._to_windows(grid, padded.shape)])
         if divisor is not None:
             return total.div(divisor).cast(x.dtype)
         even = 1
@@ -320,7 +356,13 @@ class Pooling(Convolution):
                 k = kernel[i]
                 seen = inside._reshape((count, *(1,) * (n - 1 - i), *(1,) * i, k, *(1,) * (n - 1 - i)))
                 w = seen.where(w, w._constant(self._lowest()))
-        value, first = w._largest_of_windows(n, self, cut)
+
+        def back(g: Self, first: Self) -> Self:
+            number = self._iota(size_max(size_prod(kernel)))._reshape(kernel)
+            wide = g._reshape((*g.shape, *(1,) * n))
+            return first._reshape((*first.shape, *(1,) * n)).eq(number).where(wide, 0)._transpose_of(cut, self.shape)
+
+        value, first = w._largest_of_windows(n, self, back)
         if not return_indices:
             return value
         place, rest, step = self._constant(0).int()._broadcast_to(first.shape), first, 1
@@ -431,6 +473,11 @@ class _Grid:
                 )
             counts.append(count)
         return cls(sizes, kernel, steps, pads, apart, tuple(counts))
+
+    @property
+    def overlap(self) -> bool:
+        """Whether an element may lie in several windows."""
+        return any(k > 1 and (k > s or d > 1) for k, s, d in zip(self.kernel, self.steps, self.apart, strict=True))
 
     def around(self) -> list[tuple[int, int]]:
         """The padding of each axis that makes all windows whole."""
