@@ -294,7 +294,7 @@ class Convolution(Activation):
         out = t.shape[2 : 2 + n]
         batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
         t = t._reshape((batch, groups, 1, channels, *out, *kernel))
-        v = g._cut_to(out)._reshape(  # type: ignore[arg-type](batch, groups, outputs, 1, *out, *(1,) * n))
+        v = g._cut_to([size_max(s) for s in out])._reshape((batch, groups, outputs, 1, *out, *(1,) * n))
         y = t.mul(v).sum((0, *range(4, 4 + n)))
         return y._reshape((groups * outputs, channels, *kernel))
 
