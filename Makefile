@@ -34,7 +34,7 @@ demo: build/demo/model/manifest.json ## Export the embedded chat model and serve
 .PHONY: test
 test: setup lint ## Lint, then every test but the slow ones, and the sizes of the pages
 	@echo "tinyweb: Python tests"
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 	@$(MAKE) test-web
 
 .PHONY: test-all
