@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
+from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.views import view_base, walk
 from tinyweb.graph.symbolic import evaluate
 
@@ -117,6 +118,7 @@ def bound_size(s: Size, values: dict[str, int]) -> Size:
     """A size that remembers the values of its variables, as far as they have any."""
     if isinstance(s, int):
         return s
+    s = unbound(s)
     return substitute(s, {v: v.bind(values[v.arg[0]]) for v in s.variables() if v.arg[0] in values})
 
 

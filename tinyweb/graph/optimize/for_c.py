@@ -46,16 +46,21 @@ class _Plan:
             return
         if const_factor(exact) % factor == 0:
             self.actions.append(Split(name, factor))
-        elif r.arg.reduce and not any(r in u.ranges for u in self.k.reduces):
+        elif r.arg.reduce and self.may_peel(r, factor):
             self.actions.append(Peel(name, factor))
         elif r.arg.reduce:
-            self.actions.append(Split(name, factor))  # a reduction inside depends on the axis: one body, gated
+            self.actions.append(Split(name, factor))  # one body, gated
         else:
             # the last block begins earlier: that needs a full block, and no element that is updated twice
             self.actions.append(Split(name, factor, overlap=self.may_overlap(r, factor)))
         self.actions.append(Bind(f"{name}.1", kind))
         if r in self.left:
             self.left[r] = (f"{name}.0", -(-self.k.size(r) // factor))
+
+    def may_peel(self, r: UOp, factor: int) -> bool:
+        """No reduction inside depends on the axis, and of a symbolic one there may be several whole blocks."""
+        long_enough = isinstance(self.k.exact(r), int) or (factor > 2 and self.k.size(r) >= 2 * factor)
+        return long_enough and not any(r in u.ranges for u in self.k.reduces)
 
     def may_overlap(self, r: UOp, factor: int) -> bool:
         exact = self.k.exact(r)

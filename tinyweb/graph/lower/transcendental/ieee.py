@@ -28,6 +28,8 @@ from tinyweb.graph.lower.transcendental.build import (
 
 def divide(a: UOp, b: UOp) -> UOp:
     """a / b within one unit in the last place."""
+    if b.op is Ops.CONST and b.arg == 0:
+        return a * math.copysign(math.inf, b.arg)  # compilers take the quotient of a constant 0 for 0
     f = format_of(a)
     normal = _is_normal(size_bits(a), f) & _is_normal(size_bits(b), f)
     value = scale(quotient(_mantissa(a, f), _mantissa(b, f), False), _exponent(a, f) - _exponent(b, f))
