@@ -144,7 +144,7 @@ def test_masks_of_attention() -> None:
         assert (got[1] is None) == (want[1] is None)
         if got[1] is not None:
             np.testing.assert_allclose(got[1].numpy(), want[1].detach().numpy(), rtol=1e-4, atol=1e-6)
-    causal, _ = ours(*[Tensor(x)] * 3, is_causal=True)
+    causal, _ = ours(Tensor(x), Tensor(x), Tensor(x), is_causal=True)
     want, _ = theirs(*[torch.from_numpy(x)] * 3, attn_mask=torch.from_numpy(hidden))
     np.testing.assert_allclose(causal.numpy(), want.detach().numpy(), rtol=1e-4, atol=1e-6)
 
