@@ -175,8 +175,8 @@ class _Plan:
         narrow: dict[int, int] = {}
         for around, u in ((r, u) for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
             if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
-                loops = (r for r in around.ranges.union(around.src[1:]) if r in self.left and r is not row)
-                if all(r in u.ranges for r in loops):
+                walked = (r for r in around.ranges.union(around.src[1:]) if r in self.left and r is not row)
+                if all(r in u.ranges for r in walked):
                     continue  # read once: nothing is gained
                 tile = [r for r in u.src[1].ranges if r not in self.left]
                 whole = not any(r in self.left for r in u.src[1].ranges if r is not row)
