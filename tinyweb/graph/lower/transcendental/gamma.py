@@ -96,42 +96,36 @@ def _above_one(a: UOp) -> UOp:
 def digamma(x: UOp, exact: bool) -> UOp:
     f, size = format_of(x), size_bits(x)
     a = size.bitcast(x.dtype)
-    value = _digamma_of_positive(a, exact)
-    # digamma(-a) = digamma(a) + 1/a + pi / tan(pi·a)
-    sine, cosine = _circle(a)
+    near, small = a < 8.0, a < 1.0
     negative = sign_bit(x).equal(0).logical_not()
-    pole = negative & (sine.equal(0.0) | below(size, f, 2.0**f.mantissa).logical_not())
-    turned = (value + reciprocal(a)) + _quotient(cosine * math.pi, sine, exact)
-    # for tiny numbers -1/x is all there is
-    tiny = below(size, f, 2.0 ** -(f.mantissa + 3))
-    value = negative.where(turned, value)
-    value = tiny.where(-_quotient(x.lift(1.0), x, exact), pole.where(x.lift(math.nan), value))
-    value = size.equal(f.infinity).where(negative.where(x.lift(math.nan), x), value)
-    return is_nan(size, f).where(x, value)
-
-
-def _digamma_of_positive(a: UOp, exact: bool) -> UOp:
-    high, low = ZERO[a.dtype]
-    small = a < 1.0
-    # the sum of 1 / (a - k) as one fraction
-    numerator, divisor = small.where(a.lift(-1.0), a.lift(0.0)), small.where(a, a.lift(1.0))
+    # digamma(a) is a value of [1, 2] and a sum of 1 / (a - k), here one fraction; digamma(-a) is
+    # digamma(a) + 1/a + pi / tan(pi·a): one fraction more, and below 1 the two 1/a cancel
+    inner = near.where(a, a.lift(1.0))
+    more = near & (small ^ negative)
+    numerator = more.where(small.where(a.lift(-1.0), a.lift(1.0)), a.lift(0.0))
+    divisor = more.where(a, a.lift(1.0))
     for k in range(1, 7):
-        near, factor = a < k + 1.0, a + -float(k)
-        numerator = near.where(numerator, muladd(numerator, factor, divisor))
-        divisor = near.where(divisor, divisor * factor)
+        stop, factor = inner < k + 1.0, inner + -float(k)
+        numerator = stop.where(numerator, muladd(numerator, factor, divisor))
+        divisor = stop.where(divisor, divisor * factor)
+    sine, cosine = _circle(a)
+    scale = negative.where(sine, a.lift(1.0))
+    numerator = muladd(numerator, scale, negative.where(cosine * math.pi, a.lift(0.0)) * divisor)
+    divisor = divisor * scale
+    fraction = numerator.alu(Ops.DIV, divisor) if exact else divide(numerator, divisor)
+    high, low = ZERO[a.dtype]
     t = _above_one(a)
-    around = muladd(
-        opaque(t + -(high - 1), exact) + -low, horner(DIGAMMA[a.dtype], t + -0.5), _quotient(numerator, divisor, exact)
-    )
+    around = (opaque(t + -(high - 1), exact) + -low) * horner(DIGAMMA[a.dtype], t + -0.5)
     over = reciprocal(a)
     z = over * over
-    series = -(z * horner(DIGAMMA_SERIES[: TERMS[a.dtype]], z))
-    asymptotic = log(a, exact) + muladd(over, -0.5, series)
-    return (a < 8.0).where(around, asymptotic)
-
-
-def _quotient(a: UOp, b: UOp, exact: bool) -> UOp:
-    return a.alu(Ops.DIV, b) if exact else divide(a, b)
+    series = muladd(over, negative.where(a.lift(0.5), a.lift(-0.5)), -(z * horner(DIGAMMA_SERIES[: TERMS[a.dtype]], z)))
+    value = near.where(around, log(a, exact) + series) + fraction
+    # poles are the whole numbers below zero, and large negative numbers are whole
+    pole = negative & below(size, f, 1.0).logical_not()
+    pole = pole & (sine.equal(0.0) | below(size, f, 2.0**f.mantissa).logical_not())
+    value = pole.where(x.lift(math.nan), value)
+    value = size.equal(f.infinity).where(negative.where(x.lift(math.nan), x), value)
+    return is_nan(size, f).where(x, value)
 
 
 def _circle(a: UOp) -> tuple[UOp, UOp]:

@@ -48,9 +48,11 @@ def invert(b: UOp) -> UOp:
 def square_root(x: UOp) -> UOp:
     """sqrt(x) within one unit in the last place."""
     f = format_of(x)
-    # the square of a tiny number's root has too few digits
-    tiny = size_bits(x) < f.power(-96)
-    value = root(x * tiny.where(x.lift(2.0**64), x.lift(1.0)), False) * tiny.where(x.lift(2.0**-32), x.lift(1.0))
+    # the square of a tiny number's root has too few digits, that of the largest number's estimated root may overflow
+    tiny, huge = size_bits(x) < f.power(-96), UOp.const(f.power(96), f.unsigned) < size_bits(x)
+    before = tiny.where(x.lift(2.0**64), huge.where(x.lift(2.0**-64), x.lift(1.0)))
+    after = tiny.where(x.lift(2.0**-32), huge.where(x.lift(2.0**32), x.lift(1.0)))
+    value = root(x * before, False) * after
     return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(value, x.alu(Ops.SQRT))
 
 
