@@ -83,6 +83,8 @@ KEYS: dict[str, tuple[np.ndarray, tuple[Any, ...]]] = {
     "triple": (C, (I1 % 2, I1, J)),
     "number_then_vector": (C, (0, slice(None), J)),
     "tensor_number": (C, (np.array(1),)),
+    "tensor_numbers": (C, (np.array(1), slice(None), np.array(-2))),
+    "tensor_numbers_vector": (D, (np.array(1), np.array(0), J)),
     "tensor_number_vector": (C, (np.array(-1), slice(None), J)),
     "mask": (A, (MASK,)),
     "mask_row": (A, (ROW,)),

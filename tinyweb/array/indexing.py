@@ -260,10 +260,10 @@ class Indexing(Gathering):
 
 def _drop_axes(t: T, picks: Sequence[Pick[T]]) -> tuple[T, list[Pick[T]]]:
     """Integer tensors without axes pick first."""
-    for p in sorted((p for p in picks if p.index.ndim == 0), key=lambda p: -p.axis):
+    gone = [p for p in picks if p.index.ndim == 0]
+    for p in reversed(gone):
         t = t._take(t._from_front(p.index, t.shape[p.axis]), p.axis)
-        picks = [Pick(q.axis - (q.axis > p.axis), q.index) for q in picks if q is not p]
-    return t, list(picks)
+    return t, [Pick(q.axis - sum(p.axis < q.axis for p in gone), q.index) for q in picks if q.index.ndim]
 
 
 def place(axes: Sequence[int]) -> int:
