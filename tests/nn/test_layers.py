@@ -51,7 +51,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[np.ndarray, ...], dict[str, Any]]
     ("LSTMCell", (4, 3), (data(2, 4),), {}),
     ("RNN", (4, 3), (SEQUENCE,), {"num_layers": 2}),
     ("RNN", (4, 3), (SEQUENCE, data(1, 3, 3)), {"nonlinearity": "relu", "bias": False}),
-    ("GRU", (4, 3), (SEQUENCE, data(4, 3, 3)), {"num_layers": 2, "bidirectional": True}),
+    ("GRU", (4, 3), (SEQUENCE[:2], data(2, 3, 3)), {"bidirectional": True}),
     ("GRU", (4, 3), (data(2, 4),), {"batch_first": True}),
     ("LSTM", (4, 3), (SEQUENCE[:, :2],), {"bidirectional": True, "batch_first": True}),
     ("LSTM", (4, 5), (SEQUENCE,), {"proj_size": 2}),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from tests.tensor.ops import Op, data, gradients_test, values_test
+from tinyweb import Tensor, Variable
 
 F = torch.nn.functional
 
@@ -68,3 +70,37 @@ OPS = [
 
 test_values = values_test(OPS)
 test_gradients = gradients_test(OPS)
+
+
+def test_the_batch_may_be_symbolic() -> None:
+    x, w, n = data(4, 3, 6, 6), data(5, 3, 3, 3), Variable("n", 1, 4)
+    for count in (3, 1):
+        part = Tensor(x)[: n.bind(count)]
+        got = part.conv2d(Tensor(w), padding=1).max_pool2d(2).numpy()
+        want = F.max_pool2d(F.conv2d(torch.from_numpy(x[:count]), torch.from_numpy(w), padding=1), 2)
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+X, W = Tensor(data(2, 4, 6, 6)), Tensor(data(8, 4, 3, 3))
+ERRORS = [
+    (
+        lambda: X.conv2d(Tensor(data(8, 3, 3, 3))),
+        r"conv2d: input \(2, 4, 6, 6\) and weight \(8, 3, 3, 3\) with groups=1",
+    ),
+    (lambda: X.conv1d(W), r"conv1d: input \(2, 4, 6, 6\) and weight \(8, 4, 3, 3\): needs 3 axes each"),
+    (lambda: X.conv2d(W, stride=0), "conv2d: stride must be at least 1, got 0"),
+    (lambda: X.conv2d(W, stride=(1, 2, 3)), "conv2d: stride must be a whole number or 2 of them"),
+    (lambda: X.conv2d(W, padding="same", stride=2), "conv2d: padding must be numbers"),
+    (lambda: X.conv2d(W, padding=-1), "conv2d: padding must be at least 0"),
+    (lambda: X.conv2d(W, dilation=3), r"conv2d: a kernel of \(3, 3\) with dilation \(3, 3\) is larger than"),
+    (lambda: X.conv2d(W, Tensor.ones(4)), r"conv2d: bias \(4,\) needs one element per output channel"),
+    (lambda: X.conv2d(W, groups=0), "conv2d: groups must be at least 1, got 0"),
+    (lambda: X.conv_transpose2d(W), r"conv_transpose2d: input \(2, 4, 6, 6\) and weight \(8, 4, 3, 3\)"),
+    (lambda: X.conv_transpose2d(Tensor(data(4, 2, 3, 3)), output_padding=1), "output_padding .* must be less than"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
