@@ -141,6 +141,10 @@ class TensorCore:
         is_view = uop.op in VIEWS and uop.src[0] is self.uop
         return self._wrap(uop, self.device, self.storage if is_view else None)
 
+    def _same(self) -> Self:
+        """The value alone, no view: updates in place of one do not reach the other."""
+        return self._new(self.uop)
+
     # -- facts --------------------------------------------------------------------------------------------------------
     @property
     def shape(self) -> Shape:

@@ -227,7 +227,7 @@ class Elementwise(Movement):
     def abs(self) -> Self:
         """The magnitude, +0 of both zeros; the gradient at 0 is 0."""
         if self.dtype.kind in ("uint", "bool"):
-            return self
+            return self._same()
         if self.dtype.is_int:
             return self.maximum(self.neg())
         # not max(x, -x): of zeros with different signs either may be the larger one

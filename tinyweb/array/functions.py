@@ -139,7 +139,7 @@ class Functions(Rounding):
         square = self
         while n:
             if n & 1:
-                out = square if out is None else out.mul(square)
+                out = square._same() if out is None else out.mul(square)
             n >>= 1
             if n:
                 square = square.mul(square)

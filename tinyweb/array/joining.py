@@ -236,7 +236,7 @@ def _join(parts: Sequence[Joined], axis: int) -> Joined:
     """`parts` of one dtype one behind the other."""
     first = parts[0]
     if len(parts) == 1:
-        return first
+        return first._same()
     total: Size = 0
     for p in parts:
         total = size_add(total, p.shape[axis])

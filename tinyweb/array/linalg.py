@@ -133,7 +133,7 @@ class Linalg(Indexing):
         square, left = self, n
         while left:
             if left & 1:
-                out = square if out is None else out.matmul(square)
+                out = square._same() if out is None else out.matmul(square)
             left >>= 1
             if left:
                 square = square.matmul(square)

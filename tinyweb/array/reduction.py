@@ -27,7 +27,7 @@ class Reduction(Creation):
 
     def _reduce(self, op: Ops, axis: Any, keepdim: bool, method: str) -> Self:
         axes = self._axes(axis, method)
-        out = self._new(UOp(Ops.REDUCE, self.dtype, (self.uop,), (op, axes))) if axes else self
+        out = self._new(UOp(Ops.REDUCE, self.dtype, (self.uop,), (op, axes))) if axes else self._same()
         return out if keepdim else out._without(axes)
 
     def _without(self, axes: Sequence[int]) -> Self:

@@ -47,7 +47,7 @@ class Rounding(Elementwise):
         """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest finite ones)."""
         d = self.dtype
         if not d.is_float:
-            return self
+            return self._same()
         largest = _largest(self)
         top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
         return self.isnan().where(nan, self.eq(math.inf).where(top, self.eq(-math.inf).where(bottom, self)))
@@ -67,7 +67,7 @@ class Rounding(Elementwise):
     def sign(self) -> Self:
         """-1, 0 or 1, in the same dtype; 0 for NaN."""
         if self.dtype.kind == "bool":
-            return self
+            return self._same()
         one, none = self._constant(1), self._constant(0)
         below = none if self.dtype.kind == "uint" else self.less(0).where(one.neg(), none)
         return self.greater(0).where(one, below)._without_gradient(self)
@@ -117,15 +117,15 @@ class Rounding(Elementwise):
     # -- rounding -----------------------------------------------------------------------------------------------------
     def floor(self) -> Self:
         """The largest whole number not above."""
-        return self._unary(Ops.FLOOR) if self.dtype.is_float else self
+        return self._unary(Ops.FLOOR) if self.dtype.is_float else self._same()
 
     def ceil(self) -> Self:
         """The smallest whole number not below."""
-        return self.neg().floor().neg() if self.dtype.is_float else self
+        return self.neg().floor().neg() if self.dtype.is_float else self._same()
 
     def trunc(self) -> Self:
         """The whole part: rounded towards 0."""
-        return self._unary(Ops.TRUNC) if self.dtype.is_float else self
+        return self._unary(Ops.TRUNC) if self.dtype.is_float else self._same()
 
     fix = trunc
 
@@ -140,7 +140,7 @@ class Rounding(Elementwise):
         if not self.dtype.is_float:
             if decimals:
                 raise TypeError(f"round: decimals= needs a float dtype, got {self.dtype.name}")
-            return self
+            return self._same()
         if decimals > 0:
             return self.mul(10.0**decimals).round()._divide(10.0**decimals)
         if decimals < 0:

@@ -41,7 +41,7 @@ class Sorting(Random):
         """(values, positions) of the elements in order along an axis; see `argsort`."""
         order, inverse, a = self._sorted(axis, descending, "sort")
         if not self.shape:
-            return self, order
+            return self._same(), order
         values = self._gather(a, order)
         if not self.dtype.is_float:
             return values, order
