@@ -86,7 +86,9 @@ def _record(method: str, function: Callable[[], Any]) -> _Record:
     with recording(next_number()) as recorder:
         try:
             result = function()
-            realize_all([*_tensors(result), *due()])
+            # updates of memory from outside belong to the plan, whether or not they are returned
+            updated = [t for held in recorder.written.values() for weak, _ in held if (t := weak()) is not None]
+            realize_all([*_tensors(result), *updated, *due()])
             devices = sorted({d for d, _ in recorder.schedules})
             if len(devices) > 1:
                 raise ValueError(f"{method}: the computation uses several devices: {', '.join(devices)}")

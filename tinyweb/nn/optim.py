@@ -371,9 +371,15 @@ def cosine_factor(steps: int, lowest: float = 0.0) -> Callable[[int], float]:
     return lambda step: lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
 
 
-def warmup_factor(steps: int, then: Callable[[int], float] = lambda step: 1.0) -> Callable[[int], float]:
-    """From 1/steps up to 1 in a straight line within `steps`, then `then`, counted from there."""
-    return lambda step: (step + 1) / steps if step < steps else then(step - steps)
+def warmup_factor(steps: int, then: Callable[[int], float] | None = None) -> Callable[[int], float]:
+    """From 1/steps up to 1 in a straight line within `steps`, then `then`, counted from there (1 without it)."""
+
+    def factor(step: int) -> float:
+        if step < steps:
+            return (step + 1) / steps
+        return 1.0 if then is None else then(step - steps)
+
+    return factor
 
 
 def one_cycle_factor(

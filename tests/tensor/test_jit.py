@@ -1,0 +1,170 @@
+"""jit: state that lives across replays, structures of arguments and results, and what cannot be traced."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor, Variable, jit
+from tinyweb.device import on_replay
+from tinyweb.tracing import capture
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    parts: list[Tensor]
+    scale: float
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+def test_structures_in_and_out() -> None:
+    @jit
+    def step(batch: Batch, pair: Pair, *, table: dict[str, Any]) -> Any:
+        total = batch.x * batch.scale + batch.parts[0]
+        return Batch(total, [pair.second], 2.0), Pair(pair.first + 1, total[1:]), {"n": 3, "t": (table["w"] * 2,)}
+
+    for i in range(3):
+        x = Tensor([1.0 * i, 2.0])
+        batch, pair, named = step(
+            Batch(x, [Tensor([10.0, 20.0])], 3.0), Pair(x, Tensor([5.0])), table={"w": Tensor([float(i)])}
+        )
+        assert isinstance(batch, Batch) and isinstance(pair, Pair)
+        assert batch.x.tolist() == [3.0 * i + 10, 26] and batch.parts[0].tolist() == [5] and batch.scale == 2
+        assert pair.first.tolist() == [i + 1, 3] and pair.second.tolist() == [26]
+        assert named["n"] == 3 and named["t"][0].tolist() == [2 * i]
+    assert len(step.traces) == 1
+
+
+def test_state_and_arguments_are_updated_on_every_call() -> None:
+    count, weight = Tensor.zeros(1), Tensor([1.0, 2.0])
+
+    @jit
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        count.assign(count + 1)
+        weight[0] = weight[1] + x[0]
+        x *= 2
+        return count, (weight * 1)
+
+    given, kept = Tensor([3.0]), []
+    for i in range(1, 4):
+        pending, view = weight * 10, weight[0:1]
+        before = weight.tolist()
+        counted, copy = step(given)
+        kept.append(copy)
+        assert counted.tolist() == count.tolist() == [i]
+        assert pending.tolist() == [10 * b for b in before]  # what was computed from the state before
+        assert view.tolist() == weight.tolist()[:1]
+        assert given.tolist() == [3.0 * 2**i]
+    assert [k.tolist()[0] for k in kept] == [5, 8, 14]  # results do not share memory
+    weight.assign(weight + 100)  # an update between calls, pending
+    step(given)
+    assert weight.tolist() == [102 + 24, 102]
+
+
+def test_views_are_arguments_like_any_other() -> None:
+    row = jit(lambda a: a.sum(0) + 1)
+    base = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4))
+    assert [row(base[i]).item() for i in (0, 0, 1)] == [7, 7, 23]
+    assert row(base.T[1]).item() == 1 + 5 + 9 + 1
+
+
+def test_what_a_traced_function_fills_begins_anew() -> None:
+    at = Variable("at", 0, 3)
+
+    @jit
+    def scratch(x: Tensor, where: Any) -> tuple[Tensor, Tensor]:
+        empty, filled = Tensor.empty(4), Tensor([1.0, 2.0])
+        empty[where : where + 1] = x
+        filled[0:1] = filled[0:1] + x
+        return empty, filled
+
+    for i in range(3):
+        empty, filled = scratch(Tensor([float(i + 1)]), at.bind(i))
+        assert empty.tolist() == [i + 1 if j == i else 0 for j in range(4)]
+        assert filled.tolist() == [i + 2, 2]
+
+
+def test_replays_refresh_what_differs_from_call_to_call() -> None:
+    numbers = itertools.count()
+
+    @jit
+    def draw() -> Tensor:
+        t = Tensor(np.array([next(numbers)], np.int32))
+        on_replay(t.uop.buffer, lambda: np.array([next(numbers)], np.int32).tobytes())
+        return t * 1
+
+    assert [draw().item() for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_jit_within_a_jit_is_part_of_it() -> None:
+    inner = jit(lambda x: x + 1)
+    outer = jit(lambda x: inner(x) * 2)
+    assert [outer(Tensor([float(i)])).item() for i in range(3)] == [2, 4, 6]
+    assert not inner.traces
+
+
+class Model:
+    def __init__(self) -> None:
+        self.weight = Tensor([3.0])
+
+    @jit
+    def __call__(self, x: Tensor) -> Tensor:
+        self.hidden = x * self.weight
+        return self.hidden
+
+
+def test_methods_and_what_they_leave_behind() -> None:
+    model = Model()
+    assert [model(Tensor([float(i)])).item() for i in range(3)] == [0, 3, 6]
+    with pytest.raises(RuntimeError, match="inside of a jit function"):
+        model.hidden.item()
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "error", "says"),
+    [
+        (lambda x: x.sum().item(), None, RuntimeError, "item: a value cannot be read"),
+        (lambda x: x.numpy(), None, RuntimeError, "numpy: a value cannot be read"),
+        (lambda x: capture(lambda: x + 1), None, RuntimeError, "capture: another capture"),
+        (lambda x: x, np.zeros(3), TypeError, "ndarray can be neither traced nor compared"),
+    ],
+)
+def test_what_cannot_be_traced(function: Any, argument: Any, error: type[Exception], says: str) -> None:
+    state = Tensor([1.0])
+
+    def traced(x: Any) -> Any:
+        state.assign(state + 1)
+        return function(x)
+
+    with pytest.raises(error, match=says):
+        jit(traced)(Tensor([1.0, 2.0]) if argument is None else argument)
+    assert state.tolist() == [1]
+
+
+def test_memory_that_is_both_argument_and_state() -> None:
+    cache = Tensor([1.0, 2.0])
+
+    @jit
+    def reads(x: Tensor) -> Tensor:
+        cache.assign(cache + 1)
+        return x * 1
+
+    @jit
+    def writes(x: Tensor) -> Tensor:
+        x.assign(x + cache)
+        return x
+
+    assert reads(Tensor([5.0, 5.0])).tolist() == [5, 5]
+    assert reads(cache).tolist() == [2, 3] and cache.tolist() == [3, 4]  # the argument's value at the call
+    with pytest.raises(ValueError, match="an argument that is updated in place is memory the function also uses"):
+        writes(cache)
+    assert cache.tolist() == [3, 4]
