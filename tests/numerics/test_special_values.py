@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinyweb import Tensor, dtypes
 
@@ -100,3 +101,23 @@ def test_reductions(device: str) -> None:
         }
     for name, (got, want) in cases.items():
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
+def test_what_cancels_keeps_infinities_and_nans(device: str) -> None:
+    values = np.array([np.inf, -np.inf, np.nan, 1.0, -2.0, -0.0], np.float32)
+    x = Tensor(values, device=device)
+    with np.errstate(invalid="ignore"):
+        pairs = [
+            (x - x, values - values),
+            (-x + x, -values + values),
+            (x + x * -1.0, values - values),
+            (x * 0.0, values * np.float32(0.0)),
+            (x * -0.0, values * np.float32(-0.0)),
+            (x / x, values / values),
+        ]
+    pairs[0][0].realize(*(got for got, _ in pairs[1:]))
+    for got, want in pairs:
+        np.testing.assert_array_equal(got.numpy(), want)
+        finite = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got.numpy()[finite]), np.signbit(want[finite]))

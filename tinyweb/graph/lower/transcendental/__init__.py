@@ -14,7 +14,7 @@ from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower.transcendental.error import erf, erfc
 from tinyweb.graph.lower.transcendental.exponential import cosh, exp, exp2, expm1, sinh, tanh
 from tinyweb.graph.lower.transcendental.gamma import digamma, lgamma
-from tinyweb.graph.lower.transcendental.ieee import divide, equal, invert, less, square_root
+from tinyweb.graph.lower.transcendental.ieee import add, divide, equal, invert, less, multiply, square_root
 from tinyweb.graph.lower.transcendental.inverse import acos, asin, atan
 from tinyweb.graph.lower.transcendental.logarithm import acosh, asinh, atanh, log, log1p, log2, log10
 from tinyweb.graph.lower.transcendental.power import pow
@@ -30,5 +30,6 @@ EXPANSIONS: dict[Ops, Expansion] = {
 }  # fmt: skip
 CORRECTIONS: dict[Ops, Expansion] = {
     Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root, Ops.EQUAL: equal, Ops.LESS: less,
+    Ops.ADD: add, Ops.MUL: multiply,
 }  # fmt: skip
 """For targets that do not do as IEEE 754 says."""

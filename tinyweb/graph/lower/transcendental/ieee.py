@@ -56,6 +56,23 @@ def square_root(x: UOp) -> UOp:
     return (raw(x) + UOp.const(-1, f.unsigned) < f.infinity - 1).where(value, x.alu(Ops.SQRT))
 
 
+def add(a: UOp, b: UOp) -> UOp:
+    """a + b, where one may be the negative of the other: compilers take that for 0, of infinities and NaNs too."""
+    if _negates(a, b) or _negates(b, a):
+        return _is_finite(a).where(a.lift(0.0), a.lift(math.nan))
+    return a.alu(Ops.ADD, b)
+
+
+def multiply(a: UOp, b: UOp) -> UOp:
+    """a · b, where one may be a constant 0."""
+    for x, zero in ((a, b), (b, a)):
+        if zero.op is Ops.CONST and zero.arg == 0:
+            f = format_of(x)
+            signed = ((raw(x) & f.sign) ^ UOp.const(bits_of(zero.arg, f), f.unsigned)).bitcast(x.dtype)
+            return _is_finite(x).where(signed, x.lift(math.nan))
+    return a.alu(Ops.MUL, b)
+
+
 def equal(a: UOp, b: UOp) -> UOp:
     """a == b, where one may be compared with itself or with an infinity."""
     if a is b:
@@ -73,6 +90,16 @@ def less(a: UOp, b: UOp) -> UOp:
             f = format_of(x)
             return (is_nan(size_bits(x), f) | raw(x).equal(bits_of(infinity, f))).logical_not()
     return a < b
+
+
+def _negates(a: UOp, b: UOp) -> bool:
+    minus_one = a.op is Ops.MUL and any(s.op is Ops.CONST and s.arg == -1 for s in a.src)
+    return (a.op is Ops.NEG or minus_one) and b in a.src
+
+
+def _is_finite(x: UOp) -> UOp:
+    f = format_of(x)
+    return size_bits(x) < f.infinity
 
 
 def _is_normal(size: UOp, f: Format) -> UOp:
