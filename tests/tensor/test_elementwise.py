@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -275,6 +275,7 @@ def test_own_gradients_replace_those_of_the_expression() -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [
+        (lambda a, i: Tensor.where(cast(Any, 1), a, a), TypeError, "where: the condition must be a tensor, got int"),
         (lambda a, i: a + Tensor.ones(7), ValueError, r"add: shapes \(3, 4\) and \(7,\) do not broadcast"),
         (lambda a, i: a & 1, TypeError, "bitwise_and: floats have no bitwise operations, got float32"),
         (lambda a, i: a << 1, TypeError, "bitwise_left_shift: floats"),

@@ -318,6 +318,8 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: T.bool() @ T.bool().T, TypeError, "booleans have no product"),
     (lambda: T @ Tensor(A.T, device="INTERPRETER"), ValueError, "matmul: tensors live on CPU and INTERPRETER"),
     (lambda: T.matmul(NO_TENSOR), TypeError, "needs a tensor, got int"),
+    (lambda: T.mm(NO_TENSOR), TypeError, "mm: needs tensors, got int"),
+    (lambda: T.addbmm(NO_TENSOR, NO_TENSOR), TypeError, "addbmm: needs a tensor, got int"),
     (lambda: T.mm(Tensor(C)), ValueError, r"mm: needs tensors of 2, 2 axes, got \(3, 4\), \(2, 3, 4\)"),
     (lambda: Tensor(C).bmm(Tensor(data(3, 4, 2))), ValueError, "differ in the number of matrices"),
     (lambda: Tensor.ones(7).addmm(T, T.T), ValueError, "addmm"),

@@ -109,6 +109,7 @@ test_values = values_test(OPS)
 test_gradients = gradients_test(OPS)
 
 ERRORS = [
+    (lambda x: x.lp_pool2d(0, 2), ValueError, "lp_pool2d: norm_type must be above 0, got 0"),
     (lambda x: x.max_pool2d(3, padding=2), ValueError, r"max_pool2d: padding must be 0 to half of kernel_size"),
     (lambda x: x.max_pool2d(9), ValueError, r"max_pool2d: a kernel of \(9, 9\) with dilation \(1, 1\) is larger than"),
     (lambda x: x.avg_pool3d(2)[0].avg_pool3d(2), ValueError, "avg_pool3d: "),

@@ -352,6 +352,8 @@ class Elementwise(Movement):
 
         All three broadcast; the dtype is the common one of `a` and `b`, where Python's numbers give way.
         """
+        if not isinstance(self, TensorCore):
+            raise TypeError(f"where: the condition must be a tensor, got {type(self).__name__}")
         condition = self.bool()
         if isinstance(a, TensorCore | np.ndarray | Sequence):
             x = condition._operand(a, "where")

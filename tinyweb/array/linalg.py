@@ -68,7 +68,10 @@ class Linalg(Indexing):
         return x._broadcast_to(shape).mul(w._broadcast_to(shape)).sum(-1).cast(result)
 
     def _ranked(self, method: str, *wanted: tuple[Any, int]) -> None:
-        """ValueError unless each tensor has so many axes."""
+        """TypeError unless all are tensors, ValueError unless each has so many axes."""
+        for t, _ in wanted:
+            if not isinstance(t, TensorCore):
+                raise TypeError(f"{method}: needs tensors, got {type(t).__name__}")
         if any(t.ndim != n for t, n in wanted):
             shapes = ", ".join(str(t.shape) for t, _ in wanted)
             raise ValueError(f"{method}: needs tensors of {', '.join(str(n) for _, n in wanted)} axes, got {shapes}")
@@ -120,7 +123,7 @@ class Linalg(Indexing):
 
     def addbmm(self, batch1: TensorCore, batch2: TensorCore, *, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta · self + alpha · the sum of batch1 @ batch2 over the batch."""
-        return self._weighed(self._new(batch1.uop).bmm(batch2).sum(0), beta, alpha)
+        return self._weighed(self._partner(batch1, "addbmm").bmm(batch2).sum(0), beta, alpha)
 
     def matrix_power(self, n: int) -> Self:
         """The product of n copies of square matrices, by repeated squaring; of their inverses for negative n."""

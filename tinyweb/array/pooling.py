@@ -299,6 +299,8 @@ class Pooling(Convolution):
         return self._lp_pool("lp_pool3d", 3, norm_type, kernel_size, stride, ceil_mode)
 
     def _lp_pool(self, method: str, n: int, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Self:
+        if not norm_type > 0:
+            raise ValueError(f"{method}: norm_type must be above 0, got {norm_type}")
         elements = math.prod(positive(kernel_size, n, method, "kernel_size"))
         mean = self._floating().pow(norm_type)._avg_pool(method, n, kernel_size, stride, 0, ceil_mode, True, None)
         return mean.relu().mul(elements).pow(1 / norm_type)
