@@ -208,7 +208,7 @@ class Elimination(Einsum):
             # a pivot of zero is taken as a tiny one: inverse times determinant is then the matrix of cofactors
             largest = factors.abs().max((-2, -1), keepdim=True) if a.numel() else factors.sum((-2, -1), keepdim=True)
             tiny = largest.eq(0).where(1.0, largest).mul(EPSILON[a.dtype] ** 2)
-            small = factors.abs().less(tiny) & a._identity(factors.shape[-1]).bool()  # type: ignore[arg-type]
+            small = factors.abs().less(tiny) & a._identity(factors._fixed(-1, "det")).bool()
             safe = small.where(factors.less(0).where(tiny.neg(), tiny), factors)
             cofactors = safe.diagonal(0, -2, -1).prod(-1).mul(sign)
             return [g.mul(cofactors).unsqueeze(-1).unsqueeze(-1).mul(a._inverse_steps(safe, place).mT)]

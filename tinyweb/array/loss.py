@@ -358,7 +358,7 @@ class Loss(Attention):
             raise ValueError(
                 f"multilabel_margin_loss: needs (N, C) with integer classes (N, C), got {x.shape} and {t.shape}"
             )
-        classes = int(x.shape[-1])  # type: ignore[arg-type]
+        classes = x._fixed(x.ndim - 1, "multilabel_margin_loss")
         place = x._iota(classes)
         ended = t.less(0)
         before = place.unsqueeze(0).less_equal(place.unsqueeze(1))  # (j, i): i ≤ j

@@ -232,8 +232,8 @@ class Orthogonal(Elimination):
             return [vectors.mul(g.unsqueeze(-2)).matmul(vectors.mT)]
 
         def of_vectors(g: Self) -> list[Self]:
-            turned = vectors.mT.matmul(g).div(a._identity(gaps.shape[-1]).bool().where(1.0, gaps))  # type: ignore[arg-type]
-            inner = a._identity(gaps.shape[-1]).bool().where(0.0, turned)  # type: ignore[arg-type]
+            same = a._identity(gaps._fixed(-1, "eigh")).bool()
+            inner = same.where(0.0, vectors.mT.matmul(g).div(same.where(1.0, gaps)))
             return [vectors.matmul(inner).matmul(vectors.mT)]
 
         w, v = values._with_gradients([a], of_values), vectors._with_gradients([a], of_vectors)

@@ -409,7 +409,7 @@ class Pooling(Convolution):
         w = self._filled(grid.around(), 0)._patches(grid.kernel, grid.steps, grid.apart)
         lead = w.ndim - 4
         w = w.permute(*range(lead), lead + 2, lead + 3, lead, lead + 1)
-        channels = int(self.shape[lead - 1])  # type: ignore[arg-type]
+        channels = self._fixed(lead - 1, "im2col")
         return w._reshape((*w.shape[: lead - 1], channels * math.prod(grid.kernel), math.prod(grid.counts)))
 
     def fold(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
