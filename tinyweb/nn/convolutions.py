@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.nn.parameters import sizes_of, uniform
@@ -47,6 +47,19 @@ class _Forward(_Convolution):
                 f"{type(self).__name__}: padding_mode must be one of {', '.join(PADDING_MODES)}, got {padding_mode!r}"
             )
         self.padding, self.padding_mode = padding, padding_mode
+
+    @classmethod
+    def of(
+        cls, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1,
+    ) -> Self:  # fmt: skip
+        """The layer of given weights."""
+        layer = cls.__new__(cls)
+        layer.weight, layer.bias = weight, bias
+        layer.kernel_size = sizes_of(weight.shape[2:], cls.n, cls.__name__, "kernel_size")
+        layer.stride, layer.padding, layer.dilation, layer.groups = stride, padding, dilation, groups
+        layer.padding_mode = "zeros"
+        return layer
 
     def __call__(self, x: Tensor) -> Tensor:
         padding: Any = self.padding
