@@ -3,13 +3,18 @@
 An action is checked (ScheduleError says what is wrong), prints as one line, and goes to JSON and back. Axes are named
 as in the kernel; Split(axis) leaves `axis.0` (outer) and `axis.1` (inner). A schedule is a tuple of actions, applied
 in order.
+
+What search tries are the steps that each action proposes for a kernel: `candidates(kernel, target)` gives short tuples
+of actions. They may be illegal; an action without that method is only varied where a heuristic uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeAlias
+from enum import Enum
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
@@ -17,9 +22,15 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
+from tinyweb.graph.target import Target
 
 MAX_LANES = 256
 MAX_THREADS = 1024
+MAX_ACTIONS = 64  # of a schedule that is read
+MAX_NAME = 80  # characters of an axis' name that is read
+BLOCKS = (16, 32, 64, 128, 256)  # steps of a loop whose data may stay near
+TILES = (2, 4, 6, 8, 16, 32)  # lanes along one axis
+GROUPS = (4, 8, 16, 32, 64, 128, 256)  # threads along one axis
 
 
 def dimension(dim: int) -> str:
@@ -70,6 +81,18 @@ class Split:
             return replace_range(kernel, r, start + inner, (outer, inner), None)
         # the halves have one order, and nest by their names
         return replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
+        """Blocks of a loop, as they are and with the blocks around all other loops of their kind."""
+        loops = _loops_left(kernel)
+        for r in loops:
+            others = [o.arg.name for o in loops if o is not r and o.arg.reduce == r.arg.reduce]
+            for f in _factors(r, BLOCKS):
+                split = Split(r.arg.name, f)
+                yield (split,)
+                if others:
+                    yield split, Reorder((f"{r.arg.name}.0", *others))
 
 
 @dataclass(frozen=True)
@@ -156,6 +179,19 @@ class Reorder:
         order, waiting = ranges_of(kernel), list(chosen)
         return renumber(kernel, [waiting.pop(0) if r in chosen else r for r in order])
 
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
+        """Each loop outermost, and innermost, among those of its kind."""
+        loops = _loops_left(kernel)
+        for reduce in (False, True):
+            names = [r.arg.name for r in loops if r.arg.reduce == reduce]
+            for i, name in enumerate(names):
+                rest = names[:i] + names[i + 1 :]
+                if i > 0:
+                    yield (Reorder((name, *rest)),)
+                if i < len(rest):
+                    yield (Reorder((*rest, name)),)
+
 
 @dataclass(frozen=True)
 class Bind:
@@ -204,6 +240,45 @@ class Bind:
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
         return replace_range(kernel, r, bound, (bound,), None)
 
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
+        """Lanes, threads and workers for what is left as loops: all of an axis, or the inner part of it."""
+        for r in _loops_left(kernel):
+            name = r.arg.name
+            for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
+                yield from _inner(r, kind, 0, TILES)
+            if not r.arg.reduce:
+                for dim in range(target.grid_dims):
+                    yield (Bind(name, AxisKind.GRID, dim),)
+                if target.has_threads:
+                    for dim in range(3):
+                        yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
+
+
+def _loops_left(kernel: UOp) -> list[UOp]:
+    """Axes that are not bound yet, from the outside in; not those that fill staged memory."""
+    loops = loops_of(kernel)
+    filling = {r for u in loops.stages for r in u.src[1:]}
+    return [r for r in loops.ranges if r.arg.kind is AxisKind.LOOP and r not in filling]
+
+
+def _factors(r: UOp, among: Sequence[int]) -> list[int]:
+    """Those of `among` that are smaller than the axis."""
+    size = axis_size(r)
+    return [f for f in among if f < (size if isinstance(size, int) else size.vmax)]
+
+
+def _inner(r: UOp, kind: AxisKind, dim: int, among: Sequence[int]) -> Iterator[Schedule]:
+    """The inner part of an axis bound, or all of it."""
+    name, size = r.arg.name, axis_size(r)
+    if isinstance(size, int) and size <= among[-1]:
+        yield (Bind(name, kind, dim),)
+    for f in _factors(r, among):
+        bind = Bind(f"{name}.1", kind, dim)
+        yield Split(name, f), bind
+        if not divides(as_index(size), f) and kind is not AxisKind.THREAD:
+            yield (Peel(name, f) if r.arg.reduce else Split(name, f, overlap=True)), bind
+
 
 def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
     """Of `others`, one that occurs in the same index or value as `r`: one thread index cannot stand for both."""
@@ -236,6 +311,15 @@ class GroupReduce:
         kernel = Split(self.axis, self.factor).apply(kernel)
         return Bind(f"{self.axis}.1", AxisKind.THREAD, self.dim).apply(kernel)
 
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
+        """Reduced loops over threads, where there are threads."""
+        for r in _loops_left(kernel) if target.has_threads else ():
+            if r.arg.reduce:
+                for dim in range(3):
+                    for f in _factors(r, GROUPS):
+                        yield (GroupReduce(r.arg.name, f, dim),)
+
 
 Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Stage"
 Schedule: TypeAlias = "tuple[Action, ...]"
@@ -249,27 +333,47 @@ def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:
 
 def from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
     """The schedule that `to_json` wrote; ScheduleError naming what is not an action."""
-    out: list[Action] = []
-    for entry in data:
-        fields = dict(entry)
-        kind = ACTIONS.get(fields.pop("action", ""))
-        try:
-            if kind is None:
-                raise KeyError
-            if "kind" in fields:
-                fields["kind"] = AxisKind[fields["kind"].upper()]
-            if "space" in fields:
-                fields["space"] = Space[fields["space"].upper()]
-            if "axes" in fields:
-                fields["axes"] = tuple(fields["axes"])
-            out.append(kind(**fields))
-        except (KeyError, TypeError, AttributeError):
-            raise ScheduleError(f"not an action of a schedule: {dict(entry)}") from None
-    return tuple(out)
+    if not isinstance(data, list | tuple) or len(data) > MAX_ACTIONS:
+        raise ScheduleError(f"a schedule is a list of at most {MAX_ACTIONS} actions")
+    return tuple(_action(entry) for entry in data)
+
+
+def _action(entry: Any) -> Action:
+    """One action, its fields checked against the types they are declared with."""
+    kind = ACTIONS.get(str(entry.get("action"))) if isinstance(entry, dict) else None
+    try:
+        if kind is None:
+            raise TypeError
+        types = _fields(kind.name)
+        given = {name: _read(value, types[name]) for name, value in entry.items() if name != "action"}
+        return kind(**given)
+    except (KeyError, TypeError, ValueError):
+        raise ScheduleError(f"not an action of a schedule: {str(entry)[:200]}") from None
+
+
+@cache
+def _fields(action: str) -> dict[str, Any]:
+    """The types of the fields of a kind of action, by name."""
+    return {n: t for n, t in get_type_hints(ACTIONS[action]).items() if get_origin(t) is not ClassVar}
+
+
+def _read(value: Any, kind: Any) -> Any:
+    """A JSON value as a field of that type; TypeError, KeyError or ValueError where it is none."""
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple) or len(value) > MAX_ACTIONS:
+            raise TypeError
+        return tuple(_read(v, get_args(kind)[0]) for v in value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind[str(value).upper()]
+    if type(value) is not kind:
+        raise TypeError
+    if (kind is int and abs(value) >= 1 << 31) or (kind is str and len(value) > MAX_NAME):
+        raise ValueError
+    return value
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, AxisKind | Space):
+    if isinstance(value, Enum):
         return value.name.lower()
     return list(value) if isinstance(value, tuple) else value
 

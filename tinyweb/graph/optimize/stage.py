@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
@@ -9,7 +10,9 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.symbolic import split_by
+from tinyweb.graph.target import Target
 
 MAX_STAGED = 1 << 16  # elements
 
@@ -50,6 +53,19 @@ class Stage:
         if not table:
             raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
         return substitute(kernel, table)
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Stage, ...]]:
+        """Every parameter that is not stored to, at every loop and at the grid, in what memory the target has."""
+        loops = loops_of(kernel)
+        filling = {r for u in loops.stages for r in u.src[1:]}
+        stored = {s.src[0] for s in kernel.src}
+        slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM and u not in stored]
+        for r in loops.ranges:
+            if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and r not in filling:
+                for slot in slots:
+                    for space in (Space.REGISTER, Space.SHARED) if target.has_threads else (Space.REGISTER,):
+                        yield (Stage(slot, r.arg.name, space),)
 
     def _reused(self, kernel: UOp, at: UOp) -> list[UOp]:
         """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread."""
