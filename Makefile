@@ -59,10 +59,16 @@ lint: setup-dev ## Formatting, lint, types and import contracts of Python; types
 	$(BIN)/lint-imports
 	$(NPM) run typecheck --workspaces --if-present
 
-.PHONY: bench
-bench: setup ## Measure speed here: time to first token, decode tokens/s for each backend
-	@echo "tinyweb: benchmarks"
+.PHONY: bench bench-all bench-peers
+bench: setup ## Measure speed against peers, 15 minutes: writes benchmarks/RESULTS.md and results.json
+	@echo "tinyweb: benchmarks (peers that are not installed are left out: make bench-peers)"
 	$(BIN)/python -m benchmarks
+
+bench-all: setup ## The same without a limit of time
+	@echo "tinyweb: all benchmarks"
+	$(BIN)/python -m benchmarks --seconds inf
+
+bench-peers: setup .venv-bench/.stamp ## Install what `make bench` measures against: onnxruntime, llama.cpp, wllama, …
 
 .PHONY: screenshots
 screenshots: setup build/demo/model/manifest.json ## Take docs/images/ anew from the demo's pages
@@ -100,6 +106,16 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@echo "tinyweb: looking for a browser and a Vulkan driver for the tests"
 	@$(BIN)/python tools/browser.py
 	@$(BIN)/python tools/vulkan.py
+	@touch $@
+
+# llama.cpp is compiled for this machine's processor, as its users do; its build tools are in the list
+.venv-bench/.stamp: benchmarks/requirements.lock | .venv/bin/python
+	@$(QUIETLY) "making .venv-bench" "is there room on the disk?" $(BIN)/python -m venv .venv-bench
+	@$(QUIETLY) "installing build tools for the peers" "$(OFFLINE)" \
+	  .venv-bench/bin/pip install --no-deps $$(grep -E '^(cmake|ninja|packaging|pathspec|scikit-build-core)==' $<)
+	@PATH="$$PWD/.venv-bench/bin:$$PATH" CMAKE_ARGS=-DGGML_NATIVE=ON \
+	  $(QUIETLY) "installing the peers; building llama.cpp takes some minutes" "$(OFFLINE) is there a C++ compiler?" \
+	  .venv-bench/bin/pip install --no-deps --no-build-isolation --no-binary llama-cpp-python -r $<
 	@touch $@
 
 node_modules/.stamp: $(PACKAGE_JSONS)

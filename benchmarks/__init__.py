@@ -1,1 +1,1 @@
-"""Speed of the embedded chat model on every backend: `make bench`."""
+"""Speed, measured against peers in one run: `make bench`; docs/benchmarks.md says how to read it."""

@@ -1,6 +1,6 @@
 """Compile time of one decode step of a model shaped like Llama-3.2-1B, beside tinygrad in the same run.
 
-usage: python -m benchmarks compiler [--runs 3] [--layers 1,2,4,8,16,32,64,126] [--no-peer]
+usage: python -m benchmarks.compiler [--runs 3] [--layers 1,2,4,8,16,32,64,126] [--no-peer]
 
 What is measured, in a process of its own for every run, on one core: from Python calls on tensors to source text. That
 is building the graph, scheduling, optimising, lowering, rendering; not importing, and not compiling the text. Weights
@@ -20,7 +20,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import ROOT, Series, machine
+from benchmarks.contestant import Contestant
+from benchmarks.harness import SECONDS, Peer, Row, Side
+from benchmarks.report import machine
+from benchmarks.worker import ROOT, Worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -253,11 +256,16 @@ def import_seconds(statement: str, runs: int) -> list[float]:
     return [float(subprocess.check_output(command, cwd=ROOT, text=True)) for _ in range(runs + 1)][1:]
 
 
+def show(values: list[float], digits: int = 2) -> str:
+    """Median, and from the least to the largest."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} … {max(values):.{digits}f})"
+
+
 def row(name: str, timings: list[Timing]) -> str:
     middle = sorted(timings, key=lambda t: t.seconds)[len(timings) // 2]
     phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in middle.wall.items())
-    wall, processor = Series([t.seconds for t in timings]), Series([t.cpu_seconds for t in timings])
-    return f"| {name} | {wall.show(2)} | {processor.show(2)} | {middle.launches} | {middle.kernels} | {phases} |"
+    wall, processor = show([t.seconds for t in timings]), show([t.cpu_seconds for t in timings])
+    return f"| {name} | {wall} | {processor} | {middle.launches} | {middle.kernels} | {phases} |"
 
 
 def median(timings: list[Timing]) -> float:
@@ -268,8 +276,48 @@ def median_processor(timings: list[Timing]) -> float:
     return statistics.median(t.cpu_seconds for t in timings)
 
 
+class Compile(Contestant):
+    """Seconds from graph to text, every time in a fresh process. `variant`: a target, or a style of tinygrad_run."""
+
+    def __init__(self, library: str, variant: str):
+        pin()
+        self.case = library, variant
+
+    def versions(self) -> dict[str, str]:
+        from importlib.metadata import version
+
+        return {self.case[0]: version(self.case[0])}
+
+    def run(self, task: str, repeat: int) -> float:
+        return sum(in_process_of_its_own(*self.case, str(LAYERS)).seconds for _ in range(repeat))
+
+
+def rows() -> list[Row]:
+    """For the harness: one row per target. There is no result to compare: the texts are different programs."""
+
+    def side(library: str, variant: str) -> Side:
+        worker = Worker.of("benchmarks.compiler:Compile", library=library, variant=variant)
+        return Side(library if library == "tinyweb" else f"{library}, {variant}", worker)
+
+    return [
+        Row(
+            name=f"compile-llama-1b-{target.lower()}",
+            group="compiler",
+            work=f"Llama-3.2-1B decode step, graph to source text, {target}",
+            ours=side("tinyweb", target),
+            peers=(Peer(side("tinygrad", "function"), 3.0, None),),
+            unit=SECONDS,
+            priority=3,
+            seconds=45,
+            turns=3,
+            turn_seconds=0,
+        )
+        for target in TARGETS
+    ]
+
+
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks compiler", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compiler", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3, help="how often each figure is measured")
     parser.add_argument("--layers", default=",".join(map(str, DEPTHS)), help="depths of the table of growth")
     parser.add_argument("--no-peer", action="store_true", help="tinyweb alone")
@@ -310,7 +358,7 @@ def main(arguments: list[str]) -> None:
             print(f"{a} to {b} layers: {each:.1f} ms of processor time for each layer")
     print()
     for statement in IMPORTS:
-        print(f"`{statement}`: {Series(import_seconds(statement, max(given.runs, 5))).show(3)} s")
+        print(f"`{statement}`: {show(import_seconds(statement, max(given.runs, 5)), 3)} s")
 
 
 def child(arguments: list[str]) -> None:

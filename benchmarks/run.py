@@ -1,82 +1,90 @@
-"""Time from opening to the first token, and decode speed, for each backend: a Markdown table and results.json.
+"""Measure tinyweb against its peers.
 
-usage: python -m benchmarks [--quant q8] [--runs 5] [--only browser|native|peer]
+usage: python -m benchmarks [GROUP …] [--list] [--only REGEX] [--seconds 900] [--json FILE] [--markdown FILE]
+
+Without groups and --only, what fits into --seconds is measured, the most telling rows first, and
+benchmarks/results.json and benchmarks/RESULTS.md are written anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import subprocess
+import re
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.measure import HEADER, MODEL, ROOT, TOKENS, Row, machine
+from benchmarks import report
+from benchmarks.alone import alone
+from benchmarks.harness import Outcome, Row, measure_all
+from benchmarks.worker import ROOT
 
-sys.path.insert(0, str(ROOT / "tools"))
-RESULTS = Path(__file__).parent / "results.json"
+GROUPS = {
+    "kernels": "benchmarks.native.kernels",
+    "chat": "benchmarks.chat",
+    "compiler": "benchmarks.compiler",
+    "browser": "benchmarks.browser.rows",
+}
+"""Group of rows -> the module whose `rows()` makes them. Modules import no peer: their workers do."""
+
+RESULTS, TABLE = ROOT / "benchmarks" / "results.json", ROOT / "benchmarks" / "RESULTS.md"
+SECONDS = 900.0
 
 
-def export(quant: str, site: Path) -> float:
-    """Export the embedded model; seconds it took."""
+def rows(groups: Sequence[str], only: str | None = None) -> list[Row]:
+    """The rows of some groups (none: of all) whose names `only` matches somewhere."""
+    unknown = [name for name in groups if name not in GROUPS]
+    if unknown:
+        raise SystemExit(f"unknown group {unknown[0]!r}: there are {', '.join(GROUPS)}")
+    found: list[Row] = []
+    for name in groups or GROUPS:
+        found += importlib.import_module(GROUPS[name]).rows()
+    wanted = re.compile(only or "")
+    return [row for row in found if wanted.search(row.name)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tinyweb against its peers.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(GROUPS)}; all if none is named")
+    parser.add_argument("--list", action="store_true", help="list the rows and what each is expected to cost")
+    parser.add_argument("--only", metavar="REGEX", help="only rows whose name matches")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="leave out what does not fit (default: 900)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write figures and raw turns")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="where to write the table")
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="hold this file's lock while a row is timed")
+    parser.add_argument("--niceness", type=int, metavar="N", help="niceness of everything that is timed, -20 … 19")
+    given = parser.parse_args(arguments)
+    try:
+        chosen = rows(given.groups, given.only)
+    except re.error as error:
+        parser.error(f"--only: {error}")
+    if given.list:
+        for row in sorted(chosen, key=lambda r: r.priority):
+            against = ", ".join(p.side.name + (f" ≥ {p.target:g}" if p.target else "") for p in row.peers)
+            print(f"{row.priority}  {row.group:10} {row.name:32} ~{row.seconds:3.0f} s  {row.work}; {against}")
+        print(f"{len(chosen)} rows, about {sum(r.seconds for r in chosen):.0f} s")
+        return
+    if not chosen:
+        sys.exit(f"no row matches {given.only!r}")
+
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "tinyweb.cli", "export", "chat", str(MODEL), "--quant", quant, "-o", str(site)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr.strip())
-    return time.perf_counter() - begin
+    print(report.HEADER, flush=True)
+    outcomes: list[Outcome] = []
+    for outcome in measure_all(chosen, given.seconds, alone=alone(given.lock, given.niceness)):
+        outcomes.append(outcome)
+        if not outcome.left_out:
+            print("\n".join(report.lines(outcome)), flush=True)
+    outcomes.sort(key=lambda o: chosen.index(o.row))
+    print(f"\n{report.summary(outcomes)}")
+    if left_out := [o.row.name for o in outcomes if o.left_out]:
+        print(f"Left out for time: {', '.join(left_out)}.")
 
-
-def rows(quant: str, runs: int, only: str | None, site: Path) -> Iterator[Row]:
-    if only in (None, "browser"):
-        from benchmarks.browser_rows import browser_rows
-
-        yield from browser_rows(site, runs)
-    if only in (None, "native"):
-        from benchmarks.native_rows import native_rows
-
-        yield from native_rows(quant, runs)
-    if only in (None, "peer"):
-        from benchmarks.native_rows import peer_row
-
-        yield peer_row(runs)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Speed of the embedded chat model on every backend."
-    )
-    parser.add_argument("--quant", default="q8", choices=("f32", "f16", "q8", "q4"))
-    parser.add_argument("--runs", type=int, default=5, help="how often each figure is measured")
-    parser.add_argument(
-        "--only", choices=("browser", "native", "peer"), help="one part only; results.json is left alone"
-    )
-    arguments = parser.parse_args()
-
-    here = machine()
-    with tempfile.TemporaryDirectory() as folder:
-        site = Path(folder) / "site"
-        export_seconds = export(arguments.quant, site) if arguments.only in (None, "browser") else 0.0
-        print(
-            f"tinychat-7m, {arguments.quant}, answers of {TOKENS} tokens; {here['processor']}, {here['cores']} cores."
-        )
-        print("Median (least … largest).\n")
-        print(HEADER, flush=True)
-        measured = []
-        for row in rows(arguments.quant, arguments.runs, arguments.only, site):
-            print(row.markdown(), flush=True)
-            measured.append(row)
-    if arguments.only is None:
-        print(f"\nExport: {export_seconds:.1f} s")
-        record = {
-            "model": MODEL.name,
-            "quant": arguments.quant,
-            "tokens": TOKENS,
-            "machine": here,
-            "export_seconds": round(export_seconds, 2),
-            "rows": [row.record() for row in measured],
-        }
-        RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    whole = not given.groups and given.only is None
+    record = report.json_record(outcomes, time.perf_counter() - begin)
+    if target := given.json or (RESULTS if whole else None):
+        target.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if target := given.markdown or (TABLE if whole else None):
+        target.write_text(report.markdown(outcomes, record))

@@ -1,0 +1,1 @@
+"""Rows that run without a browser."""
