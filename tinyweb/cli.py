@@ -49,6 +49,13 @@ class Quant(StrEnum):
     q4 = "q4"
 
 
+class Backend(StrEnum):
+    """What a bundle has kernels for."""
+
+    webgpu = "webgpu"
+    wasm = "wasm"
+
+
 ModelFolder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a Llama model.", show_default=False)
 ]
@@ -106,6 +113,49 @@ def export_chat(
         f"{made.kernels_per_token} kernels per token"
     )
     console.print(f"See it with: tinyweb serve {output}", highlight=False)
+
+
+@export_app.command("function")
+def export_function(
+    maker: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A Python function without arguments that returns (function, example inputs); it is imported and run.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="SITE", help="The folder; new or empty.", show_default=False)
+    ],
+    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
+        Backend.webgpu,
+        Backend.wasm,
+    ],
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write a function of tensors as a bundle that a page of your own calls: model.run({name: typed array})."""
+    from tinyweb.export.function import export_function as export
+    from tinyweb.export.function import load_maker
+
+    console = _stderr()
+    function, inputs = load_maker(maker)()
+    with _progress(console) as progress:
+        made = export(
+            function,
+            inputs,
+            output,
+            name=name,
+            targets=[t.value for t in target],
+            shard_bytes=shard_bytes,
+            force=force,
+            progress=progress,
+        )
+    weights = made["weights"]
+    console.print(f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s)")
 
 
 @app.command()

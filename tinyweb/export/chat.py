@@ -13,11 +13,11 @@ from tinyweb.export.compile import Progress, compile_plans
 from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest
-from tinyweb.export.memory import Memory, Named, plan_memory
+from tinyweb.export.memory import Named, plan_memory
 from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
 from tinyweb.export.webgpu import write_webgpu
-from tinyweb.export.weights import DEFAULT_SHARD_BYTES, Segment, ShardWriter, check_shard_bytes
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
@@ -99,7 +99,7 @@ def _write_bundle(
     compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress)
     wasm = write_wasm(bundle, compiled, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
-        segments = _write_weights(writer, memory, progress)
+        segments = write_weights(writer, memory, progress)
     _write_texts(bundle, source.path, tokenizer)
     written = manifest(
         options.name or source.path.resolve().name,
@@ -136,18 +136,6 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
         read = t.data if kind == "weight" else None
         found.append(Named(name, kind, t.uop.buffer, t.dtype, shape, t.nbytes(), read))
     return found
-
-
-def _write_weights(writer: ShardWriter, memory: Memory, progress: Progress) -> dict[int, list[Segment]]:
-    """Tensor by tensor, so that none is held twice."""
-    weights = [(id, n) for id, n in enumerate(memory.named) if n.read is not None]
-    segments: dict[int, list[Segment]] = {}
-    for done, (id, n) in enumerate(weights):
-        progress("writing weights", done, len(weights))
-        assert n.read is not None
-        segments[id] = writer.add(n.read())
-    progress("writing weights", len(weights), len(weights))
-    return segments
 
 
 def _write_texts(bundle: Path, folder: Path, tokenizer: Tokenizer) -> None:

@@ -63,7 +63,6 @@ def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
 
 def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
     targets: dict[str, Any] = {}
-    per_token = _per_token(manifest)
     for target, section in manifest["targets"].items():
         variants = {n: _variant(v, model) for n, v in section["variants"].items()}
         counts = entry_kernels(section)
@@ -84,8 +83,7 @@ def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
         "task": manifest["task"],
         "version": manifest["version"],
         "model": manifest["model"],
-        "kernels_per_token": kernels_per_token(manifest),
-        "kernels_per_token_by_target": per_token,
+        **(_chat_kernels(manifest) if manifest["task"] == "chat" else {"kernels_per_run": kernels_per_run(manifest)}),
         "bytes": {
             "weights": kinds.get("weight", 0),
             "state": kinds.get("state", 0),
@@ -99,9 +97,20 @@ def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
     }
 
 
+def _chat_kernels(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    by_target = _per_token(manifest)
+    return {"kernels_per_token": kernels_per_token(manifest), "kernels_per_token_by_target": by_target}
+
+
 def kernels_per_token(manifest: Mapping[str, Any]) -> int:
     """Kernels that one token of an answer costs: the most of any target, whether sampled or greedy."""
     return max(count for by in _per_token(manifest).values() for count in by.values())
+
+
+def kernels_per_run(manifest: Mapping[str, Any]) -> int:
+    """Kernels that one call of a function costs: the most of any target."""
+    entry = manifest["function"]["entry"]
+    return max(entry_kernels(section)[entry] for section in manifest["targets"].values())
 
 
 def _per_token(manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
@@ -171,12 +180,13 @@ def table(report: Mapping[str, Any]) -> Table:
     if report.get("verified"):
         grid.add_row("", "every hash is right")
     for name, target in report["targets"].items():
-        by = report["kernels_per_token_by_target"][name]
         grid.add_row("", "")
         grid.add_row(
             name, "variants " + ", ".join(f"{v} ({_kb(d['file_bytes'])})" for v, d in target["variants"].items())
         )
-        grid.add_row("  kernels per token", f"{by['sample']} with sampling, {by['greedy']} greedy")
+        if "kernels_per_token_by_target" in report:
+            by = report["kernels_per_token_by_target"][name]
+            grid.add_row("  kernels per token", f"{by['sample']} with sampling, {by['greedy']} greedy")
         grid.add_row("  kernels", ", ".join(f"{e} {d['kernels']}" for e, d in target["entry_points"].items()))
         grid.add_row("  memory", ", ".join(f"{kind} {_mb(count)}" for kind, count in target["bytes"].items()))
         if "limits" in target:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tinyweb.export.inspect import entry_kernels, kernels_per_token
+from tinyweb.export.inspect import entry_kernels, kernels_per_run, kernels_per_token
 
 FILES = ("model.js", "model.d.ts")
+TYPED_ARRAYS = {
+    "f32": "Float32Array", "i32": "Int32Array", "u32": "Uint32Array", "i16": "Int16Array", "u16": "Uint16Array",
+    "i8": "Int8Array", "u8": "Uint8Array", "bool": "Uint8Array", "i64": "BigInt64Array", "u64": "BigUint64Array",
+    "f16": "Uint16Array",
+}  # fmt: skip
+"""What holds elements of a dtype in JavaScript; halves are their bits."""
 
 
 def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
@@ -22,28 +29,51 @@ def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
         autoescape=False,
     )
     values = loader_values(manifest)
+    folder = "" if manifest["task"] == "chat" else f"{manifest['task']}/"
     for name in FILES:
-        text = environment.get_template(f"{name}.jinja").render(values)
+        text = environment.get_template(f"{folder}{name}.jinja").render(values)
         (bundle / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def loader_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the templates may use."""
     targets = manifest["targets"]
-    return {
+    task = _chat_values(manifest) if manifest["task"] == "chat" else _function_values(manifest)
+    return task | {
         "name": _plain(manifest["name"]),
         "model": manifest["model"],
-        "defaults": manifest["chat"]["defaults"],
-        "entries": _entries(manifest),
         "states": [b for b in manifest["buffers"] if b["kind"] == "state"],
         "variables": manifest["variables"],
         "shards": len(manifest["weights"]["shards"]),
         "weight_bytes": manifest["weights"]["bytes"],
         "state_bytes": sum(b["bytes"] for b in manifest["buffers"] if b["kind"] == "state"),
         "temporary_bytes": max(t["bytes"]["temporaries"] for t in targets.values()),
-        "kernels_per_token": kernels_per_token(manifest),
         "max_threads": targets["wasm"]["memory"]["stacks"]["max_threads"] if "wasm" in targets else 1,
     }
+
+
+def _chat_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "defaults": manifest["chat"]["defaults"],
+        "entries": _entries(manifest),
+        "kernels_per_token": kernels_per_token(manifest),
+    }
+
+
+def _function_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    section = manifest["function"]
+    return {
+        "inputs": [_array(a) for a in section["inputs"]],
+        "outputs": [_array(a) for a in section["outputs"]],
+        "kernels": kernels_per_run(manifest),
+    }
+
+
+def _array(array: Mapping[str, Any]) -> dict[str, Any]:
+    """An input or output, with the kind of typed array that holds it and how many elements."""
+    dtype = str(array["dtype"])
+    elements = math.prod(array["shape"])
+    return {**array, "plain": _plain(array["name"]), "array": TYPED_ARRAYS[dtype], "elements": elements}
 
 
 def _plain(name: str) -> str:

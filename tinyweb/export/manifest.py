@@ -67,6 +67,34 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     }
 
 
+def bundle_manifest(
+    task: str,
+    name: str,
+    model: Mapping[str, Any],
+    files: Mapping[str, str],
+    writer: ShardWriter,
+    segments: Mapping[int, list[Segment]],
+    memory: Memory,
+    variables: tuple[UOp, ...],
+    section: Mapping[str, Any],
+    targets: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The whole manifest of a bundle; `section` is what its task needs besides the plans."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": task,
+        "name": name,
+        "model": dict(model),
+        "files": dict(files),
+        "weights": weights_section(writer),
+        "buffers": buffers_section(memory, segments),
+        "variables": variables_section(variables),
+        task: dict(section),
+        "targets": dict(targets),
+    }
+
+
 def manifest(
     name: str,
     model: Mapping[str, Any],
@@ -79,16 +107,5 @@ def manifest(
     targets: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The whole manifest of a chat model."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "task": "chat",
-        "name": name,
-        "model": dict(model),
-        "files": dict(files),
-        "weights": weights_section(writer),
-        "buffers": buffers_section(memory, segments),
-        "variables": variables_section(variables),
-        "chat": chat_section(chat, memory),
-        "targets": dict(targets),
-    }
+    section = chat_section(chat, memory)
+    return bundle_manifest("chat", name, model, files, writer, segments, memory, variables, section, targets)

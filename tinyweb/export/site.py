@@ -12,7 +12,8 @@ from pathlib import Path
 from tinyweb.errors import ExportError
 
 PAGE = Path(__file__).parent / "site"  # what `make setup` builds from web/
-PAGE_FILES = ("index.html", "assets/tinyweb.js", "assets/tinyweb-worker.js")  # without these there is no page
+LIBRARY = ("assets/tinyweb.js", "assets/tinyweb-worker.js")  # what runs a bundle, in any page
+PAGE_FILES = ("index.html", *LIBRARY)  # without these there is no page
 MANIFEST = "model/manifest.json"
 FORMAT, VERSION = "tinyweb-bundle", 1
 
@@ -103,6 +104,14 @@ def copy_page(site: Path) -> None:
     """Put the built page and the runtime library into `site`."""
     check_page()
     shutil.copytree(PAGE, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def copy_library(site: Path) -> None:
+    """Put the runtime library alone into `site`."""
+    check_page()
+    (site / "assets").mkdir(exist_ok=True)
+    for name in LIBRARY:
+        shutil.copyfile(PAGE / name, site / name)
 
 
 def write_json(path: Path, value: object, width: int = 120) -> None:

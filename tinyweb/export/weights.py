@@ -9,9 +9,13 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tinyweb.errors import ExportError
+
+if TYPE_CHECKING:
+    from tinyweb.export.compile import Progress
+    from tinyweb.export.memory import Memory
 
 ALIGNMENT = 64  # of every tensor's first byte in its shard: a cache line, and whole words for both targets
 MIN_SHARD_BYTES = 4096
@@ -109,6 +113,18 @@ class ShardWriter:
     def sha256(self) -> str:
         """The SHA-256 of the finished shards' hashes (as hexadecimal text, in order): names the weights as a whole."""
         return combined_sha256([s.sha256 for s in self.shards])
+
+
+def write_weights(writer: ShardWriter, memory: Memory, progress: Progress) -> dict[int, list[Segment]]:
+    """Write all weights, one after the other, so that none is held twice; their segments by id."""
+    weights = [(id, n) for id, n in enumerate(memory.named) if n.read is not None]
+    segments: dict[int, list[Segment]] = {}
+    for done, (id, n) in enumerate(weights):
+        progress("writing weights", done, len(weights))
+        assert n.read is not None
+        segments[id] = writer.add(n.read())
+    progress("writing weights", len(weights), len(weights))
+    return segments
 
 
 def combined_sha256(hashes: list[str]) -> str:

@@ -1,0 +1,200 @@
+"""Any function as a bundle: what the exported module computes is what the Tensor does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.export.test_bundle_runs import WasmBundle
+from tinyweb.dtype import dtypes
+from tinyweb.errors import ExportError
+from tinyweb.export import export_function
+from tinyweb.export.inspect import inspect_site, table
+from tinyweb.graph.ir import Variable
+from tinyweb.models.convnet import RandomWeights, convolution
+from tinyweb.tensor import Tensor
+
+
+def run(site: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One call of an exported function in wasmtime, knowing only the manifest."""
+    return calls(site, [inputs])[0]
+
+
+def calls(site: Path, inputs: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    bundle = WasmBundle(site / "model")
+    section, results = bundle.manifest["function"], []
+    for given in inputs:
+        assert given.keys() == {a["name"] for a in section["inputs"]}
+        for a in section["inputs"]:
+            bundle.write(a["buffer"], given[a["name"]].tobytes())
+        bundle.run(section["entry"])
+        found: dict[str, np.ndarray] = {}
+        for a in section["outputs"]:
+            dtype = np.dtype(dtypes_by_short[a["dtype"]])
+            size = int(np.prod(a["shape"])) * dtype.itemsize
+            found[a["name"]] = np.frombuffer(bundle.read(a["buffer"], size), dtype).reshape(a["shape"])
+        results.append(found)
+    return results
+
+
+dtypes_by_short = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "i64": np.int64, "f16": np.float16}
+
+
+class Model:
+    """Some layers, as a page's detector has them."""
+
+    def __init__(self) -> None:
+        self.conv = convolution(RandomWeights(1), "conv", "bn", (8, 3, 3), 2, 1e-5, None)
+        self.mix = Tensor(np.random.default_rng(2).standard_normal((8, 5), np.float32)).realize()
+
+    def __call__(self, image: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        pooled = self.conv(image / 255.0).silu().mean((2, 3))
+        logits = pooled @ self.mix + bias
+        return {"logits": logits, "best": logits.argmax(1).cast(dtypes.int32)}
+
+
+def test_a_model(tmp_path: Path) -> None:
+    model = Model()
+    random = np.random.default_rng(3)
+    image = random.integers(0, 256, (2, 3, 9, 11), np.uint8)
+    bias = random.standard_normal((5,), np.float32)
+    examples = {"image": Tensor.zeros(2, 3, 9, 11, dtype=dtypes.uint8), "bias": Tensor.zeros(5)}
+    export_function(model, examples, tmp_path / "site", name="pooled")
+    got = run(tmp_path / "site", {"image": image, "bias": bias})
+    want = model(Tensor(image), Tensor(bias))
+    np.testing.assert_allclose(got["logits"], want["logits"].numpy(), atol=1e-5)
+    assert (got["best"] == want["best"].numpy()).all()
+
+    report = inspect_site(tmp_path / "site", verify=True)
+    assert (report["name"], report["task"], report["verified"]) == ("pooled", "function", True)
+    assert report["model"] == {"parameters": 8 * 27 + 8 + 40} and report["kernels_per_run"] >= 2
+    assert table(report).row_count
+    manifest = json.loads((tmp_path / "site/model/manifest.json").read_text())
+    weights = {b["name"]: b["shape"] for b in manifest["buffers"] if b["kind"] == "weight"}
+    assert weights == {"conv.weight": [8, 3, 3, 3], "conv.bias": [8], "mix": [8, 5]}
+    assert (tmp_path / "site/assets/tinyweb.js").is_file()
+
+    export_function(model, examples, tmp_path / "again", name="pooled")
+    for path in (tmp_path / "site").rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "again" / path.relative_to(tmp_path / "site")).read_bytes(), path
+
+
+def test_results_that_are_no_kernels_own(tmp_path: Path) -> None:
+    """An input handed through, a view, a weight, a constant, and one value twice."""
+    weight = Tensor([1.0, 2.0, 3.0]).realize()
+
+    def function(x: Tensor) -> list[Tensor]:
+        total = x.sum(1)
+        return [x, x.transpose(0, 1), weight, Tensor.full((2,), 7.0), total, total]
+
+    manifest = export_function(function, [Tensor.zeros(2, 3)], tmp_path / "site", targets=["wasm"])
+    assert [a["name"] for a in manifest["function"]["inputs"]] == ["x"] and list(manifest["targets"]) == ["wasm"]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = run(tmp_path / "site", {"x": x})
+    want = [x, x.T, np.array([1, 2, 3]), np.full(2, 7), x.sum(1), x.sum(1)]
+    for i, value in enumerate(want):
+        np.testing.assert_array_equal(got[f"output{i}"], value)
+
+
+def test_state_lives_from_call_to_call(tmp_path: Path) -> None:
+    seen = Tensor.zeros(3).contiguous().realize()
+
+    def function(x: Tensor) -> Tensor:
+        return seen.assign(seen + x) * 2
+
+    export_function(function, [Tensor.zeros(3)], tmp_path / "site", targets=["wasm"])
+    first, second = calls(tmp_path / "site", [{"x": np.array([1, 2, 3], np.float32)}] * 2)
+    assert first["output"].tolist() == [2, 4, 6] and second["output"].tolist() == [4, 8, 12]
+    assert seen.numpy().tolist() == [0, 0, 0]
+
+
+def test_dtypes(tmp_path: Path) -> None:
+    def function(a: Tensor, b: Tensor, c: Tensor) -> dict[str, Tensor]:
+        return {"long": a * 3, "half": b * 2, "byte": c + 1}
+
+    kinds = {"a": dtypes.int64, "b": dtypes.float16, "c": dtypes.uint8}
+    export_function(function, {n: Tensor.zeros(5, dtype=d) for n, d in kinds.items()}, tmp_path / "site")
+    values = {"a": np.arange(5) + 2**40, "b": np.arange(5, dtype=np.float16), "c": np.arange(252, 257).astype(np.uint8)}
+    got = run(tmp_path / "site", values)
+    assert (got["long"] == values["a"] * 3).all() and (got["half"] == values["b"] * 2).all()
+    np.testing.assert_array_equal(got["byte"], values["c"] + np.uint8(1))
+
+
+def test_the_loader_is_javascript(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+
+    def plus(**inputs: Tensor) -> Tensor:
+        return inputs["odd name */"] + 1
+
+    export_function(plus, {"odd name */": Tensor.zeros(2, 2)}, site, name="*/ plus\none")
+    for folder in ("model", "assets"):
+        (site / folder / "package.json").write_text('{"type": "module"}')
+    (site / "assets/tinyweb.js").write_text(
+        "export class TinywebError extends Error {}\n"
+        "export const loadFunction = (url, options) => [url.href, options];\n"
+    )
+    address = json.dumps((site / "model/model.js").as_uri())
+    script = f"import * as m from {address}; console.log(JSON.stringify([m.info, m.load()]))"
+    done = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    info, called = json.loads(done.stdout)
+    assert info["inputs"] == {"odd name */": {"dtype": "f32", "shape": [2, 2]}} and info["kernelsPerRun"] == 1
+    assert called == [(site / "model").as_uri() + "/", {}]
+
+
+def refused(call: Any, match: str, tmp_path: Path, kind: type[Exception] = ExportError, **options: Any) -> None:
+    function, inputs = call
+    with pytest.raises(kind, match=match):
+        export_function(function, inputs, tmp_path / "site", **options)
+    assert not (tmp_path / "site").exists()
+
+
+def test_errors(tmp_path: Path) -> None:
+    one = [Tensor.zeros(2)]
+    refused((lambda x: x, one), "no target 'cuda'", tmp_path, targets=["cuda"])
+    refused((lambda x: x, one), "No target", tmp_path, targets=[])
+    refused((lambda x: x, [1.0]), "example input 'x' is a float: give a Tensor", tmp_path)
+    refused((lambda x: 3, one), "output is a int: return tensors", tmp_path)
+    refused((lambda x: [], one), "returns nothing", tmp_path)
+    refused((lambda x: {"x": x}, one), "both called 'x'", tmp_path)
+    refused((lambda x: x.cast(dtypes.bfloat16), one), "output is bfloat16, for which JavaScript", tmp_path)
+    refused((lambda x: Tensor.rand(2) + x, one), "random numbers", tmp_path, NotImplementedError)
+    refused((lambda x: x[0].item(), one), "value cannot be read", tmp_path, RuntimeError)
+    length = Variable("length", 1, 2).bind(1)
+    refused((lambda x: x[:length], one), "only fixed shapes", tmp_path, NotImplementedError)
+    counted = Tensor.ones(2).contiguous().realize()
+    refused((lambda x: counted.assign(counted + x), one), "not zero at first", tmp_path, NotImplementedError)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from tinyweb import Tensor\n"
+        "def make():\n"
+        "    w = Tensor([2.0, 3.0]).realize()\n"
+        "    return (lambda x: x * w), {'x': Tensor.zeros(2)}\n"
+    )
+    command = [sys.executable, "-m", "tinyweb.cli", "export", "function"]
+
+    def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+        }
+        return subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    done = cli("mine:make", "-o", "site", "--target", "wasm")
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path / "site", {"x": np.array([1, 1], np.float32)})["output"].tolist() == [2, 3]
+    for name, said in (
+        ("mine", "names no function"),
+        ("mine:other", "mine has no 'other'"),
+        ("none:make", "no module 'none'"),
+    ):
+        done = cli(name, "-o", "other")
+        assert done.returncode == 2 and said in done.stderr
