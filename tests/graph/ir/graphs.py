@@ -14,6 +14,7 @@ from tinyweb.graph.ir import (
     Ops,
     ParamArg,
     Space,
+    StageArg,
     UOp,
     Variable,
     as_index,
@@ -73,7 +74,7 @@ def kernel_graph() -> UOp:
     r = loop("r0", size_add(start, 1), 1000, reduce=True)
     copy = loop("s1", 64, 3000, reduce=True)
     out, a, b = param(0, 1024), param(1, 32 * 101), param(2, 101 * 32)
-    stage = UOp(Ops.STAGE, F32, (a.load(i * 101 + copy), copy), Space.SHARED)
+    stage = UOp(Ops.STAGE, F32, (a.load(i * 101 + copy), copy), StageArg(Space.SHARED))
     column = j * 4 + lane
     value = stage.load(r % 64) * b.load(r * 32 + column, column < 30)
     total = UOp(Ops.REDUCE, F32, (value, r), Ops.ADD)

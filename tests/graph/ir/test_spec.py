@@ -26,7 +26,7 @@ from tests.graph.ir.graphs import (
     tensor_graph,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, UOp, Variable, as_index, substitute
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp, Variable, as_index, substitute
 from tinyweb.graph.ir.ops import ELEMENTWISE, TENSOR_ONLY
 from tinyweb.graph.ir.spec import SpecError, check, kernel_spec, program_spec, tensor_spec, verify
 
@@ -151,7 +151,7 @@ BAD_KERNELS: dict[str, tuple[UOp, str]] = {
     "grid is reduced": (
         kernel(out.store(i, summed(const(1.0), loop("r1", 4, 9, AxisKind.GRID, True)))), "the grid is not reduced"),
     "stage in device memory": (
-        kernel(out.store(i, UOp(Ops.STAGE, F32, (data.load(r), r), Space.DEVICE).load(i))), "a near Space"),
+        kernel(out.store(i, UOp(Ops.STAGE, F32, (data.load(r), r), StageArg(Space.DEVICE)).load(i))), "a near space"),
     "range of float": (kernel(out.store(UOp(Ops.RANGE, INDEX, (const(4.0),), i.arg), one)), "size made of CONST"),
     "param without size": (kernel(out.store(i, UOp(Ops.PARAM, F32, (), 1).load(i))), "a PARAM has"),
     "multiply-add": (kernel(out.store(i, UOp(Ops.MULADD, F32, (one, one, one)))), "made by lowering"),

@@ -31,7 +31,7 @@ from tests.graph.lower.hand_kernels import (
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, Variable
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, GroupReduce, Split, Stage, apply
+from tinyweb.graph.optimize import Action, Bind, GroupReduce, Split, Stage, apply
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
 
@@ -103,6 +103,28 @@ def test_shared_memory_limit() -> None:
     used = lower(k, WEBGPU).shared_bytes
     with pytest.raises(ValueError, match=f"needs {used} bytes of shared memory; webgpu has {used - 1}"):
         lower(k, replace(WEBGPU, shared_bytes=used - 1))
+
+
+def tiled_matmul(pad: int = 4) -> tuple[Action, ...]:
+    """Tiles of 4 by 4 for each of 2 by 4 threads, from blocks of 8 steps in shared memory."""
+    return (
+        Split("i1", 4), Bind("i1.1", AxisKind.VECTOR), Split("i1.0", 4), Bind("i1.0.1", AxisKind.THREAD, 0),
+        Split("i0", 4), Bind("i0.1", AxisKind.VECTOR), Split("i0.0", 2), Bind("i0.0.1", AxisKind.THREAD, 1),
+        Split("r0", 8), Stage(1, "r0.0", Space.SHARED, pad), Stage(2, "r0.0", Space.SHARED),
+    )  # fmt: skip
+
+
+def test_shared_tiles_are_vectors_between_two_barriers() -> None:
+    """Both operands are filled between one pair of barriers, and read as vectors though one is transposed."""
+    case = BY_NAME["matmul"]
+    program = lower(apply(case.kernel, tiled_matmul()), WEBGPU)
+    assert sum(u.op is Ops.BARRIER for u in program.uops) == 2
+    memory = [u for u in program.uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED]
+    assert [u.arg.size for u in memory] == [8 * (8 + 4), 8 * 16]
+    touched = [u for u in program.uops if u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer in memory]
+    assert {(u.shape if u.op is Ops.LOAD else u.src[2].shape) for u in touched} == {(4,)}
+    check(case, apply(case.kernel, tiled_matmul()), WEBGPU)
+    check(case, apply(case.kernel, tiled_matmul(pad=1)), WEBGPU)
 
 
 # -- vectors and packing --------------------------------------------------------------------------------------------

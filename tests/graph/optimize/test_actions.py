@@ -20,7 +20,7 @@ from tests.graph.lower.hand_kernels import (
     total,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp
 from tinyweb.graph.optimize import (
     Action,
     Bind,
@@ -82,6 +82,16 @@ def test_the_loops_of_a_kernel_are_known_after_every_action(name: str) -> None:
             found = {u for u in k.toposort() if u.op is Ops.RANGE}
             assert len(ranges_of(k)) == len(found) and set(ranges_of(k)) == found, str(action)
             assert set(loops_of(k).stages) == {u for u in k.toposort() if u.op is Ops.STAGE}, str(action)
+
+
+def test_padded_stage() -> None:
+    stage = Stage(1, "r0.0", Space.SHARED, pad=4)
+    assert str(stage) == "stage(p1, at=r0.0, shared, pad=4)" and from_json(to_json([stage])) == (stage,)
+    threads = Bind("i0", AxisKind.THREAD), Bind("i1", AxisKind.THREAD, 1)
+    k = apply(MATMUL, [*threads, Split("r0", 8), stage])
+    (staged,) = (u for u in k.toposort() if u.op is Ops.STAGE)
+    assert staged.arg == StageArg(Space.SHARED, 4, 1)
+    assert staged.arg.strides([r.src[0].vmax for r in staged.src[1:]]) == ((16, 1), 8 * 16)
 
 
 def test_split_and_reorder_and_bind() -> None:
@@ -146,6 +156,10 @@ def test_merging_is_part_of_every_schedule() -> None:
         ([Stage(0, "i0", Space.REGISTER)], "the kernel stores to that parameter"),
         ([Stage(1, "i1", Space.REGISTER)], "reads that parameter more than once"),
         ([Stage(2, "i0", Space.DEVICE)], "staged in shared or register memory"),
+        ([Stage(2, "i0", Space.REGISTER, 4)], "shared memory is padded"),
+        ([Stage(2, "i0", Space.SHARED, -1)], "shared memory is padded"),
+        ([Bind("i0", AxisKind.THREAD), Bind("i1", AxisKind.THREAD, 1), Split("r0", 8), Bind("r0.1", AxisKind.UNROLL),
+          Stage(1, "r0.0", Space.SHARED, 4)], "there is one row"),
         ([Bind("i0", AxisKind.UNROLL), Stage(2, "i0", Space.REGISTER)], "the axis is bound to unroll; stage at a loop"),
         ([Stage(1, "i0", Space.REGISTER), Split("s1.r0", 2)], "axis s1.r0 fills staged memory and stays as it is"),
         ([Split("i0", 3), Stage(1, "i0.1", Space.REGISTER), Bind("i0.0", AxisKind.VECTOR)], "bind it before the stage"),

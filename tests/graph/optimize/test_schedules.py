@@ -53,7 +53,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     if kind == "stage":
         slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
         space = Space.SHARED if target.has_threads and draw(st.booleans()) else Space.REGISTER
-        return Stage(draw(st.sampled_from(slots)), name, space)
+        pad = draw(st.sampled_from((0, 1, 4))) if space is Space.SHARED else 0
+        return Stage(draw(st.sampled_from(slots)), name, space, pad)
     if kind == "group":
         return GroupReduce(name, draw(st.sampled_from((2, 3, 8, 24))), dim)
     if kind == "reorder":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import z3
 
@@ -59,7 +58,7 @@ def accesses(nodes: Sequence[UOp]) -> Iterator[Access]:
 
 def memory_size(memory: UOp) -> int:
     if memory.op is Ops.STAGE:
-        return prod(int(r.src[0].arg) for r in memory.src[1:])
+        return int(memory.arg.strides([int(r.src[0].arg) for r in memory.src[1:]])[1])
     return int(memory.buffer.arg.size)
 
 

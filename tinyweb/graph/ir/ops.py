@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -45,7 +46,7 @@ class Ops(Enum):
     RANGE = auto()  # src: (size,), arg: Axis; 0 … size-1: a loop, a hardware index, or lanes
     LOAD = auto()  # src: (memory, index[, gate]); 0 where the gate is false.  program: arg = lanes read (1 …)
     STORE = auto()  # src: (memory, index, value[, gate])
-    STAGE = auto()  # kernels: src (value, RANGE…), arg Space: memory of value for every step of the ranges, row-major
+    STAGE = auto()  # kernels: src (value, RANGE…), arg StageArg: memory of value for every step of the ranges
 
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index
@@ -148,6 +149,24 @@ class Space(Enum):
 
     def __repr__(self) -> str:
         return f"Space.{self.name}"
+
+
+@dataclass(frozen=True)
+class StageArg:
+    """The layout of a STAGE's memory."""
+
+    space: Space  # SHARED or REGISTER
+    pad: int = 0  # elements left unused after each row, so that rows begin in different banks
+    row: int = 0  # the last so many RANGEs make a row; all RANGEs together are row-major
+
+    def strides(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """Elements between neighbours along each of the RANGEs, which have these sizes; and elements in all."""
+        out, step = [], 1
+        for i, size in enumerate(reversed(sizes)):
+            step += self.pad if self.pad and i == self.row else 0
+            out.append(step)
+            step *= size
+        return tuple(reversed(out)), step
 
 
 @dataclass(frozen=True)

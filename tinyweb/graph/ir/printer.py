@@ -33,6 +33,7 @@ from tinyweb.graph.ir.ops import (
     Ops,
     ParamArg,
     Space,
+    StageArg,
 )
 from tinyweb.graph.ir.uop import UOp, toposort, users
 
@@ -53,7 +54,7 @@ def _from_bits(bits: int) -> float:
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
     **{d.name: d for d in (*ALL, dtypes.void)},
-    **{t.__name__: t for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, KernelInfo)},
+    **{t.__name__: t for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, KernelInfo)},
     "inf": math.inf,
     "nan": math.nan,
     "bits": _from_bits,
@@ -294,7 +295,7 @@ class _Text:
     def _bound(self, u: UOp) -> str:
         if u.op is Ops.REDUCE and isinstance(u.arg, tuple):
             return f"{_REDUCED[u.arg[0]]}({self.of(u.src[0])}, axes={u.arg[1]})"
-        word = _REDUCED.get(u.arg, str(u.arg)) if u.op is Ops.REDUCE else f"stage {u.arg.name.lower()}"
+        word = _REDUCED.get(u.arg, str(u.arg)) if u.op is Ops.REDUCE else f"stage {u.arg.space.name.lower()}"
         bound = ", ".join(self._range(r) for r in u.src[1:])
         return f"{word}({bound}: {self.of(u.src[0])})"
 

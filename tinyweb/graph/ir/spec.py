@@ -26,7 +26,7 @@ from tinyweb.graph.ir.laws import (
     same_sizes,
     size_expression,
 )
-from tinyweb.graph.ir.ops import ELEMENTWISE, Axis, AxisKind, BufferArg, KernelInfo, Ops, ParamArg, Space
+from tinyweb.graph.ir.ops import ELEMENTWISE, Axis, AxisKind, BufferArg, KernelInfo, Ops, ParamArg, Space, StageArg
 from tinyweb.graph.ir.printer import brief, from_python, to_python
 from tinyweb.graph.ir.uop import UOp, size_prod, toposort
 
@@ -278,8 +278,10 @@ kernel_spec = Spec(
             lambda u: u.src[0].op is Ops.PARAM and u.src[2].dtype is u.src[0].dtype and u.dtype is dtypes.void),
         law(Ops.REDUCE, "REDUCE has a value of its dtype, then reduce RANGEs (each once), and arg ADD, MUL or MAX",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Ops.ADD, Ops.MUL, Ops.MAX)),
-        law(Ops.STAGE, "STAGE has a value of its dtype, then reduce RANGEs of constant size, and a near Space as arg",
-            lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Space.SHARED, Space.REGISTER)
+        law(Ops.STAGE, "STAGE has a value of its dtype, reduce RANGEs of constant size, and a StageArg: a near space",
+            lambda u: u.src[0].dtype is u.dtype and bound_ranges(u)
+            and isinstance(u.arg, StageArg) and u.arg.space in (Space.SHARED, Space.REGISTER)
+            and u.arg.pad >= 0 and 0 <= u.arg.row < len(u.src)
             and all(r.src[0].op is Ops.CONST for r in u.src[1:])),
         law(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
             lambda u: u.dtype is dtypes.void and isinstance(u.arg, KernelInfo) and bool(u.src)

@@ -8,7 +8,7 @@ ranges): spelling does those. Tiles are still one node: an accumulator's index i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
@@ -22,6 +22,8 @@ from tinyweb.graph.target import Target
 ENOUGH_ACCUMULATORS = 4
 # up to this many partial results are read by every thread at once; more are combined in two steps
 FLAT_EXCHANGE = 16
+# up to this many turns in which a workgroup fills shared memory are spelled out: their loads do not wait for each other
+UNROLLED_TURNS = 8
 
 
 def free_loops(u: UOp) -> list[UOp]:
@@ -55,6 +57,16 @@ def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
     return (depth, tuple(free_loops(u)), bound)
 
 
+def is_shared(u: UOp) -> bool:
+    """Whether a node is a STAGE that a workgroup fills together."""
+    return u.op is Ops.STAGE and u.arg.space is Space.SHARED
+
+
+def stage_key(u: UOp, depth: int) -> tuple[object, ...]:
+    """Shared memories with equal keys are filled together, between the same barriers."""
+    return (Ops.STAGE, depth, tuple(free_loops(u)))
+
+
 def _bound_key(r: UOp) -> tuple[int, str]:
     return (r.arg.order, r.arg.name) if r.op is Ops.RANGE else (-1, str(r.arg))
 
@@ -80,11 +92,14 @@ class _Reduces:
             if u.op is Ops.REDUCE:
                 self.groups.setdefault(merge_key(u, below), []).append(u)
                 below += 1
+            elif is_shared(u):
+                below += 1
+                self.groups.setdefault(stage_key(u, below), []).append(u)
             self.depth[u] = below
 
     def run(self) -> list[UOp]:
         # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
-        for u in sorted(self.order, key=lambda u: (self.depth[u], u.op is not Ops.REDUCE)):
+        for u in sorted(self.order, key=lambda u: (self.depth[u], u.op is not Ops.REDUCE and not is_shared(u))):
             self._visit(u)
         return [self.done[s] for s in self.kernel.src]
 
@@ -97,7 +112,10 @@ class _Reduces:
                 self.done[member] = value
             return
         if u.op is Ops.STAGE:
-            self.done[u] = self._stage(u)
+            if is_shared(u):
+                self.done |= self._stage_shared(self.groups[stage_key(u, self.depth[u])])
+            else:
+                self.done[u] = self._stage_near(u)
             return
         src = tuple(self.done[s] for s in u.src)
         self.done[u] = u if src == u.src else u.replace(src=src)
@@ -175,8 +193,9 @@ class _Reduces:
         in it.
         """
         lanes = list(self.lanes(inner))
+        # of several, the innermost: the one along memory, where the result is stored
         vectors = [r for r in kept if r.arg.kind is AxisKind.VECTOR] or [
-            r for r in lanes if r.arg.kind is AxisKind.VECTOR
+            r for r in reversed(lanes) if r.arg.kind is AxisKind.VECTOR
         ]
         if vectors:
             lanes.remove(vectors[0])
@@ -185,19 +204,29 @@ class _Reduces:
         return self._buffer(Space.REGISTER, u.dtype, size), index
 
     # -- staging -----------------------------------------------------------------------------------------------
-    def _stage(self, u: UOp) -> UOp:
-        """Fills memory with a value for every step of the STAGE's ranges; that memory, once it is filled."""
+    def _stage_near(self, u: UOp) -> UOp:
+        """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
         value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
-        size = prod(lane_count(r) for r in ranges)
-        memory = self._buffer(u.arg, u.dtype, size)
-        if u.arg is Space.REGISTER:
-            self.arrays.add(memory)
-            end = memory.after(*outer).store(tile_index(ranges)[0], value)
-            for r in sorted((r for r in ranges if not is_lane(r)), key=nest_key, reverse=True):
-                end = UOp(Ops.END, dtypes.void, (end, r))
-            return memory.after(end)
-        # all threads fill it together: step by step, neighbours beside each other
-        steps = sorted((r for r in ranges if not is_lane(r)), key=nest_key)
+        index, size = staged_index(u, {})
+        memory = self._buffer(Space.REGISTER, u.dtype, size)
+        self.arrays.add(memory)
+        end = memory.after(*outer).store(index, value)
+        for r in sorted((r for r in ranges if not is_lane(r)), key=nest_key, reverse=True):
+            end = UOp(Ops.END, dtypes.void, (end, r))
+        return memory.after(end)
+
+    def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
+        """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
+        outer = free_loops(group[0])
+        # what the previous step of an enclosing loop still reads must not be overwritten
+        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
+        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1]) for u in group]
+        filled = UOp(Ops.BARRIER, dtypes.void, tuple(self._fill(u, m, fresh) for u, m in zip(group, memories)))
+        return {u: memory.after(filled) for u, memory in zip(group, memories)}
+
+    def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
+        """Stores a value for every step of a STAGE's ranges: all threads in turns, neighbours beside each other."""
+        steps = sorted((r for r in u.src[1:] if not is_lane(r)), key=nest_key)
         count = prod(lane_count(r) for r in steps)
         threads = [
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n)
@@ -206,12 +235,10 @@ class _Reduces:
         ]
         mine = _flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
-        turn = UOp(
-            Ops.RANGE,
-            dtypes.index,
-            (index_const(-(-count // team)),),
-            Axis(f"fill{memory.arg.id}", 1 << 20, reduce=True),
-        )
+        turns = -(-count // team)
+        kind = AxisKind.UNROLL if turns <= UNROLLED_TURNS else AxisKind.LOOP
+        axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
+        turn = UOp(Ops.RANGE, dtypes.index, (index_const(turns),), axis) if turns > 1 else index_const(0)
         flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
         gate = flat < count if count % team else None
         inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
@@ -219,12 +246,9 @@ class _Reduces:
         for r in reversed(steps):
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
-        place = substitute(tile_index(ranges)[0], table)
-        # what the previous step of an enclosing loop still reads must not be overwritten
-        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        store = memory.after(*fresh).store(simplify(place), simplify(substitute(value, table)), gate)
-        end = UOp(Ops.END, dtypes.void, (store, turn))
-        return memory.after(UOp(Ops.BARRIER, dtypes.void, (end,)))
+        value = simplify(substitute(self.done[u.src[0]], table))
+        store = memory.after(*fresh).store(simplify(staged_index(u, table)[0]), value, gate)
+        return store if turns == 1 or is_lane(turn) else UOp(Ops.END, dtypes.void, (store, turn))
 
     # -- threads -----------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:
@@ -310,6 +334,16 @@ def tile_index(lanes: Sequence[UOp]) -> tuple[UOp, int]:
     for r in reversed(lanes):
         index = add(make(Ops.MUL, dtypes.index, (r, index_const(size))), index)
         size *= lane_count(r)
+    return index, size
+
+
+def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
+    """Where a STAGE keeps the value for a step of its ranges (renamed by `table`), and its elements in all."""
+    ranges = u.src[1:]
+    strides, size = u.arg.strides([lane_count(r) for r in ranges])
+    index = index_const(0)
+    for r, stride in zip(ranges, strides):
+        index = add(index, make(Ops.MUL, dtypes.index, (table.get(r, r), index_const(stride))))
     return index, size
 
 

@@ -305,6 +305,12 @@ class _Speller:
         if self._is_variables(buffer):
             return self._load_register(u, buffer, point, axis)
         if axis is None:
+            # (not integers: an index and the gate of what it reads are to be one and the same load)
+            along = self._vector_in_memory(u) if self.target.has_threads and u.dtype.is_float else None
+            if along is not None and isinstance(at := point[along], int):
+                # what is read lane by lane is read as the vector it lies in
+                width = _chunks(along, self.target)[0].width
+                return lane(self.value(u, {**point, along: Chunk(at // width * width, width)}), at % width)
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
         if axis in self.lanes(index) and self._affine_of(index)[1].get(axis) != 1:
             return self._load_lanes(u, point, axis)
@@ -321,6 +327,17 @@ class _Speller:
             zero = splat(UOp.const(0, u.dtype), chunk.width)
             return UOp(Ops.WHERE, u.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
         return self._load_lanes(u, point, axis)
+
+    def _vector_in_memory(self, u: UOp) -> UOp | None:
+        """The VECTOR axis along which what a LOAD reads lies side by side, in the buffer's own vectors."""
+        index, gates = u.src[1], u.src[2:]
+        for r in self.lanes(index):
+            if r.arg.kind is AxisKind.VECTOR and self._affine_of(index)[1].get(r) == 1:
+                width = _chunks(r, self.target)[0].width
+                start = self._index({o: 0 for o in self.lanes(index)}, index)
+                whole = width > 1 and self.memory.alignment(start) % width == 0
+                return r if whole and not any(r in self.lanes(g) for g in gates) else None
+        return None
 
     def _load_lanes(self, u: UOp, point: Point, axis: UOp) -> UOp:
         chunk = point[axis]

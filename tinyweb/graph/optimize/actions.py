@@ -234,7 +234,7 @@ class Bind:
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
         for u in loops_of(kernel).stages:
-            apart = u.arg is Space.SHARED or kind is not AxisKind.THREAD
+            apart = u.arg.space is Space.SHARED or kind is not AxisKind.THREAD
             if apart and kind is not AxisKind.GRID and r in u.ranges:
                 raise ScheduleError(f"{self}: what was staged depends on the axis; bind it before the stage")
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))

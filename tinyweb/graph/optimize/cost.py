@@ -41,7 +41,7 @@ def refusal(kernel: UOp, target: Target) -> str:
         return f"a workgroup of {prod(threads.values())} threads is more than {target.name} has"
     staged = {Space.REGISTER: 0, Space.SHARED: 0}
     for u in loops.stages:
-        staged[u.arg] += u.dtype.nbytes(prod(r.src[0].vmax for r in u.src[1:]))
+        staged[u.arg.space] += u.dtype.nbytes(u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1])
     if staged[Space.SHARED] > target.shared_bytes:
         return f"{staged[Space.SHARED]} bytes of shared memory are more than {target.name} has"
     if staged[Space.REGISTER] > MAX_STAGED_BYTES:

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, users
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.symbolic import split_by
@@ -23,21 +23,25 @@ class Stage:
 
     What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on
     the way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one
-    invocation.
+    invocation. `pad` elements of SHARED memory are left unused after what one step of the staged loops reads, so that
+    threads that fill different steps write to different banks.
     """
 
     name: ClassVar[str] = "stage"
     param: int
     at: str
     space: Space
+    pad: int = 0
 
     def __str__(self) -> str:
-        return f"stage(p{self.param}, at={self.at}, {self.space.name.lower()})"
+        return f"stage(p{self.param}, at={self.at}, {self.space.name.lower()}{f', pad={self.pad}' if self.pad else ''})"
 
     def apply(self, kernel: UOp) -> UOp:
         at = find_axis(kernel, self.at)
         if self.space not in (Space.SHARED, Space.REGISTER):
             raise ScheduleError(f"{self}: values are staged in shared or register memory")
+        if self.pad < 0 or (self.pad and self.space is not Space.SHARED):
+            raise ScheduleError(f"{self}: shared memory is padded, by a number of elements that is not negative")
         if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
             raise ScheduleError(
                 f"{self}: the axis is bound to {at.arg.kind.name.lower()}; stage at a loop or at the grid"
@@ -96,17 +100,21 @@ class Stage:
             raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
         names = f"s{self.param}" + (f"_{number}" if number else "")
         copies: dict[UOp, UOp] = {}
-        for i, r in enumerate(tile):
-            # lanes stay lanes only along memory; whatever else carried out the axis, filling is a loop over it
-            kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is tile[-1] else AxisKind.LOOP
-            axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
-            copies[r] = r.replace(arg=axis)
         # laid out so that threads side by side read elements side by side
         layout = sorted(tile, key=_nearness) if self.space is Space.SHARED else tile
-        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *(copies[r] for r in layout)), self.space)
+        for i, r in enumerate(tile):
+            # lanes stay lanes only along what is filled; whatever else carried out the axis, filling is a loop over it
+            kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is layout[-1] else AxisKind.LOOP
+            axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
+            copies[r] = r.replace(arg=axis)
+        row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
+        if self.pad and row == len(layout):
+            raise ScheduleError(f"{self}: there is one row, which needs no padding")
+        arg = StageArg(self.space, self.pad, row)
+        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *(copies[r] for r in layout)), arg)
         index = UOp.const(0, dtypes.index)
-        for r in layout:
-            index = index * int(r.src[0].arg) + r
+        for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
+            index = index + r * stride
         return stage.load(index)
 
     def _inside(self, r: UOp, at: UOp) -> bool:
