@@ -110,6 +110,7 @@ def tiled_matmul(pad: int = 4) -> tuple[Action, ...]:
     return (
         Split("i1", 4), Bind("i1.1", AxisKind.VECTOR), Split("i1.0", 4), Bind("i1.0.1", AxisKind.THREAD, 0),
         Split("i0", 4), Bind("i0.1", AxisKind.VECTOR), Split("i0.0", 2), Bind("i0.0.1", AxisKind.THREAD, 1),
+        Bind("i1.0.0", AxisKind.GRID, 0), Bind("i0.0.0", AxisKind.GRID, 1),
         Split("r0", 8), Stage(1, "r0.0", Space.SHARED, pad), Stage(2, "r0.0", Space.SHARED),
     )  # fmt: skip
 
