@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("SPEC", "1")
+# whatever was tuned on this machine: tests see the schedules of the package alone
+os.environ["TINYWEB_SCHEDULES"] = str(Path(__file__).with_name("no-schedules.json"))
 
 import browser as browser_tool  # tools/browser.py
 import pytest

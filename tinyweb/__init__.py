@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tinyweb.graph.ir import Variable as Variable
     from tinyweb.tensor import Tensor as Tensor
     from tinyweb.tracing import jit as jit
+    from tinyweb.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -24,9 +25,10 @@ _HOME = {
     "Variable": "tinyweb.graph.ir",
     "dtypes": "tinyweb.dtype",
     "jit": "tinyweb.tracing",
+    "tune": "tinyweb.tuning",
 }
 
-__all__ = ["Device", "Generator", "Tensor", "Variable", "__version__", "dtypes", "jit"]
+__all__ = ["Device", "Generator", "Tensor", "Variable", "__version__", "dtypes", "jit", "tune"]
 
 
 def __getattr__(name: str) -> Any:

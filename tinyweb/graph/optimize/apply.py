@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from tinyweb.graph.ir import KernelInfo, UOp
 from tinyweb.graph.ir.spec import kernel_spec, verify
 from tinyweb.graph.optimize.actions import Action
+from tinyweb.graph.optimize.cost import refusal
+from tinyweb.graph.optimize.database import remembered
+from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.heuristic import heuristic
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.symbolic import simplify
@@ -32,5 +35,14 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
 
 
 def optimize(kernel: UOp, target: Target) -> UOp:
-    """The kernel under the heuristic's schedule for `target`."""
+    """The kernel under the schedule that search once found for it on `target`, else under the heuristic's."""
+    schedule = remembered(kernel, target)
+    if schedule is not None:
+        try:
+            scheduled = apply(kernel, schedule)
+        except ScheduleError:
+            pass  # found for a language of schedules that has changed since
+        else:
+            if not refusal(scheduled, target):
+                return scheduled
     return apply(kernel, heuristic(kernel, target))

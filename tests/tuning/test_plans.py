@@ -1,0 +1,100 @@
+"""Tuning for real: what it writes is used, and computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.graph.lower.hand_kernels import linear
+from tinyweb import Device, Tensor, jit
+from tinyweb.errors import DeviceError
+from tinyweb.graph.ir import AxisKind, UOp
+from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
+from tinyweb.graph.optimize.database import Database, DatabaseError, forget_files, remembered
+from tinyweb.graph.optimize.search import Found
+from tinyweb.tracing import capture
+from tinyweb.tuning import tune, tune_kernels
+from tinyweb.tuning.plans import _remember
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "schedules.json"
+    monkeypatch.setenv("TINYWEB_SCHEDULES", str(path))
+    forget_files()
+    yield path
+    forget_files()
+
+
+def operands() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((48, 40), np.float32), rng.standard_normal((40, 56), np.float32)
+
+
+@pytest.mark.parametrize("device", ["CPU", pytest.param("WASM", marks=pytest.mark.slow)])
+def test_tune_a_function(file: Path, device: str) -> None:
+    x, y = operands()
+    a, b = Tensor(x, device=device).realize(), Tensor(y, device=device).realize()
+    steps: list[tuple[str, int, int]] = []
+    done = tune(lambda: (a @ b).relu().realize(), seconds=4, progress=lambda *s: steps.append(s))
+    assert len(done) == 1 and done[0].launches == 1 and done[0].seconds > 0
+    assert done[0].found.timed > 0 and 0 < done[0].found.ratio <= 1.0
+    target = Device[device].runtime.target
+    if done[0].found.ratio < 1.0:
+        assert remembered(done[0].kernel, target) == done[0].found.schedule
+        assert optimize(done[0].kernel, target).arg.schedule == tuple(map(str, done[0].found.schedule))
+    else:
+        assert done[0].found.schedule == heuristic(done[0].kernel, target) and not file.exists()
+    assert {s[0] for s in steps} == {f"timing kernels on {device}", f"tuning for {target.name}"}
+    np.testing.assert_allclose((a @ b).relu().numpy(), np.maximum(x @ y, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_compiled_already_becomes_faster_too(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = operands()
+    a, b = Tensor(x).realize(), Tensor(y).realize()
+    step = jit(lambda p, q: (p @ q).realize())
+    step(a, b)
+    plan = capture(lambda: (a @ b).realize())
+    better = (Split("i1", 8), Bind("i1.1", AxisKind.VECTOR))
+
+    def found(kernel: UOp, *rest: object) -> Found:
+        return Found(better, 0.5, 0.0, 1, 1, 0)
+
+    monkeypatch.setattr("tinyweb.tuning.plans._search", found)
+    tune_kernels(plan, seconds=60)
+    (kernel,) = plan.kernels
+    assert Device["CPU"].compiled[kernel][0].schedule == tuple(map(str, better))
+    np.testing.assert_allclose(step(a, b).numpy(), x @ y, rtol=1e-4, atol=1e-4)
+
+
+def test_the_heuristic_is_remembered_only_against_another_schedule(file: Path) -> None:
+    kernel, target = linear(4, 8, 16).kernel, Device["CPU"].runtime.target
+    usual = Found(heuristic(kernel, target), 1.0, 0.0, 1, 1, 0)
+    database = Database()
+    _remember(database, file, kernel, target, usual)
+    assert not file.exists()
+    _remember(database, file, kernel, target, Found((Split("i0", 2),), 0.5, 0.0, 1, 1, 0))
+    assert remembered(kernel, target) == (Split("i0", 2),)
+    _remember(database, file, kernel, target, usual)  # tuned again: it is no better than the heuristic's any more
+    assert remembered(kernel, target) == usual.schedule
+
+
+def test_what_cannot_be_tuned(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeviceError, match="INTERPRETER is not tuned"):
+        tune_kernels([linear(2, 4, 8).kernel], "INTERPRETER")
+    monkeypatch.setenv("TINYWEB_SCHEDULES", "none")
+    with pytest.raises(DatabaseError, match="TINYWEB_SCHEDULES"):
+        tune_kernels([linear(2, 4, 8).kernel], "CPU")
+    monkeypatch.setenv("TINYWEB_SCHEDULES", str(file))
+    file.write_text("{")
+    with pytest.raises(DatabaseError, match="damaged"):
+        tune_kernels([linear(2, 4, 8).kernel], "CPU", 1)
+
+
+@pytest.mark.slow
+def test_tune_on_webgpu(file: Path) -> None:
+    done = tune_kernels([linear(16, 64, 64).kernel], "WEBGPU", 8)
+    assert len(done) == 1 and done[0].found.ratio <= 1.0
