@@ -11,6 +11,7 @@ from tinyweb.export.loader import write_loader
 
 ROOT = Path(__file__).resolve().parents[2]
 Make = Callable[[], Path]
+ARRAYS = [("a b", 4, "f32", [4]), ("y", 3, "f32", [1, 32]), ("half", 0, "f16", [32, 8]), ("long", 5, "i64", [])]
 
 
 def write(make_bundle: Make, name: str = "toy") -> Path:
@@ -38,6 +39,14 @@ def test_it_describes_the_model(make_bundle: Make) -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
+def as_function(bundle: Path) -> None:
+    """Writes the loader of a function that has this bundle's memory."""
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    arrays = [{"name": n, "buffer": b, "dtype": d, "shape": s} for n, b, d, s in ARRAYS]
+    plan = {"entry": "decode", "inputs": arrays[:1], "outputs": arrays[1:]}
+    write_loader(bundle, manifest | {"name": "toy", "task": "function", "function": plan})
+
+
 def import_it(bundle: Path, expression: str) -> object:
     """What an expression of the loader's module `m` gives in Node; its library only notes how it was called."""
     assets = bundle.parent / "assets"
@@ -46,6 +55,7 @@ def import_it(bundle: Path, expression: str) -> object:
     (bundle / "package.json").write_text('{"type": "module"}')
     (assets / "tinyweb.js").write_text(
         "export class TinywebError extends Error {}\nexport const loadChat = (url, options) => [url.href, options];\n"
+        "export const loadFunction = loadChat;\n"
     )
     script = (
         f"import * as m from {json.dumps((bundle / 'model.js').as_uri())}; console.log(JSON.stringify({expression}))"
@@ -74,21 +84,40 @@ def test_any_name_is_only_a_name(make_bundle: Make, name: str) -> None:
     assert shown == name.replace("*/", "* /").replace("\n", " ")
 
 
-def test_types_are_those_of_the_library(make_bundle: Make, tmp_path: Path) -> None:
-    """model.d.ts stands on its own; this holds it against the library's own types, in both directions that matter."""
-    bundle = write(make_bundle)
-    (tmp_path / "check.ts").write_text(
-        f"""import {{ loadChat }} from "{ROOT}/web/runtime/src/index.js";
-import type {{ ChatInfo, GenerateOptions, LoadOptions }} from "{ROOT}/web/runtime/src/index.js";
-import * as model from "{bundle}/model.js";
-const load: typeof model.load = (options?: model.LoadOptions) => loadChat("x", options);
-const info = (value: ChatInfo): model.ChatInfo => value;
-const back = (value: model.ChatInfo): ChatInfo => value;
-const options = (value: model.GenerateOptions): GenerateOptions => value;
-const optionsBack = (value: GenerateOptions): model.GenerateOptions => value;
-const loading = (value: LoadOptions): model.LoadOptions => value;
+CHAT_TYPES = """
+const load: typeof model.load = (options?: model.LoadOptions) => tinyweb.loadChat("x", options);
+const info = (value: tinyweb.ChatInfo): model.ChatInfo => value;
+const back = (value: model.ChatInfo): tinyweb.ChatInfo => value;
+const options = (value: model.GenerateOptions): tinyweb.GenerateOptions => value;
+const optionsBack = (value: tinyweb.GenerateOptions): model.GenerateOptions => value;
+const loading = (value: tinyweb.LoadOptions): model.LoadOptions => value;
 void [load, info, back, options, optionsBack, loading];
 """
+FUNCTION_TYPES = """
+const info = (value: tinyweb.FunctionInfo): model.FunctionInfo => value;
+const back = (value: model.FunctionInfo): tinyweb.FunctionInfo => value;
+const inputs = (value: model.Inputs): tinyweb.Arrays => ({ ...value }) as tinyweb.Arrays;
+const loading = (value: tinyweb.LoadOptions): model.LoadOptions => value;
+const use = async (f: model.Model, t: tinyweb.FunctionModel): Promise<void> => {
+  const { y, long } = await f.run({ "a b": new Float32Array(4) }, { outputs: ["y"] });
+  const both: [Float32Array, BigInt64Array] = [y, long];
+  const same: Parameters<typeof t.run>[1] = { outputs: ["y"] } satisfies Parameters<typeof f.run>[1];
+  void [both, same, await t.dispose(), await f.dispose()];
+};
+void [info, back, inputs, loading, use];
+"""
+
+
+@pytest.mark.parametrize("task", ["chat", "function"])
+def test_types_are_those_of_the_library(make_bundle: Make, tmp_path: Path, task: str) -> None:
+    """model.d.ts stands on its own; this holds it against the library's own types, in both directions that matter."""
+    bundle = write(make_bundle)
+    if task == "function":
+        as_function(bundle)
+    (tmp_path / "check.ts").write_text(
+        f"""import * as tinyweb from "{ROOT}/web/runtime/src/index.js";
+import * as model from "{bundle}/model.js";
+{CHAT_TYPES if task == "chat" else FUNCTION_TYPES}"""
     )
     config = {
         "extends": f"{ROOT}/web/runtime/tsconfig.build.json",

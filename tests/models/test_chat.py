@@ -1,6 +1,7 @@
 """The chat loop: context rule, cache reuse, limits, seeds, and text that equals its tokens."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from tests.models.conftest import LLAMA3
 from tinyweb import Tensor
 from tinyweb.errors import TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
-from tinyweb.models.chat import Chat, Settings
+from tinyweb.models.chat import Chat, Settings, choose_block, draft
 from tinyweb.models.fit import fit_messages
 from tinyweb.models.llama import Llama
 
@@ -65,6 +66,28 @@ def test_too_long_a_message_is_refused() -> None:
 
 def test_small_answers_need_little_room() -> None:
     assert fit_messages([LONG], 11, 1, words).dropped == 0
+
+
+# -- blocks and guesses ------------------------------------------------------------------------------------------------
+def test_blocks_cost_little_beyond_the_tokens() -> None:
+    def cover(tokens: int) -> list[int]:
+        taken: list[int] = []
+        while tokens > 0:
+            taken.append(choose_block((256, 64, 8, 1), tokens))
+            tokens -= taken[-1]
+        return taken
+
+    assert [cover(n) for n in (1, 8, 9, 64)] == [[1], [8], [8, 1], [64]]
+    assert cover(600) == [256, 256, 64, 8, 8, 8]
+    for n in range(1, 600):
+        assert n <= sum(cover(n)) <= max(n + 5, 1.3 * n)
+
+
+def test_drafts_are_what_followed_the_latest_place_that_reads_alike() -> None:
+    assert draft([1, 2, 3, 9, 1, 2, 4, 7, 1, 2], 3) == [4, 7, 1]
+    assert draft([5, 1, 2, 3, 9, 8, 1, 2, 4, 5, 1, 2], 2) == [3, 9]  # three alike before two
+    assert draft([7, 7, 7], 4) == [7]
+    assert draft([1, 2, 3], 4) == draft([1], 4) == []
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------
@@ -169,3 +192,35 @@ def test_cache_survives_calls_of_the_model(chat: Chat) -> None:
     whole = chat.answer(STORY, GREEDY)
     chat.model(Tensor(np.zeros((2, 5), np.int32))).numpy()  # type: ignore[operator]
     assert chat.answer(STORY, GREEDY) == whole
+
+
+@pytest.mark.parametrize("speculate", [1, 3, 50])
+def test_guessing_ahead_changes_nothing(chat: Chat, speculate: int) -> None:
+    repeat = [message("user", "Say it again: the fox and the hen and the fox and the hen and the fox and the hen.")]
+    for messages, tokens in ((repeat, 24), (STORY, 24), (repeat, 3)):
+        plain = chat.answer(messages, Settings(temperature=0, max_tokens=tokens))
+        chat.forget()
+        assert chat.answer(messages, Settings(temperature=0, max_tokens=tokens, speculate=speculate)) == plain
+        cached = chat._cached
+        assert chat.model.ids.numpy()[: len(cached)].tolist() == cached
+    hot = Settings(temperature=0.8, max_tokens=8, seed=1, speculate=0)
+    assert chat.answer(repeat, replace(hot, speculate=speculate)) == chat.answer(repeat, hot)
+
+
+def test_guesses_that_are_right_cost_no_decode(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that the model says anyway stands in the prompt's place of guesses."""
+    prompt = chat.tokenizer.prompt(STORY)
+    said = list(chat.generate_ids(prompt, GREEDY))
+    known = [*prompt, *said]
+    monkeypatch.setattr("tinyweb.models.chat.draft", lambda ids, count: known[len(ids) : len(ids) + count])
+    launched: list[str] = []
+    launch = chat._launch
+
+    def note(entry: str, **variables: int) -> None:
+        launched.append(entry)
+        launch(entry, **variables)
+
+    monkeypatch.setattr(chat, "_launch", note)
+    chat.forget()
+    assert list(chat.generate_ids(prompt, replace(GREEDY, speculate=7))) == said
+    assert launched.count("verify_8") == -(-(len(said) - 1) // 8) and launched.count("greedy") <= 2

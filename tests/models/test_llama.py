@@ -177,6 +177,8 @@ def test_entry_points_see_the_same_as_a_call(make_llama: Make, reference: Refere
     model.greedy(start.bind(39)).realize()
     assert model.ids.numpy()[40] == want[39].argmax()
     assert model.logits.shape == (1, 517)
+    model.ids[32:40] = Tensor(ids[0, 32:])  # greedy has written behind them only
+    assert model.verify(8, start.bind(32)).numpy().tolist() == want[32:40].argmax(-1).tolist()
 
 
 def test_names_and_shapes_of_memory(make_llama: Make) -> None:
@@ -184,11 +186,12 @@ def test_names_and_shapes_of_memory(make_llama: Make) -> None:
     model = Llama.from_folder(folder, "q8", context=100)
     state = {name: (t.shape, t.dtype) for name, t in model.state.items()}
     assert state == {
-        "ids": ((164,), dtypes.int32),
-        **{f"layer{i}.kv": ((2, 2, 164, 32), dtypes.float32) for i in range(3)},
+        "ids": ((128,), dtypes.int32),
+        **{f"layer{i}.kv": ((2, 2, 128, 32), dtypes.float32) for i in range(3)},
         "logits": ((1, 517), dtypes.float32),
         "sampling_f": ((4,), dtypes.float32),
         "sampling_i": ((2,), dtypes.int32),
+        "verified": ((8,), dtypes.int32),
     }
     buffers = [t.uop.buffer for t in model.weights.values()]
     assert len(set(buffers)) == len(buffers)

@@ -22,7 +22,7 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
-from tinyweb.models.chat import Settings, entry_points, prefill_blocks
+from tinyweb.models.chat import Settings, entry_points, prefill_blocks, verify_block
 from tinyweb.models.llama import Llama
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -166,7 +166,8 @@ def _facts(model: Llama, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
         raise ExportError(
             f"The end tokens {tokenizer.eos} are not in the model's vocabulary of {vocabulary}: no answer would end."
         )
-    states = {"ids": model.ids, "logits": model.logits, "sampling_f": model.sampling_f, "sampling_i": model.sampling_i}
+    states = {"verified": model.verified} if verify_block(model.context) else {}
+    states |= {"ids": model.ids, "logits": model.logits, "sampling_f": model.sampling_f, "sampling_i": model.sampling_i}
     defaults = {
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -175,4 +176,5 @@ def _facts(model: Llama, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
         "max_tokens": min(settings.max_tokens, model.context),
     }
     bos = tokenizer.bos if tokenizer.bos is not None and tokenizer.bos < vocabulary else None
-    return ChatFacts(eos, bos, prefill_blocks(model.context), {k: t.uop.buffer for k, t in states.items()}, defaults)
+    buffers = {k: t.uop.buffer for k, t in states.items()}
+    return ChatFacts(eos, bos, prefill_blocks(model.context), buffers, defaults, verify_block(model.context))

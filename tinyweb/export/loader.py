@@ -87,6 +87,8 @@ def _entries(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     does[chat["decode"]] = "reads one token: logits of the next"
     does[chat["sample"]] = "logits to a token, as the settings say"
     does[chat["greedy"]] = "logits to the likeliest token"
+    if "verify" in chat:
+        does[chat["verify"]["entry"]] = f"reads and checks {chat['verify']['block']} tokens"
     counts: dict[str, int] = {}
     variables: dict[str, list[str]] = {}
     for section in manifest["targets"].values():

@@ -10,18 +10,22 @@ from tinyweb.export.memory import Memory
 from tinyweb.export.site import FORMAT, VERSION
 from tinyweb.export.weights import Segment, ShardWriter
 from tinyweb.graph.ir import UOp
-from tinyweb.models.chat import prefill_name
+from tinyweb.models.chat import prefill_name, verify_name
 
 
 @dataclass(frozen=True)
 class ChatFacts:
-    """What a chat loader needs besides the plans, as in docs/bundle.md. `prefill`: block sizes, largest first."""
+    """What a chat loader needs besides the plans, as in docs/bundle.md.
+
+    `prefill`: block sizes, largest first. `verify`: tokens that are checked at once, 0 where none can be.
+    """
 
     eos: tuple[int, ...]
     bos: int | None
     prefill: tuple[int, ...]
-    buffers: Mapping[str, UOp]  # "ids", "logits", "sampling_f", "sampling_i"
+    buffers: Mapping[str, UOp]  # "ids", "logits", "sampling_f", "sampling_i", and with `verify` "verified"
     defaults: Mapping[str, float | int]
+    verify: int = 0
 
 
 def weights_section(writer: ShardWriter) -> dict[str, Any]:
@@ -57,12 +61,15 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     section: dict[str, Any] = {"eos": list(facts.eos)}
     if facts.bos is not None:
         section["bos"] = facts.bos
+    ids = {name: memory.ids[buffer] for name, buffer in facts.buffers.items()}
+    if facts.verify:
+        section["verify"] = {"entry": verify_name(facts.verify), "block": facts.verify, "tokens": ids.pop("verified")}
     return section | {
         "prefill": [{"entry": prefill_name(b), "block": b} for b in facts.prefill],
         "decode": "decode",
         "sample": "sample",
         "greedy": "greedy",
-        **{name: memory.ids[buffer] for name, buffer in facts.buffers.items()},
+        **ids,
         "defaults": dict(facts.defaults),
     }
 

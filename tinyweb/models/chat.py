@@ -28,7 +28,11 @@ from tinyweb.models.fit import fit_messages
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
 
-BLOCKS = (64, 8)  # tokens of a prompt read at a time, largest first
+BLOCKS = (256, 64, 8)  # tokens of a prompt read at a time, largest first; `decode` is the block of one
+VERIFY = 8  # tokens checked at a time when speculating: the block of the same size shares its kernels
+LAUNCH_COST = 2  # what launching a block costs beside its tokens (reading the weights above all), in tokens
+ROOM = 64  # the cache's length is a multiple: rows that divide evenly need no bounds checks
+NGRAM = (4, 2)  # tokens of the text's end that are looked for in what came before: most and fewest
 
 
 class ChatModel(Protocol):
@@ -39,16 +43,22 @@ class ChatModel(Protocol):
     logits: Tensor
     sampling_f: Tensor
     sampling_i: Tensor
+    verified: Tensor
 
     def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor: ...
     def decode(self, start_pos: UOp) -> Tensor: ...
     def sample(self, start_pos: UOp) -> Tensor: ...
     def greedy(self, start_pos: UOp) -> Tensor: ...
+    def verify(self, block: int, start_pos: UOp) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to choose tokens, and how many. top_k 0, top_p 1 and repetition_penalty 1 mean "off"."""
+    """How to choose tokens, and how many. top_k 0, top_p 1 and repetition_penalty 1 mean "off".
+
+    `speculate`: tokens to guess ahead from what the text said before (prompt lookup; Saxena 2023). Only where the
+    likeliest token is always taken (temperature 0, no penalty); the answer stays the same.
+    """
 
     max_tokens: int = 256
     temperature: float = 0.7
@@ -56,6 +66,12 @@ class Settings:
     top_p: float = 0.95
     repetition_penalty: float = 1.0
     seed: int = 0
+    speculate: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature == 0 and self.repetition_penalty == 1
 
     @classmethod
     def of_folder(cls, folder: ModelFolder) -> Settings:
@@ -81,17 +97,58 @@ def prefill_name(block: int) -> str:
     return f"prefill_{block}"
 
 
+def verify_name(block: int) -> str:
+    """The entry point that reads and checks `block` tokens at once."""
+    return f"verify_{block}"
+
+
 def prefill_blocks(context: int) -> tuple[int, ...]:
-    """Block sizes worth having for a context: none larger than it, but always one."""
-    return tuple(b for b in BLOCKS if b <= context) or BLOCKS[-1:]
+    """Block sizes worth having for a context, largest first: none larger than it."""
+    return tuple(b for b in BLOCKS if b <= context)
+
+
+def verify_block(context: int) -> int:
+    """Tokens that are checked at once; 0 where the context is too short for that."""
+    return VERIFY if context >= VERIFY else 0
+
+
+def positions(context: int) -> int:
+    """Positions of the cache and of `ids`: the token after the last of the context has a place, too."""
+    return -(-(context + 1) // ROOM) * ROOM
+
+
+def choose_block(blocks: Sequence[int], tokens: int) -> int:
+    """The block to begin with so that reading `tokens` of a prompt costs least. `blocks`: largest first, with 1."""
+    if tokens >= blocks[0]:
+        return blocks[0]
+    costs, choice = [0], 1
+    for n in range(1, tokens + 1):
+        # the first of equals: fewer launches
+        least, choice = min((LAUNCH_COST + b + costs[max(0, n - b)], -b) for b in blocks)
+        costs.append(least)
+    return -choice
+
+
+def draft(ids: Sequence[int], count: int) -> list[int]:
+    """At most `count` tokens that followed the last place that reads like the end of `ids`; none without one."""
+    for n in range(NGRAM[0], NGRAM[1] - 1, -1):
+        end = list(ids[-n:])
+        for start in range(len(ids) - n - 1, -1, -1):
+            if list(ids[start : start + n]) == end:
+                return list(ids[start + n : start + n + count])
+    return []
 
 
 def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Plan]:
-    """The plans of a chat by name: prefill_B for every block, decode, sample, greedy."""
+    """The plans of a chat by name: prefill_B for every block, decode, sample, greedy, verify_B."""
     start = Variable("start_pos", 0, model.context - 1).bind(0)
 
+    def begin(block: int) -> UOp:
+        """A position from which a block stays inside of the cache."""
+        return Variable("start_pos", 0, min(model.context - 1, positions(model.context) - block)).bind(0)
+
     def prefill(block: int) -> Callable[[], Tensor]:
-        return lambda: model.prefill(block, start, Variable("count", 1, block).bind(1))
+        return lambda: model.prefill(block, begin(block), Variable("count", 1, block).bind(1))
 
     wanted: dict[str, Callable[[], Tensor]] = {prefill_name(b): prefill(b) for b in prefill_blocks(model.context)}
     wanted |= {
@@ -99,6 +156,8 @@ def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | N
         "sample": lambda: model.sample(start),
         "greedy": lambda: model.greedy(start),
     }
+    if verify := verify_block(model.context):
+        wanted[verify_name(verify)] = lambda: model.verify(verify, begin(verify))
     plans: dict[str, Plan] = {}
     for done, (name, function) in enumerate(wanted.items()):
         if progress:
@@ -142,7 +201,7 @@ class Chat:
         self.statistics = Statistics()
         self._cached: list[int] = []  # ids whose keys and values are in the cache, from position 0
         self._plans = entry_points(model, progress)
-        self._blocks = prefill_blocks(model.context)
+        self._blocks = (*prefill_blocks(model.context), 1)
         self.device = Device[model.ids.device]
         if progress:
             progress(f"compiling kernels for {self.device.name}", 0, 1)
@@ -186,24 +245,21 @@ class Chat:
                 "shorten it, or choose a larger --context."
             )
         begin = time.perf_counter()
-        choose = self._settle(settings)
+        self._settle(settings)
         self._read_prompt(list(prompt))
-        position, token = len(prompt) - 1, -1
-        for produced in range(1, settings.max_tokens + 1):
-            if produced > 1:
-                self._launch("decode", start_pos=position)
-                self._cached.append(token)  # the one chosen last
-            self._launch(choose, start_pos=position)
-            token = self._token(position + 1)
+        ids = list(prompt)
+        first = begin
+        for token in self._tokens(ids, settings):
+            ids.append(token)
             now = time.perf_counter()
+            produced = len(ids) - len(prompt)
             if produced == 1:
                 self.statistics.first_token_seconds, first = now - begin, now
             else:
                 self.statistics.tokens_per_second = (produced - 1) / (now - first)
             yield token
-            position += 1
             # the cache holds `context` positions; the token after the last of them can still be chosen
-            if token in self.tokenizer.eos or position == context:
+            if token in self.tokenizer.eos or produced == settings.max_tokens or len(ids) > context:
                 return
 
     def answer(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> tuple[str, list[int]]:
@@ -215,13 +271,43 @@ class Chat:
         """Read the next prompt from its beginning, whatever the cache holds."""
         self._cached = []
 
-    def _settle(self, settings: Settings) -> str:
-        """Put the settings on the device; the entry point that chooses tokens by them."""
+    def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
+        """Tokens without end; the caller appends each to `ids`, which begin with a prompt that was just read."""
+        choose = "greedy" if settings.greedy else "sample"
+        block = verify_block(self.model.context) if settings.greedy else 0
+        self._launch(choose, start_pos=len(ids) - 1)
+        yield self._token(len(ids))
+        while True:
+            position = len(ids) - 1  # of the token chosen last, which is not in the cache
+            inside = position + block <= positions(self.model.context)
+            guesses = draft(ids, min(settings.speculate, block - 1)) if settings.speculate and inside else []
+            if guesses:
+                said = self._verify(position, guesses)
+            else:
+                self._launch("decode", start_pos=position)
+                self._launch(choose, start_pos=position)
+                said = [self._token(position + 1)]
+            for token in said:
+                self._cached.append(ids[len(self._cached)])
+                yield token
+
+    def _verify(self, position: int, guesses: list[int]) -> list[int]:
+        """The guesses that are right, and the token after them; `ids` on the device is as without guessing."""
+        self._write(self.model.ids, np.array(guesses, np.int32), position + 1)
+        self._launch(verify_name(VERIFY), start_pos=position)
+        verified = self.device.memory(self.model.verified.uop.buffer)
+        data = self.device.runtime.copy_out(verified.handle, 4 * (len(guesses) + 1))
+        said = [int(token) for token in np.frombuffer(data, np.int32)]
+        right = next((i for i, (guess, token) in enumerate(zip(guesses, said)) if guess != token), len(guesses))
+        self._write(self.model.ids, np.array(said[right : right + 1], np.int32), position + right + 1)
+        return said[: right + 1]
+
+    def _settle(self, settings: Settings) -> None:
+        """Put the settings on the device."""
         floats = [settings.temperature, settings.top_p, settings.repetition_penalty, 0.0]
         integers = [settings.top_k, (settings.seed + 2**31) % 2**32 - 2**31]
         self._write(self.model.sampling_f, np.array(floats, np.float32))
         self._write(self.model.sampling_i, np.array(integers, np.int32))
-        return "greedy" if settings.temperature == 0 and settings.repetition_penalty == 1 else "sample"
 
     def _read_prompt(self, prompt: list[int]) -> None:
         """Bring the keys and values of `prompt` into the cache and its last logits into `logits`."""
@@ -233,10 +319,13 @@ class Chat:
         self._write(self.model.ids, np.array(prompt[shared:], np.int32), shared)
         while shared < len(prompt):
             left = len(prompt) - shared
-            # the largest block of which more than half is used: an empty place costs as much as a token
-            block = next((b for b in self._blocks if b < 2 * left), self._blocks[-1])
+            room = positions(self.model.context) - shared
+            block = choose_block([b for b in self._blocks if b <= room], left)
             count = min(block, left)
-            self._launch(prefill_name(block), start_pos=shared, count=count)
+            if block == 1:
+                self._launch("decode", start_pos=shared)
+            else:
+                self._launch(prefill_name(block), start_pos=shared, count=count)
             self._cached += prompt[shared : shared + count]
             shared += count
 

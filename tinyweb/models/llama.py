@@ -10,8 +10,8 @@ What is notable:
   activations, the key/value cache and the logits are float32.
 - The cache lies on the device and is updated in place; its valid length is symbolic, so that one set of kernels serves
   every position.
-- `prefill`, `decode`, `sample` and `greedy` are the entry points of a chat: they work on `state` alone, and nothing
-  but the position goes in from the host.
+- `prefill`, `decode`, `sample`, `greedy` and `verify` are the entry points of a chat: they work on `state` alone, and
+  nothing but the position goes in from the host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
 from tinyweb.graph.ir import Size, UOp, Variable
-from tinyweb.models.chat import prefill_blocks
+from tinyweb.models.chat import VERIFY, positions
 from tinyweb.nn import sampling
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.norms import RMSNorm
@@ -143,8 +143,8 @@ class Llama:
     """A loaded model with its state. Use one instance for one conversation at a time.
 
     `context`: positions of the cache. `weights`: all parameters by name. `state`: memory that lives between calls:
-    `ids` int32 (context + largest block,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32
-    (2,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, context + largest block, head_dim).
+    `ids` int32 (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,),
+    `verified` int32 (VERIFY,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, positions, head_dim).
     """
 
     def __init__(
@@ -156,14 +156,14 @@ class Llama:
         self.layers = [load.layer(f"model.layers.{i}.") for i in range(config.num_hidden_layers)]
         self.norm = load.norm("model.norm")
         self.head = Linear.of(self.embedding.weight if config.tie_word_embeddings else load.table("lm_head"))
-        # a block that begins at the last position reaches beyond the context
-        self.positions = context + prefill_blocks(context)[0]
+        self.positions = positions(context)
         self.rotary = Rotary(config.head_dim, self.positions, config.rope_theta, config.rope_scaling, device)
 
         self.ids = Tensor.empty(self.positions, dtype=dtypes.int32, device=device)
         self.logits = Tensor.empty(1, config.vocab_size, device=device)
         self.sampling_f = Tensor.empty(4, device=device)
         self.sampling_i = Tensor.empty(2, dtype=dtypes.int32, device=device)
+        self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
         self.caches = self._new_caches(1)
         self._batch_caches: dict[int, list[Tensor]] = {}
 
@@ -276,6 +276,13 @@ class Llama:
         """Writes the likeliest next token to ids[start_pos + 1]."""
         return sampling.greedy(self.logits, self.ids, start_pos)
 
+    def verify(self, block: int, start_pos: UOp) -> Tensor:
+        """Reads ids[start_pos … start_pos + block) into the cache; leaves the likeliest token after each in
+        `verified`."""
+        tokens = self.ids[start_pos : start_pos + block].reshape(1, block)
+        logits = self.project(self.forward(tokens, start_pos, self.caches)[0])
+        return self.verified.assign(logits.argmax(-1).cast(dtypes.int32))
+
     # -- memory -------------------------------------------------------------------------------------------------------
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -294,7 +301,7 @@ class Llama:
         """The memory that lives between calls, by name."""
         caches = {f"layer{i}.kv": cache for i, cache in enumerate(self.caches)}
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
-        return {"ids": self.ids, **caches, **rest}
+        return {"ids": self.ids, **caches, **rest, "verified": self.verified}
 
     @property
     def parameter_count(self) -> int:

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const LIMIT = 40_000; // "40 KB", a KB being 1000 bytes
+const LIMIT = 44_000; // "44 KB", a KB being 1000 bytes
 let total = 0;
 for (const file of ["tinyweb.js", "tinyweb-worker.js"]) {
   const bytes = readFileSync(new URL(`../dist/${file}`, import.meta.url));

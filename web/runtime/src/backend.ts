@@ -3,7 +3,7 @@
 import { sleep } from "./download.js";
 import type { Backend } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
-import type { Manifest, WebGpuTarget, WebGpuVariant } from "./manifest.js";
+import type { Manifest, WasmVariant, WebGpuTarget, WebGpuVariant } from "./manifest.js";
 
 export type BackendChoice = "auto" | Backend;
 
@@ -28,8 +28,8 @@ export interface BackendOptions {
 
 export type Candidate =
   | { backend: "webgpu"; adapter: GPUAdapter; name: string; target: WebGpuTarget; variant: WebGpuVariant }
-  | { backend: "wasm"; threads: number }
-  | { backend: "wasm-single"; threads: 1 };
+  | { backend: "wasm"; threads: number; variant: WasmVariant }
+  | { backend: "wasm-single"; threads: 1; variant: WasmVariant };
 
 /** What the choice depends on; replaced in tests. */
 export interface Platform {
@@ -117,31 +117,51 @@ async function probeWebGpu(
     // Limits called min… are alignments: there, less is better.
     if (limit.startsWith("min") ? offered > needed : offered < needed) return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
   }
-  const { features } = adapter;
-  const usable = target.variants.filter((variant) => variant.features.every((feature) => features.has(feature)));
-  usable.sort((a, b) => b.features.length - a.features.length || (a.name < b.name ? -1 : 1));
-  const variant = usable[0];
+  const variant = bestVariant(target.variants, adapter.features);
   if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
   return { backend: "webgpu", adapter, name, target, variant };
 }
 
+/** Of the variants that can run, the one that uses most; of equals the first name. */
+function bestVariant<Variant extends { name: string; features: string[] }>(
+  variants: readonly Variant[], features: ReadonlySet<string>,
+): Variant | undefined {
+  const usable = variants.filter((variant) => variant.features.every((feature) => features.has(feature)));
+  return usable.sort((a, b) => b.features.length - a.features.length || (a.name < b.name ? -1 : 1))[0];
+}
+
+/** A module that swizzles bytes the relaxed way: engines that do not know how refuse it. */
+const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 16, 1, 14, 0, 65, 0, 253, 15, 65, 0, 253, 15, 253, 128, 2, 26, 11];
+
+function wasmVariant(manifest: Manifest, threads: boolean): WasmVariant | undefined {
+  if (typeof WebAssembly === "undefined") return undefined;
+  const features = new Set(WebAssembly.validate(Uint8Array.from(RELAXED)) ? ["relaxed-simd"] : []);
+  return bestVariant(manifest.wasm?.variants.filter((variant) => variant.threads === threads) ?? [], features);
+}
+
 function probeThreads(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm"> {
-  if (!manifest.wasm?.threaded) return "this model was exported without WASM threads";
+  const { wasm } = manifest;
+  const variant = wasmVariant(manifest, true);
+  if (!wasm || !variant) return noVariant("this model was exported without WASM threads");
   if (!platform.crossOriginIsolated || !platform.sharedMemory) {
     return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
   }
-  const threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), manifest.wasm.stacks.maxThreads);
+  const threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), wasm.stacks.maxThreads);
   if (!(threads > 1)) return options.threads === undefined ? "this device has one CPU core" : "one thread was asked for";
-  return probeMemory(manifest, options, platform) ?? { backend: "wasm", threads: Math.floor(threads) };
+  return probeMemory(manifest, options, platform) ?? { backend: "wasm", threads: Math.floor(threads), variant };
 }
 
 function probeSingle(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm-single"> {
-  if (!manifest.wasm?.single) return "this model was exported without WASM for one thread";
-  return probeMemory(manifest, options, platform) ?? { backend: "wasm-single", threads: 1 };
+  const variant = wasmVariant(manifest, false);
+  if (!variant) return noVariant("this model was exported without WASM for one thread");
+  return probeMemory(manifest, options, platform) ?? { backend: "wasm-single", threads: 1, variant };
+}
+
+function noVariant(why: string): string {
+  return typeof WebAssembly === "undefined" ? "this browser has no WebAssembly" : why;
 }
 
 function probeMemory(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {
-  if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
   return manifest.wasm && tooLarge(manifest.wasm.pages * 65536, options, platform);
 }
 

@@ -1,16 +1,15 @@
-/**
- * The chat itself, as docs/bundle.md ("How a chat runs") tells it: prefill, sample, decode. What is in the KV cache is
- * known by its ids, so a new turn starts behind the common beginning, and a lost device costs only a new prefill.
- */
+/** The chat itself: one conversation at a time, its figures, and going on where it was after a lost device. */
 
 import type { Fallback } from "./backend.js";
 import type { Backend } from "./engine.js";
-import { asTinywebError, throwIfAborted, TinywebError } from "./errors.js";
+import { isAbort, throwIfAborted } from "./errors.js";
 import { fitMessages } from "./fit.js";
-import type { ModelHost } from "./host.js";
+import type { ModelHost, StartTimes } from "./host.js";
 import { Lock } from "./lock.js";
+import { Loop } from "./loop.js";
 import { checkIds, checkMessages, completeOptions, type GenerateOptions, type Settings } from "./options.js";
-import type { Message } from "./tokenizer.js";
+import type { ChatPlan } from "./tasks.js";
+import type { ChatTokenizer, Message } from "./tokenizer.js";
 
 export interface ChatPart {
   /** The next piece of the answer; empty while a character is incomplete. */
@@ -36,6 +35,8 @@ export interface ChatInfo {
   /** Bytes of the weights. */
   modelBytes: number;
   kernelsPerToken: number;
+  /** How long loading took, by part. */
+  start: StartTimes;
   /** Backends that were passed over, and why. */
   fallbacks: Fallback[];
   /** Tokens the model can see at once. */
@@ -50,23 +51,23 @@ export interface ChatInfo {
   stopReason: StopReason | undefined;
 }
 
-/** A GPU that failed is replaced; anything else is the caller's to know. */
-const RECOVERABLE = new Set(["device-lost", "gpu-error"]);
-
 export class ChatSession {
   private readonly lock = new Lock();
-  /** Ids whose keys and values are in the cache, from position 0. */
-  private cached: number[] = [];
+  private readonly loop: Loop;
+  private readonly plan: ChatPlan;
   private readonly last = {
     tokensPerSecond: 0,
     firstTokenMs: 0,
     promptTokens: 0,
-    reusedTokens: 0,
     droppedMessages: 0,
     stopReason: undefined as StopReason | undefined,
   };
 
-  constructor(private readonly host: ModelHost) {}
+  /** @param host of a bundle whose task is "chat" */
+  constructor(private readonly host: ModelHost) {
+    this.plan = host.manifest.chat as ChatPlan;
+    this.loop = new Loop(host.manifest, () => host.engine);
+  }
 
   get info(): ChatInfo {
     const { manifest, engine, fallbacks } = this.host;
@@ -76,9 +77,11 @@ export class ChatSession {
       adapter: engine.adapter,
       memoryBytes: engine.memoryBytes,
       modelBytes: manifest.weights.bytes,
-      kernelsPerToken: engine.kernelsPerToken,
+      kernelsPerToken: engine.kernels(this.plan.decode) + engine.kernels(this.plan.sample),
+      start: { ...this.host.start },
       fallbacks: [...fallbacks],
-      context: manifest.model.context,
+      context: this.plan.context,
+      reusedTokens: this.loop.reused,
       ...this.last,
     };
   }
@@ -86,22 +89,22 @@ export class ChatSession {
   /** Tokens of a conversation as the model would read it. */
   countTokens(messages: readonly Message[]): number {
     checkMessages(messages);
-    return this.host.tokenizer.encodeChat(messages).length;
+    return this.tokenizer.encodeChat(messages).length;
   }
 
   /** The assistant's answer, piece by piece. */
   async *generate(messages: readonly Message[], options: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
     checkMessages(messages);
-    const { manifest, tokenizer } = this.host;
-    const settings = completeOptions(options, manifest.chat.defaults);
+    const { plan, tokenizer } = this;
+    const settings = completeOptions(options, plan.defaults);
     const release = await this.lock.acquire(settings.signal);
     try {
-      const { ids, dropped } = fitMessages(messages, manifest.model.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
+      const { ids, dropped } = fitMessages(messages, plan.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
       this.last.droppedMessages = dropped;
       const detokenizer = tokenizer.detokenizer();
       let last = -1;
       for await (const token of this.tokens(ids, settings)) {
-        if (manifest.chat.eos.includes(token)) break;
+        if (plan.eos.includes(token)) break;
         last = token;
         yield { text: detokenizer.push(token), token };
       }
@@ -114,9 +117,8 @@ export class ChatSession {
 
   /** Token ids that follow `ids`, the end token included. */
   async *generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
-    const { manifest } = this.host;
-    checkIds(ids, manifest.model);
-    const settings = completeOptions(options, manifest.chat.defaults);
+    checkIds(ids, this.plan);
+    const settings = completeOptions(options, this.plan.defaults);
     const release = await this.lock.acquire(settings.signal);
     try {
       this.last.droppedMessages = 0;
@@ -128,14 +130,15 @@ export class ChatSession {
 
   /** Logits that follow the last of `ids`: f32, one per word of the vocabulary. */
   async logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
-    const { manifest } = this.host;
-    checkIds(ids, manifest.model);
+    const { logits, vocabSize } = this.plan;
+    checkIds(ids, this.plan);
     const release = await this.lock.acquire(signal);
     try {
       for (;;) {
         try {
-          await this.prefill(ids, signal);
-          return await this.host.engine.readFloats(manifest.chat.logits, manifest.model.vocabSize);
+          await this.loop.prefill(ids, signal);
+          const [bytes] = await this.host.engine.step([], [{ buffer: logits, offset: 0, bytes: 4 * vocabSize }]);
+          return new Float32Array((bytes as Uint8Array<ArrayBuffer>).buffer);
         } catch (error) {
           await this.recover(error, signal);
         }
@@ -147,13 +150,16 @@ export class ChatSession {
 
   /** Forgets what is in the cache; the next prompt is read as a whole. */
   clearCache(): void {
-    this.cached = [];
+    this.loop.forget();
+  }
+
+  private get tokenizer(): ChatTokenizer {
+    return this.host.tokenizer as ChatTokenizer;
   }
 
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */
   private async *tokens(prompt: readonly number[], settings: Settings): AsyncGenerator<number, void> {
-    const { context } = this.host.manifest.model;
-    const { eos } = this.host.manifest.chat;
+    const { context, eos } = this.plan;
     const known = [...prompt];
     // The cache holds `context` positions; the token after the last of them can still be chosen.
     const limit = Math.min(prompt.length + settings.maxTokens, context + 1);
@@ -165,7 +171,7 @@ export class ChatSession {
     try {
       while (known.length < limit) {
         try {
-          for await (const token of this.stretch(known, limit, settings)) {
+          for await (const token of this.loop.stretch(known, limit, settings)) {
             const now = performance.now();
             if (known.length === prompt.length) {
               firstAt = now;
@@ -189,82 +195,9 @@ export class ChatSession {
     }
   }
 
-  /** Prefills `known`, then yields the tokens that follow; the caller appends them to `known`. */
-  private async *stretch(known: readonly number[], limit: number, settings: Settings): AsyncGenerator<number, void> {
-    const { chat, slots, model } = this.host.manifest;
-    const { engine } = this.host;
-    await this.prefill(known, settings.signal);
-    engine.write(chat.samplingF, 0, bytesOf(new Float32Array([settings.temperature, settings.topP, settings.repetitionPenalty, 0])));
-    engine.write(chat.samplingI, 0, bytesOf(new Int32Array([settings.topK, settings.seed])));
-    const choose = settings.temperature === 0 && settings.repetitionPenalty === 1 ? chat.greedy : chat.sample;
-    const startPos = slots.get("start_pos") as number;
-    engine.setVariable(slots.get("count") as number, 1);
-    const pending: Promise<number>[] = [];
-    /** Position of the last token that is known or being computed. */
-    let position = known.length - 1;
-    try {
-      for (let sampled = false; ; sampled = true) {
-        // Where results come late, the next step is queued before the last one's token is here.
-        while (pending.length < engine.depth && position + 1 < limit) {
-          engine.setVariable(startPos, position);
-          const step = engine.step(sampled || pending.length > 0 ? [chat.decode, choose] : [choose], chat.ids, position + 1);
-          step.catch(() => undefined); // awaited below
-          pending.push(step);
-          position += 1;
-        }
-        const step = pending.shift();
-        if (!step) return;
-        const token = await step;
-        if (!(token >= 0 && token < model.vocabSize)) {
-          throw new TinywebError("internal", `The ${engine.backend} backend chose token ${token}, which does not exist.`);
-        }
-        // The step that chose this token has put the one before it into the cache.
-        if (sampled) this.cached.push(known[this.cached.length] as number);
-        throwIfAborted(settings.signal);
-        yield token;
-      }
-    } finally {
-      await Promise.allSettled(pending); // they still write into the cache, behind what is counted
-    }
-  }
-
-  /** Brings the keys and values of `ids` into the cache and the logits of the last position into place. */
-  private async prefill(ids: readonly number[], signal: AbortSignal | undefined): Promise<void> {
-    const { chat, slots } = this.host.manifest;
-    const { engine } = this.host;
-    throwIfAborted(signal);
-    let start = 0;
-    while (start < this.cached.length && start < ids.length - 1 && this.cached[start] === ids[start]) start += 1;
-    this.cached.length = start;
-    this.last.reusedTokens = start;
-    engine.write(chat.ids, 4 * start, bytesOf(Int32Array.from(ids.slice(start))));
-    while (start < ids.length) {
-      const { entry, block } = chooseBlock(chat.prefill, ids.length - start);
-      const count = Math.min(block, ids.length - start);
-      engine.setVariable(slots.get("start_pos") as number, start);
-      engine.setVariable(slots.get("count") as number, count);
-      engine.run(entry);
-      for (const end = start + count; start < end; start++) this.cached.push(ids[start] as number);
-      await engine.turn();
-      throwIfAborted(signal);
-    }
-  }
-
   /** Replaces a lost engine, or throws what cannot be repaired. */
-  private async recover(error: unknown, signal: AbortSignal | undefined): Promise<void> {
-    const cause = asTinywebError(error);
-    if (cause.code !== "aborted") this.cached = [];
-    if (!RECOVERABLE.has(cause.code)) throw cause;
-    await this.host.recover(cause, signal);
+  private recover(error: unknown, signal: AbortSignal | undefined): Promise<void> {
+    if (!isAbort(error)) this.loop.forget();
+    return this.host.recover(error, signal);
   }
 }
-
-/** The largest block of which more than half is used, else the smallest. */
-export function chooseBlock<Block extends { block: number }>(blocks: readonly Block[], tokens: number): Block {
-  return blocks.find(({ block }) => block < 2 * tokens) ?? (blocks.at(-1) as Block);
-}
-
-function bytesOf(array: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(array.buffer);
-}
-

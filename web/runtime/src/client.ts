@@ -1,81 +1,24 @@
-/** The page's side: a thin proxy for the model that lives in the worker. */
+/** The page's side: thin proxies for the model that lives in the worker. */
 
-import type { BackendOptions } from "./backend.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
-import { aborted, describe, fromWire, TinywebError } from "./errors.js";
-import type { HostEvents, Progress } from "./host.js";
+import { Connection, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
+import type { Arrays, FunctionInfo } from "./function.js";
+import type { HostEvents } from "./host.js";
 import type { GenerateOptions } from "./options.js";
-import type { Call, Reply, Request } from "./protocol.js";
 import type { Message } from "./tokenizer.js";
-
-export interface LoadOptions extends BackendOptions {
-  onProgress?: (progress: Progress) => void;
-  signal?: AbortSignal;
-  /** Where tinyweb-worker.js lies; by default beside this file. Must be of the page's own origin. */
-  workerUrl?: string | URL;
-}
 
 export type ChatEvents = HostEvents;
 
-/** The part of a Worker that is needed here. */
-export interface WorkerLike {
-  postMessage(message: unknown): void;
-  terminate(): void;
-  onmessage: ((event: { data: Reply }) => void) | null;
-  onerror: ((event: { message?: string }) => void) | null;
-}
-
-interface End {
-  value?: unknown;
-  error: TinywebError | undefined;
-}
-
-/** Takes a part of a call's answer, or its end. */
-type Pending = (part: unknown, end?: End) => void;
-
-const DISPOSE_MS = 1000;
-
-export class Chat {
+export class Chat extends Connection<ChatInfo> {
   /** For tests of the page: `loseDevice()` destroys the GPU device; false where there is none. */
   readonly debug = {
     loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }),
     clearCache: (): Promise<void> => this.call({ method: "clearCache" }),
   };
 
-  private current: ChatInfo | undefined;
-  private nextId = 0;
-  private readonly pending = new Map<number, Pending>();
-  private readonly listeners = new Map<string, Set<(data: never) => void>>();
-  private closed: TinywebError | undefined;
-
-  private constructor(
-    private readonly worker: WorkerLike,
-    private readonly onProgress: ((progress: Progress) => void) | undefined,
-  ) {
-    worker.onmessage = ({ data }) => this.receive(data);
-    worker.onerror = ({ message }) => {
-      const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
-      this.close(new TinywebError("worker-failed", `The model's worker failed${why}`));
-    };
-  }
-
   /** @internal Loads through a given worker; `loadChat` makes the worker. */
-  static async open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<Chat> {
-    const { onProgress, signal, workerUrl: _unsent, ...rest } = options;
-    const chat = new Chat(worker, onProgress);
-    try {
-      await chat.call({ method: "load", baseUrl: String(baseUrl), options: rest }, signal);
-    } catch (error) {
-      chat.close(error as TinywebError);
-      throw error;
-    }
-    return chat;
-  }
-
-  /** Figures of the model, the backend and the last answer. */
-  get info(): ChatInfo {
-    if (!this.current) throw this.closed ?? new TinywebError("internal", "no figures yet");
-    return this.current;
+  static open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<Chat> {
+    return new Chat(worker, options.onProgress).load("chat", baseUrl, options);
   }
 
   /**
@@ -102,114 +45,23 @@ export class Chat {
   countTokens(messages: readonly Message[]): Promise<number> {
     return this.call({ method: "countTokens", messages });
   }
+}
 
-  /** @returns the function that removes the listener */
-  on<Name extends keyof ChatEvents>(name: Name, listener: (data: ChatEvents[Name]) => void): () => void {
-    const set = this.listeners.get(name) ?? new Set();
-    this.listeners.set(name, set.add(listener));
-    return () => set.delete(listener);
+/** A function of arrays. */
+export class FunctionModel extends Connection<FunctionInfo> {
+  /** @internal Loads through a given worker; `loadFunction` makes the worker. */
+  static open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<FunctionModel> {
+    return new FunctionModel(worker, options.onProgress).load("function", baseUrl, options);
   }
 
-  /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
-  async dispose(): Promise<void> {
-    if (this.closed) return;
-    const done = new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, DISPOSE_MS); // a worker that computes does not listen
-      this.worker.onmessage = ({ data }) => {
-        if (data.type !== "disposed") return;
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-    this.worker.postMessage({ type: "dispose" } satisfies Request);
-    this.fail(new TinywebError("disposed", "This model was disposed."));
-    await done;
-    this.worker.terminate();
-  }
-
-  /** Ends everything that waits. */
-  private fail(error: TinywebError): void {
-    this.closed ??= error;
-    for (const pending of this.pending.values()) pending(undefined, { error });
-    this.pending.clear();
-  }
-
-  private close(error: TinywebError): void {
-    this.fail(error);
-    this.worker.terminate();
-  }
-
-  private receive(reply: Reply): void {
-    switch (reply.type) {
-      case "part":
-        return this.pending.get(reply.id)?.(reply.part);
-      case "end":
-        this.pending.get(reply.id)?.(undefined, { value: reply.value, error: reply.error && fromWire(reply.error) });
-        this.pending.delete(reply.id);
-        return;
-      case "progress":
-        return this.onProgress?.(reply.progress);
-      case "info":
-        this.current = reply.info;
-        return;
-      case "event":
-        for (const listener of this.listeners.get(reply.name) ?? []) listener(reply.data as never);
-        return;
-      case "thread":
-        reply.port.onmessage = ({ data }) => this.worker.onerror?.(data);
-        return;
-      case "disposed":
-        return;
-    }
-  }
-
-  private send(id: number, call: Call, pending: Pending): void {
-    if (this.closed) throw this.closed;
-    this.pending.set(id, pending);
-    try {
-      this.worker.postMessage({ type: "call", id, call } satisfies Request);
-    } catch (error) {
-      this.pending.delete(id);
-      throw new TinywebError("bad-argument", `The arguments cannot be sent to the worker: ${describe(error)}`, error);
-    }
-  }
-
-  private cancel(id: number): void {
-    if (this.pending.has(id)) this.worker.postMessage({ type: "cancel", id } satisfies Request);
-  }
-
-  /** A call without parts: its stream ends at once, with the result. */
-  private async call<Result>(call: Call, signal?: AbortSignal): Promise<Result> {
-    return (await this.stream<never, Result>(call, signal).next()).value;
-  }
-
-  private async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, Result> {
-    if (signal?.aborted) throw aborted();
-    const id = this.nextId++;
-    const parts: Part[] = [];
-    let end: End | undefined;
-    let wake = (): void => undefined;
-    const stop = (): void => this.cancel(id);
-    signal?.addEventListener("abort", stop, { once: true });
-    try {
-      this.send(id, call, (part, ended) => {
-        if (ended) end = ended;
-        else parts.push(part as Part);
-        wake();
-      });
-      for (;;) {
-        while (parts.length > 0) {
-          if (signal?.aborted) throw aborted();
-          yield parts.shift() as Part;
-        }
-        if (end?.error) throw end.error;
-        if (end) return end.value as Result;
-        await new Promise<void>((resolve) => (wake = resolve));
-      }
-    } finally {
-      signal?.removeEventListener("abort", stop);
-      this.cancel(id);
-    }
+  /**
+   * One call: typed arrays by the names of the inputs; those of the outputs come back. Calls run one after another.
+   * @param inputs an input that was given before may be absent: it keeps its value
+   * @param options.outputs names of those wanted; all by default
+   * @throws TinywebError "bad-argument" (a name, type or length that is not the function's) | "aborted" | "device-lost" | …
+   */
+  run(inputs: Arrays, options: { outputs?: readonly string[]; signal?: AbortSignal } = {}): Promise<Arrays> {
+    return this.call({ method: "run", inputs, outputs: options.outputs }, options.signal);
   }
 }
 
@@ -219,15 +71,12 @@ export class Chat {
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
 export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
-  const base = new URL(baseUrl, globalThis.location?.href);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
-  let worker: Worker;
-  try {
-    worker = options.workerUrl
-      ? new Worker(options.workerUrl, { type: "module", name: "tinyweb" })
-      : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
-  } catch (error) {
-    throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);
-  }
-  return Chat.open(worker as unknown as WorkerLike, base, options);
+  const { base, worker } = startWorker(baseUrl, options);
+  return Chat.open(worker, base, options);
+}
+
+/** Loads a bundle that holds a plain function (docs/bundle.md); as `loadChat`. */
+export async function loadFunction(baseUrl: string | URL, options: LoadOptions = {}): Promise<FunctionModel> {
+  const { base, worker } = startWorker(baseUrl, options);
+  return FunctionModel.open(worker, base, options);
 }

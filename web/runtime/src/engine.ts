@@ -2,31 +2,36 @@
 
 export type Backend = "webgpu" | "wasm" | "wasm-single";
 
+/** Bytes of a buffer; `offset` and the buffer's start are multiples of 4. */
+export interface Slice {
+  buffer: number;
+  offset: number;
+  bytes: number;
+}
+
 export interface Engine {
   readonly backend: Backend;
   /** Name of the GPU, or the number of threads, for people. */
   readonly adapter: string;
   /** Bytes this engine holds on the device or in WASM memory. */
   readonly memoryBytes: number;
-  /** Kernels run for one decoded token, sampling included. */
-  readonly kernelsPerToken: number;
-  /** Steps worth keeping in flight: more than one where results come back with a delay. */
+  /** Most steps that can be in flight: more than one where results come back with a delay. */
   readonly depth: number;
   /** Settles when every kernel is compiled; weights may be written before. */
   readonly compiled: Promise<void>;
 
+  /** Kernels of an entry point. */
+  kernels(entry: string): number;
   /** Copies bytes into a buffer, ordered after all work queued so far. `offset` is a multiple of 4. */
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void;
   /** Waits until written bytes have left staging memory. */
   flush(): Promise<void>;
   /** Sets a variable for the entry points that are run from now on. */
   setVariable(slot: number, value: number): void;
-  /** Queues one entry point. */
-  run(entry: string): void;
-  /** Queues entry points in one submission, then reads the 4 bytes at `index` of an i32 buffer. */
-  step(entries: readonly string[], buffer: number, index: number): Promise<number>;
-  /** Reads the first `count` floats of an f32 buffer. */
-  readFloats(buffer: number, count: number): Promise<Float32Array>;
+  /** Queues entry points, in one submission. */
+  run(entries: readonly string[]): void;
+  /** Queues entry points in one submission, then copies what they left in buffers; each slice comes in memory of its own. */
+  step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]>;
   /** Lets events (a cancellation) in; bounds the work queued ahead to about one submission. */
   turn(): Promise<void>;
   /** Loses the device on purpose, to test recovery; false where there is none to lose. */

@@ -25,6 +25,20 @@ export interface Progress {
   secondsLeft?: number;
 }
 
+/** When the parts of loading were done, in milliseconds after the call; they run side by side. */
+export interface StartTimes {
+  /** manifest.json is read. */
+  manifestMs: number;
+  /** The tokenizer is ready; 0 where the bundle has none. */
+  tokenizerMs: number;
+  /** The weights are on the device. */
+  weightsMs: number;
+  /** Every kernel is compiled. */
+  kernelsMs: number;
+  /** The model can be used. */
+  readyMs: number;
+}
+
 export interface HostEvents {
   "device-lost": { reason: string };
   "backend-changed": { from: Backend; to: Backend; reason: string };
@@ -32,6 +46,8 @@ export interface HostEvents {
 
 export interface HostSettings {
   options: BackendOptions;
+  /** What the bundle must be for; "chat" by default. */
+  task?: "chat" | "function";
   onProgress: (progress: Progress) => void;
   onEvent: <Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]) => void;
   /** Makes a worker that serves WASM threads (wasm-thread.ts). */
@@ -40,6 +56,8 @@ export interface HostSettings {
   platform?: Platform;
   openCache?: (model: string) => Promise<ShardCache | undefined>;
   download?: Partial<DownloadSettings>;
+  /** When loading was asked for, on this thread's clock; now by default. */
+  begun?: number;
 }
 
 const MAX_MANIFEST = 64 * 2 ** 20;
@@ -50,11 +68,17 @@ const LOSS_WINDOW_MS = 60_000;
 /** Failures that another backend may not have. */
 const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed", "gpu-error", "device-lost", "worker-failed"]);
 
+/** A GPU that failed is replaced; anything else is the caller's to know. */
+const RECOVERABLE = new Set(["device-lost", "gpu-error"]);
+
 export class ModelHost {
   readonly fallbacks: Fallback[] = [];
-  /** Both are there once `open` has succeeded; a host that did not open is never handed out. */
+  /** Is there once `open` has succeeded; a host that did not open is never handed out. */
   engine!: Engine;
-  tokenizer!: ChatTokenizer;
+  /** Of a chat. */
+  tokenizer: ChatTokenizer | undefined;
+  /** How long opening took. */
+  readonly start: StartTimes = { manifestMs: 0, tokenizerMs: 0, weightsMs: 0, kernelsMs: 0, readyMs: 0 };
   private lostAt = -Infinity;
   private readonly files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
 
@@ -62,15 +86,22 @@ export class ModelHost {
     readonly manifest: Manifest,
     private readonly baseUrl: URL,
     private readonly settings: HostSettings,
+    private readonly begun: number,
   ) {}
 
   /** Fetches the bundle's small files, and opens an engine with the weights in it meanwhile. */
   static async open(baseUrl: URL, settings: HostSettings, signal?: AbortSignal): Promise<ModelHost> {
+    const { begun = performance.now() } = settings;
     settings.onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
     const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
-    const host = new ModelHost(parseManifest(parseJson(bytes, "manifest.json")), baseUrl, settings);
+    const manifest = parseManifest(parseJson(bytes, "manifest.json"));
+    const { task = "chat" } = settings;
+    if (!manifest[task]) throw new TinywebError("bad-argument", `The bundle ${manifest.name} is no ${task}: load it with ${task === "chat" ? "loadFunction" : "loadChat"}.`);
+    const host = new ModelHost(manifest, baseUrl, settings, begun);
+    host.done("manifestMs");
     try {
       await together(signal, (stop) => [host.openTokenizer(stop), host.openEngine(stop)]);
+      host.done("readyMs");
       return host;
     } catch (error) {
       host.dispose();
@@ -80,9 +111,11 @@ export class ModelHost {
 
   /**
    * Replaces a broken engine: the same backend once more, or, after a second loss in a short time, the next one.
-   * @throws TinywebError the cause, when nothing else works or the user asked for this very backend
+   * @throws TinywebError the cause, when it is no broken GPU, nothing else works, or the user asked for this very backend
    */
-  async recover(cause: TinywebError, signal?: AbortSignal): Promise<void> {
+  async recover(error: unknown, signal?: AbortSignal): Promise<void> {
+    const cause = asTinywebError(error);
+    if (!RECOVERABLE.has(cause.code)) throw cause;
     const { backend } = this.engine;
     const again = performance.now() - this.lostAt < LOSS_WINDOW_MS;
     if (again && this.settings.options.backend === backend) throw cause;
@@ -98,8 +131,13 @@ export class ModelHost {
     this.engine?.dispose(); // there may be none yet
   }
 
+  private done(part: keyof StartTimes): void {
+    if (this.start.readyMs === 0) this.start[part] = performance.now() - this.begun; // not when a lost device is replaced
+  }
+
   private async openTokenizer(signal: AbortSignal): Promise<void> {
-    const { tokenizer, tokenizerConfig, chatTemplate } = this.manifest.files;
+    if (!this.manifest.chat) return;
+    const { tokenizer, tokenizerConfig, chatTemplate } = this.manifest.chat.files;
     const [json, config, template] = await Promise.all([
       this.file(tokenizer, signal).then((bytes) => parseJson(bytes, tokenizer)),
       this.file(tokenizerConfig, signal).then((bytes) => parseJson(bytes, tokenizerConfig)),
@@ -107,6 +145,7 @@ export class ModelHost {
     ]);
     for (const name of [tokenizer, tokenizerConfig, chatTemplate]) this.files.delete(name); // read once, parsed for good
     this.tokenizer = new ChatTokenizer(json, config, template);
+    this.done("tokenizerMs");
   }
 
   /** Tries the candidates in order. @param without a backend not to try any more */
@@ -156,7 +195,13 @@ export class ModelHost {
           cache,
           onProgress: (progress) => onProgress((last = { phase: "weights", ...progress })),
         });
-        return [opened.compiled, weights.then(() => onProgress({ ...last, phase: "compile" }))];
+        return [
+          opened.compiled.then(() => this.done("kernelsMs")),
+          weights.then(() => {
+            this.done("weightsMs");
+            onProgress({ ...last, phase: "compile" });
+          }),
+        ];
       });
       onProgress({ ...last, phase: "ready" });
       return engine as Engine;
@@ -174,8 +219,7 @@ export class ModelHost {
       return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost);
     }
     const target = this.manifest.wasm as NonNullable<Manifest["wasm"]>;
-    const file = (candidate.threads > 1 ? target.threaded : target.single) as string;
-    return WasmEngine.create(this.manifest, target, candidate.threads, this.module(file, signal), this.settings.spawn);
+    return WasmEngine.create(this.manifest, target, candidate.threads, this.module(candidate.variant.file, signal), this.settings.spawn);
   }
 
   private async module(file: string, signal: AbortSignal): Promise<WebAssembly.Module> {

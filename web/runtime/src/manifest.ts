@@ -5,6 +5,7 @@
 
 import { Value } from "./check.js";
 import { compileExpression, type Evaluate } from "./expression.js";
+import { parseChat, parseFunction, type ChatPlan, type FunctionPlan } from "./tasks.js";
 
 export interface Segment {
   shard: number;
@@ -33,30 +34,8 @@ export interface Shard {
 
 export interface Variable {
   name: string;
+  min: number;
   max: number;
-}
-
-export interface Sampling {
-  temperature: number;
-  topP: number;
-  topK: number;
-  repetitionPenalty: number;
-  maxTokens: number;
-}
-
-export interface ChatPlan {
-  eos: number[];
-  /** Largest block first. */
-  prefill: { entry: string; block: number }[];
-  decode: string;
-  sample: string;
-  greedy: string;
-  /** Buffer ids. */
-  ids: number;
-  logits: number;
-  samplingF: number;
-  samplingI: number;
-  defaults: Sampling;
 }
 
 export type BindingType = "storage" | "read-only-storage";
@@ -90,6 +69,13 @@ export interface WebGpuTarget {
   variants: WebGpuVariant[];
 }
 
+export interface WasmVariant {
+  name: string;
+  features: string[];
+  file: string;
+  threads: boolean;
+}
+
 export interface WasmTarget {
   /** Fixed size of the memory in pages of 64 KiB. */
   pages: number;
@@ -98,33 +84,27 @@ export interface WasmTarget {
   variables: number;
   control: number;
   stacks: { base: number; bytes: number; maxThreads: number };
-  single: string | undefined;
-  threaded: string | undefined;
+  variants: WasmVariant[];
   entryPoints: Map<string, { function: string; kernels: number }>;
-}
-
-export interface ModelFigures {
-  vocabSize: number;
-  context: number;
 }
 
 export interface Manifest {
   name: string;
-  model: ModelFigures;
-  files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string };
   weights: { bytes: number; sha256: string; shards: Shard[] };
   buffers: BufferSpec[];
   variables: Variable[];
   /** Slot of each variable by name. */
   slots: ReadonlyMap<string, number>;
-  chat: ChatPlan;
+  /** One of the two is there, as the bundle's task says. */
+  chat: ChatPlan | undefined;
+  function: FunctionPlan | undefined;
   webgpu: WebGpuTarget | undefined;
   wasm: WasmTarget | undefined;
 }
 
 const PAGE = 65536;
 export const CONTROL_BYTES = 64;
-const INT32_MAX = 2 ** 31 - 1;
+export const INT32_MAX = 2 ** 31 - 1;
 const MAX_BUFFER = 2 ** 36;
 
 type Slots = ReadonlyMap<string, number>;
@@ -134,55 +114,33 @@ export function parseManifest(json: unknown): Manifest {
   const m = new Value(json);
   m.at("format").oneOf("tinyweb-bundle");
   if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
-  m.at("task").oneOf("chat");
-  const model = parseModel(m.at("model"));
+  const task = m.at("task").oneOf("chat", "function");
   const weights = parseWeights(m.at("weights"));
   const buffers = m.at("buffers").list((buffer, id) => parseBuffer(buffer, id, weights.shards));
-  const variables = m.at("variables").list((v): Variable => ({ name: v.at("name").text(), max: v.at("max").integer(0, INT32_MAX) }));
+  const variables = m.at("variables").list((v): Variable => {
+    const min = v.at("min").integer(-INT32_MAX, INT32_MAX);
+    return { name: v.at("name").text(), min, max: v.at("max").integer(min, INT32_MAX) };
+  });
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
-  const chat = parseChat(m.at("chat"), buffers, model);
-  /** The kernels are made for values up to `max` only. */
-  const reaches = (name: string, most: number): void => {
-    const variable = variables[slots.get(name) ?? -1];
-    if (!(variable && variable.max >= most)) m.at("variables").fail(`"${name}" must be there and reach ${most}`);
-  };
-  reaches("start_pos", model.context - 1);
-  for (const { block } of chat.prefill) reaches("count", block);
+  const chat = task === "chat" ? parseChat(m, buffers, variables) : undefined;
+  const plan = task === "function" ? parseFunction(m.at("function"), buffers) : undefined;
+  const used = (chat ?? plan) as ChatPlan | FunctionPlan;
   const targets = m.at("targets");
   const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];
   const webgpu = gpu.present ? parseWebGpu(gpu, buffers, slots) : undefined;
   const wasm = cpu.present ? parseWasm(cpu, buffers, variables) : undefined;
   if (!webgpu && !wasm) targets.fail("neither webgpu nor wasm is there");
-  for (const entry of [...chat.prefill.map((block) => block.entry), chat.decode, chat.sample, chat.greedy]) {
+  for (const entry of used.entries) {
     for (const { entryPoints } of [...(webgpu?.variants ?? []), ...(wasm ? [wasm] : [])]) {
       if (!entryPoints.has(entry)) targets.fail(`entry point "${entry}" is missing`);
     }
   }
   for (const { id, kind } of buffers) {
-    const needed = kind === "weight" || [chat.ids, chat.logits, chat.samplingF, chat.samplingI].includes(id);
+    const needed = kind === "weight" || used.buffers.includes(id);
     if (needed && wasm && !wasm.addresses.has(id)) cpu.at("memory").at("buffers").fail(`buffer ${id} is missing`);
   }
-  const file = (key: string): string => m.at("files").at(key).path();
-  return {
-    name: m.at("name").text(),
-    model,
-    files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
-    weights,
-    buffers,
-    variables,
-    slots,
-    chat,
-    webgpu,
-    wasm,
-  };
-}
-
-function parseModel(m: Value): ModelFigures {
-  return {
-    vocabSize: m.at("vocab_size").integer(1, 2 ** 24),
-    context: m.at("context").integer(2, 2 ** 24),
-  };
+  return { name: m.at("name").text(), weights, buffers, variables, slots, chat, function: plan, webgpu, wasm };
 }
 
 function parseWeights(w: Value): Manifest["weights"] {
@@ -219,39 +177,6 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
     list.fail(`only weights have segments, this is ${kind}`);
   }
   return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), bytes, segments };
-}
-
-function parseChat(c: Value, buffers: BufferSpec[], model: ModelFigures): ChatPlan {
-  const state = (key: string, dtype: string, bytes: number): number => {
-    const id = c.at(key).integer(0, buffers.length - 1);
-    const buffer = buffers[id] as BufferSpec;
-    if (buffer.kind === "weight" || buffer.dtype !== dtype || buffer.bytes < bytes) {
-      c.at(key).fail(`buffer ${id} must be ${dtype} state of at least ${bytes} bytes`);
-    }
-    return id;
-  };
-  const token = (value: Value): number => value.integer(0, model.vocabSize - 1);
-  const prefill = c.at("prefill").list((p) => ({ entry: p.at("entry").text(), block: p.at("block").integer(1, PAGE) }));
-  if (prefill.length === 0) c.at("prefill").fail("is empty");
-  const d = c.at("defaults");
-  return {
-    eos: c.at("eos").list(token),
-    prefill: prefill.sort((a, b) => b.block - a.block),
-    decode: c.at("decode").text(),
-    sample: c.at("sample").text(),
-    greedy: c.at("greedy").text(),
-    ids: state("ids", "i32", 4 * (model.context + 1)),
-    logits: state("logits", "f32", 4 * model.vocabSize),
-    samplingF: state("sampling_f", "f32", 16),
-    samplingI: state("sampling_i", "i32", 8),
-    defaults: {
-      temperature: d.at("temperature").number(0, 100),
-      topP: d.at("top_p").number(0, 1),
-      topK: d.at("top_k").integer(0, INT32_MAX),
-      repetitionPenalty: d.at("repetition_penalty").number(0.01, 100),
-      maxTokens: d.at("max_tokens").integer(1, INT32_MAX),
-    },
-  };
 }
 
 function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarget {
@@ -304,16 +229,22 @@ function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[]): Wasm
   const stacks = memory.at("stacks");
   const maxThreads = stacks.at("max_threads").integer(1, 1024);
   const stackBytes = stacks.at("bytes").integer(16, 2 ** 30, 16);
-  const files = new Map<boolean, string>();
-  t.at("variants").map((variant) => files.set(variant.at("threads").boolean(), variant.at("file").path()));
+  const variants = t.at("variants").map((variant, name): WasmVariant => {
+    const features = variant.at("features");
+    return {
+      name,
+      features: features.present ? features.list((feature) => feature.text()) : [],
+      file: variant.at("file").path(),
+      threads: variant.at("threads").boolean(),
+    };
+  });
   return {
     pages,
     addresses,
     variables: address(memory.at("variables"), 4 * variables.length),
     control: address(memory.at("control"), CONTROL_BYTES),
     stacks: { base: address(stacks.at("base"), stackBytes * maxThreads, 16), bytes: stackBytes, maxThreads },
-    single: files.get(false),
-    threaded: files.get(true),
+    variants: [...variants.values()],
     entryPoints: t.at("entry_points").map((entry) => ({
       function: entry.at("function").text(),
       kernels: entry.at("kernels").integer(),

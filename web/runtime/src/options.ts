@@ -1,7 +1,7 @@
 /** Generation options: checked, and completed with the model's defaults. */
 
 import { TinywebError } from "./errors.js";
-import type { ModelFigures, Sampling } from "./manifest.js";
+import type { ChatPlan, Sampling } from "./tasks.js";
 import type { Message } from "./tokenizer.js";
 
 export interface GenerateOptions {
@@ -17,17 +17,23 @@ export interface GenerateOptions {
   repetitionPenalty?: number;
   /** 32-bit integer; the same seed gives the same text. Random by default. */
   seed?: number;
+  /**
+   * Tokens to guess ahead from what the text said before (prompt lookup), 0 by default. The answer stays the same; it comes
+   * faster where it repeats the prompt. Only where the likeliest token is always taken (temperature 0, no penalty).
+   */
+  speculate?: number;
   signal?: AbortSignal;
 }
 
 export interface Settings extends Sampling {
+  speculate: number;
   seed: number;
   signal: AbortSignal | undefined;
 }
 
 export function completeOptions(options: GenerateOptions, defaults: Sampling): Settings {
-  const number = (name: keyof Sampling, min: number, max: number, integer = false): number => {
-    const value = options[name] ?? defaults[name];
+  const number = (name: keyof Sampling | "speculate", min: number, max: number, integer = false): number => {
+    const value = options[name] ?? { ...defaults, speculate: 0 }[name];
     if (typeof value !== "number" || !(value >= min && value <= max) || (integer && !Number.isInteger(value))) {
       const kind = integer ? "an integer" : "a number";
       throw new TinywebError("bad-argument", `${name} must be ${kind} in ${min} … ${max}, not ${String(value)}.`);
@@ -42,6 +48,7 @@ export function completeOptions(options: GenerateOptions, defaults: Sampling): S
     topK: number("topK", 0, 2 ** 31 - 1, true),
     topP: number("topP", 0, 1),
     repetitionPenalty: number("repetitionPenalty", 0.01, 100),
+    speculate: number("speculate", 0, 1024, true),
     seed: seed | 0,
     signal: options.signal,
   };
@@ -58,7 +65,7 @@ export function checkMessages(messages: unknown): asserts messages is readonly M
   });
 }
 
-export function checkIds(ids: unknown, { vocabSize, context }: ModelFigures): asserts ids is readonly number[] {
+export function checkIds(ids: unknown, { vocabSize, context }: Pick<ChatPlan, "vocabSize" | "context">): asserts ids is readonly number[] {
   if (!Array.isArray(ids) || ids.length === 0) throw new TinywebError("bad-argument", "token ids must be a non-empty list.");
   for (const id of ids) {
     if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {

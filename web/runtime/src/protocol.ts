@@ -3,6 +3,7 @@
 import type { BackendOptions } from "./backend.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import type { WireError } from "./errors.js";
+import type { Arrays, FunctionInfo } from "./function.js";
 import type { HostEvents, Progress } from "./host.js";
 import type { GenerateOptions } from "./options.js";
 import type { Message } from "./tokenizer.js";
@@ -11,7 +12,8 @@ import type { Message } from "./tokenizer.js";
 export type WireOptions = Omit<GenerateOptions, "signal">;
 
 export type Call =
-  | { method: "load"; baseUrl: string; options: BackendOptions }
+  | { method: "load"; task: "chat" | "function"; baseUrl: string; options: BackendOptions; begun: number }
+  | { method: "run"; inputs: Arrays; outputs: readonly string[] | undefined }
   | { method: "generate"; messages: readonly Message[]; options: WireOptions }
   | { method: "generateIds"; ids: readonly number[]; options: WireOptions }
   | { method: "logits"; ids: readonly number[] }
@@ -26,7 +28,7 @@ export type Reply =
   | { type: "part"; id: number; part: ChatPart | number }
   | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }
-  | { type: "info"; info: ChatInfo }
+  | { type: "info"; info: ChatInfo | FunctionInfo }
   | { type: "thread"; port: MessagePort } // brings the failure of a WASM thread, while the worker waits for that thread
   | { type: "event"; name: keyof HostEvents; data: HostEvents[keyof HostEvents] }
   | { type: "disposed" };

@@ -2,6 +2,7 @@
 
 import { ChatSession, type ChatPart } from "./chat.js";
 import { toWire, TinywebError } from "./errors.js";
+import { FunctionSession } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
 import type { Call, Reply, Request } from "./protocol.js";
 
@@ -14,20 +15,22 @@ export interface Port {
 export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partial<HostSettings>): (request: Request) => void {
   const running = new Map<number, AbortController>();
   let host: ModelHost | undefined;
-  let session: ChatSession | undefined;
+  let session: ChatSession | FunctionSession | undefined;
   let disposed = false;
 
   const postInfo = (): void => {
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
   };
-  const loaded = (): ChatSession => {
-    if (!session) throw new TinywebError("internal", "no model is loaded");
-    return session;
-  };
+  function loaded<Session>(kind: new (host: ModelHost) => Session): Session {
+    if (session instanceof kind) return session;
+    throw new TinywebError("internal", "no such model is loaded");
+  }
 
   async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
     host = await ModelHost.open(new URL(call.baseUrl), {
       ...settings,
+      task: call.task,
+      begun: call.begun - performance.timeOrigin,
       options: call.options,
       onProgress: (progress) => port.postMessage({ type: "progress", progress }),
       onEvent: (name, data) => {
@@ -36,7 +39,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
       },
     }, signal);
     if (disposed) host.dispose();
-    session = new ChatSession(host);
+    session = call.task === "chat" ? new ChatSession(host) : new FunctionSession(host);
     postInfo();
   }
 
@@ -53,15 +56,20 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
       case "load":
         return load(call, signal);
       case "generate":
-        return stream(id, loaded().generate(call.messages, { ...call.options, signal }));
+        return stream(id, loaded(ChatSession).generate(call.messages, { ...call.options, signal }));
       case "generateIds":
-        return stream(id, loaded().generateIds(call.ids, { ...call.options, signal }));
+        return stream(id, loaded(ChatSession).generateIds(call.ids, { ...call.options, signal }));
+      case "run": {
+        const outputs = await loaded(FunctionSession).run(call.inputs, call.outputs, signal);
+        postInfo();
+        return outputs;
+      }
       case "logits":
-        return loaded().logits(call.ids, signal);
+        return loaded(ChatSession).logits(call.ids, signal);
       case "countTokens":
-        return loaded().countTokens(call.messages);
+        return loaded(ChatSession).countTokens(call.messages);
       case "clearCache":
-        return loaded().clearCache();
+        return loaded(ChatSession).clearCache();
       case "loseDevice":
         return host?.engine.loseDevice() ?? false;
     }
@@ -72,7 +80,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     running.set(id, controller);
     try {
       const value = await answer(id, call, controller.signal);
-      const transfer = value instanceof Float32Array ? [value.buffer as ArrayBuffer] : [];
+      const arrays = ArrayBuffer.isView(value) ? [value] : Object.values(Object(value) as object).filter(ArrayBuffer.isView);
+      const transfer = arrays.map(({ buffer }) => buffer as ArrayBuffer);
       port.postMessage({ type: "end", id, value }, transfer);
     } catch (error) {
       port.postMessage({ type: "end", id, error: toWire(error) });

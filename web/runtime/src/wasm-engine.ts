@@ -1,13 +1,13 @@
 /**
  * The WASM engine: one memory of fixed size that holds everything, one instance here as thread 0, and for the threaded
- * variant one more instance per worker. A call blocks this thread until all threads are done.
+ * variant one more instance per worker. A step is one call to every thread, and blocks this one until all are done.
  */
 
-import type { Backend, Engine } from "./engine.js";
+import type { Backend, Engine, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
 import {
-  CALL, DONE, FUNCTION, instantiateThread, QUIT, type EntryFunction, type ThreadReply, type ThreadStart,
+  CALL, COUNT, DONE, FUNCTIONS, instantiateThread, QUIT, waitWhile, type EntryFunction, type ThreadReply, type ThreadStart,
 } from "./wasm-thread.js";
 
 /** The part of a Worker that is needed here. */
@@ -26,7 +26,6 @@ export class WasmEngine implements Engine {
   readonly adapter: string;
   readonly backend: Backend;
   readonly memoryBytes: number;
-  readonly kernelsPerToken: number;
   readonly compiled: Promise<void>;
 
   private readonly bytes: Uint8Array;
@@ -52,8 +51,7 @@ export class WasmEngine implements Engine {
     this.variables = new Int32Array(memory.buffer, target.variables, manifest.variables.length);
     this.control = new Int32Array(memory.buffer, target.control, CONTROL_BYTES / 4);
     this.indices = new Map([...target.entryPoints.keys()].map((name, index) => [name, index]));
-    const count = (entry: string): number => target.entryPoints.get(entry)?.kernels ?? 0;
-    this.kernelsPerToken = count(manifest.chat.decode) + count(manifest.chat.sample);
+    this.variables.set(manifest.variables.map(({ min }) => min));
     this.compiled = this.start(module, spawn);
     this.compiled.catch(() => undefined); // awaited later, together with the weights
   }
@@ -143,39 +141,40 @@ export class WasmEngine implements Engine {
     this.variables[slot] = value;
   }
 
-  run(entry: string): void {
+  kernels(entry: string): number {
+    return this.target.entryPoints.get(entry)?.kernels ?? 0;
+  }
+
+  run(entries: readonly string[]): void {
     this.check();
-    const index = this.indices.get(entry);
-    const run = index === undefined ? undefined : this.functions[index];
-    if (!run) throw new TinywebError("internal", `entry point ${entry} is not ready`);
     const { control } = this;
     const others = this.threads - 1;
+    const indices = entries.map((entry) => this.indices.get(entry) as number);
+    if (this.functions.length === 0) throw new TinywebError("internal", "the entry points are not ready");
     if (others > 0) {
-      Atomics.store(control, FUNCTION, index as number);
+      control.set(indices, FUNCTIONS);
+      Atomics.store(control, COUNT, indices.length);
       Atomics.store(control, DONE, 0);
       Atomics.add(control, CALL, 1);
       Atomics.notify(control, CALL);
     }
     try {
-      run(0, this.threads);
+      for (const index of indices) (this.functions[index] as EntryFunction)(0, this.threads);
     } catch (error) {
-      this.failure = new TinywebError("internal", `The WASM module stopped in ${entry}: ${describe(error)}`, error);
+      this.failure = new TinywebError("internal", `The WASM module stopped in ${entries.join(", ")}: ${describe(error)}`, error);
       throw this.failure;
     }
-    // A thread that is still leaving the function would miss the next call.
-    for (let done = 0; others > 0 && (done = Atomics.load(control, DONE)) < others; ) Atomics.wait(control, DONE, done);
+    // A thread that is still leaving would miss the next call.
+    for (let done = 0; others > 0 && (done = Atomics.load(control, DONE)) < others; ) waitWhile(control, DONE, done);
   }
 
-  async step(entries: readonly string[], buffer: number, index: number): Promise<number> {
-    for (const entry of entries) this.run(entry);
+  async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
+    if (entries.length > 0) this.run(entries);
     await this.turn(); // a cancellation must get in between two tokens
-    return new Int32Array(this.memory.buffer, this.address(buffer) + 4 * index, 1)[0] as number;
-  }
-
-  async readFloats(buffer: number, count: number): Promise<Float32Array> {
-    const floats = new Float32Array(count); // a copy, never shared memory
-    floats.set(new Float32Array(this.memory.buffer, this.address(buffer), count));
-    return floats;
+    return slices.map(({ buffer, offset, bytes }) => {
+      const start = this.address(buffer) + offset;
+      return new Uint8Array(this.bytes.subarray(start, start + bytes)); // a copy, never shared memory
+    });
   }
 
   async turn(): Promise<void> {
@@ -190,7 +189,7 @@ export class WasmEngine implements Engine {
   dispose(): void {
     this.failure ??= new TinywebError("disposed", "This model was disposed.");
     if (this.workers.length > 0) {
-      Atomics.store(this.control, FUNCTION, QUIT);
+      Atomics.store(this.control, COUNT, QUIT);
       Atomics.add(this.control, CALL, 1);
       Atomics.notify(this.control, CALL);
     }

@@ -1,14 +1,25 @@
 /**
  * One extra WASM thread: a worker that instantiates the module over the shared memory and sleeps until it is woken.
- * The loader's words of `control` (docs/bundle.md): a call's number, the function to run, and how many threads are done.
+ * The loader's words of `control` (docs/bundle.md): a call's number, how many threads are done, how many functions to run
+ * one after another, and which (up to nine). Threads wait for one another inside of the functions, so one call can hold several.
  */
 
 /** Indices of 32-bit words in `control`; the first four belong to the module's barrier. */
 export const CALL = 4;
-export const FUNCTION = 5;
-export const DONE = 6;
-/** In place of a function's index: leave. */
+export const DONE = 5;
+export const COUNT = 6;
+export const FUNCTIONS = 7;
+/** In place of a number of functions: leave. */
 export const QUIT = -1;
+
+/** Looks at a word before sleeping: the next token is asked for within microseconds, and waking up takes tens of them. */
+const SPINS = 5000;
+
+/** Returns when the word is no longer `seen`. */
+export function waitWhile(control: Int32Array, word: number, seen: number): void {
+  for (let i = 0; i < SPINS; i++) if (Atomics.load(control, word) !== seen) return;
+  while (Atomics.load(control, word) === seen) Atomics.wait(control, word, seen);
+}
 
 export interface ThreadStart {
   type: "wasm-thread";
@@ -50,12 +61,11 @@ export async function serveThread(start: ThreadStart, ready: () => void): Promis
   let call = Atomics.load(control, CALL);
   ready();
   for (;;) {
-    Atomics.wait(control, CALL, call);
-    if (Atomics.load(control, CALL) === call) continue;
+    waitWhile(control, CALL, call);
     call = Atomics.load(control, CALL);
-    const index = Atomics.load(control, FUNCTION);
-    if (index === QUIT) return;
-    (functions[index] as EntryFunction)(thread, threads);
+    const count = Atomics.load(control, COUNT);
+    if (count === QUIT) return;
+    for (let i = 0; i < count; i++) (functions[Atomics.load(control, FUNCTIONS + i)] as EntryFunction)(thread, threads);
     if (Atomics.add(control, DONE, 1) + 1 === threads - 1) Atomics.notify(control, DONE);
   }
 }

@@ -1,19 +1,21 @@
 /**
  * The WebGPU engine. Pipelines, bind groups and read-back buffers are made once; a step is one command buffer with one
- * compute pass, and 4 bytes come back from it.
+ * compute pass. Each step's variables are written just before its commands: the queue keeps that order, so that several
+ * steps can be in flight.
  */
 
-import type { Engine, LostListener } from "./engine.js";
+import type { Engine, LostListener, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { sleep } from "./download.js";
-import type { Dispatch, Kernel, Manifest, WebGpuTarget, WebGpuVariant } from "./manifest.js";
+import type { Evaluate } from "./expression.js";
+import type { Kernel, Manifest, WebGpuTarget, WebGpuVariant } from "./manifest.js";
 
 /** One dispatch, ready to be encoded. */
 interface Command {
   pipeline: GPUComputePipeline;
   bindings: GPUBindGroup;
-  dispatch: Dispatch;
-  kernel: Kernel;
+  grid: Evaluate[];
+  name: string;
 }
 
 // The standard's values: the global objects that name them are missing in some environments.
@@ -25,20 +27,22 @@ const STORAGE = 0x80;
 const STAGE_COMPUTE = 0x4;
 const MODE_READ = 0x1;
 
-/** Steps in flight: the next one is queued while the last one's token is on its way. */
-const DEPTH = 2;
+/** Steps in flight: the next ones are queued while the last one's token is on its way. */
+const DEPTH = 3;
+/** Read-back buffers of this size are kept for the steps to come; larger ones are made for their step. */
+const STAGING_BYTES = 256;
 
 export class WebGpuEngine implements Engine {
   readonly backend = "webgpu";
   readonly depth = DEPTH;
   readonly memoryBytes: number;
-  readonly kernelsPerToken: number;
   readonly compiled: Promise<void>;
 
   private readonly buffers: GPUBuffer[];
   private readonly variables: Int32Array<ArrayBuffer>;
   private readonly uniform: GPUBuffer;
   private readonly idle: GPUBuffer[] = [];
+  private readonly most: number;
   private readonly commands = new Map<string, Command[]>();
   private failure: TinywebError | undefined;
   private gone = false;
@@ -49,7 +53,7 @@ export class WebGpuEngine implements Engine {
     readonly adapter: string,
     manifest: Manifest,
     target: WebGpuTarget,
-    variant: WebGpuVariant,
+    private readonly variant: WebGpuVariant,
     source: Promise<string>,
     onLost: LostListener,
   ) {
@@ -70,11 +74,11 @@ export class WebGpuEngine implements Engine {
       }));
     this.variables = new Int32Array(Math.max(4, Math.ceil(manifest.variables.length / 4) * 4));
     this.uniform = device.createBuffer({ size: this.variables.byteLength, usage: UNIFORM | COPY_DST });
-    for (let i = 0; i < DEPTH; i++) this.idle.push(this.stagingBuffer(4));
-    this.memoryBytes = sizes.reduce((sum, size) => sum + size, this.variables.byteLength + 4 * DEPTH);
-    const count = (entry: string): number => variant.entryPoints.get(entry)?.length ?? 0;
-    this.kernelsPerToken = count(manifest.chat.decode) + count(manifest.chat.sample);
-    this.compiled = this.compile(variant, source);
+    this.variables.set(manifest.variables.map(({ min }) => min));
+    this.most = device.limits.maxComputeWorkgroupsPerDimension;
+    for (let i = 0; i < DEPTH; i++) this.idle.push(this.stagingBuffer(STAGING_BYTES));
+    this.memoryBytes = sizes.reduce((sum, size) => sum + size, this.variables.byteLength + STAGING_BYTES * DEPTH);
+    this.compiled = this.compile(source);
     this.compiled.catch(() => undefined); // awaited later, together with the weights
   }
 
@@ -126,8 +130,8 @@ export class WebGpuEngine implements Engine {
     return this.device.createBuffer({ size, usage: COPY_DST | MAP_READ });
   }
 
-  private async compile(variant: WebGpuVariant, source: Promise<string>): Promise<void> {
-    const { device } = this;
+  private async compile(source: Promise<string>): Promise<void> {
+    const { device, variant } = this;
     const texts = splitKernels(await source);
     const layouts = new Map<string, GPUBindGroupLayout>();
     const pipelines = await Promise.all(variant.kernels.map(async (kernel) => {
@@ -166,7 +170,7 @@ export class WebGpuEngine implements Engine {
           layout,
           entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })),
         });
-        return { pipeline, bindings, dispatch, kernel };
+        return { pipeline, bindings, grid: dispatch.grid, name: kernel.name };
       }));
     }
     const invalid = await device.popErrorScope().catch((error: unknown) => error as Error);
@@ -204,40 +208,46 @@ export class WebGpuEngine implements Engine {
     this.variables[slot] = value;
   }
 
-  run(entry: string): void {
-    this.check();
-    const encoder = this.device.createCommandEncoder({ label: entry });
-    this.encode(encoder, [entry]);
-    this.submit(encoder);
+  kernels(entry: string): number {
+    return this.variant.entryPoints.get(entry)?.length ?? 0;
   }
 
-  async step(entries: readonly string[], buffer: number, index: number): Promise<number> {
+  run(entries: readonly string[]): void {
     this.check();
-    const staging = this.idle.pop();
-    if (!staging) throw new TinywebError("internal", `more than ${DEPTH} steps in flight`);
-    const encoder = this.device.createCommandEncoder();
-    this.encode(encoder, entries);
-    encoder.copyBufferToBuffer(this.buffers[buffer] as GPUBuffer, 4 * index, staging, 0, 4);
-    this.submit(encoder);
-    await this.map(staging);
-    const value = new Int32Array(staging.getMappedRange())[0] as number;
-    staging.unmap();
-    this.idle.push(staging);
-    return value;
+    this.submit(this.encode(entries));
   }
 
-  async readFloats(buffer: number, count: number): Promise<Float32Array> {
+  async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
     this.check();
-    const staging = this.stagingBuffer(4 * count);
-    try {
-      const encoder = this.device.createCommandEncoder();
-      encoder.copyBufferToBuffer(this.buffers[buffer] as GPUBuffer, 0, staging, 0, 4 * count);
+    const encoder = this.encode(entries);
+    const sizes = slices.map(({ bytes }) => Math.ceil(bytes / 4) * 4);
+    const size = sizes.reduce((sum, bytes) => sum + bytes, 0);
+    if (size === 0) {
       this.submit(encoder);
-      await this.map(staging);
-      return new Float32Array(staging.getMappedRange()).slice();
-    } finally {
-      staging.destroy();
+      await this.settled(this.device.queue.onSubmittedWorkDone());
+      this.check();
+      return slices.map(() => new Uint8Array());
     }
+    const staging = (size <= STAGING_BYTES ? this.idle.pop() : undefined) ?? this.stagingBuffer(size);
+    let at = 0;
+    slices.forEach(({ buffer, offset }, i) => {
+      const bytes = sizes[i] as number;
+      encoder.copyBufferToBuffer(this.buffers[buffer] as GPUBuffer, offset, staging, at, bytes);
+      at += bytes;
+    });
+    this.submit(encoder);
+    await this.map(staging, size);
+    at = 0;
+    const mapped = new Uint8Array(staging.getMappedRange(0, size));
+    const values = slices.map(({ bytes }, i) => {
+      const value = mapped.slice(at, at + bytes);
+      at += sizes[i] as number;
+      return value;
+    });
+    staging.unmap();
+    if (staging.size === STAGING_BYTES) this.idle.push(staging);
+    else staging.destroy();
+    return values;
   }
 
   async turn(): Promise<void> {
@@ -259,36 +269,38 @@ export class WebGpuEngine implements Engine {
     this.device.destroy();
   }
 
-  private encode(encoder: GPUCommandEncoder, entries: readonly string[]): void {
-    this.device.queue.writeBuffer(this.uniform, 0, this.variables);
+  private encode(entries: readonly string[]): GPUCommandEncoder {
+    const { variables } = this;
+    const encoder = this.device.createCommandEncoder();
+    if (entries.length === 0) return encoder;
+    this.device.queue.writeBuffer(this.uniform, 0, variables);
     const pass = encoder.beginComputePass();
+    let set: GPUComputePipeline | undefined;
     for (const entry of entries) {
-      for (const { pipeline, bindings, dispatch, kernel } of this.commands.get(entry) as Command[]) {
-        const [x, y, z] = dispatch.grid.map((size) => this.gridSize(size(this.variables), kernel));
-        if (!x || !y || !z) continue;
-        pass.setPipeline(pipeline);
-        pass.setBindGroup(0, bindings);
-        pass.dispatchWorkgroups(x, y, z);
+      for (const command of this.commands.get(entry) as Command[]) {
+        const [x, y, z] = command.grid as [Evaluate, Evaluate, Evaluate];
+        const [width, height, depth] = [x(variables), y(variables), z(variables)];
+        // Also refuses NaN, which a division by zero in a broken manifest gives.
+        if (!(Math.min(width, height, depth) >= 0 && Math.max(width, height, depth) <= this.most)) {
+          throw new TinywebError("bad-manifest", `manifest.json: kernel ${command.name} has a grid of ${width} × ${height} × ${depth} workgroups.`);
+        }
+        if (!width || !height || !depth) continue;
+        if (command.pipeline !== set) pass.setPipeline((set = command.pipeline));
+        pass.setBindGroup(0, command.bindings);
+        pass.dispatchWorkgroups(width, height, depth);
       }
     }
     pass.end();
-  }
-
-  private gridSize(size: number, kernel: Kernel): number {
-    // Also refuses NaN, which a division by zero in a broken manifest gives.
-    if (!(size >= 0 && size <= this.device.limits.maxComputeWorkgroupsPerDimension)) {
-      throw new TinywebError("bad-manifest", `manifest.json: kernel ${kernel.name} has a grid of ${size} workgroups.`);
-    }
-    return size;
+    return encoder;
   }
 
   private submit(encoder: GPUCommandEncoder): void {
     this.device.queue.submit([encoder.finish()]);
   }
 
-  private async map(staging: GPUBuffer): Promise<void> {
+  private async map(staging: GPUBuffer, size: number): Promise<void> {
     try {
-      await staging.mapAsync(MODE_READ);
+      await staging.mapAsync(MODE_READ, 0, size);
     } catch (error) {
       // The reason, a lost device, may be reported a moment later than its effect.
       await Promise.race([this.device.lost, sleep(1000)]);

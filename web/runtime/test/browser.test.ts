@@ -4,9 +4,11 @@ import { existsSync } from "node:fs";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { ChatInfo } from "../src/chat.js";
-import type { LoadOptions } from "../src/client.js";
+import type { LoadOptions } from "../src/connection.js";
+import type { FunctionInfo } from "../src/function.js";
 import type { Progress } from "../src/host.js";
 import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
+import { fakeFunction } from "./fake-function.js";
 import { Site } from "./site.js";
 
 const FLAGS = [
@@ -34,6 +36,8 @@ interface PageApi {
   ids(prompt: number[], options: object, trouble?: object): Promise<{ ids: number[] } & Failed>;
   text(messages: object[], options: object): Promise<string>;
   logits(ids: number[]): Promise<number[]>;
+  loadFunction(bundle: string, options: LoadOptions): Promise<FunctionInfo & Failed>;
+  run(x?: number[], n?: number[], outputs?: string[]): Promise<Record<string, number[]> & Failed>;
   dispose(): Promise<void>;
   damage(model: string, shard: string, keep?: number): Promise<void>;
   stored(): Promise<{ opfs: string[]; caches: string[] }>;
@@ -177,7 +181,7 @@ describe("a lost GPU device", () => {
   it("makes way for WASM when it is lost again", async () => {
     await visit();
     await load({ allowSoftwareGpu: true });
-    expect((await ids(PROMPT, { maxTokens: 30 }, { loseAt: [3, 7] })).ids).toEqual(expected(PROMPT, 30));
+    for (const loseAt of [[3], [5]]) expect((await ids(PROMPT, { maxTokens: 30 }, { loseAt })).ids).toEqual(expected(PROMPT, 30));
     expect((await info())).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("lost") }] });
     expect(await events()).toEqual([
       { name: "device-lost", reason: expect.any(String) },
@@ -189,7 +193,8 @@ describe("a lost GPU device", () => {
   it("is an error when WebGPU was asked for by name and is lost again", async () => {
     await visit();
     await load({ backend: "webgpu" });
-    const result = await ids(PROMPT, { maxTokens: 30 }, { loseAt: [3, 7] });
+    await ids(PROMPT, { maxTokens: 30 }, { loseAt: [3] });
+    const result = await ids(PROMPT, { maxTokens: 30 }, { loseAt: [5] });
     expect(result.ids).toEqual(expected(PROMPT, result.ids.length));
     expect(result.error?.code).toBe("device-lost");
   });
@@ -267,6 +272,33 @@ describe("storage", () => {
     await visit("phone.test");
     expect((await load()).error?.code).toBe("hash-mismatch");
   });
+});
+
+describe.each(["webgpu", "wasm-single"] as const)("a function on %s", (backend) => {
+  it("runs, keeps inputs, and refuses what does not fit", async () => {
+    site.bundles.set("function", fakeFunction());
+    await visit();
+    expect(await page.evaluate((b) => window.t.loadFunction("/function", { backend: b }), backend)).toMatchObject({
+      backend, model: "affine", kernels: 2, outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }],
+    });
+    const run = (x: number[] | undefined, n: number[] | undefined, outputs?: string[]): Promise<Record<string, number[]> & Failed> =>
+      page.evaluate(([a, b, o]) => window.t.run(a, b, o), [x, n, outputs] as const);
+    expect(await run([1, -2, 3, 4], [10])).toEqual({ y: [11, 6, 19, 26], positive: [1, 0, 1] });
+    expect(await run(undefined, [0], ["y"])).toEqual({ y: [1, -4, 9, 16] });
+    expect(await run(undefined, undefined, [])).toEqual({});
+    expect((await run([1], [0])).error).toMatchObject({ code: "bad-argument", message: expect.stringContaining("4 elements") });
+    await page.evaluate(() => window.t.dispose());
+    expect((await run([1, 2, 3, 4], [0])).error?.code).toBe("disposed");
+    await expect.poll(() => page.workers().length).toBe(0);
+  });
+});
+
+it("guesses ahead on WebGPU without changing the answer", async () => {
+  await visit();
+  await load({ backend: "webgpu" });
+  const answer = expected([3, 1], 12);
+  const prompt = [3, 1, ...answer, 3, 1, ...answer, 3, 1];
+  expect((await ids(prompt, { maxTokens: 20, speculate: 3 })).ids).toEqual(expected(prompt, 20));
 });
 
 it("reports a thread that traps while the worker waits for it, and the page can load again", async () => {

@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { chooseBlock } from "../src/chat.js";
 import type { GenerateOptions } from "../src/options.js";
 import { CONTEXT, EOS, expected, expectedLogits, promptIds, VOCAB } from "./fake-bundle.js";
 import { alive } from "./node-thread.js";
@@ -231,9 +230,4 @@ describe("threads", () => {
       expect(await collect(session.generateIds(prompt, { maxTokens: 50 }))).toEqual(expected(prompt, 50));
     }
   });
-});
-
-it("chooses prefill blocks that are mostly used", () => {
-  const blocks = [{ block: 64 }, { block: 8 }];
-  expect([1, 8, 20, 32, 33, 64, 65].map((n) => chooseBlock(blocks, n).block)).toEqual([8, 8, 8, 8, 64, 64, 64]);
 });

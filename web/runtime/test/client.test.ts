@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { Chat, type LoadOptions, type WorkerLike } from "../src/client.js";
+import { Chat } from "../src/client.js";
+import type { LoadOptions, WorkerLike } from "../src/connection.js";
 import { TinywebError } from "../src/errors.js";
 import type { Progress } from "../src/host.js";
 import type { Reply, Request } from "../src/protocol.js";

@@ -18,7 +18,7 @@ const CACHE = CONTEXT + BLOCK;
 
 export const WASM_MEMORY = {
   pages: 4,
-  buffers: { "0": 65536, "1": 67072, "2": 67584, "3": 68096, "4": 68608, "5": 70144, "6": 70400 },
+  buffers: { "0": 65536, "1": 67072, "2": 67584, "3": 68096, "4": 68608, "5": 70144, "6": 70400, "7": 70464 },
   variables: 1024,
   control: 2048,
   stacks: { base: 4096, bytes: 4096, max_threads: 4 },
@@ -109,6 +109,20 @@ struct Variables { v: array<vec4<i32>, 1> }
   let id = u32(ids[last]);
   best[0] = (i32(sum) + i32((bias[id / 4] >> (8 * (id % 4))) & 255u)) % ${VOCAB};
 }
+//# kernel said
+struct Variables { v: array<vec4<i32>, 1> }
+@group(0) @binding(0) var<storage, read_write> said: array<i32>;
+@group(0) @binding(1) var<storage, read> kv: array<f32>;
+@group(0) @binding(2) var<storage, read> ids: array<i32>;
+@group(0) @binding(3) var<storage, read> bias: array<u32>;
+@group(0) @binding(4) var<uniform> variables: Variables;
+@compute @workgroup_size(4) fn main(@builtin(global_invocation_id) at: vec3<u32>) {
+  let last = variables.v[0][0] + i32(at.x);
+  var total = 0.0;
+  for (var q = 0; q <= last; q++) { total += f32(q + 1) * kv[q]; }
+  let id = u32(ids[last]);
+  said[at.x] = (i32(total) + i32((bias[id / 4] >> (8 * (id % 4))) & 255u)) % ${VOCAB};
+}
 //# kernel logits
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> best: array<i32>;
@@ -170,7 +184,7 @@ function tokenizerJson(): unknown {
 
 const TEMPLATE = "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
 
-const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
 type Json = Record<string, any>;
 
@@ -191,7 +205,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
     ({ id, name: label, kind: "state", dtype, shape, bytes: 4 * shape.reduce((a, b) => a * b, 1) });
   const start = { var: "start_pos" };
   const blocks = { op: "floordiv", args: [{ op: "add", args: [{ var: "count" }, 3] }, 4] };
-  const logits = { kernel: 4, buffers: [4, 7], grid: [Math.ceil(VOCAB / 64), 1, 1] };
+  const logits = { kernel: 4, buffers: [4, 8], grid: [Math.ceil(VOCAB / 64), 1, 1] };
   const never = { kernel: 5, buffers: [4], grid: [{ op: "min", args: [start, 0] }, 1, 1] };
   const manifest: Json = {
     format: "tinyweb-bundle",
@@ -219,6 +233,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       state(4, "logits", "f32", [1, VOCAB]),
       state(5, "sampling_f", "f32", [4]),
       state(6, "sampling_i", "i32", [2]),
+      state(7, "said", "i32", [4]),
     ],
     variables: [{ name: "start_pos", min: 0, max: CONTEXT - 1 }, { name: "count", min: 1, max: BLOCK }],
     chat: {
@@ -228,6 +243,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       decode: "decode",
       sample: "sample",
       greedy: "greedy",
+      verify: { entry: "verify", block: 4, tokens: 7 },
       ids: 2,
       logits: 4,
       sampling_f: 5,
@@ -238,7 +254,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       webgpu: {
         limits: { maxStorageBuffersPerShaderStage: 8, maxComputeInvocationsPerWorkgroup: 64, maxBufferSize: 4096 },
         bytes: { weights: 1308, state: 1700, temporaries: 4 },
-        temporaries: [{ id: 7, bytes: 4 }],
+        temporaries: [{ id: 8, bytes: 4 }],
         variants: {
           base: {
             features: [],
@@ -252,15 +268,20 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
               { name: "never", entry: "main", bindings: ["storage"], uniform: false },
               { name: "greedy", entry: "main", bindings: ["storage", "read-only-storage"], uniform: true },
               { name: "sample", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
+              { name: "said", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
             ],
             entry_points: {
               ...Object.fromEntries(["prefill_8", "prefill_2"].map((entry) => [entry, {
                 variables: ["start_pos", "count"],
-                dispatches: [{ kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] }, { kernel: 1, buffers: [7, 3, 2, 1], grid: [1, 1, 1] }, logits, never],
+                dispatches: [{ kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] }, { kernel: 1, buffers: [8, 3, 2, 1], grid: [1, 1, 1] }, logits, never],
               }])),
               decode: {
                 variables: ["start_pos"],
-                dispatches: [{ kernel: 2, buffers: [3, 2, 0], grid: [1, 1, 1] }, { kernel: 3, buffers: [7, 3, 2, 1], grid: [1, 1, 1] }, logits],
+                dispatches: [{ kernel: 2, buffers: [3, 2, 0], grid: [1, 1, 1] }, { kernel: 3, buffers: [8, 3, 2, 1], grid: [1, 1, 1] }, logits],
+              },
+              verify: {
+                variables: ["start_pos", "count"],
+                dispatches: [{ kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] }, { kernel: 8, buffers: [7, 3, 2, 1], grid: [1, 1, 1] }],
               },
               greedy: { variables: ["start_pos"], dispatches: [{ kernel: 6, buffers: [2, 4], grid: [1, 1, 1] }] },
               sample: { variables: ["start_pos"], dispatches: [{ kernel: 7, buffers: [2, 4, 5, 6], grid: [1, 1, 1] }] },
@@ -281,6 +302,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
           decode: { function: "decode", variables: ["start_pos"], kernels: 3 },
           greedy: { function: "greedy", variables: ["start_pos"], kernels: 1 },
           sample: { function: "sample", variables: ["start_pos"], kernels: 1 },
+          verify: { function: "verify", variables: ["start_pos"], kernels: 2 },
         },
       },
     },

@@ -10,7 +10,7 @@ const parse = (change?: Change): ReturnType<typeof parseManifest> =>
 describe("manifest", () => {
   it("reads a good one", () => {
     const manifest = parse();
-    expect(manifest.chat.prefill.map(({ block }) => block)).toEqual([8, 2]);
+    expect(manifest.chat?.prefill.map(({ block }) => block)).toEqual([8, 2, 1]);
     expect(manifest.wasm?.addresses.get(4)).toBe(68608);
     expect(manifest.webgpu?.variants[0]?.entryPoints.get("decode")).toHaveLength(3);
     expect(manifest.slots.get("count")).toBe(1);
@@ -53,14 +53,13 @@ describe("manifest", () => {
     ["logits that are too small", (m) => (m.buffers[4].bytes = 4 * 260), "chat.logits"],
     ["ids that are too short", (m) => (m.buffers[2].bytes = 4 * 64), "chat.ids"],
     ["ids that are weights", (m) => (m.chat.ids = 0), "chat.ids"],
-    ["no prefill", (m) => (m.chat.prefill = []), "prefill"],
-    ["a kernel that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].kernel = 8), "kernel"],
+    ["a kernel that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].kernel = 9), "kernel"],
     ["too few buffers", (m) => m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers.pop(), "3 bindings"],
-    ["a buffer that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 8), "buffers[1]"],
+    ["a buffer that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 9), "buffers[1]"],
     ["a written buffer bound twice", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 3), "bound twice"],
     ["a grid of two", (m) => m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].grid.pop(), "three sizes"],
     ["an unknown binding", (m) => (m.targets.webgpu.variants.base.kernels[0].bindings[0] = "texture"), "must be storage or read-only-storage"],
-    ["a temporary with a gap", (m) => (m.targets.webgpu.temporaries[0].id = 8), "temporaries[0].id"],
+    ["a temporary with a gap", (m) => (m.targets.webgpu.temporaries[0].id = 9), "temporaries[0].id"],
     ["an address outside the memory", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, "0": 4 * 65536 - 4 }), "outside"],
     ["an odd address", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, "0": 65537 }), "multiple of 4"],
     ["a weight without address", (m) => (m.targets.wasm.memory.buffers = { "2": 67584 }), "buffer 0 is missing"],

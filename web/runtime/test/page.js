@@ -1,5 +1,5 @@
 // The page of the browser tests: what it has loaded and seen hangs on `window.t`, for the tests to call.
-import { loadChat } from "/assets/tinyweb.js";
+import { loadChat, loadFunction } from "/assets/tinyweb.js";
 
 const plain = (error) => ({ error: { code: error.code, message: error.message, name: error.name } });
 
@@ -45,6 +45,21 @@ window.t = {
 
   async logits(ids) {
     return [...(await this.chat.logits(ids))];
+  },
+
+  async loadFunction(bundle, options) {
+    this.chat = await loadFunction(bundle, options);
+    return this.chat.info;
+  },
+
+  async run(x, n, outputs) {
+    try {
+      const inputs = { ...(x && { x: Float32Array.from(x) }), ...(n && { n: Int32Array.from(n) }) };
+      const results = await this.chat.run(inputs, { outputs });
+      return Object.fromEntries(Object.entries(results).map(([name, array]) => [name, [...array]]));
+    } catch (error) {
+      return plain(error);
+    }
   },
 
   dispose() {

@@ -1,0 +1,192 @@
+/** What a model's worker is to the page. */
+
+import type { BackendOptions } from "./backend.js";
+import { aborted, describe, fromWire, TinywebError } from "./errors.js";
+import type { HostEvents, Progress } from "./host.js";
+import type { Call, Reply, Request } from "./protocol.js";
+
+export interface LoadOptions extends BackendOptions {
+  onProgress?: (progress: Progress) => void;
+  signal?: AbortSignal;
+  /** Where tinyweb-worker.js lies; by default beside this file. Must be of the page's own origin. */
+  workerUrl?: string | URL;
+}
+
+/** The part of a Worker that is needed here. */
+export interface WorkerLike {
+  postMessage(message: unknown): void;
+  terminate(): void;
+  onmessage: ((event: { data: Reply }) => void) | null;
+  onerror: ((event: { message?: string }) => void) | null;
+}
+
+interface End {
+  value?: unknown;
+  error: TinywebError | undefined;
+}
+
+/** Takes a part of a call's answer, or its end. */
+type Pending = (part: unknown, end?: End) => void;
+
+const DISPOSE_MS = 1000;
+
+/** A model in its worker: calls, streams and events. `Info` are its figures. */
+export class Connection<Info> {
+  private current: Info | undefined;
+  private nextId = 0;
+  private readonly pending = new Map<number, Pending>();
+  private readonly listeners = new Map<string, Set<(data: never) => void>>();
+  private closed: TinywebError | undefined;
+
+  protected constructor(
+    private readonly worker: WorkerLike,
+    private readonly onProgress: ((progress: Progress) => void) | undefined,
+  ) {
+    worker.onmessage = ({ data }) => this.receive(data);
+    worker.onerror = ({ message }) => {
+      const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
+      this.close(new TinywebError("worker-failed", `The model's worker failed${why}`));
+    };
+  }
+
+  /** Loads the bundle into the worker; when that fails the worker ends. */
+  protected async load(task: "chat" | "function", baseUrl: string | URL, options: LoadOptions): Promise<this> {
+    const { onProgress: _here, signal, workerUrl: _unsent, ...rest } = options;
+    const begun = performance.timeOrigin + performance.now();
+    try {
+      await this.call({ method: "load", task, baseUrl: String(baseUrl), options: rest, begun }, signal);
+    } catch (error) {
+      this.close(error as TinywebError);
+      throw error;
+    }
+    return this;
+  }
+
+  /** Figures of the model, the backend and the last call. */
+  get info(): Info {
+    if (!this.current) throw this.closed ?? new TinywebError("internal", "no figures yet");
+    return this.current;
+  }
+
+  /** @returns the function that removes the listener */
+  on<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
+    const set = this.listeners.get(name) ?? new Set();
+    this.listeners.set(name, set.add(listener));
+    return () => set.delete(listener);
+  }
+
+  /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
+  async dispose(): Promise<void> {
+    if (this.closed) return;
+    const done = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, DISPOSE_MS); // a worker that computes does not listen
+      this.worker.onmessage = ({ data }) => {
+        if (data.type !== "disposed") return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.worker.postMessage({ type: "dispose" } satisfies Request);
+    this.fail(new TinywebError("disposed", "This model was disposed."));
+    await done;
+    this.worker.terminate();
+  }
+
+  /** Ends everything that waits. */
+  private fail(error: TinywebError): void {
+    this.closed ??= error;
+    for (const pending of this.pending.values()) pending(undefined, { error });
+    this.pending.clear();
+  }
+
+  private close(error: TinywebError): void {
+    this.fail(error);
+    this.worker.terminate();
+  }
+
+  private receive(reply: Reply): void {
+    switch (reply.type) {
+      case "part":
+        return this.pending.get(reply.id)?.(reply.part);
+      case "end":
+        this.pending.get(reply.id)?.(undefined, { value: reply.value, error: reply.error && fromWire(reply.error) });
+        this.pending.delete(reply.id);
+        return;
+      case "progress":
+        return this.onProgress?.(reply.progress);
+      case "info":
+        this.current = reply.info as Info;
+        return;
+      case "event":
+        for (const listener of this.listeners.get(reply.name) ?? []) listener(reply.data as never);
+        return;
+      case "thread":
+        reply.port.onmessage = ({ data }) => this.worker.onerror?.(data);
+        return;
+      case "disposed":
+        return;
+    }
+  }
+
+  private send(id: number, call: Call, pending: Pending): void {
+    if (this.closed) throw this.closed;
+    this.pending.set(id, pending);
+    try {
+      this.worker.postMessage({ type: "call", id, call } satisfies Request);
+    } catch (error) {
+      this.pending.delete(id);
+      throw new TinywebError("bad-argument", `The arguments cannot be sent to the worker: ${describe(error)}`, error);
+    }
+  }
+
+  private cancel(id: number): void {
+    if (this.pending.has(id)) this.worker.postMessage({ type: "cancel", id } satisfies Request);
+  }
+
+  /** A call without parts: its stream ends at once, with the result. */
+  protected async call<Result>(call: Call, signal?: AbortSignal): Promise<Result> {
+    return (await this.stream<never, Result>(call, signal).next()).value;
+  }
+
+  protected async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, Result> {
+    if (signal?.aborted) throw aborted();
+    const id = this.nextId++;
+    const parts: Part[] = [];
+    let end: End | undefined;
+    let wake = (): void => undefined;
+    const stop = (): void => this.cancel(id);
+    signal?.addEventListener("abort", stop, { once: true });
+    try {
+      this.send(id, call, (part, ended) => {
+        if (ended) end = ended;
+        else parts.push(part as Part);
+        wake();
+      });
+      for (;;) {
+        while (parts.length > 0) {
+          if (signal?.aborted) throw aborted();
+          yield parts.shift() as Part;
+        }
+        if (end?.error) throw end.error;
+        if (end) return end.value as Result;
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      this.cancel(id);
+    }
+  }
+}
+
+/** The bundle's folder as a URL that ends with a slash, and a worker for its model. */
+export function startWorker(baseUrl: string | URL, { workerUrl }: LoadOptions): { base: URL; worker: WorkerLike } {
+  const base = new URL(baseUrl, globalThis.location?.href);
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  const how = { type: "module", name: "tinyweb" } as const;
+  try {
+    const worker = workerUrl ? new Worker(workerUrl, how) : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), how);
+    return { base, worker: worker as unknown as WorkerLike };
+  } catch (error) {
+    throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);
+  }
+}

@@ -1,0 +1,138 @@
+/** A bundle that holds a plain function: arrays in, arrays out. */
+
+import type { Fallback } from "./backend.js";
+import type { Backend } from "./engine.js";
+import { throwIfAborted, TinywebError } from "./errors.js";
+import type { ModelHost, StartTimes } from "./host.js";
+import { Lock } from "./lock.js";
+import { ARRAYS, type ArraySpec, type FunctionPlan } from "./tasks.js";
+
+/** f16 travels as its bits, bool as bytes of 0 and 1. */
+export type TypedArray =
+  | Float32Array | Int32Array | Uint32Array | Int16Array | Uint16Array | Int8Array | Uint8Array | BigInt64Array | BigUint64Array;
+
+export type Arrays = Record<string, TypedArray>;
+
+export interface FunctionInfo {
+  /** The function's name. */
+  model: string;
+  backend: Backend;
+  /** The GPU's name, or the number of CPU threads. */
+  adapter: string;
+  inputs: Omit<ArraySpec, "buffer">[];
+  outputs: Omit<ArraySpec, "buffer">[];
+  /** Bytes held on the device or in WASM memory. */
+  memoryBytes: number;
+  /** Bytes of the weights. */
+  modelBytes: number;
+  /** Kernels of one call. */
+  kernels: number;
+  /** From the inputs' arrival in the worker to the outputs, of the last call; 0 before the first. */
+  runMs: number;
+  /** How long loading took, by part. */
+  start: StartTimes;
+  /** Backends that were passed over, and why. */
+  fallbacks: Fallback[];
+}
+
+export class FunctionSession {
+  private readonly lock = new Lock();
+  private readonly plan: FunctionPlan;
+  /** Inputs that are on the device. */
+  private readonly given = new Set<string>();
+  private runMs = 0;
+
+  /** @param host of a bundle whose task is "function" */
+  constructor(private readonly host: ModelHost) {
+    this.plan = host.manifest.function as FunctionPlan;
+  }
+
+  get info(): FunctionInfo {
+    const { manifest, engine, fallbacks, start } = this.host;
+    const shown = ({ name, dtype, shape }: ArraySpec): Omit<ArraySpec, "buffer"> => ({ name, dtype, shape });
+    return {
+      model: manifest.name,
+      backend: engine.backend,
+      adapter: engine.adapter,
+      inputs: this.plan.inputs.map(shown),
+      outputs: this.plan.outputs.map(shown),
+      memoryBytes: engine.memoryBytes,
+      modelBytes: manifest.weights.bytes,
+      kernels: engine.kernels(this.plan.entry),
+      runMs: this.runMs,
+      start: { ...start },
+      fallbacks: [...fallbacks],
+    };
+  }
+
+  /**
+   * One call. @param inputs an input that was given before may be absent: it keeps its value
+   * @param outputs names of those wanted; all by default
+   */
+  async run(inputs: Arrays, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
+    const { plan } = this;
+    checkNames("input", Object.keys(Object(inputs) as Arrays), plan.inputs);
+    const fresh = plan.inputs.filter(({ name }) => inputs[name] !== undefined);
+    const bytes = fresh.map((spec) => checkArray(spec, inputs[spec.name]));
+    if (outputs) checkNames("output", outputs, plan.outputs);
+    const wanted = plan.outputs.filter(({ name }) => outputs?.includes(name) ?? true);
+    const release = await this.lock.acquire(signal);
+    try {
+      const begun = performance.now();
+      const missing = plan.inputs.find(({ name }) => !fresh.some((spec) => spec.name === name) && !this.given.has(name));
+      if (missing) throw new TinywebError("bad-argument", `The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
+      for (;;) {
+        try {
+          throwIfAborted(signal);
+          const { engine } = this.host;
+          fresh.forEach(({ name, buffer }, i) => {
+            engine.write(buffer, 0, bytes[i] as Uint8Array<ArrayBuffer>);
+            this.given.add(name);
+          });
+          const slices = wanted.map((spec) => ({ buffer: spec.buffer, offset: 0, bytes: byteLength(spec) }));
+          const results = await engine.step([plan.entry], slices);
+          this.runMs = performance.now() - begun;
+          return Object.fromEntries(wanted.map(({ name, dtype }, i) => {
+            const { buffer } = results[i] as Uint8Array<ArrayBuffer>;
+            return [name, new (arrayOf(dtype))(buffer)];
+          }));
+        } catch (error) {
+          this.given.clear();
+          await this.host.recover(error, signal);
+          if (fresh.length < plan.inputs.length) throw error; // what it kept is lost
+        }
+      }
+    } finally {
+      release();
+    }
+  }
+}
+
+const arrayOf = (dtype: string): (typeof ARRAYS)[keyof typeof ARRAYS] => ARRAYS[dtype as keyof typeof ARRAYS];
+
+function byteLength({ dtype, shape }: ArraySpec): number {
+  return shape.reduce((n, size) => n * size, arrayOf(dtype).BYTES_PER_ELEMENT);
+}
+
+function describeArray({ dtype, shape }: ArraySpec): string {
+  return `${arrayOf(dtype).name} of shape (${shape.join(", ")})`;
+}
+
+function checkNames(kind: string, names: readonly string[], specs: ArraySpec[]): void {
+  const wrong = names.find((name) => !specs.some((spec) => spec.name === name));
+  if (wrong !== undefined) {
+    const known = specs.map(({ name }) => name).join(", ");
+    throw new TinywebError("bad-argument", `This function has no ${kind} "${wrong}"; it has ${known || "none"}.`);
+  }
+}
+
+/** A view of the array's bytes. */
+function checkArray(spec: ArraySpec, array: TypedArray | undefined): Uint8Array<ArrayBuffer> {
+  const wanted = arrayOf(spec.dtype);
+  const count = byteLength(spec) / wanted.BYTES_PER_ELEMENT;
+  if (!(array instanceof wanted) || array.length !== count) {
+    const given = ArrayBuffer.isView(array) ? `${array.constructor.name} with ${array.length}` : typeof array;
+    throw new TinywebError("bad-argument", `The input "${spec.name}" must be a ${describeArray(spec)}, ${count} elements, not ${given}.`);
+  }
+  return new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
+}

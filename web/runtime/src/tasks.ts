@@ -1,0 +1,147 @@
+/** What a bundle is for, as its manifest says: a chat, or a plain function. */
+
+import { Value } from "./check.js";
+import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
+
+/** What both have: the entry points that every target must offer, and the buffers the host reads and writes. */
+interface Task {
+  entries: string[];
+  buffers: number[];
+}
+
+export interface Sampling {
+  temperature: number;
+  topP: number;
+  topK: number;
+  repetitionPenalty: number;
+  maxTokens: number;
+}
+
+export interface Block {
+  entry: string;
+  /** Positions it reads at once. */
+  block: number;
+}
+
+export interface ChatPlan extends Task {
+  vocabSize: number;
+  context: number;
+  /** Positions `ids` has room for. */
+  positions: number;
+  files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string };
+  eos: number[];
+  /** Largest block first; the last reads one token and is `decode`. */
+  prefill: Block[];
+  decode: string;
+  sample: string;
+  greedy: string;
+  /** Checks guesses; `tokens` is the buffer of what the model itself would have said. */
+  verify: (Block & { tokens: number }) | undefined;
+  /** Buffer ids. */
+  ids: number;
+  logits: number;
+  samplingF: number;
+  samplingI: number;
+  defaults: Sampling;
+}
+
+/** An input or output of a function. */
+export interface ArraySpec {
+  name: string;
+  buffer: number;
+  dtype: string;
+  shape: number[];
+}
+
+export interface FunctionPlan extends Task {
+  entry: string;
+  inputs: ArraySpec[];
+  outputs: ArraySpec[];
+}
+
+/** The typed array that holds each type's elements; halves are their bits. */
+export const ARRAYS = {
+  f32: Float32Array, i32: Int32Array, u32: Uint32Array, i16: Int16Array, u16: Uint16Array, i8: Int8Array, u8: Uint8Array,
+  bool: Uint8Array, i64: BigInt64Array, u64: BigUint64Array, f16: Uint16Array,
+} as const;
+
+const MAX_BLOCK = 65536;
+
+/** @param m the whole manifest */
+export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]): ChatPlan {
+  const c = m.at("chat");
+  const vocabSize = m.at("model").at("vocab_size").integer(1, 2 ** 24);
+  const context = m.at("model").at("context").integer(2, 2 ** 24);
+  const state = (v: Value, dtype: string, bytes: number): number => {
+    const id = v.integer(0, buffers.length - 1);
+    const buffer = buffers[id] as BufferSpec;
+    if (buffer.kind === "weight" || buffer.dtype !== dtype || buffer.bytes < bytes) {
+      v.fail(`buffer ${id} must be ${dtype} state of at least ${bytes} bytes`);
+    }
+    return id;
+  };
+  /** The kernels are made for values up to `max` only. */
+  const reaches = (name: string, most: number): void => {
+    if (!variables.some((v) => v.name === name && v.max >= most)) m.at("variables").fail(`"${name}" must be there and reach ${most}`);
+  };
+  reaches("start_pos", context - 1);
+  const block = (v: Value): Block => ({ entry: v.at("entry").text(), block: v.at("block").integer(1, MAX_BLOCK) });
+  const prefill = c.at("prefill").list(block).sort((a, b) => b.block - a.block);
+  if (prefill[0]) reaches("count", prefill[0].block);
+  const [decode, sample, greedy] = ["decode", "sample", "greedy"].map((key) => c.at(key).text()) as [string, string, string];
+  const v = c.at("verify");
+  const checked = v.present ? block(v) : undefined;
+  const verify = checked && { ...checked, tokens: state(v.at("tokens"), "i32", 4 * checked.block) };
+  const ids = state(c.at("ids"), "i32", 4 * (context + 1));
+  const logits = state(c.at("logits"), "f32", 4 * vocabSize);
+  const samplingF = state(c.at("sampling_f"), "f32", 16);
+  const samplingI = state(c.at("sampling_i"), "i32", 8);
+  const d = c.at("defaults");
+  const file = (key: string): string => m.at("files").at(key).path();
+  return {
+    entries: [...prefill.map((p) => p.entry), decode, sample, greedy, ...(verify ? [verify.entry] : [])],
+    buffers: [ids, logits, samplingF, samplingI, ...(verify ? [verify.tokens] : [])],
+    vocabSize,
+    context,
+    positions: (buffers[ids] as BufferSpec).bytes / 4,
+    files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
+    eos: c.at("eos").list((token) => token.integer(0, vocabSize - 1)),
+    prefill: [...prefill, { entry: decode, block: 1 }],
+    decode,
+    sample,
+    greedy,
+    verify,
+    ids,
+    logits,
+    samplingF,
+    samplingI,
+    defaults: {
+      temperature: d.at("temperature").number(0, 100),
+      topP: d.at("top_p").number(0, 1),
+      topK: d.at("top_k").integer(0, INT32_MAX),
+      repetitionPenalty: d.at("repetition_penalty").number(0.01, 100),
+      maxTokens: d.at("max_tokens").integer(1, INT32_MAX),
+    },
+  };
+}
+
+export function parseFunction(f: Value, buffers: BufferSpec[]): FunctionPlan {
+  const arrays = (key: string): ArraySpec[] => {
+    const taken = new Set<string | number>();
+    return f.at(key).list((a) => {
+      const name = a.at("name").text();
+      const buffer = a.at("buffer").integer(0, buffers.length - 1);
+      const dtype = a.at("dtype").oneOf(...(Object.keys(ARRAYS) as (keyof typeof ARRAYS)[]));
+      const shape = a.at("shape").list((size) => size.integer(0, INT32_MAX));
+      const spec = buffers[buffer] as BufferSpec;
+      const bytes = shape.reduce((n, size) => n * size, ARRAYS[dtype].BYTES_PER_ELEMENT);
+      if (spec.kind === "weight" || spec.dtype !== dtype || !(spec.bytes >= bytes)) {
+        a.at("buffer").fail(`buffer ${buffer} must be ${dtype} state of at least ${bytes} bytes`);
+      }
+      for (const key of [name, buffer]) if (taken.size === taken.add(key).size) a.fail(`"${key}" appears twice`);
+      return { name, buffer, dtype, shape };
+    });
+  };
+  const [entry, inputs, outputs] = [f.at("entry").text(), arrays("inputs"), arrays("outputs")];
+  return { entry, inputs, outputs, entries: [entry], buffers: [...inputs, ...outputs].map(({ buffer }) => buffer) };
+}

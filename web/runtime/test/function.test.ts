@@ -1,0 +1,81 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { FunctionSession } from "../src/function.js";
+import { ModelHost } from "../src/host.js";
+import { parseManifest } from "../src/manifest.js";
+import { fakeBundle } from "./fake-bundle.js";
+import { fakeFunction } from "./fake-function.js";
+import { openFake } from "./open.js";
+
+const hosts: ModelHost[] = [];
+afterEach(() => hosts.splice(0).forEach((host) => host.dispose()));
+
+async function open(): Promise<FunctionSession> {
+  const { host } = await openFake({ task: "function", options: { backend: "wasm-single" } }, fakeFunction());
+  hosts.push(host);
+  return new FunctionSession(host);
+}
+
+const x = Float32Array.of(1, -2, 3, 4);
+const n = Int32Array.of(10);
+
+describe("a function", () => {
+  it("takes arrays and gives arrays", async () => {
+    const session = await open();
+    expect(await session.run({ x, n })).toEqual({ y: Float32Array.of(11, 6, 19, 26), positive: Uint8Array.of(1, 0, 1) });
+    expect(session.info).toMatchObject({ model: "affine", backend: "wasm-single", kernels: 2, inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n" }] });
+    expect(session.info.runMs).toBeGreaterThan(0);
+  });
+
+  it("keeps an input that is not given again, and gives only the outputs that are wanted", async () => {
+    const session = await open();
+    await expect(session.run({ x })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('"n" is missing') });
+    await session.run({ x, n });
+    expect(await session.run({ n: Int32Array.of(0) }, ["y"])).toEqual({ y: Float32Array.of(1, -4, 9, 16) });
+    expect(await session.run({}, [])).toEqual({});
+  });
+
+  it("reads views of larger arrays, and hands out memory of its own", async () => {
+    const session = await open();
+    const { y } = await session.run({ x: Float32Array.of(0, ...x).subarray(1), n });
+    expect(y).toEqual(Float32Array.of(11, 6, 19, 26));
+    await session.run({ n: Int32Array.of(1) });
+    expect(y?.[0]).toBe(11);
+    expect(y?.byteLength).toBe(y?.buffer.byteLength);
+  });
+
+  it("answers calls one after another", async () => {
+    const session = await open();
+    const results = await Promise.all([1, 2, 3].map((k) => session.run({ x, n: Int32Array.of(k) }, ["y"])));
+    expect(results.map(({ y }) => y?.[0])).toEqual([2, 3, 4]);
+  });
+
+  it.each([
+    ["another type", { x: Float64Array.of(1, 2, 3, 4), n }, /"x" must be a Float32Array of shape \(2, 2\), 4 elements, not Float64Array with 4/],
+    ["too few elements", { x: x.subarray(1), n }, /not Float32Array with 3/],
+    ["a list", { x: [1, 2, 3, 4], n }, /not object/],
+    ["an unknown name", { z: x }, /no input "z"; it has x, n/],
+  ])("refuses %s", async (_name, inputs, message) => {
+    const session = await open();
+    await expect(session.run(inputs as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringMatching(message) });
+    await expect(session.run({ x, n }, ["q"])).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('no output "q"') });
+  });
+
+  it("is not loaded as a chat, nor a chat as a function", async () => {
+    await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("loadFunction") });
+    await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("loadChat") });
+  });
+
+  type Change = NonNullable<Parameters<typeof fakeFunction>[0]>;
+  it.each<[string, Change, string]>([
+    ["an entry point that is not there", (m) => (m.function.entry = "go"), '"go" is missing'],
+    ["a weight as an input", (m) => (m.function.inputs[0].buffer = 0), "must be f32 state"],
+    ["an array larger than its buffer", (m) => (m.function.inputs[0].shape = [2, 3]), "at least 24 bytes"],
+    ["a type it cannot pass", (m) => (m.function.inputs[0].dtype = "f64"), "dtype"],
+    ["another type than the buffer's", (m) => (m.function.inputs[0].dtype = "i32"), "must be i32 state"],
+    ["a name twice", (m) => (m.function.inputs[1].name = "x"), "appears twice"],
+    ["a buffer twice", (m) => (m.function.outputs[1] = { ...m.function.outputs[0], name: "z" }), "appears twice"],
+    ["an output without address", (m) => delete m.targets.wasm.memory.buffers["3"], "buffer 3 is missing"],
+  ])("refuses a manifest with %s", (_name, change, message) => {
+    expect(() => parseManifest(fakeFunction(change).manifest)).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }));
+  });
+});
