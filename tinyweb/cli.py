@@ -1,4 +1,4 @@
-"""The command line: `tinyweb export|serve|run|inspect|doctor`.
+"""The command line: `tinyweb export|serve|run|tune|inspect|doctor`.
 
 Results go to standard output, progress and errors to standard error. What a user did wrong is one sentence and exit
 code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs them: `tinyweb --help` is quick.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tinyweb.export.compile import Progress
     from tinyweb.models.chat import Chat
+    from tinyweb.tuning import Tuned
 
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -38,6 +39,10 @@ export_app = typer.Typer(help="Write a model as a static site.", context_setting
 run_app = typer.Typer(help="Run a model on this machine.", context_settings=HELP, no_args_is_help=True)
 app.add_typer(export_app, name="export")
 app.add_typer(run_app, name="run")
+tune_app = typer.Typer(
+    help="Find faster kernels for a model by timing them on this machine.", context_settings=HELP, no_args_is_help=True
+)
+app.add_typer(tune_app, name="tune")
 
 
 class Quant(StrEnum):
@@ -61,6 +66,12 @@ ModelFolder = Annotated[
 ]
 SiteFolder = Annotated[
     Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)
+]
+Tune = Annotated[
+    float | None,
+    typer.Option(
+        "--tune", metavar="SECONDS", min=1, help="Look for faster kernels first, about so long; they are remembered."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[
@@ -98,6 +109,7 @@ def export_chat(
     shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
     name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    tune: Tune = None,
     debug: Debug = False,
 ) -> None:
     """Write a chat model as a site that any web host serves, for WebGPU and WebAssembly."""
@@ -105,7 +117,7 @@ def export_chat(
     from tinyweb.export.chat import export_chat as export
 
     console = _stderr()
-    options = ExportOptions(quant.value, context, shard_bytes, name, force)
+    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0)
     with _progress(console) as progress:
         made = export(folder, output, options, progress)
     console.print(
@@ -135,6 +147,7 @@ def export_function(
     shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
     name: Annotated[str | None, typer.Option(help="The model's name (default: the folder's).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")] = False,
+    tune: Tune = None,
     debug: Debug = False,
 ) -> None:
     """Write a function of tensors as a bundle that a page of your own calls: model.run({name: typed array})."""
@@ -152,6 +165,7 @@ def export_function(
             targets=[t.value for t in target],
             shard_bytes=shard_bytes,
             force=force,
+            tune=tune or 0.0,
             progress=progress,
         )
     weights = made["weights"]
@@ -207,6 +221,7 @@ def run_chat(
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
+    tune: Tune = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -232,6 +247,12 @@ def run_chat(
     tokenizer.prompt([*messages, {"role": "user", "content": ""}])  # a folder without a template is refused at once
     with _progress(_stderr()) as progress:
         model = Llama.from_folder(folder, quant.value if quant else None, context, device)
+        if tune:
+            from tinyweb.models.chat import entry_points, usual_calls
+            from tinyweb.tuning import tune_kernels
+
+            plans = entry_points(model, progress)
+            tune_kernels(plans, device, tune, calls=usual_calls(plans), progress=progress)
         chat = Chat(model, tokenizer, settings, progress)
     if prompt is None:
         _converse(chat, messages)
@@ -276,6 +297,66 @@ def _converse(chat: Chat, messages: list[dict[str, str]]) -> None:
             return
         messages.append({"role": "user", "content": said})
         messages.append({"role": "assistant", "content": _stream(chat, messages)})
+
+
+Seconds = Annotated[float, typer.Option("--seconds", min=1, help="About how long to look.")]
+TuneDevice = Annotated[
+    str | None, typer.Option(help="CPU, WASM or WEBGPU (default: TINYWEB_DEVICE or CPU).", show_default=False)
+]
+
+
+@tune_app.command("chat")
+def tune_chat(
+    folder: ModelFolder,
+    seconds: Seconds = 300.0,
+    device: TuneDevice = None,
+    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
+    context: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Find faster kernels for a chat model on a device; later runs on this machine use them."""
+    from tinyweb.models.chat import entry_points, usual_calls
+    from tinyweb.models.llama import Llama
+    from tinyweb.tuning import tune_kernels
+
+    with _progress(_stderr()) as progress:
+        plans = entry_points(Llama.from_folder(folder, quant.value, context, device), progress)
+        _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)
+
+
+@tune_app.command("function")
+def tune_function(
+    maker: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A Python function without arguments that returns (function, example inputs); it is imported and run.",
+            show_default=False,
+        ),
+    ],
+    seconds: Seconds = 60.0,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Find faster kernels for a function of tensors, on the device of its example inputs."""
+    from tinyweb.export.function import load_maker
+    from tinyweb.tuning import tune
+
+    function, inputs = load_maker(maker)()
+    arguments = (lambda: function(**inputs)) if isinstance(inputs, dict) else (lambda: function(*inputs))
+    with _progress(_stderr()) as progress:
+        _show_tuned(tune(arguments, seconds, progress=progress), as_json)
+
+
+def _show_tuned(tuned: list[Tuned], as_json: bool) -> None:
+    """What search found, kernel by kernel."""
+    if as_json:
+        print(json.dumps([t.record() for t in tuned], indent=2, ensure_ascii=False))
+    else:
+        print(*tuned, sep="\n")
 
 
 @app.command()

@@ -22,7 +22,7 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
-from tinyweb.models.chat import Settings, entry_points, prefill_blocks, verify_block
+from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.llama import Llama
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -45,6 +45,7 @@ class ExportOptions:
     shard_bytes: int = DEFAULT_SHARD_BYTES
     name: str | None = None
     force: bool = False
+    tune: float = 0.0  # seconds to look for faster kernels, half for each target
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,10 @@ def _write_bundle(
     memory = plan_memory(plans, [*_named(model.weights, "weight"), *_named(model.state, "state")])
     plan_layout(memory)  # refuses a model that is too large before the work begins
     variables = merge_variables(plans)
-    webgpu = write_webgpu(bundle, compile_plans(plans, webgpu_target(), progress), memory, variables)
-    compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress)
+    tune, calls = options.tune / 2, usual_calls(plans)
+    compiled = compile_plans(plans, webgpu_target(), progress, tune, calls)
+    webgpu = write_webgpu(bundle, compiled, memory, variables)
+    compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune, calls)
     wasm = write_wasm(bundle, compiled, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)

@@ -33,11 +33,24 @@ class Compiled:
     entries: dict[str, tuple[Dispatch, ...]]  # by entry point
 
 
-def compile_plans(plans: Mapping[str, Plan], target: Target, progress: Progress) -> Compiled:
-    """Optimise and lower the kernels of all plans for `target`."""
+def compile_plans(
+    plans: Mapping[str, Plan],
+    target: Target,
+    progress: Progress,
+    tune: float = 0.0,
+    calls: Mapping[str, int] | None = None,
+) -> Compiled:
+    """Optimise and lower the kernels of all plans for `target`.
+
+    `tune`: seconds to look for faster ones before that; `calls`: how often each plan runs in typical use.
+    """
     from tinyweb.graph.lower import lower
     from tinyweb.graph.optimize import optimize
 
+    if tune > 0:
+        from tinyweb.tuning import tune_for
+
+        tune_for(target, plans, calls or {}, tune, progress)
     kernels = dict.fromkeys(call.kernel for plan in plans.values() for call in plan.calls)
     programs: dict[str, Program] = {}  # equal programs have equal names
     names: dict[UOp, str] = {}

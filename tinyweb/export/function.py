@@ -63,6 +63,7 @@ def export_function(
     targets: Sequence[str] = TARGETS,
     shard_bytes: int = DEFAULT_SHARD_BYTES,
     force: bool = False,
+    tune: float = 0.0,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write `function` to `folder`/model as a bundle (docs/bundle.md), the runtime library to `folder`/assets.
@@ -70,7 +71,7 @@ def export_function(
     `example_inputs` have the shapes and dtypes of the arguments, which are passed by name if it is a mapping, else by
     position and named after the parameters. The function returns a tensor (named "output"), a list or tuple of tensors
     ("output0", …), or a dict of them by name. `name`: the model's in messages and in browser storage (default: the
-    folder's). `targets`: "webgpu", "wasm", or both.
+    folder's). `targets`: "webgpu", "wasm", or both. `tune`: seconds to look for faster kernels first.
 
     Returns the manifest. On an error nothing is left behind: ExportError where the inputs, results or options cannot
     be exported, ToolchainError where the compiler fails, and whatever the function raises.
@@ -87,7 +88,7 @@ def export_function(
     memory = plan_memory({ENTRY: recorded.plan}, [*_ends(recorded), *_outside(function, recorded)])
     with new_site(output, force) as site:
         written = _write_bundle(site / "model", name or output.resolve().name, recorded, memory, targets, shard_bytes,
-                                progress)  # fmt: skip
+                                progress, tune)  # fmt: skip
         copy_library(site)
     return written
 
@@ -256,16 +257,18 @@ def _names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int, ...]
 
 def _write_bundle(
     bundle: Path, name: str, recorded: Recorded, memory: Memory, targets: Sequence[str], shard_bytes: int,
-    progress: Progress,
+    progress: Progress, tune: float,
 ) -> dict[str, Any]:  # fmt: skip
     bundle.mkdir()
     plans, sections = {ENTRY: recorded.plan}, {}
     if "wasm" in targets:
         plan_layout(memory)  # refuses what is too large before the work begins
     if "webgpu" in targets:
-        sections["webgpu"] = write_webgpu(bundle, compile_plans(plans, webgpu_target(), progress), memory, ())
+        sections["webgpu"] = write_webgpu(
+            bundle, compile_plans(plans, webgpu_target(), progress, tune / len(targets)), memory, ()
+        )
     if "wasm" in targets:
-        compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress)
+        compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune / len(targets))
         sections["wasm"] = write_wasm(bundle, compiled, memory, (), progress)
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)

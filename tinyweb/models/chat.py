@@ -12,7 +12,7 @@ What is notable:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -166,6 +166,11 @@ def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | N
     if progress:
         progress("planning", len(wanted), len(wanted))
     return plans
+
+
+def usual_calls(plans: Iterable[str], tokens: int = 64) -> dict[str, int]:
+    """How often entry points run for one answer of so many tokens: what tuning weighs their kernels by."""
+    return {name: 1 if name.startswith("prefill") else tokens for name in plans}
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,25 @@ class Tuned:
     seconds: float
     found: Found
 
+    def __str__(self) -> str:
+        head = f"{self.launches:4} x {self.seconds * 1e6:9.1f} us  {self.name}\n       "
+        if self.found.ratio == 1.0:
+            return f"{head}stays as it is: none of {self.found.timed} others was clearly faster"
+        schedule = "; ".join(map(str, self.found.schedule))
+        return f"{head}takes {self.found.ratio:.2f} (± {self.found.spread:.2f}) of that with {schedule}"
+
+    def record(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {
+            "kernel": self.name,
+            "launches": self.launches,
+            "microseconds": round(self.seconds * 1e6, 1),
+            "ratio": round(self.found.ratio, 3),
+            "spread": round(self.found.spread, 3),
+            "timed": self.found.timed,
+            "schedule": [str(a) for a in self.found.schedule],
+        }
+
 
 def tune(
     function: Callable[[], Any], seconds: float = 60.0, *, path: Path | None = None, progress: Progress | None = None
@@ -71,15 +90,17 @@ def tune_kernels(
     seconds: float = 60.0,
     *,
     target: Target | None = None,
+    calls: Mapping[str, int] | None = None,
     path: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Tuned]:
     """Search schedules for the kernels of a plan, of several by name, or for kernels one launch each.
 
-    `device` names the runtime that times them (default: the plan's, or the default device); `target` what they are
+    `calls`: how often each of several plans runs in typical use (default: once). `device` names the runtime that
+    times them (default: the plan's, or the default device); `target` what they are
     made for, where that is not the runtime's. The time goes to the kernels that take most of it.
     """
-    launches = _launches(kernels)
+    launches = _launches(kernels, calls or {})
     if device is None:
         device = kernels.device if isinstance(kernels, Plan) else Device.DEFAULT
     device = Device.canonical(device)
@@ -112,16 +133,38 @@ def tune_kernels(
         say(f"tuning for {chosen.name}", len(order), len(order))
     finally:
         worker.close()
-    _compile_again(device, [t.kernel for t in tuned])
+    if target is None:
+        _compile_again(device, [t.kernel for t in tuned])
     return tuned
 
 
-def _launches(kernels: Plan | Mapping[str, Plan] | Iterable[UOp]) -> Counter[UOp]:
+def tune_for(
+    target: Target, plans: Mapping[str, Plan], calls: Mapping[str, int], seconds: float, progress: Progress
+) -> list[Tuned]:
+    """Tune what is to be written for a target; WebGPU only where there is a GPU, and not a processor that plays one."""
+    device = target.name.upper()
+    if device == "WEBGPU":
+        try:
+            runtime = Device[device].runtime
+        except DeviceError:
+            runtime = None
+        adapter = getattr(runtime, "adapter", None)
+        if adapter is None or adapter.is_software:
+            progress("no GPU here: kernels for WebGPU are not tuned", 1, 1)
+            return []
+    return tune_kernels(plans, device, seconds, target=target, calls=calls, progress=progress)
+
+
+def _launches(kernels: Plan | Mapping[str, Plan] | Iterable[UOp], calls: Mapping[str, int]) -> Counter[UOp]:
     """How often each kernel is launched."""
     if isinstance(kernels, Plan):
         return Counter(c.kernel for c in kernels.calls)
     if isinstance(kernels, Mapping):
-        return Counter(c.kernel for plan in kernels.values() for c in plan.calls)
+        launches: Counter[UOp] = Counter()
+        for name, plan in kernels.items():
+            for c in plan.calls:
+                launches[c.kernel] += calls.get(name, 1)
+        return launches
     return Counter(kernels)
 
 

@@ -21,15 +21,20 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
 
     Reductions that can share a loop are merged first: actions then name the ranges of the first of them.
     """
-    info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
-    kernel = merge_reduces(kernel)
-    verify("merging reductions", kernel, kernel_spec)
+    scheduled = merge_reduces(kernel)
+    verify("merging reductions", scheduled, kernel_spec)
     actions = tuple(schedule)
     for action in actions:
-        kernel = action.apply(kernel)
-        verify(str(action), kernel, kernel_spec)
+        scheduled = action.apply(scheduled)
+        verify(str(action), scheduled, kernel_spec)
+    return finished(kernel, scheduled, actions)
+
+
+def finished(kernel: UOp, scheduled: UOp, actions: Iterable[Action]) -> UOp:
+    """What `apply` returns once all actions have made `scheduled` of `kernel`."""
+    info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
     lines = (*info.schedule, *(str(a) for a in actions))
-    out = simplify(kernel).replace(arg=KernelInfo(info.name, lines))
+    out = simplify(scheduled).replace(arg=KernelInfo(info.name, lines))
     verify("optimize", out, kernel_spec)
     return out
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.actions import Schedule
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.candidates import carry_out, neighbours
 from tinyweb.graph.optimize.cost import estimate, refusal, workgroups
 from tinyweb.graph.optimize.heuristic import heuristic
@@ -31,7 +31,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 
 BEAM = 4  # schedules whose neighbours are tried next
-POOL = 64  # programs that are made in a round, of which a batch is timed
+POOL = 40  # programs that are made in a round, of which a batch is timed
 BATCH = 12
 RETIMED = 2  # of the beam, that run again beside what is new
 LUCKY = 4  # of a batch: chosen whatever the estimate says
@@ -236,7 +236,7 @@ class _Space:
         if refusal(scheduled, self.target):
             return None
         try:
-            program = self.lower(apply(self.kernel, schedule), self.target)
+            program = self.lower(finished(self.kernel, scheduled, schedule), self.target)
         except (ValueError, NotImplementedError):
             return None  # a limit that only lowering sees
         if program.name in self.programs or len(program.uops) > self.longest or workgroups(program) < self.workgroups:
