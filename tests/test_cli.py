@@ -95,6 +95,10 @@ def test_version() -> None:
         (["run", "chat", "nowhere", "--prompt", "x"], "nowhere does not exist"),
         (["run", "chat", "nowhere", "--json"], "--json needs a --prompt"),
         (["run", "chat", "nowhere", "--prompt", "x", "--temperature", "-1"], "'--temperature'"),
+        (["run", "chat", "nowhere", "--prompt", "x", "--tune", "0"], "'--tune'"),
+        (["tune", "chat", "nowhere"], "nowhere does not exist"),
+        (["tune", "chat", "nowhere", "--seconds", "0"], "'--seconds'"),
+        (["tune", "function", "nowhere:nothing"], "nowhere"),
         (["inspect", "nowhere"], "nowhere is no exported site"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 
 from tests.graph.lower.hand_kernels import linear
 from tinyweb import Device, Tensor, jit
+from tinyweb.cli import main
 from tinyweb.errors import DeviceError
+from tinyweb.export import export_function
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
 from tinyweb.graph.optimize.database import Database, DatabaseError, forget_files, remembered
 from tinyweb.graph.optimize.search import Found
+from tinyweb.models.chat import usual_calls
 from tinyweb.tracing import capture
 from tinyweb.tuning import tune, tune_kernels
-from tinyweb.tuning.plans import _remember
+from tinyweb.tuning.plans import _launches, _remember
 
 
 @pytest.fixture
@@ -92,6 +96,44 @@ def test_what_cannot_be_tuned(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     file.write_text("{")
     with pytest.raises(DatabaseError, match="damaged"):
         tune_kernels([linear(2, 4, 8).kernel], "CPU", 1)
+
+
+def test_calls_weigh_plans() -> None:
+    first, second = (capture(lambda n=n: Tensor.ones(n).contiguous() * 2) for n in (8, 9))  # type: ignore[misc]
+    launches = _launches({"prefill_64": first, "decode": second}, usual_calls(["prefill_64", "decode"]))
+    assert {launches[k] for k in first.kernels} == {1} and {launches[k] for k in second.kernels} == {64}
+
+
+MAKER = """
+from tinyweb import Tensor
+
+def make():
+    return (lambda x: (x @ Tensor.ones(16, 8).contiguous()).relu()), [Tensor.ones(4, 16)]
+"""
+
+
+def test_the_command_line(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "made_for_tuning.py").write_text(MAKER)
+    monkeypatch.syspath_prepend(file.parent)
+    better = (Split("i1", 4), Bind("i1.1", AxisKind.VECTOR))
+    monkeypatch.setattr("tinyweb.tuning.plans._search", lambda *rest: Found(better, 0.5, 0.01, 1, 7, 0))
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", "function", "made_for_tuning:make", "--seconds", "60", "--json"])
+    assert not ended.value.code
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[0]["ratio"] == 0.5 and rows[0]["schedule"] == ["split(i1, 4)", "bind(i1.1, vector)"]
+    with pytest.raises(SystemExit):
+        main(["tune", "function", "made_for_tuning:make", "--seconds", "60"])
+    assert "takes 0.50 (± 0.01) of that with split(i1, 4); bind(i1.1, vector)" in capsys.readouterr().out
+    assert len(Database.load(file).targets) == 1
+
+
+@pytest.mark.slow
+def test_an_export_that_is_tuned(file: Path, tmp_path: Path) -> None:
+    x = Tensor.ones(32, 48)
+    weight = Tensor(operands()[0]).realize()
+    export_function(lambda x: x @ weight, [x], tmp_path / "site", targets=["wasm"], tune=6)
+    assert (tmp_path / "site" / "model" / "manifest.json").exists()
 
 
 @pytest.mark.slow

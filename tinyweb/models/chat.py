@@ -170,7 +170,8 @@ def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | N
 
 def usual_calls(plans: Iterable[str], tokens: int = 64) -> dict[str, int]:
     """How often entry points run for one answer of so many tokens: what tuning weighs their kernels by."""
-    return {name: 1 if name.startswith("prefill") else tokens for name in plans}
+    rarer = {"prefill": tokens, "verify": 8}  # drafts are rarely found
+    return {name: max(tokens // rarer.get(name.split("_")[0], 1), 1) for name in plans}
 
 
 @dataclass(frozen=True)
