@@ -97,8 +97,9 @@ def tune_kernels(
     """Search schedules for the kernels of a plan, of several by name, or for kernels one launch each.
 
     `calls`: how often each of several plans runs in typical use (default: once). `device` names the runtime that
-    times them (default: the plan's, or the default device); `target` what they are
-    made for, where that is not the runtime's. The time goes to the kernels that take most of it.
+    times them (default: the plan's, or the default device); `target` what they are made for, where that is not the
+    runtime's. `seconds` are those of the search, after every kernel was timed once; most go to the kernels that take
+    most time.
     """
     launches = _launches(kernels, calls or {})
     if device is None:
@@ -113,10 +114,10 @@ def tune_kernels(
     database = Database.load(path) if path.exists() else Database()
     say = progress or (lambda step, done, total: None)
     worker = Worker(device)
-    begin = time.monotonic()
     tuned: list[Tuned] = []
     try:
         times = _survey(launches, chosen, worker, say)
+        begin = time.monotonic()
         total = sum(times[k] * launches[k] for k in times)
         order = sorted(times, key=lambda k: -times[k] * launches[k])
         order = [k for k in order if times[k] * launches[k] >= NEGLIGIBLE * total]
