@@ -25,6 +25,7 @@ from tinyweb.graph.optimize import (
     Action,
     Bind,
     GroupReduce,
+    Hoist,
     Peel,
     Reorder,
     ScheduleError,
@@ -49,6 +50,7 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
     (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),
     (GroupReduce("r0", 8), "group_reduce(r0, 8, x)"),
+    (Hoist("r0", "i0"), "hoist(r0, at=i0)"),
     (Stage(1, "i0", Space.REGISTER), "stage(p1, at=i0, register)"),
 ]
 
@@ -223,10 +225,17 @@ def test_matrix_vector_on_a_processor() -> None:
 
 
 def test_matrix_times_matrix_on_a_processor() -> None:
-    """Both operands reused in registers; the rows of the weights are walked outside of the tokens."""
+    """A tile of registers; the smaller operand is packed for a block; workers share blocks of both outputs."""
     found = kinds(optimize(linear(64, 512, 256).kernel, wasm_target()))
-    assert found["vector"] == [("r0.1", 4)] and found["unroll"] == [("i0.1", 2), ("i1.1", 4)]
-    assert found["grid"] == [("i1.0", 128)] and ("i0.0", 32) in found["loop"]
+    assert found["vector"][-1] == ("i0.1.1", 8) and found["unroll"] == [("i1.1.1", 4)]
+    assert found["grid"] == [("i1.0", 4), ("i0.0", 2)]
+
+
+def test_deep_products_on_a_processor() -> None:
+    """The reduction is walked in steps outside of the block of outputs."""
+    schedule = [str(a) for a in heuristic(linear(300, 640, 1024).kernel, cpu_target(8, 2))]
+    assert any(line.startswith("hoist(r0.0") for line in schedule) and "split(r0, 256)" in schedule
+    assert sum(line.startswith("stage(") for line in schedule) == 1
 
 
 def test_odd_sizes_on_a_processor() -> None:
@@ -266,7 +275,7 @@ def test_the_interpreter_computes_all_outputs_at_once() -> None:
     assert kinds(optimize(MATMUL, interpreter_target())) == {"grid": [("i0", 12), ("i1", 20)], "loop": [("r0", 16)]}
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 3), (3, 517, 193), (65, 66, 67), (64, 300, 192), (2, 4096, 5)])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 3), (3, 517, 193), (65, 66, 67), (34, 140, 48), (12, 40, 520), (2, 4096, 5)])
 @pytest.mark.parametrize(
     "target", [cpu_target(8, 4), cpu_target(16, 2), wasm_target(), webgpu_target()], ids=lambda t: t.name
 )

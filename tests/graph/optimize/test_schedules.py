@@ -12,6 +12,7 @@ from tinyweb.graph.optimize import (
     Action,
     Bind,
     GroupReduce,
+    Hoist,
     Peel,
     Reorder,
     ScheduleError,
@@ -41,7 +42,7 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel"] if r.arg.reduce else ["grid", "overlap"]
+    kinds += ["peel", "hoist"] if r.arg.reduce else ["grid", "overlap"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
@@ -55,6 +56,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
         space = Space.SHARED if target.has_threads and draw(st.booleans()) else Space.REGISTER
         pad = draw(st.sampled_from((0, 1, 4))) if space is Space.SHARED else 0
         return Stage(draw(st.sampled_from(slots)), name, space, pad)
+    if kind == "hoist":
+        return Hoist(name, draw(st.sampled_from([o.arg.name for o in ranges if not o.arg.reduce] or [name])))
     if kind == "group":
         return GroupReduce(name, draw(st.sampled_from((2, 3, 8, 24))), dim)
     if kind == "reorder":
@@ -107,6 +110,44 @@ quickly = settings(
 @given(data=st.data())
 def test_any_schedule(name: str, target: Target, data: st.DataObject) -> None:
     check_schedule(name, target, data)
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 4), wasm_target()], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "name", ["matmul", "linear_6_24_32", "linear_2_13_21", "convolution", "gate_and_up", "scores_6", "products"]
+)
+@settings(quickly, max_examples=4)
+@given(data=st.data())
+def test_any_schedule_with_blocks_of_sums(name: str, target: Target, data: st.DataObject) -> None:
+    """A random schedule that begins with tiles, splits a reduced axis and hoists its outer part."""
+    case = BY_NAME[name]
+    ranges = ranges_of(apply(case.kernel, ()))
+    outputs = [r.arg.name for r in ranges if not r.arg.reduce]
+    r = data.draw(st.sampled_from([r.arg.name for r in ranges if r.arg.reduce]))
+    chosen: list[Action] = [Split(r, data.draw(st.sampled_from(FACTORS)))]
+    for o in outputs:
+        chosen.append(Split(o, data.draw(st.sampled_from((1, 2, 3, 4))), overlap=data.draw(st.booleans())))
+    order = data.draw(st.permutations([f"{o}.{part}" for o in outputs for part in (0, 1)]))
+    chosen.append(Reorder(tuple(order)))
+    lanes = data.draw(st.sampled_from([None, *order]))
+    if lanes is not None and lanes.endswith(".1"):
+        chosen.append(Bind(lanes, data.draw(st.sampled_from((AxisKind.VECTOR, AxisKind.UNROLL)))))
+    if data.draw(st.booleans()):
+        chosen.append(Bind(order[0], AxisKind.GRID))
+    chosen.append(Hoist(f"{r}.0", data.draw(st.sampled_from(order))))
+    slots = [u.arg.slot for u in case.kernel.toposort() if u.op is Ops.PARAM]
+    places = [f"{r}.0", f"{r}.1", *order, *(f"acc.{o}" for o in order)]
+    chosen += [
+        Stage(data.draw(st.sampled_from(slots)), data.draw(st.sampled_from(places)), Space.REGISTER) for _ in range(3)
+    ]
+    current, legal = apply(case.kernel, ()), []
+    for action in chosen:
+        try:
+            current = action.apply(current)
+        except ScheduleError:
+            continue
+        legal.append(action)
+    check(case, apply(case.kernel, legal), target)
 
 
 @pytest.mark.slow

@@ -33,8 +33,10 @@ def _loops(u: UOp) -> list[UOp]:
 
 
 def _long_loop(kernel: UOp, left_alone: set[str]) -> UOp | None:
-    for u in kernel.toposort():
-        if u.op is Ops.REDUCE and u.arg is Ops.ADD and u.dtype.is_float:
+    nodes = kernel.toposort()
+    carried = {u.src[0] for u in nodes if u.op is Ops.STAGE}  # each step adds a block's sum already
+    for u in nodes:
+        if u.op is Ops.REDUCE and u.arg is Ops.ADD and u.dtype.is_float and u not in carried:
             for r in _loops(u):
                 if r.src[0].vmax > LONGEST and r.arg.name not in left_alone:
                     return r

@@ -4,11 +4,15 @@ Before: a kernel whose GRID and THREAD ranges are SPECIALs already. After: effec
 REGISTER buffer with one element per lane of its tile, set to the identity outside of the loops and updated inside;
 one over threads goes through a SHARED buffer. What remains of REDUCE are sums over lanes alone (VECTOR and UNROLL
 ranges): spelling does those. Tiles are still one node: an accumulator's index is an expression in the lane ranges.
+
+A STAGE of a REDUCE whose loops nest outside of the STAGE's is carried out in that order: the staged memory is the
+accumulator, a whole block of sums that every step of the reduction walks over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
@@ -51,6 +55,28 @@ def close_output_loops(stores: Sequence[UOp]) -> UOp:
     return UOp(Ops.SINK, dtypes.void, tuple(pending))
 
 
+def loops_among(ranges: Sequence[UOp]) -> list[UOp]:
+    """The ranges that are not lanes, outermost first."""
+    return sorted((r for r in ranges if not is_lane(r)), key=nest_key)
+
+
+def close_loops(effects: Sequence[UOp], loops: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Effects in one nest of loops (outermost first), after its end."""
+    ends = tuple(effects)
+    for r in reversed(loops):
+        ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
+    return ends
+
+
+def is_carried(u: UOp) -> bool:
+    """Whether a STAGE holds the sums of a reduction over loops that nest outside of the STAGE's own."""
+    if u.op is not Ops.STAGE or u.src[0].op is not Ops.REDUCE or u.arg.space is not Space.REGISTER:
+        return False
+    loops, block = u.src[0].src[1:], loops_among(u.src[1:])
+    plain = all(r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP for r in loops)
+    return plain and bool(block) and max(map(nest_key, loops)) < nest_key(block[0])
+
+
 def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
     """REDUCEs with equal keys share their loops: independent of each other, in one place, over equal ranges."""
     bound = tuple(sorted((r for r in u.src[1:]), key=_bound_key))
@@ -87,9 +113,14 @@ class _Reduces:
         self.last_reads: tuple[UOp, ...] = ()
         self.depth: dict[UOp, int] = {}
         self.groups: dict[tuple[object, ...], list[UOp]] = {}
+        self.carried = {u.src[0]: u for u in self.order if is_carried(u)}
         for u in self.order:
             below = max((self.depth[s] for s in u.src), default=0)
-            if u.op is Ops.REDUCE:
+            if u in self.carried:
+                # by its STAGE, which is part of the key: the loops over the block are shared as well
+                self.groups.setdefault((merge_key(u, below), self.carried[u].src[1:]), []).append(u)
+                below += 1
+            elif u.op is Ops.REDUCE:
                 self.groups.setdefault(merge_key(u, below), []).append(u)
                 below += 1
             elif is_shared(u):
@@ -104,7 +135,10 @@ class _Reduces:
         return [self.done[s] for s in self.kernel.src]
 
     def _visit(self, u: UOp) -> None:
-        if u in self.done:
+        if u in self.done or u in self.carried:
+            return
+        if u.op is Ops.STAGE and u.src[0] in self.carried:
+            self._carry(self.groups[merge_key(u.src[0], self.depth[u] - 1), u.src[1:]])
             return
         if u.op is Ops.REDUCE:
             group = self.groups[merge_key(u, self.depth[u] - 1)]
@@ -152,9 +186,7 @@ class _Reduces:
             updates.append(inside.store(index, accumulate(u.arg, inside.load(index), inner)))
             results.append((acc, index))
         if loops:
-            ends: tuple[UOp, ...] = tuple(updates)
-            for r in reversed(loops):
-                ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
+            ends = close_loops(updates, loops)
             for u, (acc, index), kept in zip(group, results, kept_lanes):
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
         return self._exchange(group, values, threads, outer) if threads else values
@@ -211,9 +243,7 @@ class _Reduces:
         memory = self._buffer(Space.REGISTER, u.dtype, size)
         self.arrays.add(memory)
         end = memory.after(*outer).store(index, value)
-        for r in sorted((r for r in ranges if not is_lane(r)), key=nest_key, reverse=True):
-            end = UOp(Ops.END, dtypes.void, (end, r))
-        return memory.after(end)
+        return memory.after(*close_loops([end], loops_among(ranges)))
 
     def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
         """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
@@ -226,7 +256,7 @@ class _Reduces:
 
     def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
         """Stores a value for every step of a STAGE's ranges: all threads in turns, neighbours beside each other."""
-        steps = sorted((r for r in u.src[1:] if not is_lane(r)), key=nest_key)
+        steps = loops_among(u.src[1:])
         count = prod(lane_count(r) for r in steps)
         threads = [
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n)
@@ -249,6 +279,29 @@ class _Reduces:
         value = simplify(substitute(self.done[u.src[0]], table))
         store = memory.after(*fresh).store(simplify(staged_index(u, table)[0]), value, gate)
         return store if turns == 1 or is_lane(turn) else UOp(Ops.END, dtypes.void, (store, turn))
+
+    def _carry(self, reduces: Sequence[UOp]) -> None:
+        """Reductions into memory, the loops over the block of sums inside of those that are reduced."""
+        stages = [self.carried[u] for u in reduces]
+        outer, block = free_loops(stages[0]), loops_among(stages[0].src[1:])
+        loops = loops_among(reduces[0].src[1:])
+        zero = {r: r.replace(arg=replace(r.arg, name=f"zero.{r.arg.name}")) for r in block}
+        memories: list[UOp] = []
+        clear: list[UOp] = []
+        for u, stage in zip(reduces, stages):
+            index, size = staged_index(stage, {})
+            memories.append(self._buffer(Space.REGISTER, u.dtype, size))
+            clear.append(memories[-1].after(*outer).store(substitute(index, zero), identity(u.arg, u.dtype)))
+        self.arrays.update(memories)
+        cleared = close_loops(clear, list(zero.values()))
+        updates: list[UOp] = []
+        for u, stage, memory in zip(reduces, stages, memories):
+            index, _ = staged_index(stage, {})
+            inside = memory.after(*cleared, *loops, *block)
+            updates.append(inside.store(index, accumulate(u.arg, inside.load(index), self.done[u.src[0]])))
+        ends = close_loops(updates, [*loops, *block])
+        for stage, memory in zip(stages, memories):
+            self.done[stage] = memory.after(*ends)
 
     # -- threads -----------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:

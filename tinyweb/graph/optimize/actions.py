@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeAlias, get_args, get_origin, get_type_hint
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
@@ -321,9 +322,9 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Stage"
+Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage"
 Schedule: TypeAlias = "tuple[Action, ...]"
-ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Stage)}
+ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage)}
 
 
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:

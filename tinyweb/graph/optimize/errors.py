@@ -10,12 +10,14 @@ class ScheduleError(ValueError):
     """An action that does not fit the kernel it is applied to."""
 
 
-def find_axis(kernel: UOp, name: str) -> UOp:
-    """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory."""
+def find_axis(kernel: UOp, name: str, stays: bool = False) -> UOp:
+    """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory and not to
+    stay as it is.
+    """
     loops = loops_of(kernel)
     for r in loops.ranges:
         if r.arg.name == name:
-            if any(r in u.src[1:] for u in loops.stages):
+            if not stays and any(r in u.src[1:] for u in loops.stages):
                 raise ScheduleError(f"axis {name} fills staged memory and stays as it is")
             return r
     raise ScheduleError(

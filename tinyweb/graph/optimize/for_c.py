@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.stage import Stage, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -17,6 +18,9 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
     """Actions for a kernel on a processor."""
+    contraction = schedule_contraction(k, target)
+    if contraction is not None:
+        return contraction
     plan = _Plan(k, target)
     if k.heavy is None:
         plan.elementwise(k.outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
@@ -37,7 +37,7 @@ class Stage:
         return f"stage(p{self.param}, at={self.at}, {self.space.name.lower()}{f', pad={self.pad}' if self.pad else ''})"
 
     def apply(self, kernel: UOp) -> UOp:
-        at = find_axis(kernel, self.at)
+        at = find_axis(kernel, self.at, stays=True)
         if self.space not in (Space.SHARED, Space.REGISTER):
             raise ScheduleError(f"{self}: values are staged in shared or register memory")
         if self.pad < 0 or (self.pad and self.space is not Space.SHARED):
@@ -50,10 +50,10 @@ class Stage:
             raise ScheduleError(f"{self}: the kernel stores to that parameter")
         above = users([kernel])
         table: dict[UOp, UOp] = {}
-        for load in self._reused(kernel, at):
+        for load, summed in self._reused(kernel, at).items():
             value = whole_value(load, above)
             if value not in table:
-                table[value] = self._staged(value, load, at, len(table))
+                table[value] = self._staged(value, load, summed, at, len(table))
         if not table:
             raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
         return substitute(kernel, table)
@@ -71,25 +71,27 @@ class Stage:
                     for space in (Space.REGISTER, Space.SHARED) if target.has_threads else (Space.REGISTER,):
                         yield (Stage(slot, r.arg.name, space),)
 
-    def _reused(self, kernel: UOp, at: UOp) -> list[UOp]:
-        """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread."""
-        found: dict[UOp, None] = {}
+    def _reused(self, kernel: UOp, at: UOp) -> dict[UOp, tuple[UOp, ...]]:
+        """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread; and
+        the axes it reduces.
+        """
+        found: dict[UOp, tuple[UOp, ...]] = {}
         for u in kernel.toposort():
             if u.op is not Ops.REDUCE:
                 continue
             around = [
                 r for r in u.ranges.union(u.src[1:])
-                if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and self._inside(r, at)
+                if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and walked_inside(r, at, self.space)
             ]  # fmt: skip
             for x in u.src[0].toposort():
                 if x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param:
                     here = not at.arg.reduce or at in x.ranges
                     if here and any(r not in x.ranges for r in around):
-                        found[x] = None
-        return list(found)
+                        found.setdefault(x, u.src[1:])
+        return found
 
-    def _staged(self, value: UOp, load: UOp, at: UOp, number: int) -> UOp:
-        tile = [r for r in value.ranges if self._inside(r, at)]
+    def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, number: int) -> UOp:
+        tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
         if not tile:
             raise ScheduleError(f"{self}: a step of that axis reads one element only")
         if any(r.src[0].op is not Ops.CONST for r in tile):
@@ -100,8 +102,7 @@ class Stage:
             raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
         names = f"s{self.param}" + (f"_{number}" if number else "")
         copies: dict[UOp, UOp] = {}
-        # laid out so that threads side by side read elements side by side
-        layout = sorted(tile, key=_nearness) if self.space is Space.SHARED else tile
+        layout = sorted(tile, key=_nearness if self.space is Space.SHARED else _panels(summed))
         for i, r in enumerate(tile):
             # lanes stay lanes only along what is filled; whatever else carried out the axis, filling is a loop over it
             kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is layout[-1] else AxisKind.LOOP
@@ -117,17 +118,18 @@ class Stage:
             index = index + r * stride
         return stage.load(index)
 
-    def _inside(self, r: UOp, at: UOp) -> bool:
-        """Whether a range is walked within one step of `at`."""
-        if r is at or r.arg.kind is AxisKind.GRID:
-            return False
-        if r.arg.kind is AxisKind.THREAD:
-            return self.space is Space.SHARED
-        if r.arg.kind is not AxisKind.LOOP or at.arg.kind is AxisKind.GRID:
-            return True
-        if r.arg.reduce != at.arg.reduce:
-            return bool(r.arg.reduce)
-        return bool((r.arg.order, r.arg.name) > (at.arg.order, at.arg.name))
+
+def walked_inside(r: UOp, at: UOp, space: Space) -> bool:
+    """Whether a range is walked within one step of `at`, by one invocation or (SHARED) by a workgroup."""
+    if r is at or r.arg.kind is AxisKind.GRID:
+        return False
+    if r.arg.kind is AxisKind.THREAD:
+        return space is Space.SHARED
+    if r.arg.kind is not AxisKind.LOOP or at.arg.kind is AxisKind.GRID:
+        return True
+    if r.arg.reduce != at.arg.reduce:
+        return bool(r.arg.reduce)
+    return bool((r.arg.order, r.arg.name) > (at.arg.order, at.arg.name))
 
 
 def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
@@ -146,8 +148,23 @@ def _reads_index(u: UOp) -> bool:
     return u.dtype is dtypes.index
 
 
+def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, int, str]]:
+    """The order of memory that one invocation reads from the first element to the last: output loops as they nest,
+    then a panel for a tile of outputs: its single lanes, what is reduced, the lanes of a vector.
+    """
+
+    def key(r: UOp) -> tuple[int, int, str]:
+        vector = r.arg.kind is AxisKind.VECTOR
+        rank = 3 if vector else 2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0
+        return rank, r.arg.order, r.arg.name
+
+    return key
+
+
 def _nearness(r: UOp) -> tuple[int, int]:
-    """Loops outermost, then single lanes, then threads (x innermost), then the lanes of a vector."""
+    """Threads side by side read elements side by side: loops outermost, then single lanes, then threads (x innermost),
+    then the lanes of a vector.
+    """
     rank = {AxisKind.LOOP: 0, AxisKind.UNROLL: 1, AxisKind.THREAD: 2, AxisKind.VECTOR: 3}[r.arg.kind]
     return rank, -r.arg.dim
 

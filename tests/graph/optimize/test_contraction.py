@@ -1,0 +1,75 @@
+"""Matrix products and convolutions, compiled and run: what the blocked schedules compute is what NumPy computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind
+from tinyweb.graph.optimize import heuristic, optimize
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.target import cpu_target, wasm_target
+from tests.graph.lower.hand_kernels import linear
+
+rng = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(512, 512, 512), (37, 129, 515), (100, 1023, 65), (7, 700, 300), (300, 260, 16), (96, 2048, 48), (513, 40, 30)],
+)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_products(m: int, k: int, n: int, left: bool, right: bool) -> None:
+    """Either operand transposed, sizes that no tile divides, with elementwise work around."""
+    a, b, bias = normal(k, m) if left else normal(m, k), normal(n, k) if right else normal(k, n), normal(n)
+    x, y = Tensor(a), Tensor(b)
+    got = (((x.T if left else x) @ (y.T if right else y)) + Tensor(bias)).relu().numpy()
+    want = np.maximum((a.T if left else a) @ (b.T if right else b) + bias, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * k**0.5)
+
+
+def test_batches_share_their_blocks() -> None:
+    a, b = normal(3, 2, 70, 300), normal(3, 2, 300, 90)
+    np.testing.assert_allclose((Tensor(a) @ Tensor(b)).numpy(), a @ b, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8])
+def test_narrow_operands_are_converted_on_the_way(dtype: object) -> None:
+    a, b = normal(70, 300), rng.integers(-8, 8, (300, 90)).astype(np.float32)
+    y = Tensor(b).cast(dtype).realize().cast(dtypes.float32)  # type: ignore[arg-type]
+    np.testing.assert_allclose((Tensor(a) @ y).numpy(), a @ b, rtol=1e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "groups"), [(28, 3, 1, 1), (15, 3, 2, 1), (20, 1, 1, 1),
+                                                                  (14, 7, 2, 1), (7, 3, 1, 1), (16, 3, 1, 4)])  # fmt: skip
+def test_convolutions(size: int, kernel: int, stride: int, groups: int) -> None:
+    x, w = normal(2, 24, size, size), normal(40, 24 // groups, kernel, kernel)
+    got = Tensor(x).conv2d(Tensor(w), stride=stride, padding=kernel // 2, groups=groups).numpy()
+    pad = kernel // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+    parts = np.split(windows, groups, 1)
+    want = np.concatenate(
+        [np.einsum("nchwij,ocij->nohw", p, f, optimize=True) for p, f in zip(parts, np.split(w, groups))], 1
+    )
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_blocks_are_enough_for_all_workers() -> None:
+    for workers in (1, 2, 3, 8):
+        kernel = optimize(linear(512, 512, 512).kernel, cpu_target(8, workers))
+        grid = [r.src[0].vmax for r in ranges_of(kernel) if r.arg.kind is AxisKind.GRID]
+        assert np.prod(grid) >= 2 * workers or workers == 1
+
+
+def test_few_rows_are_left_to_dot_products() -> None:
+    """Packing is worth while only where what is packed is used often enough."""
+    for target in (cpu_target(8, 2), wasm_target()):
+        assert not any("stage" in str(a) for a in heuristic(linear(2, 512, 512).kernel, target))

@@ -1,0 +1,244 @@
+"""Matrix products and convolutions on a processor: a tile of registers, packed panels, blocks for the caches.
+
+The nest is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication): workers take blocks of the
+output; a block walks over the reduction in steps whose panels of one operand stay in the second-level cache; within a
+step, strips of the other operand stay in the first while all panels pass by. Which output axes become the tile's rows
+and columns, and how large tiles and blocks are, is what costs the fewest cycles in a simple model of the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
+from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.hoist import Hoist
+from tinyweb.graph.optimize.stage import MAX_STAGED, Stage, whole_value
+from tinyweb.graph.target import Target
+
+LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
+DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
+DEEP_ENOUGH = 128
+NEAR_BYTES = 320 << 10  # of panels and sums: they stay in the second-level cache
+# cycles of a simple model: what a step of the innermost loop costs beside its arithmetic, an element that a block
+# brings near, that is packed in runs or one by one, and one that is stored alone
+STEP, FETCH, RUN, SINGLE, SCATTER = 0.8, 0.5, 0.4, 1.5, 1.5
+LATENCY = 4  # of an addition
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` × `columns` sums in registers."""
+
+    row: UOp
+    column: UOp
+    rows: int
+    columns: int
+
+
+def schedule_contraction(k: Analysis, target: Target) -> list[Action] | None:
+    """Actions for a kernel whose reductions multiply what varies along some output axes with what varies along others;
+    None if it has no such reductions, or too small ones.
+    """
+    plan = _Contraction(k, target)
+    if not plan.fits():
+        return None
+    tile = min(plan.tiles(), key=plan.cost, default=None)
+    if tile is None or plan.cost(tile) > 1 / target.vector_lanes:  # twice what the arithmetic alone takes
+        return None
+    return _Nest(plan, tile).actions()
+
+
+class _Contraction:
+    def __init__(self, k: Analysis, target: Target):
+        self.k, self.target = k, target
+        heavy = k.heavy
+        self.bound = [r for r in k.reduced if heavy is not None and r in heavy.src[1:]]
+        self.loads = list(dict.fromkeys(u for r in k.reduces for u in k.loads_of(r)))
+        self.touched = {r: frozenset(u for u in self.loads if r in u.ranges) for r in k.outputs}
+        self.steps = k.volume(self.bound)
+        above = users([k.kernel])
+        self.value = {u: whole_value(u, above) for u in self.loads}
+
+    def fits(self) -> bool:
+        k, heavy = self.k, self.k.heavy
+        if heavy is None or k.volume(heavy.ranges | set(heavy.src[1:])) < LEAST_WORK:
+            return False
+        if any(u.src[1:] != heavy.src[1:] or u.arg is not Ops.ADD for u in k.reduces):
+            return False
+        if any(r not in heavy.ranges for r in k.outputs) or any(s.src[0].dtype.bits < 8 for s in k.stores):
+            return False
+        if any(not isinstance(k.exact(r), int) for r in self.bound):
+            return False
+        # what is loaded to know where to load is not brought along
+        return not any(x.op is Ops.LOAD for u in self.loads for x in u.src[1].toposort())
+
+    # -- which axes, which tile --------------------------------------------------------------------------------
+    def apart(self, r: UOp, c: UOp) -> bool:
+        return bool(self.touched[r]) and bool(self.touched[c]) and not self.touched[r] & self.touched[c]
+
+    def rows_of(self, tile: Tile) -> list[UOp]:
+        """The output axes along which what the columns load is used again."""
+        return [r for r in self.k.outputs if self.apart(r, tile.column)]
+
+    def columns_of(self, tile: Tile) -> list[UOp]:
+        return [c for c in self.k.outputs if self.apart(tile.row, c)]
+
+    def tiles(self) -> Iterator[Tile]:
+        k, lanes = self.k, self.target.vector_lanes
+        sums = (12 if lanes >= 8 else 8) // len(k.reduces)
+        for c, r in product(k.outputs, k.outputs):
+            size, width = k.exact(c), lanes * 2
+            if not self.apart(r, c) or not isinstance(size, int) or k.size(r) < 2:
+                continue
+            for columns in (width, width // 2):
+                if size % columns and (size < columns or k.in_place):
+                    continue
+                for rows in range(2, min(sums // (columns // lanes), 8, k.size(r)) + 1):
+                    tile = Tile(r, c, rows, columns)
+                    if k.volume(self.rows_of(tile)) >= 4:
+                        yield tile
+
+    def cost(self, tile: Tile) -> float:
+        """Cycles for one multiplication and addition of an output, about."""
+        k, vectors = self.k, tile.columns // self.target.vector_lanes
+        step = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, LATENCY / len(k.reduces)) + STEP
+        waste = 1.0
+        for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
+            size = k.exact(r)
+            if isinstance(size, int):
+                waste *= -(-size // n) * n / size
+        cost = waste * step / (tile.rows * tile.columns)
+        if not all(k.contiguous(s, tile.column) for s in k.stores):
+            cost += SCATTER / self.steps
+        reuse = min(k.volume(self.rows_of(tile)), 512)
+        cost += self.packing(tile.column, tile.columns) / reuse
+        if self.must_pack(tile):
+            cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
+        return cost
+
+    def packing(self, along: UOp, width: int) -> float:
+        loads = [u for u in self.loads if along in u.ranges]
+        return RUN if all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
+
+    def must_pack(self, tile: Tile) -> bool:
+        """Whether the rows' operand is not read in runs of float32 where it lies."""
+        for u in self.touched[tile.row]:
+            plain = self.value[u] is u and len(u.src) == 2 and u.dtype is dtypes.float32
+            if not plain or not self.k.contiguous(u, self.bound[-1]):
+                return True
+        return False
+
+
+class _Nest:
+    """The nest around a tile: names of what is left of each axis as the actions go on."""
+
+    def __init__(self, plan: _Contraction, tile: Tile):
+        self.plan, self.k, self.tile = plan, plan.k, tile
+        self.out: list[Action] = []
+        self.grid: list[str] = []
+        self.loops: dict[UOp, str] = {}  # inside a block
+        self.symbolic = not isinstance(self.k.exact(tile.row), int)
+        self.extra_rows = [r for r in plan.rows_of(tile) if r is not tile.row]
+        self.extra_columns = [c for c in plan.columns_of(tile) if c is not tile.column]
+
+    def actions(self) -> list[Action] | None:
+        plan, k, tile = self.plan, self.k, self.tile
+        depth = self.depth()
+        steps = plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth
+        blocks = self.blocks(steps)
+        if blocks is None:
+            return None
+        strips, panels = blocks
+        row = self.split(tile.row, tile.rows, strips, AxisKind.UNROLL)
+        column = self.split(tile.column, tile.columns, panels, AxisKind.VECTOR)
+        others = [r.arg.name for r in k.outputs if r not in (tile.row, tile.column)]
+        outer = [*others, *self.grid]
+        inner = [name for name in (row, column) if name is not None]
+        self.out.append(Reorder((*outer, *inner)))
+        self.out += [Bind(f"{name}", AxisKind.GRID) for name in outer]
+        at, near = self.grid[-1], row
+        if depth is not None and inner:
+            first = plan.bound[0].arg.name
+            self.out += [Split(first, depth), Hoist(f"{first}.0", at)]
+            at, near = f"{first}.0", None if row is None else f"acc.{row}"
+        if row is not None:
+            self.stage(plan.touched[tile.column], at)
+        if column is not None and near is not None and (plan.must_pack(tile) or self.ragged(depth)):
+            self.stage(plan.touched[tile.row], near)
+        return self.out
+
+    def ragged(self, depth: int | None) -> bool:
+        """Whether loads of the rows' operand would be gated."""
+        return depth is not None and self.k.size(self.plan.bound[0]) % depth != 0
+
+    def split(self, r: UOp, n: int, count: int, lanes: AxisKind) -> str | None:
+        """Blocks of `count` tiles of `n`; the name of the loop over a block's tiles, None if there is but one."""
+        name, size = r.arg.name, self.k.exact(r)
+        overlap = isinstance(size, int) and not self.k.in_place
+        if self.symbolic and r is self.tile.row:
+            self.out += [Split(name, n), Bind(f"{name}.1", lanes)]
+            return f"{name}.0"
+        assert isinstance(size, int)
+        block = n if count == 1 else min(n * count, size)
+        self.out.append(Split(name, block, overlap=overlap and size % block != 0))
+        self.grid.append(f"{name}.0")
+        if count == 1:
+            self.out.append(Bind(f"{name}.1", lanes))
+            return None
+        self.out += [Split(f"{name}.1", n, overlap=overlap and block % n != 0), Bind(f"{name}.1.1", lanes)]
+        return f"{name}.1.0"
+
+    def stage(self, loads: frozenset[UOp], at: str) -> None:
+        for slot in sorted({u.src[0].arg.slot for u in loads}):
+            if not any(s.src[0].arg.slot == slot for s in self.k.stores):
+                self.out.append(Stage(slot, at, Space.REGISTER))
+
+    def depth(self) -> int | None:
+        """How much of the first reduced axis a step takes; None if it is not split."""
+        first, *rest = self.plan.bound
+        inner, size = self.k.volume(rest), self.k.size(first)
+        most = max(DEEPEST // inner, 1)
+        if self.symbolic or self.plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST or size <= most:
+            return None
+        for depth in range(most, max(DEEP_ENOUGH // inner, 1) - 1, -1):
+            if size % depth == 0:
+                return depth
+        return -(-size // -(-size // most))
+
+    def blocks(self, steps: int) -> tuple[int, int] | None:
+        """Tiles per block, down and across, so that the busiest worker is done soonest."""
+        plan, k, tile = self.plan, self.k, self.tile
+        down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
+        others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
+        vectors = tile.columns // plan.target.vector_lanes
+        work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
+        pack_column = plan.steps * tile.columns * plan.packing(tile.column, tile.columns)
+        pack_column += plan.steps * tile.columns * FETCH
+        pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
+        best: tuple[float, tuple[int, int]] | None = None
+        workers = plan.target.parallel_threads
+        for strips, panels in product(_shares(down), _shares(across)):
+            if self.symbolic:
+                strips = down
+            panel = panels * tile.columns * steps
+            sums = 0 if self.symbolic else strips * panels * tile.rows * tile.columns
+            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > NEAR_BYTES:
+                continue
+            count = -(-down // strips) * -(-across // panels) * others
+            one = strips * panels * work + panels * pack_column + strips * pack_row
+            # the last blocks are never shared out evenly
+            time = -(-count // workers) * one + one * (workers > 1) / 4
+            if best is None or time < best[0]:
+                best = (time, (strips, panels))
+        return None if best is None else best[1]
+
+
+def _shares(tiles: int) -> list[int]:
+    """Tiles per block, for 1, 2, … blocks; each number once."""
+    return sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)

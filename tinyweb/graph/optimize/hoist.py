@@ -1,0 +1,85 @@
+"""Hoist: a reduced loop goes outside of output loops; the sums of their block wait in nearer memory meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber
+from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
+from tinyweb.graph.target import Target
+
+
+@dataclass(frozen=True)
+class Hoist:
+    """The reduced loop `axis` is carried out once in a step of loop `at`, around the output axes inside of that step.
+
+    What its steps have in common can then be staged at `axis` for the whole block of outputs: blocking of a matrix
+    product's inner axis (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication). The reduction
+    gets axes of its own for the block, `acc.` and the name of the output axis, inside `axis`; the other axes that are
+    reduced lie inside of those. Outputs are read from the block's sums when all steps are done.
+    """
+
+    name: ClassVar[str] = "hoist"
+    axis: str
+    at: str
+
+    def __str__(self) -> str:
+        return f"hoist({self.axis}, at={self.at})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        axis, at = find_axis(kernel, self.axis), find_axis(kernel, self.at)
+        if not axis.arg.reduce or axis.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: the axis must be a loop that is reduced")
+        if at.arg.reduce or at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
+            raise ScheduleError(f"{self}: sums are kept for a step of an output loop or of the grid")
+        if loops_of(kernel).stages:
+            raise ScheduleError(f"{self}: hoist before anything is staged")
+        reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and axis in u.src[1:]]
+        if any(r.arg.kind is AxisKind.THREAD for u in reduces for r in u.ranges.union(u.src[1:])):
+            raise ScheduleError(f"{self}: threads keep their sums to themselves")
+        block = [r for r in ranges_of(kernel) if not r.arg.reduce and walked_inside(r, at, Space.REGISTER)]
+        block = [r for r in block if any(r in u.ranges for u in reduces)]
+        if not any(r.arg.kind is AxisKind.LOOP for r in block):
+            raise ScheduleError(f"{self}: no output loop inside that axis walks over the sums")
+        if any(r.src[0].op is not Ops.CONST for r in block):
+            raise ScheduleError(f"{self}: the size of the block of sums must be constant; split the axes first")
+        elements = prod(int(r.src[0].arg) for r in block)
+        if elements > MAX_STAGED:
+            raise ScheduleError(f"{self}: {elements} sums are more than {MAX_STAGED}")
+        copies = {r: r.replace(arg=replace(r.arg, name=f"acc.{r.arg.name}", reduce=True)) for r in block}
+        table: dict[UOp, UOp] = {}
+        for u in reduces:
+            mine = [r for r in block if r in u.ranges]
+            inner = [r for r in u.src[1:] if r is not axis]
+            value = substitute(u.src[0], copies)
+            if inner:
+                value = u.replace(src=(value, *inner))
+            # lanes last, those of a vector innermost: as they are computed
+            layout = sorted(mine, key=lambda r: (r.arg.kind is not AxisKind.LOOP, r.arg.kind is AxisKind.VECTOR))
+            sums = u.replace(src=(value, axis))
+            stage = UOp(Ops.STAGE, u.dtype, (sums, *(copies[r] for r in layout)), StageArg(Space.REGISTER))
+            index = UOp.const(0, dtypes.index)
+            for r in layout:
+                index = index * int(r.src[0].arg) + r
+            table[u] = stage.load(index)
+        within = {r for u in reduces for r in u.toposort() if r.op is Ops.RANGE and r.arg.reduce and r is not axis}
+        kernel = substitute(kernel, table)
+        known = ranges_of(kernel)
+        outside = [r for r in known if r not in within and r is not axis and r not in copies.values()]
+        return renumber(kernel, [*outside, axis, *copies.values(), *(r for r in known if r in within)])
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Hoist, ...]]:
+        """Every reduced loop, for blocks of sums at the grid and at every output loop."""
+        loops = [r for r in ranges_of(kernel) if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
+        if loops_of(kernel).stages or target.has_threads:
+            return
+        for axis in loops:
+            if axis.arg.reduce:
+                yield from ((Hoist(axis.arg.name, at.arg.name),) for at in loops if not at.arg.reduce)
