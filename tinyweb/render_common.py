@@ -79,6 +79,12 @@ def register_plan(program: Program) -> dict[UOp, Registers]:
     return plan
 
 
+def local_bytes(program: Program) -> int:
+    """Bytes of the REGISTER buffers that are arrays: what a worker needs on its stack beside spilled registers."""
+    plan = register_plan(program)
+    return sum(u.dtype.nbytes(u.arg.size) for u, registers in plan.items() if not registers.variables)
+
+
 def _is_register(u: UOp) -> bool:
     return u.op is Ops.BUFFER and isinstance(u.arg, BufferArg) and u.arg.space is Space.REGISTER
 

@@ -10,7 +10,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.chat import merge_variables
 from tinyweb.export.compile import Compiled, Dispatch
 from tinyweb.export.memory import Memory, Named, plan_memory
-from tinyweb.export.wasm import ALIGNMENT, BUFFERS, PAGE, plan_layout
+from tinyweb.export.wasm import ALIGNMENT, PAGE, STATIC_BYTES, plan_layout
 from tinyweb.export.webgpu import limits, write_webgpu
 from tinyweb.graph.ir import KernelInfo, Ops, ParamArg, UOp, Variable
 from tinyweb.graph.program import ParamInfo, Program
@@ -65,7 +65,7 @@ def test_addresses_do_not_overlap() -> None:
     memory = Memory(memory.named, (1, 70, 4096), memory.ids)
     layout = plan_layout(memory)
     spans = [(at, at + memory.size(id)) for id, at in enumerate(layout.addresses)]
-    assert spans[0][0] >= BUFFERS and all(at % ALIGNMENT == 0 for at, _ in spans)
+    assert spans[0][0] >= layout.static + STATIC_BYTES and all(at % ALIGNMENT == 0 for at, _ in spans)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
     assert spans[-1][1] <= layout.pages * PAGE < spans[-1][1] + PAGE
 

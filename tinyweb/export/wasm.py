@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Compiled, Progress, used_variables
 from tinyweb.export.memory import Memory
 from tinyweb.graph.ir import UOp
+from tinyweb.graph.program import Program
+from tinyweb.render_common import local_bytes
 
 PAGE = 65536
 MAX_PAGES = 65536  # 4 GiB, all that 32-bit addresses reach
 ALIGNMENT = 64
 VARIABLES, MAX_VARIABLES = 1024, 256
 CONTROL = 2048
-STACKS, STACK_BYTES, MAX_THREADS = 4096, 65536, 8
-STATIC, STATIC_BYTES = STACKS + MAX_THREADS * STACK_BYTES, 65536  # the compiler's own data, if it makes any
-BUFFERS = STATIC + STATIC_BYTES
+STACKS, STACK_BYTES, MAX_THREADS = 4096, 65536, 8  # a stack is at least so large
+SPILLED = 32768  # bytes of a stack beside the kernels' arrays
+STATIC_BYTES = 65536  # the compiler's own data, if it makes any
 
 VARIANTS = {"simd": False, "simd-threads": True}  # name: threads
 
@@ -29,12 +32,21 @@ class Layout:
 
     addresses: tuple[int, ...]
     pages: int
+    stack_bytes: int = STACK_BYTES
+
+    @property
+    def static(self) -> int:
+        return STACKS + MAX_THREADS * self.stack_bytes
 
 
-def plan_layout(memory: Memory) -> Layout:
-    """Weights first, then states, then pools, each at a cache line; ExportError where 4 GiB do not hold them."""
+def plan_layout(memory: Memory, programs: Sequence[Program] = ()) -> Layout:
+    """Stacks as large as the programs need, static data, then weights, states and pools, each at a cache line;
+    ExportError where 4 GiB do not hold them.
+    """
+    needed = max((local_bytes(p) for p in programs), default=0) + SPILLED
+    stack_bytes = max(-(-needed // PAGE) * PAGE, STACK_BYTES)
     addresses: list[int] = []
-    end = BUFFERS
+    end = STACKS + MAX_THREADS * stack_bytes + STATIC_BYTES
     for id in range(len(memory.named) + len(memory.pools)):
         addresses.append(end)
         end += -(-memory.size(id) // ALIGNMENT) * ALIGNMENT
@@ -44,7 +56,7 @@ def plan_layout(memory: Memory) -> Layout:
             f"The model takes {end / 2**30:.1f} GiB and WebAssembly has at most 4: "
             "choose a smaller --quant or a smaller --context."
         )
-    return Layout(tuple(addresses), pages)
+    return Layout(tuple(addresses), pages, stack_bytes)
 
 
 def write_wasm(
@@ -55,7 +67,7 @@ def write_wasm(
 
     if len(variables) > MAX_VARIABLES:
         raise AssertionError(f"{len(variables)} variables do not fit before the control block")
-    layout = plan_layout(memory)
+    layout = plan_layout(memory, compiled.programs)
     calls = {
         entry: [BundleCall(d.program, tuple(layout.addresses[memory.ids[b]] for b in d.buffers)) for d in dispatches]
         for entry, dispatches in compiled.entries.items()
@@ -70,7 +82,7 @@ def write_wasm(
             list(calls),
             threads=threads,
             pages=layout.pages,
-            static_base=STATIC,
+            static_base=layout.static,
             static_bytes=STATIC_BYTES - ALIGNMENT,
         )
         (bundle / _file(name)).write_bytes(module)
@@ -82,7 +94,7 @@ def write_wasm(
             "buffers": {str(id): layout.addresses[id] for id in range(len(memory.named))},
             "variables": VARIABLES,
             "control": CONTROL,
-            "stacks": {"base": STACKS, "bytes": STACK_BYTES, "max_threads": MAX_THREADS},
+            "stacks": {"base": STACKS, "bytes": layout.stack_bytes, "max_threads": MAX_THREADS},
         },
         "variants": {name: {"file": _file(name), "threads": threads} for name, threads in VARIANTS.items()},
         "entry_points": {

@@ -12,13 +12,21 @@ from tinyweb.toolchain import compile_wasm
 DATA_SECTION = 11
 
 
-def compile_module(programs: Sequence[Program], static_base: int | None = None) -> bytes:
+def compile_module(programs: Sequence[Program], static_base: int | None = None, stack_bytes: int = 65536) -> bytes:
     """A module that exports for each program `NAME(buffers, variables, begin, end)`; it imports `env.memory`.
 
     `static_base`: address of static data, the initial stack behind it; None: the stack at 0 and static data behind it.
+    `stack_bytes` must hold the programs' arrays (`render_common.local_bytes`).
     """
     names = list(dict.fromkeys(p.name for p in programs))
-    return compile_wasm(render(programs), threads=False, exports=names, memory_pages=None, global_base=static_base)
+    return compile_wasm(
+        render(programs),
+        threads=False,
+        exports=names,
+        memory_pages=None,
+        global_base=static_base,
+        stack_bytes=stack_bytes,
+    )
 
 
 def static_data_bytes(module: bytes) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.graph.lower.hand_kernels import linear
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind
 from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import cpu_target, wasm_target
-from tests.graph.lower.hand_kernels import linear
 
 rng = np.random.default_rng(5)
 
@@ -47,8 +47,10 @@ def test_narrow_operands_are_converted_on_the_way(dtype: object) -> None:
     np.testing.assert_allclose((Tensor(a) @ y).numpy(), a @ b, rtol=1e-4, atol=2e-3)
 
 
-@pytest.mark.parametrize(("size", "kernel", "stride", "groups"), [(28, 3, 1, 1), (15, 3, 2, 1), (20, 1, 1, 1),
-                                                                  (14, 7, 2, 1), (7, 3, 1, 1), (16, 3, 1, 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "groups"),
+    [(28, 3, 1, 1), (15, 3, 2, 1), (20, 1, 1, 1), (14, 7, 2, 1), (7, 3, 1, 1), (16, 3, 1, 4)],
+)
 def test_convolutions(size: int, kernel: int, stride: int, groups: int) -> None:
     x, w = normal(2, 24, size, size), normal(40, 24 // groups, kernel, kernel)
     got = Tensor(x).conv2d(Tensor(w), stride=stride, padding=kernel // 2, groups=groups).numpy()

@@ -24,7 +24,8 @@ from tinyweb.graph.target import Target
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
 DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
 DEEP_ENOUGH = 128
-NEAR_BYTES = 320 << 10  # of panels and sums: they stay in the second-level cache
+NEAR_BYTES = 320 << 10  # of panels and sums: they stay in the second-level cache; WASM has a stack for each thread
+NEAR_BYTES_NARROW = 160 << 10
 # cycles of a simple model: what a step of the innermost loop costs beside its arithmetic, an element that a block
 # brings near, that is packed in runs or one by one, and one that is stored alone
 STEP, FETCH, RUN, SINGLE, SCATTER = 0.8, 0.5, 0.4, 1.5, 1.5
@@ -204,7 +205,7 @@ class _Nest:
         first, *rest = self.plan.bound
         inner, size = self.k.volume(rest), self.k.size(first)
         most = max(DEEPEST // inner, 1)
-        if self.symbolic or self.plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST or size <= most:
+        if self.symbolic or (self.plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST) or size <= most:
             return None
         for depth in range(most, max(DEEP_ENOUGH // inner, 1) - 1, -1):
             if size % depth == 0:
@@ -221,6 +222,7 @@ class _Nest:
         pack_column = plan.steps * tile.columns * plan.packing(tile.column, tile.columns)
         pack_column += plan.steps * tile.columns * FETCH
         pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
+        near = NEAR_BYTES if plan.target.vector_lanes > 4 else NEAR_BYTES_NARROW
         best: tuple[float, tuple[int, int]] | None = None
         workers = plan.target.parallel_threads
         for strips, panels in product(_shares(down), _shares(across)):
@@ -228,7 +230,7 @@ class _Nest:
                 strips = down
             panel = panels * tile.columns * steps
             sums = 0 if self.symbolic else strips * panels * tile.rows * tile.columns
-            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > NEAR_BYTES:
+            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > near:
                 continue
             count = -(-down // strips) * -(-across // panels) * others
             one = strips * panels * work + panels * pack_column + strips * pack_row

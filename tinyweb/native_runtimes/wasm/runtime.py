@@ -21,7 +21,7 @@ from tinyweb.render_wasm import compile_module, static_data_bytes
 
 PAGE = 65536
 MAX_PAGES = 65536
-STACK_BYTES = 65536  # at address 0, shared by all modules: one runs at a time
+STACK_BYTES = 1 << 20  # at address 0, shared by all modules: one runs at a time
 MAX_PREPARED = 32  # lists that stay in the memory, for when they run again
 GROWTH = 256  # pages: the memory grows by at least 16 MiB
 
@@ -183,10 +183,10 @@ class WasmRuntime:
     def compile(self, programs: Sequence[Program]) -> list[WasmExecutable]:
         if not programs:
             return []
-        module = compile_module(programs)
+        module = compile_module(programs, stack_bytes=STACK_BYTES)
         if static := static_data_bytes(module):
             # static data of different modules must not meet in the shared memory; the module's stack lies behind it
-            module = compile_module(programs, self._take(static + STACK_BYTES + 1024))
+            module = compile_module(programs, self._take(static + STACK_BYTES + 1024), STACK_BYTES)
         try:
             instance = wasmtime.Instance(self._store, wasmtime.Module(self._engine, module), [self._memory])
         except wasmtime.WasmtimeError as error:
