@@ -149,7 +149,7 @@ def test_ends_with_its_budget() -> None:
 
 def test_parallel_work_can_be_kept() -> None:
     """Where one worker measures, a schedule without a grid may look best: it is not for eight."""
-    target, kernel = wasm_target(8), linear(64, 96, 64).kernel
+    target, kernel = wasm_target(8), linear(2, 96, 256).kernel
     usual = lower(apply(kernel, heuristic(kernel, target)), target)
     assert usual.grid[0] != 1
     measure = Fake(lambda p, t: 0.5 if p.grid[0] == 1 else 1.0)
