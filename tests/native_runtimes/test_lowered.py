@@ -9,6 +9,7 @@ from tinyweb import Tensor, dtypes
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.schedule import nbytes
+from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.protocol import Launch, Runtime
 from tinyweb.tracing import capture
 
@@ -45,6 +46,33 @@ CASES: dict[str, tuple[list[np.ndarray], Callable[..., Tensor], Callable[..., np
 @pytest.mark.parametrize("name", CASES)
 def test_lowered(runtime: Runtime, name: str) -> None:
     inputs, ours, numpy = CASES[name]
+    compare(runtime, runtime.target, inputs, ours, numpy(*inputs))
+
+
+PRODUCTS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
+    "whole tiles": (arrays((64, 48), (48, 128)), lambda a, b: a @ b),
+    "odd sizes": (arrays((37, 19), (19, 50)), lambda a, b: a @ b),
+    "transposed": (arrays((70, 40), (96, 40)), lambda a, b: a @ b.transpose()),
+    "batches and a bias": (arrays((2, 33, 20), (2, 20, 64), (64,)), lambda a, b, c: (a @ b + c).relu()),
+    "two sums": (arrays((32, 24), (64, 24), (64, 24)), lambda a, b, c: (a @ b.transpose()) * (a @ c.transpose())),
+    "convolution": (arrays((1, 3, 30, 30), (32, 3, 3, 3)), lambda x, w: x.conv2d(w, padding=1)),
+    "halves": (arrays((40, 32), (48, 32)), lambda a, b: a @ b.cast(dtypes.float16).contiguous().float().transpose()),
+}
+VARIANTS = {"a GPU": webgpu_target(shared_bytes=32768), "emulated": webgpu_target(emulated=True)}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_for_any_gpu(gpu: Runtime, name: str, variant: str) -> None:
+    """What is compiled for other adapters than this one gives the same."""
+    inputs, ours = PRODUCTS[name]
+    compare(gpu, VARIANTS[variant], inputs, ours, ours(*map(Tensor, inputs)).numpy())
+
+
+def compare(
+    runtime: Runtime, target: Target, inputs: list[np.ndarray], ours: Callable[..., Tensor], expected: np.ndarray
+) -> None:
+    """What kernels for the target compute on the runtime, beside what is expected."""
     tensors = [Tensor(x).realize() for x in inputs]
     results: list[Tensor] = []
 
@@ -53,14 +81,14 @@ def test_lowered(runtime: Runtime, name: str) -> None:
         return results
 
     plan = capture(compute)
-    programs = [lower(optimize(k, runtime.target), runtime.target) for k in plan.kernels]
+    programs = [lower(optimize(k, target), target) for k in plan.kernels]
     executables = dict(zip(plan.kernels, runtime.compile(programs)))
     given = {t.uop.buffer: x for t, x in zip(tensors, inputs)}
     handles = {b: runtime.allocate(nbytes(b)) for call in plan.calls for b in call.buffers}
     for buffer, x in given.items():
         runtime.copy_in(handles[buffer], memoryview(x).cast("B"))
     runtime.run([Launch(executables[c.kernel], tuple(handles[b] for b in c.buffers)) for c in plan.calls], {})
-    expected = np.asarray(numpy(*inputs))
+    expected = np.asarray(expected)
     got = np.frombuffer(runtime.copy_out(handles[results[0].uop.buffer], expected.nbytes), expected.dtype)
     for h in handles.values():
         runtime.free(h)

@@ -34,7 +34,8 @@ class Target:
     max_grid: int = 2**31 - 1  # workgroups per dimension
     max_buffers: int = 2**31 - 1  # storage buffers one kernel may bind
     max_binding_bytes: int = 2**62
-    subgroup_sizes: tuple[int, ...] = ()
+    subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
+    emulated: bool = False  # a processor plays GPU: shared memory is no nearer, loads and barriers are dear
 
 
 def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
@@ -48,12 +49,18 @@ def wasm_target(threads: int = 4) -> Target:
     return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads)
 
 
-def webgpu_target() -> Target:
-    """What WebGPU guarantees everywhere (the specification's default limits)."""
+def webgpu_target(
+    *, subgroups: bool = False, emulated: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
+) -> Target:
+    """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
+
+    Half floats are pairs in words with or without the feature shader-f16: one load and `unpack2x16float` give two.
+    """
     return Target(
         "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
-        has_threads=True, grid_dims=3, shared_bytes=16384, max_workgroup=(256, 256, 64), max_invocations=256,
-        max_grid=65535, max_buffers=8, max_binding_bytes=128 * 2**20, ieee=False,
+        has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
+        max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
+        emulated=emulated,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ class Adapter:
     features: tuple[str, ...]  # WebGPU features it offers, by their names in the specification
     max_buffer_bytes: int
     max_binding_bytes: int
+    shared_bytes: int = 16384  # of workgroup memory; the default is what WebGPU guarantees
 
     @property
     def is_software(self) -> bool:

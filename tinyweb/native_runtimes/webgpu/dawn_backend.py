@@ -56,6 +56,7 @@ class DawnBackend:
             features=tuple(sorted(_FEATURES[f] for f in offered if f in _FEATURES)),
             max_buffer_bytes=limits.limits.maxBufferSize,
             max_binding_bytes=limits.limits.maxStorageBufferBindingSize,
+            shared_bytes=limits.limits.maxComputeWorkgroupStorageSize,
         )
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
         self._staging: Any = None

@@ -38,20 +38,29 @@ class WebGpuExecutable:
     uniform: bool
 
 
+def target_of(adapter: Adapter) -> Target:
+    """What programs for an adapter may use."""
+    return webgpu_target(
+        emulated=adapter.is_software,
+        shared_bytes=adapter.shared_bytes,
+        max_binding_bytes=min(adapter.max_buffer_bytes, adapter.max_binding_bytes),
+    )
+
+
 class WebGpuRuntime:
     """Runtime (see `native_runtimes.protocol`) for GPUs. `run` returns once the work is submitted.
 
-    Programs are made for what every WebGPU device guarantees, so that they are the ones a browser gets. `backend`:
-    an open one, or "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu.
+    `backend`: an open one, or "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu. `target` says what its adapter
+    can do.
     """
 
     name = "WEBGPU"
 
     def __init__(self, backend: Backend | str | None = None) -> None:
-        self.target: Target = webgpu_target()
         self._backend = open_backend(backend) if backend is None or isinstance(backend, str) else backend
         self.backend_name = self._backend.name
         self.adapter: Adapter = self._backend.adapter
+        self.target: Target = target_of(self.adapter)
         self._slots: dict[str, int] = {}
         self._uniform = self._backend.create_buffer(4 * MAX_VARIABLES, uniform=True)
         self._uniform_holds = b""
@@ -64,7 +73,8 @@ class WebGpuRuntime:
         limit = min(self.adapter.max_buffer_bytes, self.adapter.max_binding_bytes)
         if nbytes > limit:
             raise MemoryError(
-                f"WebGPU has no memory for a buffer of {nbytes} bytes: {self.adapter.name} allows {limit}"
+                f"WebGPU has no memory for a buffer of {nbytes} bytes: {self.adapter.name} allows {limit}; "
+                "use several smaller tensors, or a narrower type"
             )
         return WebGpuBuffer(self._backend.create_buffer(max(_words(nbytes), 4)), nbytes)
 

@@ -43,7 +43,8 @@ class WgpuBackend:
         if adapter is None:
             raise _no_adapter("none was found")
         offered = adapter.limits
-        wanted = ("max-buffer-size", "max-storage-buffer-binding-size")
+        shared = "max-compute-workgroup-storage-size"
+        wanted = ("max-buffer-size", "max-storage-buffer-binding-size", shared)
         try:
             self._device = adapter.request_device_sync(required_limits={k: offered[k] for k in wanted})
         except (RuntimeError, wgpu.GPUError) as error:
@@ -54,6 +55,7 @@ class WgpuBackend:
             features=tuple(sorted(FEATURES[f] for f in adapter.features if f in FEATURES)),
             max_buffer_bytes=offered["max-buffer-size"],
             max_binding_bytes=offered["max-storage-buffer-binding-size"],
+            shared_bytes=offered[shared],
         )
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
         self._staging: Any = None

@@ -1,34 +1,22 @@
-"""GPUs: outputs over workgroups and threads, vectors along memory, reductions shared by the threads of a workgroup."""
+"""The steps of which schedules for GPUs are made: axes over threads, lanes and the grid, reductions over threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.target import Target
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 LARGE_WORKGROUP = 256
-FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
-ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
-MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 
 
-def schedule_for_gpu(k: Analysis, target: Target) -> list[Action]:
-    """Actions for a kernel on a GPU."""
-    plan = _Plan(k, target)
-    if k.heavy is None:
-        plan.elementwise()
-    else:
-        plan.reduction(k.heavy)
-    plan.grid()
-    return plan.actions
+class Plan:
+    """A schedule in the making; `left` is what of each axis is a loop still."""
 
-
-class _Plan:
     def __init__(self, k: Analysis, target: Target):
         self.k, self.target = k, target
         self.actions: list[Action] = []
@@ -52,6 +40,17 @@ class _Plan:
             return
         self.actions += [Split(name, factor), Bind(f"{name}.1", kind, dim)]
         self.left[r] = (f"{name}.0", -(-size // factor))
+
+    def tile_within(self, r: UOp, most: int, kind: AxisKind) -> None:
+        """The largest block of an axis, up to `most`, that divides it; if that is small, blocks that overlap."""
+        size = self.k.size(r)
+        factor = fitting_divisor(size, most)
+        if 2 * factor >= most or size < most or self.k.in_place:
+            self.tile(r, factor, kind)
+            return
+        name = r.arg.name
+        self.actions += [Split(name, most, overlap=True), Bind(f"{name}.1", kind)]
+        self.left[r] = (f"{name}.0", -(-size // most))
 
     def spread(self, axes: Iterable[UOp], wanted: int) -> None:
         """Output axes over threads, one dimension each, until the workgroup has about `wanted` threads."""
@@ -118,12 +117,6 @@ class _Plan:
         for i, (_, name, _size) in enumerate(loops):
             self.actions.append(Bind(name, AxisKind.GRID, min(i, self.target.grid_dims - 1)))
 
-    # -- kinds of kernels --------------------------------------------------------------------------------------
-    def elementwise(self) -> None:
-        """A vector along the axis that the stores follow, threads along it first."""
-        self.vector_along_stores(self.k.outputs)
-        self.spread(self.by_nearness(self.k.outputs), WORKGROUP)
-
     def vector_along_stores(self, axes: list[UOp]) -> UOp | None:
         """The axis, if there was one."""
         k = self.k
@@ -146,49 +139,6 @@ class _Plan:
         main = max(self.k.stores, key=lambda s: self.k.volume(s.src[1].ranges))
         return sorted(axes, key=lambda r: distance(self.k, main, r))
 
-    def reduction(self, heavy: UOp) -> None:
-        k = self.k
-        rows = [r for r in k.outputs if r in heavy.ranges]
-        apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
-        if apart and k.volume(apart) > 1:
-            self.row_kernel(heavy, rows, apart)
-            return
-        loads = k.loads_of(heavy)
-        bound = [r for r in heavy.src[1:] if r.op is Ops.RANGE]
-        axis, width = self.vector_axis(loads, bound, rows)
-        follow = [u for u in loads if axis in rows and k.follows(u, axis, width)]
-        main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
-        reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
-        outputs, steps = k.volume(rows), k.volume(bound)
-        if axis is not None:
-            self.tile(axis, width, AxisKind.VECTOR)
-            if axis in bound:
-                steps //= width
-                if axis in self.left and any(u.src[0].dtype.bits < 8 for u in loads):  # the other half of a word
-                    self.tile(axis, fitting_divisor(self.left[axis][1], 2), AxisKind.UNROLL)
-            else:
-                outputs //= width
-        if k.volume(reused) >= MATRIX and outputs >= FULL:
-            self.matrix(rows, reused, axis)
-            return
-        # with few outputs, several threads share each reduction
-        count = 1
-        while outputs * count < FULL and count * 4 <= steps and count < self.most:
-            count *= 2
-        if axis in bound and steps >= 2 * ALONG:
-            count = max(count, ALONG)
-        if count >= 4:
-            # several rows to a thread, where there are plenty, share what is read and computed of the input
-            serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
-            self.unroll(serves, outputs * count, FULL // 2)
-            if axis in rows:
-                self.spread([axis], WORKGROUP // 4)
-            self.share(heavy, min(count, max(self.most // self.threads, 1)), 2 - self.dims)
-            self.spread([r for r in self.by_nearness(rows) if r is not axis], max(WORKGROUP, self.threads))
-            return
-        self.unroll([r for r in reused if r is not axis], outputs, FULL // 4)
-        self.spread(self.by_nearness(rows), WORKGROUP)
-
     def unroll(self, axes: list[UOp], threads: int, enough: int) -> None:
         """The longest of the axes, up to four times, as long as enough threads are left."""
         r = max((r for r in axes if r in self.left), key=self.k.size, default=None)
@@ -197,43 +147,6 @@ class _Plan:
             factor *= 2
         if r is not None:
             self.tile(r, factor, AxisKind.UNROLL)
-
-    def matrix(self, rows: list[UOp], reused: list[UOp], axis: UOp | None) -> None:
-        """A tile of 4 by 4 outputs per thread, 8 by 8 threads: what each thread loads serves four outputs."""
-        other = max((r for r in rows if r not in reused and r is not axis), key=self.k.size, default=None)
-        token = max((r for r in reused if r is not axis), key=self.k.size, default=None)
-        for r in (other, token):
-            if r is not None and r in self.left:
-                self.tile(r, min(4, self.left[r][1]), AxisKind.UNROLL)
-        first = axis if axis in rows else other
-        near = [r for r in (first, token, other) if r is not None]
-        for r in dict.fromkeys(near):
-            self.spread([r], min(self.threads * 8, WORKGROUP))
-
-    def row_kernel(self, heavy: UOp, rows: list[UOp], apart: list[UOp]) -> None:
-        """A workgroup per row or a few: its threads reduce together, then write the row together."""
-        k = self.k
-        length = max(k.volume(apart), k.volume(set(heavy.src[1:])))
-        for u in k.reduces:
-            bound = [r for r in u.src[1:] if r in self.left and self.left[r][0] == r.arg.name]
-            axis, width = self.vector_axis(k.loads_of(u), bound, [])
-            if axis is not None:
-                self.tile(axis, width, AxisKind.VECTOR)
-        along = self.vector_along_stores(apart)
-        if along is not None:
-            length //= 4
-        count = 4
-        while count < self.most and count * 2 <= length:
-            count *= 2
-        if k.volume(rows) * count > FULL:
-            count = min(count, WORKGROUP)
-        count = self.share(heavy, count, 1)
-        for r in self.by_nearness(r for r in apart if r in self.left)[:1]:
-            if count > 1:
-                self.tile(r, count, AxisKind.THREAD, 0)
-        for r in apart:
-            self.left.pop(r, None)  # loops: on the grid, every workgroup would reduce the row again
-        self.spread(self.by_nearness(rows), WORKGROUP)
 
     def vector_axis(self, loads: list[UOp], bound: list[UOp], rows: list[UOp]) -> tuple[UOp | None, int]:
         """The axis that most loads follow, and the vector's width along it."""
@@ -264,5 +177,9 @@ def fitting(size: int, room: int) -> int:
     return count if exact == count or waste <= 0.25 or exact * 2 < count else exact
 
 
-def fitting_divisor(size: int, factor: int) -> int:
-    return factor if size % factor == 0 else 1
+def fitting_divisor(size: int, most: int) -> int:
+    """The largest power of two up to `most` that divides the size."""
+    factor = 1
+    while factor * 2 <= most and size % (factor * 2) == 0:
+        factor *= 2
+    return factor
