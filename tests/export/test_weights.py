@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyweb.errors import ExportError
-from tinyweb.export.weights import ALIGNMENT, MIN_SHARD_BYTES, Segment, ShardWriter, check_shard_bytes, combined_sha256
+from tinyweb.export.weights import (
+    ALIGNMENT,
+    LEAST_SHARE,
+    MIN_SHARD_BYTES,
+    SHARES,
+    Segment,
+    ShardWriter,
+    check_shard_bytes,
+    combined_sha256,
+)
 
 
 def write(folder: Path, tensors: list[bytes], shard_bytes: int) -> tuple[ShardWriter, list[list[Segment]]]:
@@ -44,6 +53,14 @@ def test_every_tensor_comes_back(tmp_path_factory: pytest.TempPathFactory, sizes
         assert shard.bytes == cut if i < len(writer.shards) - 1 else 0 < shard.bytes <= cut
     assert writer.bytes == sum(s.bytes for s in writer.shards)
     assert writer.sha256 == combined_sha256([s.sha256 for s in writer.shards])
+
+
+def test_shards_of_a_small_model_are_a_small_part_of_it(tmp_path: Path) -> None:
+    """A loader holds two shards at a time."""
+    for total, given, cut in ((1000, 2**24, 2**20), (2**25, 2**24, 2**21), (2**29, 2**24, 2**24), (2**25, 8192, 8192)):
+        writer = ShardWriter(tmp_path, given)
+        writer.limit(max(LEAST_SHARE, total // SHARES))
+        assert writer.shard_bytes == cut
 
 
 def test_no_weights_at_all(tmp_path: Path) -> None:

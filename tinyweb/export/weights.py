@@ -21,6 +21,7 @@ ALIGNMENT = 64  # of every tensor's first byte in its shard: a cache line, and w
 MIN_SHARD_BYTES = 4096
 MAX_SHARD_BYTES = 2**31 - ALIGNMENT  # what an ArrayBuffer of any browser can hold
 DEFAULT_SHARD_BYTES = 16 * 2**20  # any static host and any phone takes files of this size
+SHARES, LEAST_SHARE = 16, 2**20  # a loader holds two shards at a time: each is a small part of a small model, too
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class ShardWriter:
     ) -> None:
         self._finish()
 
+    def limit(self, shard_bytes: int) -> None:
+        """Cut shards of at most so many bytes; before the first tensor."""
+        self.shard_bytes = min(self.shard_bytes, check_shard_bytes(min(shard_bytes, MAX_SHARD_BYTES)))
+
     def add(self, data: bytes | memoryview) -> list[Segment]:
         """Write one tensor; the segments that put it together again. Every cut lies at a multiple of `ALIGNMENT`."""
         view = memoryview(data).cast("B")
@@ -117,6 +122,7 @@ class ShardWriter:
 
 def write_weights(writer: ShardWriter, memory: Memory, progress: Progress) -> dict[int, list[Segment]]:
     """Write all weights, one after the other, so that none is held twice; their segments by id."""
+    writer.limit(max(LEAST_SHARE, memory.total("weight") // SHARES))
     weights = [(id, n) for id, n in enumerate(memory.named) if n.read is not None]
     segments: dict[int, list[Segment]] = {}
     for done, (id, n) in enumerate(weights):

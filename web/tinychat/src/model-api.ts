@@ -35,6 +35,15 @@ export interface Fallback {
   reason: string;
 }
 
+/** When the parts of loading were done, in milliseconds after the page asked for it; they run side by side. */
+export interface StartTimes {
+  manifestMs: number;
+  tokenizerMs: number;
+  weightsMs: number;
+  kernelsMs: number;
+  readyMs: number;
+}
+
 /** Figures of the model, the backend and the last answer; renewed when an answer ends and when the backend changes. */
 export interface ChatInfo {
   backend: string;
@@ -45,6 +54,7 @@ export interface ChatInfo {
   memoryBytes?: number | null;
   modelBytes?: number | null;
   kernelsPerToken?: number | null;
+  start?: StartTimes | null;
   fallbacks?: readonly Fallback[];
   /** Positions the model can hold, prompt and answer together. */
   context?: number | null;

@@ -8,7 +8,7 @@ import { ConversationStore, newConversation, type Conversation, type Ending, typ
 import { DEFAULT_SETTINGS, FALLBACK_SAMPLING, SettingsStore, type Settings } from "../store/settings";
 import type { KeyValueStore } from "../store/storage";
 import { describeBrokenAnswer, describeFailure, errorCode } from "../text/failures";
-import { asSentence, backendName } from "../text/format";
+import { asSentence, backendName, formatStart } from "../text/format";
 import { displayName, parseFacts, type ModelImporter } from "./model";
 import { reduce, type Action, type Note, type State } from "./state";
 
@@ -179,6 +179,8 @@ export class ChatApp {
 
   private modelReady(chat: Chat): void {
     this.dispatch({ type: "engine-ready", info: { ...chat.info } });
+    // For those who measure: since the visit began, and since the model was asked for.
+    if (chat.info.start) console.info(`tinychat: usable ${Math.round(this.env.ticks())} ms after the visit began; model ready ${formatStart(chat.info.start)}`);
     this.dispatch({ type: "announce", text: `${displayName(this.state.facts)} is ready.` });
     this.explainFallback(chat.info);
     if (this.state.queued) void this.startAnswer();

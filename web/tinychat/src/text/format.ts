@@ -1,5 +1,7 @@
 /** Figures as people read them. Sizes are decimal (1 MB = 1 000 000 bytes), as in browsers' download lists. */
 
+import type { StartTimes } from "../model-api";
+
 /** "640 KB", "7.8 MB", "34 MB", "1.2 GB". */
 export function formatBytes(bytes: number): string {
   if (bytes < 999_500) return `${Math.round(bytes / 1000)} KB`;
@@ -44,6 +46,12 @@ export function formatParameters(count: number): string {
 export function asSentence(text: string): string {
   const trimmed = text.trim();
   return trimmed.charAt(0).toUpperCase() + trimmed.slice(1) + (/[.!?]$/u.test(trimmed) ? "" : ".");
+}
+
+/** "after 325 ms (weights 324, kernels 180)". */
+export function formatStart({ readyMs, weightsMs, kernelsMs }: StartTimes): string {
+  const [ready, weights, kernels] = [readyMs, weightsMs, kernelsMs].map(Math.round);
+  return `after ${ready} ms (weights ${weights}, kernels ${kernels})`;
 }
 
 const BACKEND_NAMES: Record<string, string> = {

@@ -5,7 +5,7 @@ import { displayName } from "../app/model";
 import type { State } from "../app/state";
 import type { BackendChoice } from "../model-api";
 import { LIMITS, type Theme } from "../store/settings";
-import { backendName, formatBytes } from "../text/format";
+import { backendName, formatBytes, formatStart } from "../text/format";
 import { Dialog } from "./Dialog";
 import { Icon } from "./icons";
 import { modelSizes } from "./Welcome";
@@ -127,6 +127,7 @@ function figures(state: State): [string, string][] {
   if (info === null) return rows;
   rows.push(["Runs on", [backendName(info.backend, info.adapter), info.backend === "webgpu" ? (info.adapter ?? "") : ""].filter((part) => part !== "").join(", ")]);
   if (info.memoryBytes != null && info.memoryBytes > 0) rows.push(["Memory", formatBytes(info.memoryBytes)]);
+  if (info.start) rows.push(["Ready", formatStart(info.start)]);
   if (info.firstTokenMs != null && info.firstTokenMs > 0) rows.push(["First token", `after ${Math.round(info.firstTokenMs)} ms`]);
   if (info.kernelsPerToken != null && info.kernelsPerToken > 0) rows.push(["Kernels", `${info.kernelsPerToken} for each token`]);
   return rows;

@@ -178,6 +178,7 @@ function makeChat(backend) {
     memoryBytes: 34_120_000,
     modelBytes: MODEL_BYTES,
     kernelsPerToken: 68,
+    start: { manifestMs: 8, tokenizerMs: 30, weightsMs: 90, kernelsMs: 120, readyMs: 150 },
     context: info.context,
   };
   /** @type {Map<string, Set<(detail?: unknown) => void>>} */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import {
-  asSentence, backendName, formatBytes, formatParameters, formatProgress, formatSecondsLeft, formatSpeed, quantName,
+  asSentence, backendName, formatBytes, formatParameters, formatProgress, formatSecondsLeft, formatSpeed, formatStart, quantName,
 } from "../../src/text/format"; // prettier-ignore
 
 describe("formatBytes", () => {
@@ -74,4 +74,9 @@ test("names", () => {
 test("sentences", () => {
   expect(asSentence("this browser has no WebGPU")).toBe("This browser has no WebGPU.");
   expect(asSentence(" Done. ")).toBe("Done.");
+});
+
+test("formatStart says when what was done", () => {
+  const start = { manifestMs: 20.2, tokenizerMs: 60, weightsMs: 324.4, kernelsMs: 179.6, readyMs: 325 };
+  expect(formatStart(start)).toBe("after 325 ms (weights 324, kernels 180)");
 });
