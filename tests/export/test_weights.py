@@ -57,8 +57,8 @@ def test_every_tensor_comes_back(tmp_path_factory: pytest.TempPathFactory, sizes
 
 def test_shards_of_a_small_model_are_a_small_part_of_it(tmp_path: Path) -> None:
     """A loader holds two shards at a time."""
-    for total, given, cut in ((1000, 2**24, 2**20), (2**25, 2**24, 2**21), (2**29, 2**24, 2**24), (2**25, 8192, 8192)):
-        writer = ShardWriter(tmp_path, given)
+    for total, wanted, cut in ((1000, 2**24, 2**20), (2**25, 2**24, 2**21), (2**29, 2**24, 2**24), (2**25, 8192, 8192)):
+        writer = ShardWriter(tmp_path, wanted)
         writer.limit(max(LEAST_SHARE, total // SHARES))
         assert writer.shard_bytes == cut
 
