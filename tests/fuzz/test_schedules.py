@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.generator import Program, programs
 from tests.fuzz.reference import mismatch
 from tests.graph.optimize.test_schedules import quickly, schedules
+from tests.graph.optimize.test_search import enumerated
 from tests.graph.proofs.bounds import check_bounds
 from tinyweb import Tensor, Variable
 from tinyweb.array.packing import unpack
@@ -71,11 +72,26 @@ def carry_out(plan: Plan, scheduled: dict[UOp, UOp], target: Target, held: dict[
     return read
 
 
-def check(program: Program, target: Target, source: st.DataObject, scheduled_at_random: bool = True) -> None:
+def scheduled_by(how: str, kernel: UOp, target: Target, source: st.DataObject) -> UOp:
+    """The kernel under random actions, under one of the schedules that search tries, or as it is compiled."""
+    if how == "random":
+        return apply(kernel, source.draw(schedules(kernel, target)))
+    if how == "searched":
+        try:
+            found = apply(kernel, enumerated(kernel, target, source.draw(st.integers(0, 99))))
+            lower(found, target)
+        except (IndexError, ValueError):
+            pass  # nothing fits, or a limit that only lowering sees: search drops it as well
+        else:
+            return found
+    return optimize(kernel, target)
+
+
+def check(program: Program, target: Target, source: st.DataObject, how: str = "random") -> None:
     plan, outputs, held = planned(program)
     scheduled: dict[UOp, UOp] = {}
     for k in plan.kernels:
-        scheduled[k] = apply(k, source.draw(schedules(k, target))) if scheduled_at_random else optimize(k, target)
+        scheduled[k] = scheduled_by(how, k, target, source)
         check_bounds(k)
         check_bounds(scheduled[k])
         check_bounds(lower(scheduled[k], target), target)
@@ -101,10 +117,17 @@ def test_random_schedules(target: Target, program: Program, source: st.DataObjec
     check(program, target, source)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+@settings(quickly, max_examples=6)
+@given(programs(6), st.data())
+def test_searched_schedules(target: Target, program: Program, source: st.DataObject) -> None:
+    check(program, target, source, "searched")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduled_at_random", [True, False])
+@pytest.mark.parametrize("how", ["random", "searched", "usual"])
 @pytest.mark.parametrize("target", [*TARGETS, interpreter_target()], ids=lambda t: t.name)
 @settings(quickly, max_examples=400)
 @given(programs(), st.data())
-def test_many(target: Target, scheduled_at_random: bool, program: Program, source: st.DataObject) -> None:
-    check(program, target, source, scheduled_at_random)
+def test_many(target: Target, how: str, program: Program, source: st.DataObject) -> None:
+    check(program, target, source, how)

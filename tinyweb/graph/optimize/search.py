@@ -17,7 +17,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
+from math import ceil, sqrt
+from statistics import median
 from typing import Protocol
 
 from tinyweb.errors import TinywebError
@@ -31,13 +32,13 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 
 BEAM = 4  # schedules whose neighbours are tried next
-POOL = 40  # programs that are made in a round, of which a batch is timed
+POOL = 32  # programs that are made in a round, of which a batch is timed
 BATCH = 12
 RETIMED = 2  # of the beam, that run again beside what is new
 LUCKY = 4  # of a batch: chosen whatever the estimate says
-TURNS, FINAL_TURNS, FINAL_RUNS = 6, 20, 2
+TURNS, FINAL_TURNS, FINAL_RUNS = 9, 60, 2
 FINALISTS = 3
-WORTH = 0.98  # a schedule replaces the heuristic's if it takes at most this part of its time, and more than the spread
+WORTH = 0.98  # a schedule replaces the heuristic's if it takes at most this part of its time, even at the spread's end
 PATIENCE = 3  # rounds without a better schedule
 RESERVE = 0.75  # part of the budget after which no round begins: the final runs need the rest
 MAX_UOPS = 6000  # of a program, unless the heuristic's is as long
@@ -173,14 +174,16 @@ def _confirmed(usual: _Candidate, finalists: list[_Candidate], measure: Measure)
 
 
 def compare(timing: Timing, reference: Timing) -> tuple[float, float]:
-    """The median of the ratios of paired turns, and half of what its middle half spans."""
-    ratios = [a / b for a, b in zip(timing.seconds, reference.seconds) if b > 0]
-    if not ratios:
+    """The median of the ratios of paired turns, and how far off it may be: half its 95 % confidence interval, which two
+    of the ratios in order bound (the binomial distribution says which).
+    """
+    ratios = sorted(a / b for a, b in zip(timing.seconds, reference.seconds) if b > 0)
+    n = len(ratios)
+    if not n:
         return float("inf"), 0.0
-    if len(ratios) < 2:
-        return ratios[0], 0.0
-    low, _, high = quantiles(ratios, n=4, method="inclusive")
-    return median(ratios), (high - low) / 2
+    reach = ceil(0.98 * sqrt(n))
+    low, high = max((n - 1) // 2 - reach, 0), min(n // 2 + reach, n - 1)
+    return median(ratios), (ratios[high] - ratios[low]) / 2
 
 
 class _Space:
