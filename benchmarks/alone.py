@@ -40,19 +40,29 @@ def _locked(path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _niceness(wanted: int | None, pids: Sequence[int]) -> Iterator[None]:
-    """Threads have priorities of their own, and so have the processes that a contestant started (a browser's)."""
+    """Threads have priorities of their own, and so have the processes that a contestant started (a browser's). Where
+    Linux groups tasks by session (sched_autogroup_enabled), niceness only counts within a group, and groups have their
+    own: contestants lead sessions.
+    """
     if wanted is None:
         yield
         return
+    groups = [path for pid in [os.getpid(), *pids] if (path := Path(f"/proc/{pid}/autogroup")).exists()]
+    groups_before = [_autogroup(path) for path in groups]
     before: dict[int, int] = {}
     for pid in [os.getpid(), *descendants(pids)]:
         for thread in _threads(pid):
             with suppress(ProcessLookupError):
                 before[thread] = os.getpriority(os.PRIO_PROCESS, thread)
                 os.setpriority(os.PRIO_PROCESS, thread, wanted)
+    for path in groups:
+        path.write_text(str(wanted))
     try:
         yield
     finally:
+        for path, niceness in zip(groups, groups_before):
+            with suppress(OSError):  # a contestant that died
+                path.write_text(str(niceness))
         for pid in [os.getpid(), *descendants(pids)]:  # threads that came meanwhile inherited the niceness
             for thread in _threads(pid):
                 with suppress(ProcessLookupError):
@@ -73,6 +83,11 @@ def descendants(pids: Sequence[int]) -> list[int]:
         found.append(pid)
         waiting += children.get(pid, [])
     return found
+
+
+def _autogroup(path: Path) -> int:
+    """The niceness of a group: "/autogroup-123 nice 0"."""
+    return int(path.read_text().split()[-1])
 
 
 def _threads(pid: int) -> list[int]:

@@ -24,6 +24,7 @@ from benchmarks.worker import ROOT
 
 GROUPS = {
     "kernels": "benchmarks.native.kernels",
+    "llama": "benchmarks.native.llama",
     "chat": "benchmarks.chat",
     "compiler": "benchmarks.compiler",
     "browser": "benchmarks.browser.rows",
