@@ -92,7 +92,7 @@ def program(written: int, params: int, grid: tuple[int | UOp, int, int] = (1, 1,
 def test_limits_are_what_the_kernels_need() -> None:
     memory = Memory((WEIGHT, STATE), (1001,), {})
     programs = (program(1, 3, (7, 2, 1), 256), program(1, 5, (Variable("n", 0, 99) + 1, 1, 1)))
-    assert limits(Compiled(webgpu_target(), programs, {}), memory) == {
+    assert limits([Compiled(webgpu_target(), programs, {})], memory) == {
         "maxStorageBuffersPerShaderStage": 5,
         "maxStorageBufferBindingSize": 1004,
         "maxBufferSize": 1004,
@@ -111,4 +111,4 @@ def test_a_written_buffer_bound_twice_is_a_defect(tmp_path: pytest.TempPathFacto
     memory = Memory((), (16,), {a: 0, b: 0})
     compiled = Compiled(webgpu_target(), (program(1, 2),), {"decode": (Dispatch(0, (a, b)),)})
     with pytest.raises(AssertionError, match="bound twice"):
-        write_webgpu(tmp_path, compiled, memory, ())  # type: ignore[arg-type]
+        write_webgpu(tmp_path, {"base": compiled}, memory, ())  # type: ignore[arg-type]

@@ -16,12 +16,12 @@ from tinyweb.export.manifest import ChatFacts, manifest
 from tinyweb.export.memory import Named, plan_memory
 from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
-from tinyweb.export.webgpu import write_webgpu
+from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
-from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.graph.target import wasm_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.llama import Llama
 from tinyweb.tensor import Tensor
@@ -97,8 +97,7 @@ def _write_bundle(
     plan_layout(memory)  # refuses a model that is too large before the work begins
     variables = merge_variables(plans)
     tune, calls = options.tune / 2, usual_calls(plans)
-    compiled = compile_plans(plans, webgpu_target(), progress, tune, calls)
-    webgpu = write_webgpu(bundle, compiled, memory, variables)
+    webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory, variables)
     compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune, calls)
     wasm = write_wasm(bundle, compiled, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:

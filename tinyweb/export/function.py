@@ -27,11 +27,11 @@ from tinyweb.export.manifest import bundle_manifest
 from tinyweb.export.memory import Memory, Named, plan_memory
 from tinyweb.export.site import check_output, copy_library, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
-from tinyweb.export.webgpu import write_webgpu
+from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.schedule import nbytes
-from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.graph.target import wasm_target
 from tinyweb.nn.state import get_state_dict
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
@@ -264,9 +264,7 @@ def _write_bundle(
     if "wasm" in targets:
         plan_layout(memory)  # refuses what is too large before the work begins
     if "webgpu" in targets:
-        sections["webgpu"] = write_webgpu(
-            bundle, compile_plans(plans, webgpu_target(), progress, tune / len(targets)), memory, ()
-        )
+        sections["webgpu"] = write_webgpu(bundle, compile_variants(plans, progress, tune / len(targets)), memory, ())
     if "wasm" in targets:
         compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune / len(targets))
         sections["wasm"] = write_wasm(bundle, compiled, memory, (), progress)

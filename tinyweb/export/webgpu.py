@@ -1,49 +1,81 @@
-"""The WebGPU part of a bundle: one WGSL file, the kernels' bindings, the dispatches, and the limits they need."""
+"""The WebGPU part of a bundle: for each variant a WGSL file, the kernels' bindings and the dispatches; their limits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tinyweb.export.compile import Compiled, Dispatch, used_variables
+from tinyweb.export.compile import Compiled, Dispatch, Progress, compile_plans, used_variables
 from tinyweb.export.expression import expression
 from tinyweb.export.memory import Memory
 from tinyweb.graph.ir import UOp, size_max
 from tinyweb.graph.program import Program
+from tinyweb.graph.target import webgpu_target
+from tinyweb.render_wgsl import bindings, has_uniform, render
 
-FILE = "kernels/webgpu.wgsl"
+if TYPE_CHECKING:
+    from tinyweb.tracing import Plan
+
+# the first is for every adapter; of the others the loader takes one where it fits better
+VARIANTS = {
+    "base": webgpu_target(),
+    "subgroups": webgpu_target(subgroups=True),
+    "emulated": webgpu_target(emulated=True),
+}
 
 
-def write_webgpu(bundle: Path, compiled: Compiled, memory: Memory, variables: tuple[UOp, ...]) -> dict[str, Any]:
-    """Write the WGSL file into `bundle`; the manifest's `targets.webgpu`. `variables` in slot order."""
-    from tinyweb.render_wgsl import bindings, has_uniform, render
+def compile_variants(
+    plans: Mapping[str, Plan], progress: Progress, tune: float = 0.0, calls: Mapping[str, int] | None = None
+) -> dict[str, Compiled]:
+    """The plans for every variant, `compile_plans` for each; variants with the programs of the first are left out."""
+    compiled: dict[str, Compiled] = {}
+    for name, target in VARIANTS.items():
+        found = compile_plans(plans, target, progress, tune / len(VARIANTS), calls)
+        if not compiled or found.programs != next(iter(compiled.values())).programs:
+            compiled[name] = found
+    return compiled
 
+
+def write_webgpu(
+    bundle: Path, compiled: Mapping[str, Compiled], memory: Memory, variables: tuple[UOp, ...]
+) -> dict[str, Any]:
+    """Write a WGSL file for each variant into `bundle`; the manifest's `targets.webgpu`. `variables` in slot order."""
     slots = {v.arg[0]: i for i, v in enumerate(variables)}
-    text = "".join(f"//# kernel {p.name}\n{render(p, slots).rstrip()}\n\n" for p in compiled.programs)
-    path = bundle / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
     first_pool = len(memory.named)
     return {
-        "limits": limits(compiled, memory),
+        "limits": limits(compiled.values(), memory),
         "bytes": {"weights": memory.total("weight"), "state": memory.total("state"), "temporaries": memory.pool_bytes},
         "temporaries": [{"id": first_pool + i, "bytes": size} for i, size in enumerate(memory.pools)],
         "variants": {
-            "base": {
-                "features": [],
-                "file": FILE,
-                "kernels": [
-                    {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}
-                    for p in compiled.programs
-                ],
-                "entry_points": {
-                    name: {
-                        "variables": used_variables(compiled, dispatches),
-                        "dispatches": [_dispatch(d, compiled.programs[d.program], memory) for d in dispatches],
-                    }
-                    for name, dispatches in compiled.entries.items()
-                },
+            name: _write_variant(bundle, "webgpu" if name == "base" else f"webgpu-{name}", found, memory, slots)
+            for name, found in compiled.items()
+        },
+    }
+
+
+def _write_variant(
+    bundle: Path, stem: str, compiled: Compiled, memory: Memory, slots: Mapping[str, int]
+) -> dict[str, Any]:
+    text = "".join(f"//# kernel {p.name}\n{render(p, slots).rstrip()}\n\n" for p in compiled.programs)
+    path = bundle / "kernels" / f"{stem}.wgsl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    target = compiled.target
+    return {
+        "features": ["subgroups"] if target.subgroups else [],
+        **({"emulated": True} if target.emulated else {}),
+        "file": f"kernels/{stem}.wgsl",
+        "kernels": [
+            {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}
+            for p in compiled.programs
+        ],
+        "entry_points": {
+            name: {
+                "variables": used_variables(compiled, dispatches),
+                "dispatches": [_dispatch(d, compiled.programs[d.program], memory) for d in dispatches],
             }
+            for name, dispatches in compiled.entries.items()
         },
     }
 
@@ -56,9 +88,9 @@ def _dispatch(dispatch: Dispatch, program: Program, memory: Memory) -> dict[str,
     return {"kernel": dispatch.program, "buffers": ids, "grid": [expression(s) for s in program.grid]}
 
 
-def limits(compiled: Compiled, memory: Memory) -> dict[str, int]:
-    """The WebGPU limits that the kernels and buffers really need."""
-    programs = compiled.programs
+def limits(variants: Iterable[Compiled], memory: Memory) -> dict[str, int]:
+    """The WebGPU limits that the kernels and buffers of all variants really need."""
+    programs = [p for compiled in variants for p in compiled.programs]
     largest = max((memory.size(i) for i in range(len(memory.named) + len(memory.pools))), default=4)
     largest = -(-largest // 4) * 4  # the loader rounds buffers up to whole words
     return {

@@ -117,7 +117,9 @@ async function probeWebGpu(
     // Limits called min… are alignments: there, less is better.
     if (limit.startsWith("min") ? offered > needed : offered < needed) return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
   }
-  const variant = bestVariant(target.variants, adapter.features);
+  const fitting = (emulated: boolean): WebGpuVariant | undefined =>
+    bestVariant(target.variants.filter((variant) => variant.emulated === emulated), adapter.features);
+  const variant = (isSoftware(adapter) ? fitting(true) : undefined) ?? fitting(false);
   if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
   return { backend: "webgpu", adapter, name, target, variant };
 }
