@@ -30,7 +30,7 @@ from tinyweb.tracing import Plan, capture
 
 BLOCKS = (256, 64, 8)  # tokens of a prompt read at a time, largest first; `decode` is the block of one
 VERIFY = 8  # tokens checked at a time when speculating: the block of the same size shares its kernels
-LAUNCH_COST = 2  # what launching a block costs beside its tokens (reading the weights above all), in tokens
+LAUNCH_COST = 3  # what launching a block costs beside its tokens (reading the weights above all), in tokens
 ROOM = 64  # the cache's length is a multiple: rows that divide evenly need no bounds checks
 NGRAM = (4, 2)  # tokens of the text's end that are looked for in what came before: most and fewest
 

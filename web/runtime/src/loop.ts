@@ -10,7 +10,7 @@ import type { Settings } from "./options.js";
 import type { Block, ChatPlan } from "./tasks.js";
 
 /** What launching a block costs beside its positions (reading the weights above all), in positions. */
-const LAUNCH_COST = 2;
+const LAUNCH_COST = 3;
 
 /** The block to begin with so that reading `tokens` of a prompt costs least. @param blocks largest first, with one of 1 */
 export function chooseBlock<Sized extends { block: number }>(blocks: readonly Sized[], tokens: number): Sized {

@@ -12,12 +12,8 @@ export const FUNCTIONS = 7;
 /** In place of a number of functions: leave. */
 export const QUIT = -1;
 
-/** Looks at a word before sleeping: the next token is asked for within microseconds, and waking up takes tens of them. */
-const SPINS = 5000;
-
-/** Returns when the word is no longer `seen`. */
+/** Sleeps until the word is no longer `seen`. Not a spin: it would take the core that the page needs to take a token over. */
 export function waitWhile(control: Int32Array, word: number, seen: number): void {
-  for (let i = 0; i < SPINS; i++) if (Atomics.load(control, word) !== seen) return;
   while (Atomics.load(control, word) === seen) Atomics.wait(control, word, seen);
 }
 
