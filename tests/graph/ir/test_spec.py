@@ -145,7 +145,12 @@ BAD_KERNELS: dict[str, tuple[UOp, str]] = {
     "reduce with another op": (kernel(out.store(i, summed(data.load(r), r, arg=Ops.XOR))), "ADD, MUL or MAX"),
     "reduce as of a tensor": (kernel(out.store(i, summed(data.load(r), r, arg=(Ops.ADD, (0,))))), "ADD, MUL or MAX"),
     "reduce range outside": (kernel(out.store(i, data.load(r))), "outside of its REDUCE"),
-    "size depends on a loop": (kernel(out.store(loop("j", i + 1, 1), one)), "made of CONST and VARIABLE"),
+    "size is loaded": (kernel(out.store(loop("j", flags.load(i).cast(INDEX), 1), one)), "made of CONST, VARIABLE and"),
+    "running sum": (kernel(out.store(i, UOp(Ops.RUNNING, F32, (summed(data.load(r), r), r), True))), "with MAX over"),
+    "rescaled by an integer": (
+        kernel(out.store(i, summed(UOp(Ops.RESCALE, F32, (data.load(r), const(1, dtypes.int32))), r))), "its dtype"),
+    "rescaled outside of a sum": (
+        kernel(out.store(i, UOp(Ops.RESCALE, F32, (one, one)))), "what a REDUCE with ADD over one loop"),
     "symbolic lanes": (kernel(out.store(loop("j", start, 1, AxisKind.VECTOR), const(1.0))), "constant size"),
     "fourth dimension": (kernel(out.store(loop("j", 4, 1, AxisKind.THREAD, dim=3), const(1.0))), "0, 1 and 2"),
     "grid is reduced": (

@@ -90,8 +90,8 @@ def constant_fits(u: UOp) -> bool:
 
 
 def size_expression(u: UOp) -> bool:
-    """Made of constants, variables and integer arithmetic alone: known before a loop begins."""
-    allowed = (Ops.CONST, Ops.VARIABLE, *ELEMENTWISE)
+    """Made of constants, variables, loops and integer arithmetic alone: known before a loop begins."""
+    allowed = (Ops.CONST, Ops.VARIABLE, Ops.RANGE, *ELEMENTWISE)
     return u.dtype is dtypes.index and all(n.op in allowed for n in u.toposort())
 
 

@@ -47,6 +47,10 @@ class Ops(Enum):
     LOAD = auto()  # src: (memory, index[, gate]); 0 where the gate is false.  program: arg = lanes read (1 …)
     STORE = auto()  # src: (memory, index, value[, gate])
     STAGE = auto()  # kernels: src (value, RANGE…), arg StageArg: memory of value for every step of the ranges
+    RUNNING = auto()  # kernels: src (REDUCE over a RANGE, that RANGE), arg bool: what the REDUCE is in this step of the
+    #                   loop, once the step's value is in it (True) or before (False)
+    RESCALE = auto()  # kernels: src (value, factor), as what a REDUCE with ADD sums: in each step of the loop, what has
+    #                   been summed before is multiplied by the factor, and the value added
 
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index

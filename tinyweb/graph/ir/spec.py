@@ -248,6 +248,18 @@ def reduce_ranges_bound(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None
 
 
+def rescaled_in_step(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
+    for u in nodes:
+        for s in u.src:
+            if s.op is Ops.RESCALE and (
+                u.op is not Ops.REDUCE
+                or u.arg is not Ops.ADD
+                or [r.arg.kind for r in u.src[1:] if r.arg.kind is not AxisKind.THREAD] != [AxisKind.LOOP]
+            ):
+                return u, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums"
+    return None
+
+
 def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     sinks = [u for u in nodes if u.op is Ops.SINK]
     return None if len(sinks) == 1 and nodes[-1] is sinks[0] else (nodes[-1], "a kernel has one root, a SINK of STOREs")
@@ -265,7 +277,8 @@ kernel_spec = Spec(
         *common,
         NO_MULADD,
         A_PARAM,
-        law(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST and VARIABLE", is_range),
+        law(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST, VARIABLE and other RANGEs",
+            is_range),
         law(Ops.RANGE, "lanes and threads have a constant size", lanes_are_constant),
         law(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
         law(Ops.RANGE, "a range over the grid is not reduced",
@@ -283,13 +296,18 @@ kernel_spec = Spec(
             and isinstance(u.arg, StageArg) and u.arg.space in (Space.SHARED, Space.REGISTER)
             and u.arg.pad >= 0 and 0 <= u.arg.row < len(u.src)
             and all(r.src[0].op is Ops.CONST for r in u.src[1:])),
+        law(Ops.RUNNING, "RUNNING has a REDUCE with MAX over one loop, that loop, and says whether its step is done",
+            lambda u: u.src[0].op is Ops.REDUCE and u.src[0].arg is Ops.MAX and u.src[0].src[1:] == u.src[1:]
+            and len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].arg.kind is AxisKind.LOOP
+            and isinstance(u.arg, bool)),
+        law(Ops.RESCALE, "RESCALE has a float and a factor of its dtype", lambda u: len(u.src) == 2 and alike(u)),
         law(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
             lambda u: u.dtype is dtypes.void and isinstance(u.arg, KernelInfo) and bool(u.src)
             and all(s.op is Ops.STORE for s in u.src)),
     ),
     (
         unique_range_names, unique_variable_names, contiguous_slots, stored_first, loads_where_it_stores,
-        reduce_ranges_bound, one_sink,
+        reduce_ranges_bound, rescaled_in_step, one_sink,
     ),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ accumulator, a whole block of sums that every step of the reduction walks over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
@@ -79,7 +79,9 @@ def is_carried(u: UOp) -> bool:
 
 def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
     """REDUCEs with equal keys share their loops: independent of each other, in one place, over equal ranges."""
-    bound = tuple(sorted((r for r in u.src[1:]), key=_bound_key))
+    bound = tuple(sorted(u.src[1:], key=_bound_key))
+    if u.src[0].op is Ops.RESCALE:
+        bound = tuple(r for r in bound if r.op is Ops.RANGE)  # threads part ways in the loop that all have in common
     return (depth, tuple(free_loops(u)), bound)
 
 
@@ -95,6 +97,17 @@ def stage_key(u: UOp, depth: int) -> tuple[object, ...]:
 
 def _bound_key(r: UOp) -> tuple[int, str]:
     return (r.arg.order, r.arg.name) if r.op is Ops.RANGE else (-1, str(r.arg))
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A REDUCE that is also asked for within its loop: its accumulator, and its value before and after a step."""
+
+    memory: UOp
+    index: UOp
+    inside: UOp
+    before: UOp
+    after: UOp
 
 
 class _Reduces:
@@ -114,19 +127,43 @@ class _Reduces:
         self.depth: dict[UOp, int] = {}
         self.groups: dict[tuple[object, ...], list[UOp]] = {}
         self.carried = {u.src[0]: u for u in self.order if is_carried(u)}
+        self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
+        joint = self._depths({})
+        if joint:
+            self._depths(joint)
         for u in self.order:
-            below = max((self.depth[s] for s in u.src), default=0)
             if u in self.carried:
                 # by its STAGE, which is part of the key: the loops over the block are shared as well
-                self.groups.setdefault((merge_key(u, below), self.carried[u].src[1:]), []).append(u)
-                below += 1
+                key = (merge_key(u, self.depth[u] - 1), self.carried[u].src[1:])
+                self.groups.setdefault(key, []).append(u)
             elif u.op is Ops.REDUCE:
-                self.groups.setdefault(merge_key(u, below), []).append(u)
-                below += 1
+                self.groups.setdefault(merge_key(u, self.depth[u] - 1), []).append(u)
+            elif is_shared(u):
+                self.groups.setdefault(stage_key(u, self.depth[u]), []).append(u)
+
+    def _depths(self, at_least: dict[UOp, int]) -> dict[UOp, int]:
+        """How many REDUCEs lie below each other in every node; and how deep those of joint loops must lie: a maximum
+        and the sums that are rescaled with it are one group."""
+        joint: dict[UOp, int] = {}
+        members: dict[UOp, list[UOp]] = {}
+        for u in self.order:
+            if u.op is Ops.RUNNING:
+                # a step's value needs no more than what the step reduces
+                self.depth[u] = max(self.depth[u.src[0].src[0]], *(self.depth[s] for s in u.src[1:]))
+                continue
+            below = max((self.depth[s] for s in u.src), default=0)
+            if u.op is Ops.REDUCE:
+                below = max(below, at_least.get(u, 0)) + 1
+                if u.src[0].op is Ops.RESCALE:
+                    for x in maxima(u.src[0].src[1]):
+                        members.setdefault(x, [x]).append(u)
             elif is_shared(u):
                 below += 1
-                self.groups.setdefault(stage_key(u, below), []).append(u)
             self.depth[u] = below
+        for group in members.values():
+            deepest = max(self.depth[u] for u in group) - 1
+            joint |= dict.fromkeys(group, deepest)
+        return joint
 
     def run(self) -> list[UOp]:
         # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
@@ -151,6 +188,14 @@ class _Reduces:
             else:
                 self.done[u] = self._stage_near(u)
             return
+        if u.op is Ops.RUNNING:
+            self.done[u] = self._running(u)
+            return
+        if u.op is Ops.LOAD and u.src[0].op is Ops.STAGE:
+            memory, index = self.done[u.src[0]], self.done[u.src[1]]
+            rows = self._apart(u.src[0])[0]
+            self.done[u] = u.replace(src=(memory, add(rows, index), *(self.done[s] for s in u.src[2:])))
+            return
         src = tuple(self.done[s] for s in u.src)
         self.done[u] = u if src == u.src else u.replace(src=src)
 
@@ -162,6 +207,7 @@ class _Reduces:
     def _lower_group(self, group: list[UOp]) -> list[UOp]:
         first = group[0]
         bound = first.src[1:]
+        joint = any(u.src[0].op is Ops.RESCALE for u in group)
         loops = [r for r in bound if r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP and not is_const(r.src[0], 1)]
         loops.sort(key=nest_key)
         threads = sorted((r for r in bound if r.op is Ops.SPECIAL), key=lambda r: -int(r.arg[1]))
@@ -171,6 +217,24 @@ class _Reduces:
         kept_lanes: list[list[UOp]] = []
         values: list[UOp] = []
         for u in group:
+            if not loops and u.src[0].op is Ops.RESCALE:
+                values.append(self.done[u.src[0].src[0]])
+                continue
+            if u in self.running:
+                run = self.running[u]
+                updates.append(run.inside.store(run.index, run.after))
+                results.append((run.memory, run.index))
+                kept_lanes.append([])
+                continue
+            if u.src[0].op is Ops.RESCALE:
+                inner, factor = (self.done[s] for s in u.src[0].src)
+                acc, index = self._accumulator(u, self.done[u.src[0]], [])
+                inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
+                total = UOp(Ops.MULADD, u.dtype, (inside.load(index), factor, inner))
+                updates.append(inside.store(index, total))
+                results.append((acc, index))
+                kept_lanes.append([])
+                continue
             lanes = [r for r in bound if is_lane(r) and r in self.lanes(self.done[u.src[0]])]
             idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
             value = self._repeated(u, self.done[u.src[0]], idle)
@@ -189,7 +253,30 @@ class _Reduces:
             ends = close_loops(updates, loops)
             for u, (acc, index), kept in zip(group, results, kept_lanes):
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
+        if joint:
+            threads = sorted({r for u in group for r in u.src[1:] if r.op is Ops.SPECIAL}, key=lambda r: -int(r.arg[1]))
+            apart = [i for i, u in enumerate(group) if threads and set(threads) <= set(u.src[1:])]
+            if apart:
+                parts = self._exchange([group[i] for i in apart], [values[i] for i in apart], threads, outer)
+                for i, value in zip(apart, parts):
+                    values[i] = value
+            return values
         return self._exchange(group, values, threads, outer) if threads else values
+
+    def _running(self, u: UOp) -> UOp:
+        """A REDUCE before or after the current step of its loop."""
+        reduce, loop = u.src
+        if reduce not in self.running:
+            value = self.done[reduce.src[0]]
+            if is_const(loop.src[0], 1):
+                return value if u.arg else identity(reduce.arg, reduce.dtype)
+            memory, index = self._accumulator(reduce, value, [])
+            init = memory.after(*free_loops(reduce)).store(index, identity(reduce.arg, reduce.dtype))
+            inside = memory.after(init, loop)
+            before = inside.load(index)
+            after = UOp(reduce.arg, reduce.dtype, (before, value))
+            self.running[reduce] = _Running(memory, index, inside, before, after)
+        return self.running[reduce].after if u.arg else self.running[reduce].before
 
     def _repeated(self, u: UOp, value: UOp, times: int) -> UOp:
         """A value that does not vary over some of the reduced lanes counts once for each of them."""
@@ -239,18 +326,27 @@ class _Reduces:
     def _stage_near(self, u: UOp) -> UOp:
         """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
         value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
-        index, size = staged_index(u, {})
-        memory = self._buffer(Space.REGISTER, u.dtype, size)
+        (index, size), (place, times) = staged_index(u, {}), self._apart(u)
+        memory = self._buffer(Space.REGISTER, u.dtype, size * times)
         self.arrays.add(memory)
-        end = memory.after(*outer).store(index, value)
+        end = memory.after(*outer).store(add(place, index), value)
         return memory.after(*close_loops([end], loops_among(ranges)))
+
+    def _apart(self, u: UOp) -> tuple[UOp, int]:
+        """Lanes that a STAGE varies over beside its ranges have memory of their own: where a lane's begins, and how
+        many there are."""
+        if u.src[0] in self.carried:
+            return index_const(0), 1
+        lanes = [r for r in self.lanes(self.done[u.src[0]]) if r not in u.src[1:]]
+        index, count = tile_index(lanes)
+        return make(Ops.MUL, dtypes.index, (index, index_const(staged_index(u, {})[1]))), count
 
     def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
         """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
         outer = free_loops(group[0])
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1]) for u in group]
+        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._apart(u)[1]) for u in group]
         filled = UOp(Ops.BARRIER, dtypes.void, tuple(self._fill(u, m, fresh) for u, m in zip(group, memories)))
         return {u: memory.after(filled) for u, memory in zip(group, memories)}
 
@@ -266,7 +362,9 @@ class _Reduces:
         mine = _flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
         turns = -(-count // team)
-        kind = AxisKind.UNROLL if turns <= UNROLLED_TURNS else AxisKind.LOOP
+        # the loops of what is reduced on the way are not spelled out
+        loops = turns > UNROLLED_TURNS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
+        kind = AxisKind.LOOP if loops else AxisKind.UNROLL
         axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
         turn = UOp(Ops.RANGE, dtypes.index, (index_const(turns),), axis) if turns > 1 else index_const(0)
         flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
@@ -277,7 +375,7 @@ class _Reduces:
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
         value = simplify(substitute(self.done[u.src[0]], table))
-        store = memory.after(*fresh).store(simplify(staged_index(u, table)[0]), value, gate)
+        store = memory.after(*fresh).store(simplify(add(self._apart(u)[0], staged_index(u, table)[0])), value, gate)
         return store if turns == 1 or is_lane(turn) else UOp(Ops.END, dtypes.void, (store, turn))
 
     def _carry(self, reduces: Sequence[UOp]) -> None:
@@ -372,6 +470,15 @@ class _Reduces:
         if found is None or found.arg.size < size:
             found = self.pools[self.turn, position, dtype] = self._buffer(Space.SHARED, dtype, size)
         return found
+
+
+def maxima(factor: UOp) -> list[UOp]:
+    """The REDUCEs whose steps a factor of a RESCALE refers to."""
+    found: dict[UOp, None] = {}
+    for u in factor.toposort():
+        if u.op is Ops.RUNNING:
+            found[u.src[0]] = None
+    return list(found)
 
 
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:

@@ -6,9 +6,10 @@ from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.heuristic import heuristic
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
 
 __all__ = [
-    "Action", "Bind", "GroupReduce", "Hoist", "Peel", "Reorder", "Schedule", "ScheduleError", "Split", "Stage",
-    "apply", "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
+    "Action", "Bind", "GroupReduce", "Hoist", "Online", "Peel", "Reorder", "Schedule", "ScheduleError", "Split",
+    "Stage", "apply", "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
 ]  # fmt: skip

@@ -20,7 +20,15 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renumber, replace_range
+from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.optimize.rewrite import (
+    gate_loads,
+    loops_of,
+    ranges_of,
+    renumber,
+    replace_in_order,
+    replace_range,
+)
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
@@ -139,20 +147,7 @@ class Peel:
                 blocks = u.replace(src=(substitute(within, {r: outer * f + inner}), *ranges, outer, inner))
                 tail = u.replace(src=(substitute(beyond, {r: rest + start, **copies}), *copies.values(), rest))
                 table[u] = UOp(u.arg, u.dtype, (blocks, tail))
-        return _replace_in_order(kernel, table)
-
-
-def _replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:
-    """Like substitute, but what is put in place of one node may hold others of the table."""
-    done: dict[UOp, UOp] = {}
-    for u in kernel.toposort():
-        target = table.get(u)
-        if target is not None:
-            done[u] = substitute(target, {n: done[n] for n in target.toposort() if n in done and done[n] is not n})
-        else:
-            src = tuple(done[s] for s in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
-    return done[kernel]
+        return replace_in_order(kernel, table)
 
 
 def updates_in_place(kernel: UOp) -> bool:
@@ -238,6 +233,8 @@ class Bind:
             apart = u.arg.space is Space.SHARED or kind is not AxisKind.THREAD
             if apart and kind is not AxisKind.GRID and r in u.ranges:
                 raise ScheduleError(f"{self}: what was staged depends on the axis; bind it before the stage")
+            if kind is AxisKind.THREAD and u.arg.space is Space.SHARED and r.arg.reduce and _reduces(u.src[0], r):
+                raise ScheduleError(f"{self}: the axis is reduced while threads fill memory together")
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
         return replace_range(kernel, r, bound, (bound,), None)
 
@@ -281,6 +278,19 @@ def _inner(r: UOp, kind: AxisKind, dim: int, among: Sequence[int]) -> Iterator[S
             yield (Peel(name, f) if r.arg.reduce else Split(name, f, overlap=True)), bind
 
 
+def _reduces(value: UOp, r: UOp) -> bool:
+    """Whether a value that is staged is reduced over `r` while it is computed."""
+    stack, seen = [value], {value}
+    while stack:
+        u = stack.pop()
+        if u.op is Ops.REDUCE and r in u.src[1:]:
+            return True
+        more = [s for s in u.src if s not in seen and s.op not in (Ops.STAGE, Ops.RUNNING)]
+        seen.update(more)
+        stack.extend(more)
+    return False
+
+
 def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
     """Of `others`, one that occurs in the same index or value as `r`: one thread index cannot stand for both."""
     if not others:
@@ -322,9 +332,9 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage"
+Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage | Online"
 Schedule: TypeAlias = "tuple[Action, ...]"
-ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage)}
+ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage, Online)}
 
 
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:

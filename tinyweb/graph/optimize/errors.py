@@ -19,6 +19,8 @@ def find_axis(kernel: UOp, name: str, stays: bool = False) -> UOp:
         if r.arg.name == name:
             if not stays and any(r in u.src[1:] for u in loops.stages):
                 raise ScheduleError(f"axis {name} fills staged memory and stays as it is")
+            if any(r in u.src for u in loops.running):
+                raise ScheduleError(f"axis {name} carries a maximum from step to step and stays as it is")
             return r
     raise ScheduleError(
         f"there is no axis {name!r}; the kernel has {', '.join(r.arg.name for r in loops.ranges) or 'none'}"

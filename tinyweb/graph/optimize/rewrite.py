@@ -13,10 +13,11 @@ from tinyweb.graph.symbolic import simplify
 
 @dataclass(frozen=True)
 class Loops:
-    """The kernel's RANGEs from the outside in, and its STAGEs: what every action looks for."""
+    """The kernel's RANGEs from the outside in, its STAGEs and RUNNINGs: what every action looks for."""
 
     ranges: tuple[UOp, ...]
     stages: tuple[UOp, ...]
+    running: tuple[UOp, ...]
 
 
 def loops_of(kernel: UOp) -> Loops:
@@ -25,11 +26,15 @@ def loops_of(kernel: UOp) -> Loops:
 
 def _loops(kernel: UOp) -> Loops:
     nodes = kernel.toposort()
-    return _nested((u for u in nodes if u.op is Ops.RANGE), (u for u in nodes if u.op is Ops.STAGE))
+    return _nested(u for u in nodes if u.op in (Ops.RANGE, Ops.STAGE, Ops.RUNNING))
 
 
-def _nested(ranges: Iterable[UOp], stages: Iterable[UOp]) -> Loops:
-    return Loops(tuple(sorted(ranges, key=lambda r: (r.arg.order, r.arg.name))), tuple(stages))
+def _nested(nodes: Iterable[UOp]) -> Loops:
+    by_op: tuple[list[UOp], list[UOp], list[UOp]] = ([], [], [])
+    for u in nodes:
+        by_op[(Ops.RANGE, Ops.STAGE, Ops.RUNNING).index(u.op)].append(u)
+    ranges, stages, running = by_op
+    return Loops(tuple(sorted(ranges, key=lambda r: (r.arg.order, r.arg.name))), tuple(stages), tuple(running))
 
 
 def ranges_of(kernel: UOp) -> tuple[UOp, ...]:
@@ -79,6 +84,19 @@ def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
     return done[value]
 
 
+def replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:
+    """Like substitute, but what is put in place of one node may hold others of the table."""
+    done: dict[UOp, UOp] = {}
+    for u in kernel.toposort():
+        target = table.get(u)
+        if target is not None:
+            done[u] = substitute(target, {n: done[n] for n in target.toposort() if n in done and done[n] is not n})
+        else:
+            src = tuple(done[s] for s in u.src)
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done[kernel]
+
+
 class _Rebuild:
     """One copy of the graph with `r` replaced."""
 
@@ -112,7 +130,9 @@ class _Rebuild:
         new, loops = self.changed.get(kernel, kernel), loops_of(kernel)
         if new is not kernel:
             ranges = {n: None for r in loops.ranges for n in (self.parts if r is self.r else (self.changed.get(r, r),))}
-            new.__dict__["_loops"] = _nested(ranges, (self.changed.get(u, u) for u in loops.stages))
+            new.__dict__["_loops"] = _nested(
+                [*ranges, *(self.changed.get(u, u) for u in (*loops.stages, *loops.running))]
+            )
         return new
 
     def _zero_beyond(self, u: UOp) -> bool:

@@ -21,6 +21,7 @@ from enum import Enum, auto
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, Size, UOp, size_max, size_prod, toposort
 from tinyweb.graph.schedule.dominators import Meeting
 from tinyweb.graph.schedule.indexing import reshape_groups, same
+from tinyweb.graph.schedule.streams import streams
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
@@ -64,7 +65,9 @@ class Fusion:
         self.realized: dict[UOp, None] = {}
         self.state: dict[UOp, State] = {}
         self.meeting = Meeting(root)
-        for u in toposort([root]):
+        order = toposort([root])
+        self.streamed = streams(order, self.meeting)
+        for u in order:
             self.visit(u)
 
     def visit(self, u: UOp) -> None:
@@ -74,6 +77,10 @@ class Fusion:
             self.state[u] = State(inputs=frozenset({u}))
             return
         state = self._combine(u)
+        if u in self.streamed:
+            # computed block by block inside the sum that it is weighted for
+            self.state[u] = State(inputs=state.inputs)
+            return
         if is_memory(u):
             self._realize(u)
             return

@@ -1,0 +1,145 @@
+"""Attention: a softmax of products and the sum it weights, as one pass over blocks of keys."""
+
+from __future__ import annotations
+
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.optimize.actions import Action, Bind, Split
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.for_gpu.plan import fitting
+from tinyweb.graph.optimize.online import Online, Softmax
+from tinyweb.graph.symbolic import const_factor
+from tinyweb.graph.target import Target
+
+WORTH_SHARING = 1 << 15  # elements of work that are done sooner by several workers
+BLOCK = 64  # keys whose scores stay near
+WIDEST = 256  # lanes of sums
+GPU_COLUMNS = 64  # threads side by side along the sums
+ROWS = 4  # queries that share what is read of keys and values
+
+
+def schedule_for_softmax(k: Analysis, softmax: Softmax, target: Target) -> list[Action] | None:
+    """Actions for a kernel with such a softmax; None where its axes do not allow them."""
+    columns = softmax.columns
+    if any(not isinstance(k.exact(r), int) for r in columns) or k.volume(columns) > WIDEST:
+        return None
+    if len(k.reduces) < 3 or any(r.arg.reduce for r in softmax.rows):
+        return None
+    if target.has_threads:
+        return _for_gpu(k, softmax, target)
+    return _for_c(k, softmax, target) if target.language == "c" else _for_numpy(k, softmax)
+
+
+def _along(k: Analysis, softmax: Softmax) -> UOp | None:
+    """The axis of the sums along which memory is read."""
+    loads = [u for s in softmax.sums for u in k.loads_of(s.reduce)]
+    follow = [r for r in softmax.columns if any(k.contiguous(u, r) for u in loads)]
+    return max(follow, key=k.size, default=None)
+
+
+def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
+    actions: list[Action] = []
+    along = _along(k, softmax)
+    for r in softmax.columns:
+        actions.append(Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL))
+    left = [r for r in k.outputs if r not in softmax.columns]
+    names = {r: r.arg.name for r in left}
+    row = _shared_rows(k, softmax)
+    rows = 1
+    if row is not None:
+        exact = k.exact(row)
+        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
+        if rows > 1:
+            if exact == rows:
+                actions.append(Bind(names.pop(row), AxisKind.UNROLL))
+            else:
+                actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
+                names[row] += ".0"
+    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
+        actions += [Bind(name, AxisKind.GRID) for name in names.values()]
+    # the sums of all rows and of the columns at hand stay in registers
+    columns, size = min(8 // rows, 4) * target.vector_lanes, k.size(along) if along is not None else 1
+    while columns > 1 and size % columns:
+        columns //= 2
+    actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
+    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    for r in softmax.inner:
+        width = target.vector_lanes
+        if any(k.contiguous(u, r) for u in keys) and const_factor(k.exact(r)) % width == 0:
+            if k.exact(r) != width:
+                actions.append(Split(r.arg.name, width))
+            actions.append(Bind(r.arg.name if k.exact(r) == width else f"{r.arg.name}.1", AxisKind.VECTOR))
+            break
+    return actions
+
+
+def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
+    """A workgroup for a few rows: threads over keys make scores, then threads over columns, and parts of the keys, sum."""
+    actions: list[Action] = []
+    along, threads = _along(k, softmax), 1
+    for r in softmax.columns:
+        name, size = r.arg.name, k.size(r)
+        count = fitting(size, GPU_COLUMNS) if r is along else 1
+        while size % count:
+            count //= 2
+        threads *= count
+        if count < size:
+            if count > 1:
+                actions += [Split(name, count), Bind(f"{name}.1", AxisKind.THREAD)]
+                name += ".0"
+            actions.append(Bind(name, AxisKind.UNROLL))
+        else:
+            actions.append(Bind(name, AxisKind.THREAD if r is along else AxisKind.UNROLL))
+    names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
+    row, rows = _shared_rows(k, softmax), 1
+    if row is not None:
+        exact = k.exact(row)
+        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
+        if rows > 1 and exact == rows:
+            actions.append(Bind(names.pop(row), AxisKind.UNROLL))
+        elif rows > 1:
+            actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
+            names[row] += ".0"
+    grid = sorted(names.items(), key=lambda item: -k.size(item[0]))
+    for i, (_, name) in enumerate(grid):
+        actions.append(Bind(name, AxisKind.GRID, min(i, target.grid_dims - 1)))
+    # few rows: their keys are shared by as many threads as there may be
+    split, length = 1, k.size(softmax.row)
+    while 2 * split * threads <= min(target.max_invocations, length) and split < (2 if rows > 1 else 16):
+        split *= 2
+    block = threads * split
+    axis = softmax.row.arg.name
+    actions.append(Online(axis, block, Space.SHARED, split=split))
+    if split > 1 and threads > 1:
+        actions += [Split(f"{axis}.max", threads), Bind(f"{axis}.max.1", AxisKind.THREAD)]
+        actions.append(Bind(f"{axis}.max.0", AxisKind.THREAD, 1))
+    elif block > 1:
+        actions.append(Bind(f"{axis}.max", AxisKind.THREAD, 1 if split > 1 else 0))
+    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    for r in softmax.inner:
+        width = next((n for n in (4, 2) if const_factor(k.exact(r)) % n == 0), 1)
+        if width > 1 and any(k.contiguous(u, r) for u in keys):
+            if k.exact(r) != width:
+                actions.append(Split(r.arg.name, width))
+            actions.append(Bind(r.arg.name if k.exact(r) == width else f"{r.arg.name}.1", AxisKind.VECTOR))
+            break
+    return actions
+
+
+def _shared_rows(k: Analysis, softmax: Softmax) -> UOp | None:
+    """The longest axis of the scores along which the same keys are read again."""
+    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
+    candidates = [r for r in softmax.rows if r in k.outputs and not any(r in u.ranges for u in keys)]
+    return max(candidates, key=lambda r: (k.size(r), r.arg.order), default=None)
+
+
+def _for_numpy(k: Analysis, softmax: Softmax) -> list[Action]:
+    """As many rows as possible at once; the columns, which share scores, one after another."""
+    actions: list[Action] = []
+    again = k.volume(k.outputs) * k.volume(softmax.inner) * k.size(softmax.row)
+    kind = AxisKind.UNROLL if again > AFFORDABLE else AxisKind.GRID
+    actions += [Bind(r.arg.name, kind) for r in softmax.columns]
+    actions += [Bind(r.arg.name, AxisKind.GRID) for r in k.outputs if r not in softmax.columns]
+    return [*actions, Online(softmax.row.arg.name, 8, Space.REGISTER, skip=False)]
+
+
+AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another

@@ -1,0 +1,434 @@
+"""Online softmax: sums weighted by exponentials in one pass over blocks, the scores in near memory alone.
+
+A softmax followed by a weighted sum reads its scores three times: for the maximum m, for the sum of exp(s - m), and for
+the sum of exp(s - m) · v. Kept up to date block by block, with what has been summed multiplied by exp(old m - new m)
+whenever the maximum grows, all three are one pass (Milakov and Gimelshein, Online normalizer calculation for softmax,
+2018; Dao et al., FlashAttention, 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, substitute
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.rewrite import replace_in_order
+from tinyweb.graph.symbolic import divides, simplify, split_by
+from tinyweb.graph.target import Target
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A sum over the row, `reduce`, of exp(score - maximum) times what `value` says, `exponential` being that."""
+
+    reduce: UOp
+    exponential: UOp
+    value: UOp  # what is summed, without the divisors
+    divisors: tuple[UOp, ...]  # what all of the sum is divided by
+    row: UOp  # the RANGE
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A maximum over a row and the sums that are weighted with exponentials of the distances to it."""
+
+    maximum: UOp
+    sums: tuple[Weighted, ...]
+    plain: bool  # a row of nothing but -inf gives NaN, as -inf - -inf does; else 0 is subtracted there
+
+    @property
+    def row(self) -> UOp:
+        return self.maximum.src[1]
+
+    @property
+    def score(self) -> UOp:
+        return self.maximum.src[0]
+
+    @property
+    def rows(self) -> frozenset[UOp]:
+        """The axes that the scores vary over, beside the row."""
+        return self.maximum.ranges
+
+    @property
+    def columns(self) -> list[UOp]:
+        """The axes of the weighted sums that the scores do not vary over."""
+        found = {r for s in self.sums for r in s.reduce.ranges if r not in self.rows}
+        return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
+
+    @property
+    def inner(self) -> list[UOp]:
+        """The ranges of the reductions inside of a score."""
+        return _bound_in(self.score)
+
+
+def softmaxes(kernel: UOp) -> list[Softmax]:
+    """The softmaxes of a kernel whose scores are reductions themselves and weight a sum over other axes."""
+    out = []
+    nodes = kernel.toposort()
+    for u in nodes:
+        if u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float:
+            if any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
+                found = _softmax(nodes, u)
+                if found is not None and found.columns:
+                    out.append(found)
+    return out
+
+
+def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
+    """Everything that refers to `maximum` while it walks over a row; None if some of it is no sum of exponentials."""
+    subtracted: set[UOp] = {maximum}
+    plain = True
+    for u in nodes:
+        if u.op is Ops.WHERE and u.src[2] is maximum and u.src[1].op is Ops.CONST and math.isfinite(u.src[1].arg):
+            if u.src[0].op is Ops.EQUAL and maximum in u.src[0].src and any(map(_is_minus_infinity, u.src[0].src)):
+                subtracted.add(u)
+                plain = False
+    above: set[UOp] = {maximum}
+    sums: list[Weighted] = []
+    for u in nodes:
+        if u not in above and not any(s in above for s in u.src):
+            continue
+        above.add(u)
+        if u.op is Ops.REDUCE and u is not maximum:
+            found = _weighted(u, maximum, subtracted)
+            if found is None:
+                return None
+            sums.append(found)
+    return Softmax(maximum, tuple(sums), plain) if sums else None
+
+
+def _is_minus_infinity(u: UOp) -> bool:
+    return u.op is Ops.CONST and bool(u.arg == -math.inf)
+
+
+def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
+    if u.arg is not Ops.ADD or len(u.src) != 2:
+        return None
+    row = u.src[1]
+    if row.src[0] is not maximum.src[1].src[0]:
+        return None
+    value, divisors = u.src[0], []
+    found = None
+    rebuild: list[tuple[UOp, int]] = []
+    while found is None:
+        # down to the exponential, past what it is multiplied with
+        at = None
+        if value.op is Ops.EXP and value.src[0].op is Ops.ADD:
+            found = value
+            break
+        varying = [i for i, s in enumerate(value.src) if maximum in _below(s) and row in s.ranges]
+        if len(varying) != 1:
+            return None
+        at = varying[0]
+        others = [s for i, s in enumerate(value.src) if i != at]
+        if value.op is Ops.DIV and at == 0 and row not in others[0].ranges:
+            divisors.append(others[0])
+            value = value.src[0]
+            continue
+        linear = (
+            value.op in (Ops.MUL, Ops.NEG)
+            or (value.op is Ops.DIV and at == 0)
+            or (value.op is Ops.CAST and value.dtype.is_float)
+            or (value.op is Ops.WHERE and at > 0 and others[1].op is Ops.CONST and others[1].arg == 0)
+        )
+        if not linear or any(maximum in _below(s) for s in others):
+            return None
+        rebuild.append((value, at))
+        value = value.src[at]
+    score, less = found.src[0].src
+    if less.op is not Ops.NEG or less.src[0] not in subtracted:
+        score, less = less, score
+    if less.op is not Ops.NEG or less.src[0] not in subtracted:
+        return None
+    if not alike(maximum.src[0], score, maximum.src[1], row):
+        return None
+    value = found
+    for node, at in reversed(rebuild):
+        src = (*node.src[:at], value, *node.src[at + 1 :])
+        value = node.replace(src=src)
+    return Weighted(u, found, value, tuple(divisors), row)
+
+
+def _below(u: UOp) -> set[UOp]:
+    return set(u.toposort())
+
+
+def alike(a: UOp, b: UOp, row: UOp, other: UOp) -> bool:
+    """Whether the simplified `b` along the range `other` is what the simplified `a` is along `row`."""
+    ours, theirs = _bound_in(a), _bound_in(b)
+    if len(ours) != len(theirs) or any(x.src[0] is not y.src[0] for x, y in zip(ours, theirs)):
+        return False
+    return simplify(substitute(b, dict(zip([other, *theirs], [row, *ours])))) is a
+
+
+def _bound_in(u: UOp) -> list[UOp]:
+    """The ranges of the reductions in a value, from the outside in."""
+    found = {r for x in u.toposort() if x.op is Ops.REDUCE for r in x.src[1:]}
+    return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
+
+
+@dataclass(frozen=True)
+class Online:
+    """The softmax whose maximum runs over `axis`, and the sums it weights, go through the row in blocks of `block`.
+
+    Scores and weights of a block lie in `space`: REGISTER memory, where `together` scores are computed side by side
+    and weights are vectors; or SHARED memory, filled by the threads together. Of a vector axis of the sums, `columns`
+    lanes are summed at a time (0: all), so that a block's sums stay in registers. With `split`,
+    that many threads (dimension y) each sum a part of a block, and combine their sums after the last. With `skip`,
+    blocks that a mask leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.max over the scores of a block, and
+    i.sum over its weights. Axes that only the sums vary over must be bound before.
+    """
+
+    name: ClassVar[str] = "online"
+    axis: str
+    block: int
+    space: Space
+    together: int = 1
+    columns: int = 0
+    split: int = 1
+    skip: bool = True
+
+    def __str__(self) -> str:
+        named = ((n, getattr(self, n)) for n in ("together", "columns", "split", "skip"))
+        more = "".join(f", {n}={v}" for n, v in named if v != type(self).__dataclass_fields__[n].default)
+        return f"online({self.axis}, {self.block}, {self.space.name.lower()}{more})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        kernel = simplify(kernel)  # equal scores are told by their canonical form
+        row = find_axis(kernel, self.axis)
+        if self.space not in (Space.SHARED, Space.REGISTER):
+            raise ScheduleError(f"{self}: scores are kept in shared or register memory")
+        if self.split < 1 or self.block % self.split or (self.split > 1 and self.space is Space.REGISTER):
+            raise ScheduleError(f"{self}: threads that share scores share a block in equal parts")
+        if not 1 <= self.block <= 1024 or self.together < 1 or self.block % self.together:
+            raise ScheduleError(f"{self}: blocks have 1 to 1024 scores, a multiple of those computed together")
+        softmax = next((s for s in softmaxes(kernel) if s.row is row), None)
+        if softmax is None:
+            raise ScheduleError(f"{self}: no softmax with a weighted sum has its maximum over that axis")
+        if any(r.arg.kind is not AxisKind.LOOP for r in (row, *(s.row for s in softmax.sums))):
+            raise ScheduleError(f"{self}: the axis is bound already")
+        loose = [r for r in softmax.columns if r.arg.kind is AxisKind.LOOP]
+        if loose:
+            raise ScheduleError(f"{self}: axis {loose[0].arg.name} of the sums is a loop; bind it before")
+        if self.space is Space.SHARED and any(r.arg.kind is AxisKind.THREAD for r in softmax.rows):
+            raise ScheduleError(f"{self}: threads that share scores must work on the same rows")
+        return _Steps(self, softmax).rewrite(kernel)
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Online, ...]]:
+        """Blocks of several sizes, for every softmax that the kernel has."""
+        space = Space.SHARED if target.has_threads else Space.REGISTER
+        for s in softmaxes(simplify(kernel)):
+            for block in (32, 64, 128):
+                yield (Online(s.row.arg.name, block, space, together=1 if target.has_threads else 2),)
+
+
+class _Steps:
+    """Builds the pass over blocks."""
+
+    def __init__(self, action: Online, softmax: Softmax):
+        self.action, self.softmax = action, softmax
+        self.dtype = dtypes.float64 if softmax.score.dtype is dtypes.float64 else dtypes.float32
+        self.lowest = UOp.const(-math.inf, self.dtype)
+        row, block = softmax.row, action.block
+        self.size = row.src[0]
+        self.walked = self.size
+        if action.skip and (seen := visible(softmax.score, row)) is not None:
+            self.walked = least(self.size, seen)
+        blocks = simplify((self.walked + (block - 1)) // block)
+        self.step = self._range("0", blocks)
+        self.whole = divides(self.size, block)
+
+    def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP) -> UOp:
+        row = self.softmax.row
+        axis = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True)
+        return UOp(Ops.RANGE, dtypes.index, (as_index(size),), axis)
+
+    def rewrite(self, kernel: UOp) -> UOp:
+        action, softmax = self.action, self.softmax
+        near = action.space is Space.REGISTER
+        lanes = AxisKind.VECTOR if near else AxisKind.LOOP
+        scores = self._scores()
+        place = self._range("max", action.block, lanes)
+        block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
+        maximum = UOp(Ops.REDUCE, self.dtype, (block, self.step), Ops.MAX)
+        before = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), False)
+        now = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), True)
+        # what is equal is not subtracted: infinities have no distance
+        factor = before.equal(now).where(UOp.const(1.0, self.dtype), (before - now).alu(Ops.EXP))
+        place = self._range("weight", action.block, lanes)
+        weight = (scores.load(place) - self._finite(now)).alu(Ops.EXP)
+        weights = UOp(Ops.STAGE, self.dtype, (weight, place), StageArg(action.space))
+        # only what exists is summed, so that nothing is multiplied by a weight of 0 that was not asked for
+        each = action.block // action.split
+        begin = UOp.const(0, dtypes.index)
+        teams: list[UOp] = []
+        if action.split > 1:
+            row = softmax.row
+            axis = Axis(f"{row.arg.name}.split", row.arg.order, AxisKind.THREAD, True, 1)
+            teams.append(UOp(Ops.RANGE, dtypes.index, (as_index(action.split),), axis))
+            begin = teams[0] * each
+        rest: UOp | int = each
+        if not self.whole or self.walked is not self.size:
+            rest = least(as_index(each), (self.walked - self.step * action.block - begin).maximum(0))
+        table: dict[UOp, UOp] = {softmax.maximum: maximum.cast(softmax.maximum.dtype)}
+        nothing = maximum.equal(-math.inf)
+        for i, s in enumerate(softmax.sums):
+            name = f"sum{i}" if i else "sum"
+            alone = s.value is s.exponential  # weights of what is beyond the row are 0
+            place = self._range(name, action.block, lanes) if alone and near else self._range(name, rest)
+            value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
+            value = substitute(value, {s.row: self.step * action.block + begin + place}).cast(self.dtype)
+            value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
+            total = UOp(
+                Ops.REDUCE, self.dtype, (UOp(Ops.RESCALE, self.dtype, (value, factor)), self.step, *teams), Ops.ADD
+            )
+            if softmax.plain:
+                total = nothing.where(UOp.const(math.nan, self.dtype), total)
+            for divisor in s.divisors:
+                total = total.alu(Ops.DIV, divisor.cast(self.dtype))
+            table[s.reduce] = total.cast(s.reduce.dtype)
+        return replace_in_order(kernel, table)
+
+    def _in_parts(self, total: UOp, number: int) -> UOp:
+        """A block's sum, part by part of a vector axis."""
+        width = self.action.columns
+        for r in total.ranges:
+            size = r.src[0].arg
+            if width and r.arg.kind is AxisKind.VECTOR and r not in self.softmax.rows and size > width:
+                if size % width:
+                    raise ScheduleError(f"{self.action}: {size} columns are not divided by {width}")
+                name = f"part{number}"
+                part, lane = self._range(name, size // width), self._range(f"{name}.1", width, AxisKind.VECTOR)
+                value = substitute(total, {r: part * width + lane})
+                return UOp(Ops.STAGE, self.dtype, (value, part, lane), StageArg(Space.REGISTER)).load(r)
+        return total
+
+    def _scores(self) -> UOp:
+        """The scores of a block; beyond the row there are none."""
+        action, softmax = self.action, self.softmax
+        together = action.together if action.space is Space.REGISTER else 1
+        outer = self._range("score", action.block // together)
+        ranges = [outer]
+        index = outer
+        if together > 1:
+            inner = self._range("score.1", together, AxisKind.UNROLL)
+            ranges.append(inner)
+            index = outer * together + inner
+        at = self.step * action.block + index
+        inside = at if self.whole else least(at, self.size + -1)
+        score = substitute(softmax.score, {softmax.row: inside}).cast(self.dtype)
+        score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
+        if not self.whole:
+            score = (at < self.size).where(score, self.lowest)
+        return UOp(Ops.STAGE, self.dtype, (score, *ranges), StageArg(action.space))
+
+    def _fixed(self, score: UOp) -> list[UOp]:
+        """Factors of a score that do not vary along the row but take work: they are computed once."""
+        out: dict[UOp, None] = {}
+        row = self.softmax.row
+        for u in score.toposort():
+            if u.op is not Ops.REDUCE or row not in u.ranges or u.arg is not Ops.ADD:
+                continue
+            bound = set(u.src[1:])
+            stack = [u.src[0]]
+            while stack:
+                x = stack.pop()
+                if row not in x.ranges:
+                    flat = bound <= x.ranges and not any(s.op is Ops.REDUCE for s in x.toposort())
+                    if x.op is not Ops.LOAD and flat and all(r.src[0].op is Ops.CONST for r in bound):
+                        out[x] = None
+                elif x.op in (Ops.MUL, Ops.CAST):
+                    stack.extend(x.src)
+        return list(out)
+
+    def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
+        """`value` in near memory."""
+        bound = sorted((r for r in value.ranges if r in self.softmax.inner), key=lambda r: (r.arg.order, r.arg.name))
+        copies = {
+            r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.fixed", order=(1 << 16) + r.arg.order)) for r in bound
+        }
+        stage = UOp(
+            Ops.STAGE,
+            value.dtype,
+            (substitute(value, copies), *(copies[r] for r in bound)),
+            StageArg(self.action.space),
+        )
+        index = UOp.const(0, dtypes.index)
+        for r in bound:
+            index = index * r.src[0] + r
+        return stage.load(index)
+
+    def _finite(self, maximum: UOp) -> UOp:
+        """What to subtract from scores: nothing where all are -inf."""
+        return maximum.equal(-math.inf).where(UOp.const(0.0, self.dtype), maximum)
+
+
+def least(a: UOp, b: UOp) -> UOp:
+    return -((-a).maximum(-b))
+
+
+def visible(score: UOp, row: UOp) -> UOp | None:
+    """A bound of the steps of `row` behind which all scores are -inf; None if none is known. It varies over loops and
+    the grid, and holds for all lanes and threads."""
+    while score.op is Ops.CAST:
+        score = score.src[0]
+    if score.op is not Ops.WHERE or not score.dtype.is_float:
+        return None
+    condition, a, b = score.src
+    masked = _is_minus_infinity(a)
+    if masked == _is_minus_infinity(b):
+        return None
+    while condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
+        condition, masked = condition.src[0], masked != bool(condition.src[1].arg)
+    equal = 0
+    if condition.op is Ops.OR and {s.op for s in condition.src} == {Ops.LESS, Ops.EQUAL}:
+        condition, same = sorted(condition.src, key=lambda s: s.op is Ops.EQUAL)
+        if set(condition.src) != set(same.src):
+            return None
+        equal = 1
+    if condition.op is not Ops.LESS or not condition.src[0].dtype.is_int:
+        return None
+    less, more = (_unwrapped(s) for s in condition.src)
+    if less is None or more is None:
+        return None
+    parts = split_by(simplify(more - less + equal), row)
+    if parts is None or parts[0] not in (1, -1):
+        return None
+    if masked and parts[0] == 1:
+        seen = -parts[1] + 1  # masked where row > less - rest of more
+    elif not masked and parts[0] == -1:
+        seen = parts[1]  # visible where row < more
+    else:
+        return None
+    for r in seen.ranges:
+        if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID):
+            continue
+        slope = split_by(simplify(seen), r)
+        if slope is None or not isinstance(slope[0], int) or r.src[0].op is not Ops.CONST:
+            return None
+        seen = slope[1] + (slope[0] * (int(r.src[0].arg) - 1) if slope[0] > 0 else 0)
+    return simplify(seen.maximum(0))
+
+
+def _unwrapped(u: UOp) -> UOp | None:
+    """An integer as an index expression: casts of what is in range dropped; None if it is made of more."""
+    allowed = (Ops.RANGE, Ops.VARIABLE, Ops.CONST, Ops.CAST, Ops.ADD, Ops.MUL)
+    done: dict[UOp, UOp] = {}
+    for x in u.toposort():
+        if x.op not in allowed or not x.dtype.is_int:
+            return None
+        src = tuple(done[s] for s in x.src)
+        if x.op is Ops.CAST:
+            if x.src[0].vmin < x.dtype.min or x.src[0].vmax > x.dtype.max:
+                return None
+            done[x] = src[0]
+        elif x.op is Ops.CONST:
+            done[x] = UOp.const(x.arg, dtypes.index)
+        else:
+            done[x] = x if x.dtype is dtypes.index and src == x.src else x.replace(dtype=dtypes.index, src=src)
+    return done[u]
