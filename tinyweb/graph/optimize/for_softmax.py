@@ -73,7 +73,7 @@ def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
 
 
 def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
-    """A workgroup for a few rows: threads over keys make scores, then threads over columns, and parts of the keys, sum."""
+    """A workgroup for a few rows: threads over keys make scores, threads over columns and parts of the keys sum."""
     actions: list[Action] = []
     along, threads = _along(k, softmax), 1
     for r in softmax.columns:

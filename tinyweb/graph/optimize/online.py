@@ -70,11 +70,11 @@ def softmaxes(kernel: UOp) -> list[Softmax]:
     out = []
     nodes = kernel.toposort()
     for u in nodes:
-        if u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float:
-            if any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
-                found = _softmax(nodes, u)
-                if found is not None and found.columns:
-                    out.append(found)
+        largest = u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float
+        if largest and any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
+            found = _softmax(nodes, u)
+            if found is not None and found.columns:
+                out.append(found)
     return out
 
 
@@ -83,10 +83,10 @@ def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
     subtracted: set[UOp] = {maximum}
     plain = True
     for u in nodes:
-        if u.op is Ops.WHERE and u.src[2] is maximum and u.src[1].op is Ops.CONST and math.isfinite(u.src[1].arg):
-            if u.src[0].op is Ops.EQUAL and maximum in u.src[0].src and any(map(_is_minus_infinity, u.src[0].src)):
-                subtracted.add(u)
-                plain = False
+        guarded = u.op is Ops.WHERE and u.src[2] is maximum and _is_finite(u.src[1])
+        if guarded and _asks_whether_infinite(u.src[0], maximum):
+            subtracted.add(u)
+            plain = False
     above: set[UOp] = {maximum}
     sums: list[Weighted] = []
     for u in nodes:
@@ -99,6 +99,14 @@ def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
                 return None
             sums.append(found)
     return Softmax(maximum, tuple(sums), plain) if sums else None
+
+
+def _asks_whether_infinite(u: UOp, maximum: UOp) -> bool:
+    return u.op is Ops.EQUAL and maximum in u.src and any(map(_is_minus_infinity, u.src))
+
+
+def _is_finite(u: UOp) -> bool:
+    return u.op is Ops.CONST and math.isfinite(u.arg)
 
 
 def _is_minus_infinity(u: UOp) -> bool:
@@ -177,10 +185,10 @@ class Online:
 
     Scores and weights of a block lie in `space`: REGISTER memory, where `together` scores are computed side by side
     and weights are vectors; or SHARED memory, filled by the threads together. Of a vector axis of the sums, `columns`
-    lanes are summed at a time (0: all), so that a block's sums stay in registers. With `split`,
-    that many threads (dimension y) each sum a part of a block, and combine their sums after the last. With `skip`,
-    blocks that a mask leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.max over the scores of a block, and
-    i.sum over its weights. Axes that only the sums vary over must be bound before.
+    lanes are summed at a time (0: all), so that a block's sums stay in registers. With `split`, that many threads
+    (dimension y) each sum a part of a block, and combine their sums after the last. With `skip`, blocks that a mask
+    leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.max over the scores of a
+    block, and i.sum over its weights. Axes that only the sums vary over must be bound before.
     """
 
     name: ClassVar[str] = "online"

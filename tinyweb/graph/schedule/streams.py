@@ -73,7 +73,8 @@ def _along(u: UOp, length: Size) -> bool:
 
 def _is_product(u: UOp) -> bool:
     """Whether a value is made elementwise of a sum of products."""
-    stack, seen = [u], set()
+    stack = [u]
+    seen: set[UOp] = set()
     while stack and len(seen) < MOST_BETWEEN:
         x = stack.pop()
         if x in seen:
