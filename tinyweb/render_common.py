@@ -92,7 +92,8 @@ def _is_register(u: UOp) -> bool:
 class Inlining:
     """Which values may stand inside another expression: used once, by a statement of the same loop.
 
-    A LOAD never does: it is ordered against the stores around it.
+    A LOAD never does: it is ordered against the stores around it. Nor does a SUBGROUP: all threads take part in it,
+    also where some do not store.
     """
 
     def __init__(self, program: Program) -> None:
@@ -111,7 +112,9 @@ class Inlining:
             if u.op is Ops.RANGE:  # its size is evaluated outside of the loop
                 opened += 1
                 open_blocks.append(opened)
-        self._inline = {u for u in block if uses[u] == 1 and user_block[u] == block[u] and u.op is not Ops.LOAD}
+        self._inline = {
+            u for u in block if uses[u] == 1 and user_block[u] == block[u] and u.op not in (Ops.LOAD, Ops.SUBGROUP)
+        }
 
     def __contains__(self, u: UOp) -> bool:
         return u in self._inline

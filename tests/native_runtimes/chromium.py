@@ -13,7 +13,8 @@ ADDRESS = "https://tinyweb.test/"  # answered by the test itself; WebGPU wants a
 
 OPEN = """async () => {
   const adapter = await navigator.gpu.requestAdapter();
-  const device = await adapter.requestDevice();
+  const requiredFeatures = [...adapter.features].filter((feature) => feature === "subgroups");
+  const device = await adapter.requestDevice({ requiredFeatures });
   device.addEventListener("uncapturederror", (event) => { state.errors.push(event.error.message); });
   globalThis.state = { device, things: new Map(), errors: [] };
   globalThis.bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

@@ -10,7 +10,9 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.target import Target, webgpu_target
+from tinyweb.native_runtimes.interpreter import InterpreterRuntime
 from tinyweb.native_runtimes.protocol import Launch, Runtime
+from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 from tinyweb.tracing import capture
 
 
@@ -67,6 +69,37 @@ def test_products_for_any_gpu(gpu: Runtime, name: str, variant: str) -> None:
     """What is compiled for other adapters than this one gives the same."""
     inputs, ours = PRODUCTS[name]
     compare(gpu, VARIANTS[variant], inputs, ours, ours(*map(Tensor, inputs)).numpy())
+
+
+REDUCTIONS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
+    "matvec": (arrays((1, 512), (24, 512)), lambda x, w: x @ w.transpose()),
+    "odd rows": (arrays((1, 300), (7, 300)), lambda x, w: x @ w.transpose()),
+    "halves": (arrays((1, 512), (24, 512)), lambda x, w: x @ w.cast(dtypes.float16).contiguous().float().transpose()),
+    "bytes": (
+        arrays((1, 512), (24, 512)),
+        lambda x, w: x @ (w * 4).cast(dtypes.int8).contiguous().float().transpose(),
+    ),
+    "softmax": (arrays((3, 700)), lambda x: x.softmax(-1)),
+    "a sum of integers": (arrays((2, 900)), lambda x: (x * 9).cast(dtypes.int32).sum(-1)),
+    "two sums": (arrays((1, 256), (9, 256), (9, 256)), lambda x, w, v: (x @ w.transpose()) * (x @ v.transpose())),
+    "norm and product": (arrays((1, 256), (16, 256)), lambda x, w: (x / (x * x).mean().sqrt()) @ w.transpose()),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_with_subgroups(gpu: Runtime, name: str) -> None:
+    assert isinstance(gpu, WebGpuRuntime)
+    assert "subgroups" in gpu.adapter.features
+    inputs, ours = REDUCTIONS[name]
+    compare(gpu, webgpu_target(subgroups=True), inputs, ours, ours(*map(Tensor, inputs)).numpy())
+
+
+@pytest.mark.parametrize("size", [4, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_subgroups_of_any_size(name: str, size: int) -> None:
+    inputs, ours = REDUCTIONS[name]
+    target = webgpu_target(subgroups=True)
+    compare(InterpreterRuntime(target, size), target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
 
 
 def compare(

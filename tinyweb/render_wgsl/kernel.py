@@ -108,6 +108,9 @@ class Kernel:
             arguments.append("@builtin(workgroup_id) group: vec3<u32>")
         if "thread" in used:
             arguments.append("@builtin(local_invocation_id) thread: vec3<u32>")
+        ops = {u.op for u in p.uops}
+        if Ops.SUBGROUP_SIZE in ops:
+            arguments.append("@builtin(subgroup_size) subgroup_size: u32")
         out.depth = 1
         for v in variables:
             self._variable(v)
@@ -117,7 +120,8 @@ class Kernel:
             out.close()
         helpers = [self._helpers[h] for h in sorted(self._helpers)]
         head = [f"@compute @workgroup_size({', '.join(map(str, p.workgroup))})", f"fn main({', '.join(arguments)}) {{"]
-        return "\n".join([str(top), *helpers, *head, *self._prologue, str(out)])
+        enabled = ["enable subgroups;"] if ops & {Ops.SUBGROUP, Ops.SUBGROUP_SIZE} else []
+        return "\n".join([*enabled, str(top), *helpers, *head, *self._prologue, str(out)])
 
     def _variable(self, v: UOp) -> None:
         if v.arg[0] not in self.slots:
@@ -138,6 +142,8 @@ class Kernel:
             kind, dim = u.arg
             text = f"i32({'group' if kind == 'grid' else 'thread'}.{AXES[dim]})"
             self._spelled[u] = self._let(text, f"{'g' if kind == 'grid' else 't'}{dim}")
+        elif u.op is Ops.SUBGROUP_SIZE:
+            self._spelled[u] = self._let("i32(subgroup_size)")
         elif u.op is Ops.RANGE:
             i = f"i{self._loops}"
             self._loops += 1

@@ -171,6 +171,10 @@ def _function(name: str) -> Speller:
     return lambda k, u: f"{name}({bare(k.x(u.src[0]))})"
 
 
+def _subgroup(k: Kernel, u: UOp) -> str:
+    return f"{'subgroupAdd' if u.arg is Ops.ADD else 'subgroupMax'}({bare(k.x(u.src[0]))})"
+
+
 SPELLING: dict[Ops, Speller] = {
     Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
@@ -179,4 +183,5 @@ SPELLING: dict[Ops, Speller] = {
     Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
     Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast,
     Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+    Ops.SUBGROUP: _subgroup,
 }  # fmt: skip

@@ -108,6 +108,7 @@ def program_list() -> list[UOp]:
     put = shared.store(thread, first)
     arrived = UOp(Ops.BARRIER, VOID, (put,))
     back = UOp(Ops.LOAD, F32, (shared.after(arrived), 63 - thread), 1)
+    back = UOp(Ops.SUBGROUP, F32, (back,), Ops.ADD) + UOp(Ops.SUBGROUP_SIZE, INDEX, ()).cast(F32)
     half = UOp(Ops.F32_TO_F16, dtypes.uint32, (back,))
     again = UOp(Ops.F16_TO_F32, F32, (half,)).bitcast(dtypes.uint32)
     word = UOp(Ops.STORE, VOID, (out, thread, half | again, thread < 60), "atomic_or")
@@ -126,6 +127,7 @@ def random_graph(chance: random.Random, nodes: int = 30) -> UOp:
         None, 0, 1, -3, True, False, 0.1, -0.0, math.inf, -math.inf, math.nan, 1e300, "a 'quoted'\\ \n name", (1, 2),
         (),
         ((0, 1), (2, 3)), Ops.ADD, (Ops.MAX, (0, 2)), Space.SHARED, ("grid", 1), BufferArg(Space.REGISTER, 3, 9),
+        StageArg(Space.SHARED, 4, 1),
         ParamArg(2, 77), Axis("r0", 5, AxisKind.UNROLL, True, 2), KernelInfo("n", ("split(a, 2)", "x")), KernelInfo(),
         UOp(Ops.CONST, dtypes.float64, (), math.nan).arg, from_bits(0x7FF8000000000123), from_bits(0xFFF8000000000000),
     ]  # fmt: skip

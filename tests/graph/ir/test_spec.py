@@ -295,6 +295,9 @@ BAD_PROGRAMS: dict[str, tuple[Callable[[], list[UOp]], str]] = {
         lambda: [const(1.0), UOp(Ops.F32_TO_F16, F32, (const(1.0),))], "makes a uint32"),
     "slots": (lambda: [param(1, 4)], "slot 0 is missing"),
     "end of nothing": (lambda: [const(1.0), UOp(Ops.END, VOID, (const(1.0),))], "END has"),
+    "subgroup size with a value": (lambda: [UOp(Ops.SUBGROUP_SIZE, F32, ())], "an index without sources"),
+    "maximum of floats in subgroups": (
+        lambda: [const(1.0), UOp(Ops.SUBGROUP, F32, (const(1.0),), Ops.MAX)], "integers by MAX"),
     "barrier with a value": (lambda: [UOp(Ops.BARRIER, F32, ())], "no value"),
     "two loops of one name": (
         lambda: [as_index(4), loop("a", 4), UOp(Ops.END, VOID, (loop("a", 4),)), as_index(5), loop("a", 5),

@@ -14,6 +14,8 @@ TARGETS = {
     "avx512": cpu_target(16, 4),
     "wasm": wasm_target(),
     "webgpu": webgpu_target(),
+    "webgpu with subgroups": webgpu_target(subgroups=True),
+    "webgpu without a GPU": webgpu_target(emulated=True),
 }
 
 

@@ -152,7 +152,9 @@ def test_any_schedule_with_blocks_of_sums(name: str, target: Target, data: st.Da
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "target", [cpu_target(16, 4), wasm_target(), webgpu_target(), interpreter_target()], ids=lambda t: t.name
+    "target",
+    [cpu_target(16, 4), wasm_target(), webgpu_target(), webgpu_target(subgroups=True), interpreter_target()],
+    ids=lambda t: t.name,
 )
 @pytest.mark.parametrize("name", KERNELS)
 @settings(quickly, max_examples=40)

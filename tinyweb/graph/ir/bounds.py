@@ -97,6 +97,7 @@ _RULES: dict[Ops, Callable[[UOp], Interval | None]] = {
     Ops.BIND: lambda u: u.src[0].bounds,
     Ops.RANGE: lambda u: (0, max(u.src[0].vmax - 1, 0)),
     Ops.SPECIAL: lambda u: (0, max(u.src[0].vmax - 1, 0)),
+    Ops.SUBGROUP_SIZE: lambda u: (4, 128),
     Ops.CAST: _cast,
     Ops.WHERE: _choice,
     Ops.STACK: lambda u: (min(s.vmin for s in u.src), max(s.vmax for s in u.src)),

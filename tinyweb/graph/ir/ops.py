@@ -54,6 +54,8 @@ class Ops(Enum):
 
     # -- programs only
     SPECIAL = auto()  # src: (size,), arg: ("grid" | "thread", dimension): the hardware's index
+    SUBGROUP_SIZE = auto()  # threads that run together, 4 … 128: known when it runs, and the same for all of a launch
+    SUBGROUP = auto()  # src: (value,), arg ADD or MAX: over the threads of a subgroup, which are neighbours
     AFTER = auto()  # src: (memory, dependency…): that memory, once the dependencies have happened
     END = auto()  # src: (dependency…, RANGE): closes the loop
     BARRIER = auto()  # src: (dependency…): all threads of the workgroup arrive, their shared memory is visible

@@ -248,6 +248,10 @@ class _Text:
             return f"{u.arg.space.name.lower()}{u.arg.id}", _ATOM
         if op is Ops.SPECIAL:
             return f"{u.arg[0]}.{'xyz'[u.arg[1]]}", _ATOM
+        if op is Ops.SUBGROUP_SIZE:
+            return "subgroup size", _ATOM
+        if op is Ops.SUBGROUP:
+            return f"{_REDUCED[u.arg]} over subgroup({self.of(src[0])})", _ATOM
         if op in (Ops.AFTER, Ops.BIND):
             return self.inline[src[0]]
         if op is Ops.LOAD:

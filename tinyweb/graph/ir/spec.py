@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.laws import (
     Node,
     Spec,
@@ -417,7 +417,12 @@ def unique_buffers(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None
 
 
-VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.F16_TO_F32, Ops.F32_TO_F16)
+def combines_in_subgroups(op: Ops, dtype: DType) -> bool:
+    """Whether hardware combines such values: not the maximum of floats, of which NaNs may vanish."""
+    return dtype.bits == 32 and dtype is not dtypes.index and (op is Ops.ADD or (op is Ops.MAX and dtype.is_int))
+
+
+VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.F16_TO_F32, Ops.F32_TO_F16, Ops.SUBGROUP)
 
 program_spec = Spec(
     "program_spec",
@@ -434,6 +439,10 @@ program_spec = Spec(
         law(Ops.SPECIAL, "SPECIAL is of dtype index, has a size and arg (grid or thread, dimension 0 … 2)",
             lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
             and u.arg[0] in ("grid", "thread") and 0 <= u.arg[1] < 3),
+        law(Ops.SUBGROUP_SIZE, "SUBGROUP_SIZE is an index without sources",
+            lambda u: u.dtype is dtypes.index and not u.src),
+        law(Ops.SUBGROUP, "SUBGROUP combines 32-bit values of its dtype by ADD, integers by MAX too",
+            lambda u: len(u.src) == 1 and alike(u) and combines_in_subgroups(u.arg, u.dtype)),
         law(Ops.RANGE, "a RANGE is a serial loop: dtype index, one size, an Axis of kind LOOP",
             lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
             and isinstance(u.arg, Axis) and u.arg.kind is AxisKind.LOOP),

@@ -220,7 +220,7 @@ class UOp:
             return ()
         if self.lanes:
             return tuple(s if isinstance(s := r.src[0].arg, int) else r.src[0] for r in self.lanes)
-        if op in (Ops.F16_TO_F32, Ops.F32_TO_F16):
+        if op in (Ops.F16_TO_F32, Ops.F32_TO_F16, Ops.SUBGROUP):
             return self.src[0].shape
         return ()
 

@@ -7,7 +7,18 @@ from tinyweb.graph.lower.hardware import size_of
 
 LANE_KINDS = (AxisKind.VECTOR, AxisKind.UNROLL)
 _NO_LANES = frozenset(
-    {Ops.PARAM, Ops.BUFFER, Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK, Ops.CONST, Ops.VARIABLE, Ops.SPECIAL}
+    {
+        Ops.PARAM,
+        Ops.BUFFER,
+        Ops.AFTER,
+        Ops.END,
+        Ops.BARRIER,
+        Ops.SINK,
+        Ops.CONST,
+        Ops.VARIABLE,
+        Ops.SPECIAL,
+        Ops.SUBGROUP_SIZE,
+    }
 )
 
 

@@ -17,6 +17,7 @@ from math import prod
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
+from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.lower.build import add, identity, index_const, is_const, make
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
 from tinyweb.graph.symbolic import simplify
@@ -26,6 +27,7 @@ from tinyweb.graph.target import Target
 ENOUGH_ACCUMULATORS = 4
 # up to this many partial results are read by every thread at once; more are combined in two steps
 FLAT_EXCHANGE = 16
+SMALLEST_SUBGROUP = 4
 # up to this many turns in which a workgroup fills shared memory are spelled out: their loads do not wait for each other
 UNROLLED_TURNS = 8
 
@@ -411,6 +413,9 @@ class _Reduces:
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)
         ]
         others = [(t, n) for t, n in others if n > 1 and t not in threads]
+        alone = self.target.subgroups and not others and count >= SMALLEST_SUBGROUP
+        if alone and all(combines_in_subgroups(u.arg, u.dtype) for u in group):
+            return self._over_subgroups(group, values, mine, count, outer)
         team, teams = _flatten(others), prod(n for _, n in others)
         # what an earlier round of the enclosing loops still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
@@ -422,6 +427,46 @@ class _Reduces:
         else:
             gate = None
         return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, gate)
+
+    def _over_subgroups(
+        self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]
+    ) -> list[UOp]:
+        """Each subgroup combines its threads' results; what those are together, every thread adds up by itself.
+
+        Neighbours by their flat index are in one subgroup, whose size is known only when it runs.
+        """
+        size = UOp(Ops.SUBGROUP_SIZE, dtypes.index, ())
+        slots = -(-count // SMALLEST_SUBGROUP)
+        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
+        in_loop = bool(fresh)
+        self.turn ^= 1
+        self.exchanges += 1
+        stores, places = [], []
+        for number, (u, value) in enumerate(zip(group, values)):
+            index, tile = tile_index(self.lanes(value))
+            shared = self._shared(in_loop, number, u.dtype, tile * slots)
+            if not in_loop:
+                fresh = self.last_reads
+            base = make(Ops.MUL, dtypes.index, (index, index_const(slots)))
+            together = UOp(Ops.SUBGROUP, u.dtype, (value,), u.arg)
+            stores.append(shared.after(*fresh).store(add(base, mine // size), together, (mine % size).equal(0)))
+            places.append((shared, base, index, tile))
+        arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
+        subgroups = simplify((size + (count - 1)) // size)
+        turn = UOp(Ops.RANGE, dtypes.index, (subgroups,), Axis(f"turn{self.exchanges}", 1 << 20))
+        updates, sums = [], []
+        for u, (shared, base, index, tile) in zip(group, places):
+            acc = self._buffer(Space.REGISTER, u.dtype, tile)
+            init = acc.after(*outer, arrived).store(index, identity(u.arg, u.dtype))
+            inside = acc.after(init, turn)
+            part = shared.after(arrived).load(add(base, turn))
+            updates.append(inside.store(index, UOp(u.arg, u.dtype, (inside.load(index), part))))
+            sums.append((acc, index))
+        end = UOp(Ops.END, dtypes.void, (*updates, turn))
+        out = [acc.after(end).load(index) for acc, index in sums]
+        if not in_loop:
+            self.last_reads = tuple(out)
+        return out
 
     def _round(
         self, group: list[UOp], values: list[UOp], tiles: list[list[UOp]], fresh: tuple[UOp, ...],

@@ -121,6 +121,8 @@ def _cost(u: UOp, width: int, indexed: set[UOp]) -> float:
         return 1.0 if len(set(u.src)) == 1 else float(len(u.src))
     if u.op is Ops.BARRIER:
         return 30.0
+    if u.op is Ops.SUBGROUP:
+        return 10.0
     if u.op in ELEMENTWISE or u.op is Ops.LANE:
         # index arithmetic runs beside the rest
         usual = 0.3 if u.dtype.kind == "index" else 1.0

@@ -26,10 +26,12 @@ MAX_INVOCATIONS = 1 << 16  # carried out at once, to bound the memory that value
 
 
 class Executor:
-    """A program ready to run. `aligned`: vectors in memory begin at a multiple of their width."""
+    """A program ready to run. `aligned`: vectors in memory begin at a multiple of their width. `subgroup`: threads in
+    one.
+    """
 
-    def __init__(self, program: Program, aligned: bool = True):
-        self.program, self.aligned = program, aligned
+    def __init__(self, program: Program, aligned: bool = True, subgroup: int = 32):
+        self.program, self.aligned, self.subgroup = program, aligned, subgroup
         self.uops = program.uops
         self.ends: dict[UOp, int] = {u.src[-1]: i for i, u in enumerate(self.uops) if u.op is Ops.END}
 
@@ -93,6 +95,10 @@ class _Run:
             self.values[u] = np.array([self.variables[u.arg[0]]], np.int32)
         elif op is Ops.SPECIAL:
             self.values[u] = self._special(u)
+        elif op is Ops.SUBGROUP_SIZE:
+            self.values[u] = np.array([self.executor.subgroup], np.int32)
+        elif op is Ops.SUBGROUP:
+            self.values[u] = self._subgroup(u)
         elif op is Ops.PARAM:
             self.memory[u] = DeviceMemory(self.program.name, u.dtype, u.arg, self.buffers[u.arg.slot])
         elif op is Ops.BUFFER:
@@ -122,6 +128,15 @@ class _Run:
         for d in range(dim):
             flat = flat // max(sizes[d], 1)
         return (flat % max(sizes[dim], 1)).astype(np.int32)
+
+    def _subgroup(self, u: UOp) -> Array:
+        """A value combined over neighbouring threads of a workgroup; its last subgroup may have fewer."""
+        value = self.values[u.src[0]]
+        shape = (self.invocations, *value.shape[1:])
+        each = np.broadcast_to(value, shape).reshape(self.groups, self.threads, *shape[1:])
+        starts = np.arange(0, self.threads, self.executor.subgroup)
+        combined = (np.add if u.arg is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
+        return np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
 
     def _elements(self, index: Array, width: int) -> Array:
         """Element numbers of an access: shape (rows, width)."""

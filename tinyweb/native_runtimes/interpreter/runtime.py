@@ -19,12 +19,15 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class InterpreterRuntime:
-    """Runs programs of any target: vectors, threads with shared memory and packed atomics included."""
+    """Runs programs of any target: vectors, threads with shared memory, subgroups of a size to choose, and packed
+    atomics included.
+    """
 
     name = "INTERPRETER"
 
-    def __init__(self, target: Target | None = None):
+    def __init__(self, target: Target | None = None, subgroup: int = 32):
         self.target = interpreter_target() if target is None else target
+        self.subgroup = subgroup
 
     def allocate(self, nbytes: int) -> Bytes:
         try:
@@ -50,7 +53,7 @@ class InterpreterRuntime:
         return handle[offset : offset + nbytes].tobytes()
 
     def compile(self, programs: Sequence[Program]) -> list[Executor]:
-        return [Executor(p, self.target.language != "c") for p in programs]
+        return [Executor(p, self.target.language != "c", self.subgroup) for p in programs]
 
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         for launch in launches:

@@ -41,7 +41,10 @@ class DawnBackend:
         try:
             with runtime_folder():
                 adapter = utils.request_adapter_sync(webgpu.WGPUPowerPreference_HighPerformance)
-                self._device = utils.request_device_sync(adapter)
+                names = (f.removeprefix("WGPUFeatureName_") for f in utils.supported_features(adapter))
+                offered = [f for f in names if f in _FEATURES]
+                used = [webgpu.WGPUFeatureName_Subgroups] if "Subgroups" in offered else []
+                self._device = utils.request_device_sync(adapter, used)
         except (RuntimeError, AssertionError) as error:
             raise DeviceError(f"WebGPU through Dawn needs a GPU driver ({error}): install a Vulkan driver") from error
         self._queue = webgpu.wgpuDeviceGetQueue(self._device)
@@ -50,10 +53,9 @@ class DawnBackend:
         webgpu.wgpuAdapterGetLimits(
             adapter, ctypes.cast(ctypes.pointer(limits), ctypes.POINTER(webgpu.struct_WGPUSupportedLimits))
         )
-        offered = (f.removeprefix("WGPUFeatureName_") for f in utils.supported_features(adapter))
         self.adapter = Adapter(
             name=f"{utils.from_wgpu_str(info.device)} ({_API.get(info.backendType, 'unknown API')})",
-            features=tuple(sorted(_FEATURES[f] for f in offered if f in _FEATURES)),
+            features=tuple(sorted(_FEATURES[f] for f in offered)),
             max_buffer_bytes=limits.limits.maxBufferSize,
             max_binding_bytes=limits.limits.maxStorageBufferBindingSize,
             shared_bytes=limits.limits.maxComputeWorkgroupStorageSize,

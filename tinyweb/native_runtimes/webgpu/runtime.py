@@ -41,6 +41,7 @@ class WebGpuExecutable:
 def target_of(adapter: Adapter) -> Target:
     """What programs for an adapter may use."""
     return webgpu_target(
+        subgroups="subgroups" in adapter.features and not adapter.is_software,
         emulated=adapter.is_software,
         shared_bytes=adapter.shared_bytes,
         max_binding_bytes=min(adapter.max_buffer_bytes, adapter.max_binding_bytes),

@@ -19,6 +19,7 @@ STAGING_BYTES = 4 << 20  # read-back goes through one buffer of this size, in pi
 
 # wgpu's own spelling of the features a program may ask for
 FEATURES = {"shader-f16": "shader-f16", "subgroup": "subgroups", "timestamp-query": "timestamp-query"}
+USED_FEATURES = ("subgroup",)
 
 
 @functools.cache
@@ -46,7 +47,10 @@ class WgpuBackend:
         shared = "max-compute-workgroup-storage-size"
         wanted = ("max-buffer-size", "max-storage-buffer-binding-size", shared)
         try:
-            self._device = adapter.request_device_sync(required_limits={k: offered[k] for k in wanted})
+            self._device = adapter.request_device_sync(
+                required_features=[f for f in USED_FEATURES if f in adapter.features],
+                required_limits={k: offered[k] for k in wanted},
+            )
         except (RuntimeError, wgpu.GPUError) as error:
             raise DeviceError(f"WebGPU through wgpu: the adapter gives no device ({error})") from error
         info = adapter.info
@@ -104,7 +108,8 @@ class WgpuBackend:
     def create_pipeline(self, name: str, code: str, bindings: Sequence[str]) -> Any:
         group, layout = self._layout(tuple(bindings))
         try:
-            module = self._device.create_shader_module(label=name, code=code)
+            # naga has subgroups, but does not know yet that they must be enabled
+            module = self._device.create_shader_module(label=name, code=code.removeprefix("enable subgroups;\n"))
             compute = {"module": module, "entry_point": "main"}
             return group, self._device.create_compute_pipeline(label=name, layout=layout, compute=compute)
         except wgpu.GPUError as error:

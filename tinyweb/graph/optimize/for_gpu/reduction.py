@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.for_gpu.matrix import MATRIX, product, tile_of_registers
-from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
+from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan, fitting_divisor
 
 FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
+LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
 
 
@@ -36,6 +37,11 @@ def reduction(plan: Plan, heavy: UOp) -> None:
             outputs //= width
     if k.volume(reused) >= MATRIX and outputs >= FULL:
         tile_of_registers(plan, rows, reused, axis)
+        return
+    if plan.target.subgroups and axis in bound and steps >= 2 * ALONG:
+        # a workgroup for a row or a few: it is combined without threads waiting for each other
+        plan.unroll([r for r in rows if any(r not in u.src[1].ranges for u in loads)], outputs * WORKGROUP, FULL)
+        plan.share(heavy, LARGE_WORKGROUP if steps >= LONG else WORKGROUP, 1)
         return
     # with few outputs, several threads share each reduction
     count = 1
