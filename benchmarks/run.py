@@ -24,7 +24,9 @@ from benchmarks.worker import ROOT
 
 GROUPS = {
     "kernels": "benchmarks.native.kernels",
+    "networks": "benchmarks.native.networks",
     "llama": "benchmarks.native.llama",
+    "webgpu": "benchmarks.native.webgpu",
     "chat": "benchmarks.chat",
     "compiler": "benchmarks.compiler",
     "browser": "benchmarks.browser.rows",

@@ -91,6 +91,8 @@ class Process:
         environment = dict(os.environ)
         if worker.threads is not None:
             environment |= {name: str(worker.threads) for name in THREAD_VARIABLES}
+        # what was tuned on this machine by chance is no part of a measurement; what the package ships is
+        environment.setdefault("TINYWEB_SCHEDULES", str(ROOT / "build" / "benchmarks" / "schedules.json"))
         environment |= dict(worker.environment)
         # `-m` with the root as working directory: an interpreter that has tinyweb not installed can import this package
         command = [peer_python() if worker.peer else sys.executable, "-m", "benchmarks.worker"]
