@@ -309,6 +309,7 @@ def quantised_once() -> Iterator[None]:
     from unittest.mock import patch
 
     quantize = importlib.import_module("tinyweb.nn.quantize")  # the package has a function of this name
+    compute: Callable[[npt.NDArray[Any], int], tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]]
     compute = quantize.quantize_groups
 
     def found_or_computed(groups: npt.NDArray[Any], bits: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:

@@ -66,7 +66,7 @@ class Onnxruntime(Contestant):
     """onnxruntime's processor backend, all of its graph optimisations."""
 
     def __init__(self, work: str, size: int, threads: int):
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-not-found]
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -203,7 +203,7 @@ class TorchTraining(Contestant):
                 h = f.max_pool2d(f.relu(f.conv2d(x, weights["first"], padding=1)), 2)
                 h = f.max_pool2d(f.relu(f.conv2d(h, weights["second"], padding=1)), 2)
                 loss = f.cross_entropy(h.flatten(1) @ weights["out"].T, y)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 return loss
 

@@ -25,7 +25,6 @@ from benchmarks.native.kernels import inputs, timed
 from benchmarks.worker import ROOT, Worker
 
 Floats = npt.NDArray[np.float32]
-BROWSER = ROOT / "benchmarks" / "browser"  # its node_modules has the npm package "webgpu"
 
 
 def gpu(software: bool) -> Any:
@@ -163,7 +162,7 @@ class Bandwidth:
     DISPATCHES = 200
 
     def __init__(self, nbytes: int, software: bool) -> None:
-        import wgpu
+        import wgpu  # type: ignore[import-untyped]
 
         gpu(software)  # raises Absent
         adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
@@ -200,7 +199,7 @@ class Bandwidth:
             return record
 
         taken = min(self._seconds(copies(8)) for _ in range(3)) - min(self._seconds(copies(0)) for _ in range(3))
-        return 2 * 8 * self.nbytes / taken
+        return float(2 * 8 * self.nbytes / taken)
 
     def launch_seconds(self) -> float:
         """One of many dispatches in one pass, each after the one before."""
@@ -230,6 +229,11 @@ class CopyBound(Contestant):
 TOKENS, CONTEXT = 64, 512
 
 
+def node_modules() -> Path:
+    """Where the npm package "webgpu" is: TINYWEB_BENCH_NODE_MODULES, else what `make bench-peers` installed."""
+    return Path(os.environ.get("TINYWEB_BENCH_NODE_MODULES") or ROOT / "benchmarks" / "browser" / "node_modules")
+
+
 def site(shape: str, quant: str) -> Path:
     return FOLDER / f"site-{shape}-{quant}"
 
@@ -243,14 +247,14 @@ class Node(Contestant):
         gpu(software)
         if shutil.which("node") is None:
             raise Absent("Node is not installed")
-        if not (BROWSER / "node_modules" / "webgpu").exists():
+        if not (node_modules() / "webgpu").exists():
             raise Absent("the npm package webgpu is not installed: `make bench-peers`")
         with quantised_once():
             export_chat(
                 llama_folder(shape), site(shape, quant), ExportOptions(quant, CONTEXT, force=True), lambda *step: None
             )
         self.command = ["node", str(ROOT / "tools" / "run_bundle.mjs"), str(site(shape, quant)), "--backend", "webgpu"]
-        self.command += ["--webgpu", str(BROWSER), "--json", "--runs", "1", "--tokens", str(TOKENS)]
+        self.command += ["--webgpu", str(node_modules().parent), "--json", "--runs", "1", "--tokens", str(TOKENS)]
         self.command += ["--prompt-tokens", "64", *(["--software"] if software else [])]
         self.last: dict[str, Any] = {}
 
@@ -281,8 +285,8 @@ class StepBound(Contestant):
         self.bandwidth = Bandwidth(256 << 20, software)
 
     def run(self, task: str, repeat: int) -> float:
-        launch = self.bandwidth.launch_seconds()
-        return repeat * (self.nbytes / self.bandwidth.read_bytes_per_second() + self.kernels * launch)
+        reading = self.nbytes / self.bandwidth.read_bytes_per_second()
+        return float(repeat * (reading + self.kernels * self.bandwidth.launch_seconds()))
 
     def notes(self, task: str) -> dict[str, Any]:
         return {"kernels": self.kernels, "bytes": self.nbytes}
