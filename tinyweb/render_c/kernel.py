@@ -9,7 +9,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c.spelling import SPELLING, mask_bits
-from tinyweb.render_c.types import literal, scalar_name, vector_name
+from tinyweb.render_c.types import SCALARS, literal, scalar_name, vector_name
 from tinyweb.render_common import (
     MAX_INLINE,
     Inlining,
@@ -122,7 +122,7 @@ class Kernel:
                 raise DeviceError(f"program {self.program.name}: C has no hardware index {u.arg}, only ('grid', 0)")
             self._spelled[u] = "grid"
         elif u.op is Ops.RANGE:
-            i = f"i{self._loops}"
+            i = f"i{self._loops}" if f"i{self._loops}" not in SCALARS else f"i{self._loops}_"  # i8 is a type
             self._loops += 1
             size = self.x(u.src[0])
             if u.src[0].op is not Ops.CONST and not size.isidentifier():

@@ -10,7 +10,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.render_common import f32_bits, f32_text
 
-_SCALARS: dict[str, str] = {
+SCALARS: dict[str, str] = {
     "b8": "unsigned char", "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short",
     "i32": "int", "u32": "unsigned", "i64": "long long", "u64": "unsigned long long",
     "f16": "_Float16", "f32": "float", "f64": "double",
@@ -20,7 +20,7 @@ _SCALARS: dict[str, str] = {
 def scalar_name(dtype: DType) -> str:
     """The typedef of one element in memory and in scalar variables; bool is a byte that holds 0 or 1."""
     name = "b8" if dtype is dtypes.bool else dtype.short
-    if name not in _SCALARS:
+    if name not in SCALARS:
         raise DeviceError(f"{dtype.name} has no C type: lowering must replace it by a type the target stores")
     return name
 
@@ -36,9 +36,9 @@ def vector_name(scalar: str, n: int) -> str:
 
 def declare(vectors: set[str]) -> str:
     """The typedefs of all scalars and of the named vectors. Every type may alias: memory is reused between kernels."""
-    lines = [f"typedef {c} {name} __attribute__((may_alias));" for name, c in _SCALARS.items() if name != "f16"]
-    halves = [f"typedef {_SCALARS['f16']} f16 __attribute__((may_alias));"]
-    for v in sorted(vectors - set(_SCALARS), key=lambda v: (v.split("x")[0], int(v.split("x")[1]))):
+    lines = [f"typedef {c} {name} __attribute__((may_alias));" for name, c in SCALARS.items() if name != "f16"]
+    halves = [f"typedef {SCALARS['f16']} f16 __attribute__((may_alias));"]
+    for v in sorted(vectors - set(SCALARS), key=lambda v: (v.split("x")[0], int(v.split("x")[1]))):
         scalar, n = v.split("x")
         size = 1 if scalar == "b8" else int(scalar[1:]) // 8
         group = halves if scalar == "f16" else lines

@@ -145,7 +145,7 @@ class Kernel:
         elif u.op is Ops.SUBGROUP_SIZE:
             self._spelled[u] = self._let("i32(subgroup_size)")
         elif u.op is Ops.RANGE:
-            i = f"i{self._loops}"
+            i = f"i{self._loops}" if self._loops != 32 else "i32_"  # i32 is a type
             self._loops += 1
             size = bare(self.x(u.src[0]))
             if u.src[0].op is not Ops.CONST and not size.isidentifier():
