@@ -77,7 +77,8 @@ class Found:
     spread: float
     rounds: int
     timed: int
-    problems: int
+    problems: int  # programs that crashed, hung or were wrong
+    refused: int = 0  # schedules that could not be lowered
 
 
 @dataclass(eq=False)
@@ -146,7 +147,7 @@ def search(
         if report:
             report(rounds, timed, beam[0].ratio)
     finalists = [c for c in beam if c.ratio < 1.0][:FINALISTS]
-    return Found(*_confirmed(usual, finalists, measure), rounds, timed, problems)
+    return Found(*_confirmed(usual, finalists, measure), rounds, timed, problems, space.refused)
 
 
 def _confirmed(usual: _Candidate, finalists: list[_Candidate], measure: Measure) -> tuple[Schedule, float, float]:
@@ -202,6 +203,7 @@ class _Space:
         self.programs: set[str] = set()
         self.workgroups = 0
         self.longest = MAX_UOPS
+        self.refused = 0  # by lowering
         schedule = heuristic(kernel, target)
         program = lower(apply(kernel, schedule), target)
         self.usual = _Candidate(schedule, program, estimate(program, target))
@@ -240,8 +242,9 @@ class _Space:
             return None
         try:
             program = self.lower(finished(self.kernel, scheduled, schedule), self.target)
-        except (ValueError, NotImplementedError):
-            return None  # a limit that only lowering sees
+        except Exception:  # a limit that only lowering sees; and no defect of lowering shall end hours of tuning
+            self.refused += 1
+            return None
         if program.name in self.programs or len(program.uops) > self.longest or workgroups(program) < self.workgroups:
             return None
         self.programs.add(program.name)
