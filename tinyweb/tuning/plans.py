@@ -142,16 +142,17 @@ def tune_kernels(
 def tune_for(
     target: Target, plans: Mapping[str, Plan], calls: Mapping[str, int], seconds: float, progress: Progress
 ) -> list[Tuned]:
-    """Tune what is to be written for a target; WebGPU only where there is a GPU, and not a processor that plays one."""
+    """Tune what is to be written for a target, if a runtime here can say anything about it: a GPU about GPUs, a
+    processor that plays one about others that do.
+    """
     device = target.name.upper()
     if device == "WEBGPU":
         try:
-            runtime = Device[device].runtime
+            here = Device[device].runtime.target
         except DeviceError:
-            runtime = None
-        adapter = getattr(runtime, "adapter", None)
-        if adapter is None or adapter.is_software:
-            progress("no GPU here: kernels for WebGPU are not tuned", 1, 1)
+            here = None
+        if here is None or here.emulated != target.emulated or (target.subgroups and not here.subgroups):
+            progress(f"no adapter here like {'emulated' if target.emulated else 'hardware'} WebGPU: not tuned", 1, 1)
             return []
     return tune_kernels(plans, device, seconds, target=target, calls=calls, progress=progress)
 

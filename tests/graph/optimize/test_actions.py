@@ -285,3 +285,10 @@ def test_products_of_any_size(sizes: tuple[int, int, int], target: object) -> No
     case = linear(*sizes)
     case.tolerance = 1e-3
     check(case, optimize(case.kernel, target), target)  # type: ignore[arg-type]
+
+
+def test_a_reduction_is_not_hoisted_away_from_others_that_use_what_it_uses() -> None:
+    """Softmax: the maximum inside of the sum is also what the results are made of."""
+    kernel = BY_NAME["softmax_6_40"].kernel
+    with pytest.raises(ScheduleError, match="is used outside as well"):
+        apply(kernel, [Split("i0", 3), Hoist("r1", "i0.0")])

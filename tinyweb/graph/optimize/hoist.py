@@ -8,7 +8,8 @@ from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute, users
+from tinyweb.graph.ir.uop import toposort
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber
 from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
@@ -43,6 +44,12 @@ class Hoist:
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and axis in u.src[1:]]
         if any(r.arg.kind is AxisKind.THREAD for u in reduces for r in u.ranges.union(u.src[1:])):
             raise ScheduleError(f"{self}: threads keep their sums to themselves")
+        above = users([kernel])
+        below: dict[UOp, bool] = {}  # nodes of the values: whether they are made of what is reduced
+        for v in toposort([u.src[0] for u in reduces]):
+            below[v] = v.op is Ops.REDUCE or any(below[s] for s in v.src)
+        if any(inner and not all(w in below or w in reduces for w in above[v]) for v, inner in below.items()):
+            raise ScheduleError(f"{self}: what is reduced inside is used outside as well")
         block = [r for r in ranges_of(kernel) if not r.arg.reduce and walked_inside(r, at, Space.REGISTER)]
         block = [r for r in block if any(r in u.ranges for u in reduces)]
         if not any(r.arg.kind is AxisKind.LOOP for r in block):
