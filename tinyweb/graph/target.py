@@ -36,17 +36,18 @@ class Target:
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     emulated: bool = False  # a processor plays GPU: shared memory is no nearer, loads and barriers are dear
+    dot_lanes: int = 0  # 32-bit sums of a DOT instruction on products of 8-bit integers; 0: there is none
 
 
 def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
     """Native C through Clang."""
     storage = _ALL_C | {dtypes.float16}
-    return Target("cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads)
+    return Target("cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8))
 
 
 def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
-    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads)
+    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4)
 
 
 def webgpu_target(

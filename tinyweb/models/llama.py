@@ -7,7 +7,8 @@ What is notable:
 - RMS norms before attention and before the MLP, no biases (unless the config asks for them), SwiGLU, rotary positions,
   fewer key/value heads than query heads, input and output embeddings tied or not.
 - Weights stay as they are stored (half floats, 8 or 4 bit integers) and are widened as a kernel reads them;
-  activations, the key/value cache and the logits are float32.
+  activations, the key/value cache and the logits are float32. What is multiplied with quantised weights is itself
+  rounded to 8 bits (`activations`) where the processor multiplies integers faster.
 - The cache lies on the device and is updated in place; its valid length is symbolic, so that one set of kernels serves
   every position.
 - `prefill`, `decode`, `sample`, `greedy` and `verify` are the entry points of a chat: they work on `state` alone, and
@@ -24,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.device import Device
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
@@ -33,7 +35,7 @@ from tinyweb.nn import sampling
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.norms import RMSNorm
 from tinyweb.nn.parameters import parameter
-from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
+from tinyweb.nn.quantize import ACTIVATIONS, BITS, QuantizedWeight, activations_for, quantize
 from tinyweb.nn.rotary import Rotary, RotaryScaling
 from tinyweb.tensor import Tensor
 
@@ -142,15 +144,18 @@ class Layer:
 class Llama:
     """A loaded model with its state. Use one instance for one conversation at a time.
 
-    `context`: positions of the cache. `weights`: all parameters by name. `state`: memory that lives between calls:
+    `context`: positions of the cache. `activations`: "float" or "int8", what quantised weights are multiplied with; it
+    may be changed before plans are captured. `weights`: all parameters by name. `state`: memory that lives between calls:
     `ids` int32 (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,),
     `verified` int32 (VERIFY,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, positions, head_dim).
     """
 
     def __init__(
-        self, config: LlamaConfig, checkpoint: Checkpoint, quant: str | None, context: int, device: str | None = None
-    ):
+        self, config: LlamaConfig, checkpoint: Checkpoint, quant: str | None, context: int, device: str | None = None,
+        activations: str | None = None,
+    ):  # fmt: skip
         self.config, self.quant, self.context, self.device = config, quant, context, device
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
         load = _Loader(config, checkpoint, quant, device)
         self.embedding = Embedding.of(load.table("model.embed_tokens"))
         self.layers = [load.layer(f"model.layers.{i}.") for i in range(config.num_hidden_layers)]
@@ -169,24 +174,29 @@ class Llama:
 
     @classmethod
     def from_folder(
-        cls, path: str | Path, quant: str | None = None, context: int | None = None, device: str | None = None
-    ) -> Self:
+        cls, path: str | Path, quant: str | None = None, context: int | None = None, device: str | None = None,
+        activations: str | None = None,
+    ) -> Self:  # fmt: skip
         """Reads config.json and the safetensors checkpoint of a Hugging Face folder.
 
         `quant`: "f32", "f16", "q8" or "q4"; None keeps the checkpoint's precision (bfloat16 becomes float16).
         `context`: positions to make room for; without it what the model allows, at most 4096.
+        `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
+        where the device has integer dot products.
 
         Raises ModelFormatError for a folder that is missing, damaged or of another architecture; TinywebError for a
-        `quant` or `context` that cannot be.
+        `quant`, `context` or `activations` that cannot be.
         """
         if quant is not None and quant not in QUANTS:
             raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
+        if activations is not None and activations not in ACTIVATIONS:
+            raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
         folder = ModelFolder(path)
         config = LlamaConfig.from_json(folder.config)
         limit = config.max_position_embeddings
         if context is not None and not 1 <= context <= limit:
             raise TinywebError(f"a context of {context} tokens is not possible: {folder.path} allows 1 to {limit}")
-        return cls(config, folder.weights(), quant, context or min(limit, DEFAULT_CONTEXT), device)
+        return cls(config, folder.weights(), quant, context or min(limit, DEFAULT_CONTEXT), device, activations)
 
     # -- the network --------------------------------------------------------------------------------------------------
     def forward(self, tokens: Tensor, start: Size, caches: list[Tensor]) -> Tensor:
@@ -197,9 +207,11 @@ class Llama:
         """
         x = self.embedding(tokens).contiguous()
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = x + layer.output(self._attention(layer, layer.attention_norm(x), start, cache))
+            mixed = self._attention(layer, layer.attention_norm(x), start, cache)
+            x = x + layer.output(mixed, self.activations)
             h = layer.mlp_norm(x)
-            x = x + layer.down((layer.gate(h).silu() * layer.up(h)).contiguous())
+            gated = layer.gate(h, self.activations).silu() * layer.up(h, self.activations)
+            x = x + layer.down(gated.contiguous(), self.activations)
         return x
 
     def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor) -> Tensor:
@@ -208,7 +220,7 @@ class Llama:
         heads, kv_heads, width = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         batch, tokens, _ = h.shape
         assert isinstance(batch, int) and isinstance(tokens, int)
-        qkv = layer.qkv(h).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
+        qkv = layer.qkv(h, self.activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
 
         # keys and values of these tokens go into the cache, all sequences' heads side by side
         key, value = qkv[:, :, heads : heads + kv_heads], qkv[:, :, heads + kv_heads :]
@@ -232,7 +244,7 @@ class Llama:
 
     def project(self, x: Tensor) -> Tensor:
         """Logits (…, vocab) of hidden states (…, hidden)."""
-        return self.head(self.norm(x))
+        return self.head(self.norm(x), self.activations)
 
     def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …

@@ -38,8 +38,10 @@ class Linear:
         layer.weight, layer.bias = weight, bias
         return layer
 
-    def __call__(self, x: Tensor) -> Tensor:
-        y = self.weight.product(x) if isinstance(self.weight, QuantizedWeight) else x.linear(self.weight)
+    def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
+        """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights."""
+        quantized = isinstance(self.weight, QuantizedWeight)
+        y = self.weight.product(x, activations) if quantized else x.linear(self.weight)
         return y if self.bias is None else y + self.bias
 
     def tensors(self) -> dict[str, Tensor]:

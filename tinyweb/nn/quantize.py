@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
+from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
 BITS = {"q8": 8, "q4": 4}
+ACTIVATIONS = ("float", "int8")
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 CHUNK = 1 << 22  # weights quantised at a time, to bound the memory of the search
@@ -38,11 +40,21 @@ class QuantizedWeight:
         rows, groups, group = (int(s) for s in self.values.shape if isinstance(s, int))
         return rows, groups * group
 
-    def product(self, x: Tensor) -> Tensor:
-        """x (…, in) → x Wᵀ (…, out), float32."""
+    def product(self, x: Tensor, activations: str = "float") -> Tensor:
+        """x (…, in) → x Wᵀ (…, out), float32.
+
+        `activations` "int8": x is rounded to 8 bits first, in the groups of the weights, so that the products inside a
+        group are integers: their int32 sum is exact, and is multiplied by both scales in float32.
+        """
+        if activations not in ACTIVATIONS:
+            raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
         _, groups, group = self.values.shape
-        grouped = x.float().reshape(*x.shape[:-1], 1, groups, group)
-        return (grouped * self._dense()).sum((-2, -1))
+        grouped = x.float().reshape(*x.shape[:-1], groups, group)
+        if activations == "float":
+            return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
+        integers, scales = quantize_activations(grouped)
+        sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
+        return (sums.float() * (scales.unsqueeze(-2) * self.scales.float())).sum(-1)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows by integer id: ids.shape + (in,), float32."""
@@ -58,6 +70,21 @@ class QuantizedWeight:
 
     def tensors(self) -> dict[str, Tensor]:
         return {"weight": self.values, "scales": self.scales}
+
+
+def activations_for(target: Target) -> str:
+    """What quantised weights are best multiplied with on a target."""
+    return "int8" if target.dot_lanes else "float"
+
+
+def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
+    """(…, groups, group) float32 → int8 of that shape and scales (…, groups) float32, both in memory of their own.
+
+    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0.
+    """
+    scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
+    steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
+    return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
 
 
 def group_size(width: int) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.render_c import helpers
+from tinyweb.render_c import dots, helpers
 from tinyweb.render_c.types import scalar_name, unsigned_name
 from tinyweb.render_common import is_splat, lanes
 
@@ -158,6 +158,16 @@ def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str
     return _on_vectors(name, kind, n, k.x(value))
 
 
+def _dot(k: Kernel, u: UOp) -> str:
+    a, b, c = u.src
+    n = lanes(u)
+    packed = a.dtype is dtypes.uint32
+    texts, vectors = dots.helpers(n, packed)
+    for name, text in texts.items():
+        k.need(name, text, vectors)
+    return f"{'dot4' if packed else 'dot'}_x{n}({k.x(a)}, {k.x(b)}, {k.x(c)})"
+
+
 def _less(k: Kernel, u: UOp) -> str:
     a, b = u.src
     if _is_mask(a):
@@ -265,5 +275,5 @@ SPELLING: dict[Ops, Speller] = {
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _equal, Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _builtin("sqrt"), Ops.FLOOR: _builtin("floor"),
     Ops.TRUNC: _builtin("trunc"), Ops.CAST: _cast, Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane,
-    Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+    Ops.DOT: _dot, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
 }  # fmt: skip

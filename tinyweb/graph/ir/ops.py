@@ -111,6 +111,8 @@ class Ops(Enum):
     EQUAL = auto()  # → bool
     WHERE = auto()  # src: (bool, a, b)
     MULADD = auto()  # a * b + c; programs only, one rounding or two
+    DOT = auto()  # programs only: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
+    #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
     __hash__ = object.__hash__
@@ -193,13 +195,14 @@ class ParamArg:
 
 
 class AxisKind(Enum):
-    """What carries out a RANGE. VECTOR and UNROLL are lanes: they become the shape of the nodes that depend on them."""
+    """What carries out a RANGE. VECTOR, UNROLL and DOT are lanes: they become the shape of nodes that depend on them."""
 
     LOOP = auto()
     GRID = auto()  # CPU: split over the worker threads.  GPU: workgroups
     THREAD = auto()  # invocations of one workgroup
     UNROLL = auto()
     VECTOR = auto()
+    DOT = auto()  # four steps of a sum of products of small integers, by one instruction where there is one
 
     def __repr__(self) -> str:
         return f"AxisKind.{self.name}"

@@ -182,7 +182,7 @@ def is_range(u: UOp) -> bool:
 
 
 def lanes_are_constant(u: UOp) -> bool:
-    return u.arg.kind not in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.THREAD) or u.src[0].op is Ops.CONST
+    return u.arg.kind in (AxisKind.LOOP, AxisKind.GRID) or u.src[0].op is Ops.CONST
 
 
 def bound_ranges(u: UOp) -> bool:
@@ -353,6 +353,17 @@ def wide_access_is_aligned(u: UOp) -> bool:
     return width == 1 or index.op is not Ops.CONST or index.arg % width == 0
 
 
+def dots(u: UOp) -> bool:
+    if len(u.src) != 3 or not all(len(s.shape) == 1 for s in u.src):
+        return False
+    a, b, c = u.src
+    (n,) = c.shape
+    return (
+        u.dtype is c.dtype is dtypes.int32 and (b.dtype, b.shape[0]) == (dtypes.int8, n * 4)
+        and (a.dtype, a.shape[0]) in ((dtypes.int8, n * 4), (dtypes.uint32, n // 2))
+    )  # fmt: skip
+
+
 def truncates(u: UOp) -> bool:
     return u.src[0].vmin >= 0 and u.src[1].vmin > 0
 
@@ -431,6 +442,7 @@ program_spec = Spec(
         law(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
         law(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         law(Ops.MULADD, "MULADD has sources of its dtype", alike),
+        law(Ops.DOT, "DOT has int8 vectors, or words of int4 and an int8 vector, four elements for each int32", dots),
         law((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,
         law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",

@@ -148,8 +148,8 @@ class UOp:
 
     @graph_property
     def lanes(self) -> tuple[UOp, ...]:
-        """The VECTOR and UNROLL ranges this node's value varies over, in order."""
-        if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL):
+        """The VECTOR, UNROLL and DOT ranges this node's value varies over, in order."""
+        if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT):
             return (self,)
         if self.op in TENSOR_ONLY or not self.src or isinstance(self.arg, tuple):
             return ()
@@ -218,6 +218,8 @@ class UOp:
             return (self.arg,) if self.arg > 1 else ()
         if op in (Ops.LANE, Ops.BIND):
             return ()
+        if op is Ops.DOT:
+            return self.src[2].shape
         if self.lanes:
             return tuple(s if isinstance(s := r.src[0].arg, int) else r.src[0] for r in self.lanes)
         if op in (Ops.F16_TO_F32, Ops.F32_TO_F16, Ops.SUBGROUP):

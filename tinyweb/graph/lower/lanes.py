@@ -1,11 +1,11 @@
-"""Lane ranges: the VECTOR and UNROLL axes that a value varies over."""
+"""Lane ranges: the VECTOR, UNROLL and DOT axes that a value varies over."""
 
 from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower.hardware import size_of
 
-LANE_KINDS = (AxisKind.VECTOR, AxisKind.UNROLL)
+LANE_KINDS = (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT)
 _NO_LANES = frozenset(
     {
         Ops.PARAM,

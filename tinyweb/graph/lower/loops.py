@@ -304,7 +304,7 @@ class _Reduces:
         chains = prod(lane_count(r) for r in self.lanes(value) if r not in lanes)
         chains = chains * prod(lane_count(r) for r in kept) // width
         for r in lanes:
-            if r not in kept and chains * lane_count(r) <= ENOUGH_ACCUMULATORS:
+            if r not in kept and r.arg.kind is not AxisKind.DOT and chains * lane_count(r) <= ENOUGH_ACCUMULATORS:
                 kept.append(r)
                 chains *= lane_count(r)
         return kept

@@ -118,6 +118,17 @@ class Memory:
         words = [self._wide_word(memory, run, place, per, gate) for place, _ in lanes]
         return self._unpack(words, [number for _, number in lanes], stored, dtype)
 
+    def has_words(self, memory: UOp) -> bool:
+        """Whether elements smaller than bytes lie in 32-bit words."""
+        return self.declare(memory).dtype is U32
+
+    def raw(self, memory: UOp, stored: DType, start: Place, count: int) -> UOp:
+        """`count` elements as they lie in memory: in one vector, or the words that hold them, `start` at a word."""
+        if stored.bits >= 8:
+            return self._load(memory, start, count, None)
+        per = memory.buffer.dtype.bits // stored.bits
+        return self._load(memory, self._in_words(start, per)[0], count // per, None)
+
     def _load(self, memory: UOp, place: Place, width: int, gate: UOp | None) -> UOp:
         src = (memory, place.index) if gate is None else (memory, place.index, gate)
         return UOp(Ops.LOAD, memory.dtype, src, width)

@@ -18,6 +18,7 @@ from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, s
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
+from tinyweb.graph.optimize.tensorize import DOT_STEPS
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -29,6 +30,8 @@ class Chunk:
     first: int
     width: int
 
+
+WORD = 8  # 4-bit integers of a word
 
 Point: TypeAlias = "Mapping[UOp, int | Chunk]"
 Affine: TypeAlias = "tuple[UOp, dict[UOp, int]]"  # base, stride of each lane that the base does not depend on
@@ -256,6 +259,10 @@ class _Speller:
         inner, axes = u.src[0], list(u.src[1:])
         vector = next((r for r in axes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1), None)
         outer_chunk = [r for r in self.lanes(u) if isinstance(point[r], Chunk)]
+        along = vector if vector is not None else outer_chunk[0] if outer_chunk else None
+        dot = self._dot_axis(u, along) if vector is None or not outer_chunk else None
+        if dot is not None:
+            axes.remove(dot)
         if start is not None and start.shape and vector is None and not outer_chunk:
             raise AssertionError("a vector accumulator for a scalar sum")
         if vector is not None and outer_chunk:
@@ -270,13 +277,13 @@ class _Speller:
         if vector is None:
             total = start
             for at in _points(axes):
-                total = self._combine(u, total, inner, {**point, **at})
+                total = self._combine(u, total, inner, {**point, **at}, dot, along)
             assert total is not None
             return total
         sums: UOp | None = None
         for at in _points([r for r in axes if r is not vector]):
             for c in _chunks(vector, self.target):
-                sums = self._combine(u, sums, inner, {**point, **at, vector: c})
+                sums = self._combine(u, sums, inner, {**point, **at, vector: c}, dot, along)
         assert sums is not None
         count = _chunks(vector, self.target)[0].width
         lanes = [lane(sums, i) for i in range(count)]
@@ -285,7 +292,13 @@ class _Speller:
             lanes = [UOp(u.arg, u.dtype, (a, b)) for a, b in zip(lanes[:half], lanes[half:])] + lanes[2 * half :]
         return lanes[0] if start is None else UOp(u.arg, u.dtype, (start, lanes[0]))
 
-    def _combine(self, u: UOp, total: UOp | None, inner: UOp, point: Point) -> UOp:
+    def _combine(
+        self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: UOp | None = None, along: UOp | None = None
+    ) -> UOp:
+        if dot is not None and along is not None:
+            a, b = (self._dot_operand(s, point, along, dot) for s in _small_loads(inner))
+            before = UOp.const(0, u.dtype) if total is None else total
+            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // DOT_STEPS)))
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
@@ -295,6 +308,46 @@ class _Speller:
             op, parts = u.arg, (total, self.value(inner, point))
         width = max(lanes_of(s) for s in parts)
         return UOp(op, u.dtype, tuple(splat(s, width) for s in parts))
+
+    # -- dots --------------------------------------------------------------------------------------------------
+    def _dot_axis(self, u: UOp, along: UOp | None) -> UOp | None:
+        """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`."""
+        dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
+        loads = _small_loads(u.src[0])
+        if dot is None or along is None or not loads or not self.target.dot_lanes:
+            return None
+        if _chunks(along, self.target)[0].width % min(self.target.dot_lanes, DOT_STEPS):
+            return None
+        for load in loads:
+            strides = self._affine_of(load.src[1])[1]
+            if len(load.src) > 2 or strides.get(dot) != 1 or self._is_variables(load.src[0].buffer):
+                return None
+            packed = load.src[0].dtype.bits < 8
+            if packed and (strides.get(along) != DOT_STEPS or not self.memory.has_words(load.src[0].buffer)):
+                return None
+            if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
+                return None
+            if packed and any(s % WORD for r, s in strides.items() if r not in (along, dot)):
+                return None
+        return dot
+
+    def _dot_operand(self, load: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
+        """Four elements for each lane of a chunk; 4-bit ones as the words they lie in."""
+        memory, index = load.src[:2]
+        stride = self._affine_of(index)[1].get(along) if along in self.lanes(index) else 0
+        chunk = point[along]
+        assert isinstance(chunk, Chunk)
+        if stride == DOT_STEPS:
+            start = self._index({**point, along: chunk.first, dot: 0}, index)
+            count = chunk.width * DOT_STEPS
+            return self.memory.raw(self._place(memory), memory.buffer.dtype, start, count)
+        parts = [
+            self.memory.raw(
+                self._place(memory), memory.buffer.dtype, self._index({**point, along: i, dot: 0}, index), DOT_STEPS
+            )
+            for i in range(chunk.first, chunk.first + (1 if stride == 0 else chunk.width))
+        ]
+        return stack([lane(p, k) for p in parts * (chunk.width // len(parts)) for k in range(DOT_STEPS)])
 
     # -- loads -------------------------------------------------------------------------------------------------
     def _load(self, u: UOp, point: Point) -> UOp:
@@ -437,6 +490,15 @@ class _Speller:
         if not divides(simplify(distance), chunk.width):
             return None
         return self.value(gate, {**point, axis: chunk.first})
+
+
+def _small_loads(value: UOp) -> tuple[UOp, ...]:
+    """The loads of a product of small integers, 4-bit memory first; none where it is not such a product."""
+    parts = tuple(s.src[0] if s.op is Ops.CAST else s for s in value.src) if value.op is Ops.MUL else ()
+    if not parts or not all(p.op is Ops.LOAD and p.src[0].dtype in (dtypes.int8, dtypes.int4) for p in parts):
+        return ()
+    found = tuple(sorted(parts, key=lambda p: p.src[0].dtype.bits))
+    return found if found[-1].src[0].dtype is dtypes.int8 else ()
 
 
 def _first(at: int | Chunk) -> int:

@@ -8,8 +8,9 @@ from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.optimize.tensorize import Spread
 
 __all__ = [
-    "Action", "Bind", "GroupReduce", "Hoist", "Online", "Peel", "Reorder", "Schedule", "ScheduleError", "Split",
+    "Action", "Bind", "GroupReduce", "Hoist", "Online", "Peel", "Reorder", "Schedule", "ScheduleError", "Split", "Spread",
     "Stage", "apply", "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from tinyweb.graph.optimize.rewrite import (
     replace_range,
 )
 from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.optimize.tensorize import DOT_STEPS, Spread, sums_of_products
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -191,7 +192,10 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Bind:
-    """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
+    """The axis is carried out by `kind`: grid, thread, vector, unroll or dot; `dim` is the hardware dimension (0 = x).
+
+    dot: four steps of sums of products of 8-bit or 4-bit integers, an instruction where the target has it.
+    """
 
     name: ClassVar[str] = "bind"
     axis: str
@@ -209,7 +213,7 @@ class Bind:
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
         if r.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
-        if not 0 <= self.dim <= 2 or (self.dim and kind in (AxisKind.VECTOR, AxisKind.UNROLL)):
+        if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):
             raise ScheduleError(f"{self}: dimension {self.dim} does not exist")
         if kind is AxisKind.GRID:
             if r.arg.reduce:
@@ -227,6 +231,11 @@ class Bind:
             clash = _bound_together(kernel, r, others)
             if clash is not None:
                 raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
+        elif kind is AxisKind.DOT:
+            if size != DOT_STEPS or not sums_of_products(kernel, r):
+                raise ScheduleError(
+                    f"{self}: a dot is {DOT_STEPS} steps of an int32 sum of products of int8 or int4 and int8"
+                )
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
         for u in loops_of(kernel).stages:
@@ -245,6 +254,8 @@ class Bind:
             name = r.arg.name
             for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
                 yield from _inner(r, kind, 0, TILES)
+            if target.dot_lanes and r.arg.reduce:
+                yield from _inner(r, AxisKind.DOT, 0, (DOT_STEPS,))
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)
@@ -332,9 +343,11 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage | Online"
+Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread"
 Schedule: TypeAlias = "tuple[Action, ...]"
-ACTIONS: dict[str, type[Action]] = {a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage, Online)}
+ACTIONS: dict[str, type[Action]] = {
+    a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread)
+}
 
 
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.actions import Action, Schedule
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.for_c import schedule_for_c
+from tinyweb.graph.optimize.for_dot import schedule_for_dots
 from tinyweb.graph.optimize.for_gpu import schedule_for_gpu
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.optimize.for_softmax import schedule_for_softmax
@@ -26,7 +27,7 @@ def heuristic(kernel: UOp, target: Target) -> Schedule:
     if target.has_threads:
         actions = schedule_for_gpu(analysis, target)
     elif target.language == "c":
-        actions = schedule_for_c(analysis, target)
+        actions = schedule_for_dots(analysis, target) or schedule_for_c(analysis, target)
     else:
         actions = schedule_for_numpy(analysis)
     return tuple(actions)

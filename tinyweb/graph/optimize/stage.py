@@ -150,12 +150,12 @@ def _reads_index(u: UOp) -> bool:
 
 def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, int, str]]:
     """The order of memory that one invocation reads from the first element to the last: output loops as they nest,
-    then a panel for a tile of outputs: its single lanes, what is reduced, the lanes of a vector.
+    then a panel for a tile of outputs: its single lanes, what is reduced, the lanes of a vector, the steps of a dot.
     """
 
     def key(r: UOp) -> tuple[int, int, str]:
         vector = r.arg.kind is AxisKind.VECTOR
-        rank = 3 if vector else 2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0
+        rank = 4 if r.arg.kind is AxisKind.DOT else 3 if vector else 2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0
         return rank, r.arg.order, r.arg.name
 
     return key
@@ -165,7 +165,7 @@ def _nearness(r: UOp) -> tuple[int, int]:
     """Threads side by side read elements side by side: loops outermost, then single lanes, then threads (x innermost),
     then the lanes of a vector.
     """
-    rank = {AxisKind.LOOP: 0, AxisKind.UNROLL: 1, AxisKind.THREAD: 2, AxisKind.VECTOR: 3}[r.arg.kind]
+    rank = {AxisKind.LOOP: 0, AxisKind.UNROLL: 1, AxisKind.THREAD: 2, AxisKind.VECTOR: 3, AxisKind.DOT: 4}[r.arg.kind]
     return rank, -r.arg.dim
 
 

@@ -24,6 +24,7 @@ from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.streams import streams
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
+SHORT_REDUCE = 32  # elements of a reduce that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
 HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
@@ -130,6 +131,9 @@ class Fusion:
         x = u.src[0]
         s = self.state[x]
         axes = frozenset(a for a in u.arg[1] if x.shape[a] != 1)
+        if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE:
+            # each short sum is needed once: a sum of sums, whose memory would be a good part of what is read
+            return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
             self._realize(x)
             s = self.state[x]

@@ -49,6 +49,15 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition, a, b)
 
 
+def _dot(u: UOp, a: Array, b: Array, c: Array) -> Array:
+    if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
+        nibbles = a[..., None] >> (4 * np.arange(8, dtype=np.uint32)) & 15
+        a = (nibbles.reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8) - 8
+    products = a.astype(np.int32) * b.astype(np.int32)
+    out: Array = c + products.reshape(*products.shape[:-1], -1, 4).sum(-1, dtype=np.int32)
+    return out
+
+
 COMPUTE: dict[Ops, Callable[..., Array]] = {
     Ops.CAST: _cast,
     Ops.BITCAST: _bitcast,
@@ -75,6 +84,7 @@ COMPUTE: dict[Ops, Callable[..., Array]] = {
     Ops.EQUAL: lambda u, a, b: a == b,
     Ops.WHERE: _where,
     Ops.MULADD: lambda u, a, b, c: a * b + c,
+    Ops.DOT: _dot,
     Ops.F16_TO_F32: _f16_to_f32,
     Ops.F32_TO_F16: _f32_to_f16,
 }
