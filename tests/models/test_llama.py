@@ -152,7 +152,7 @@ def test_weights_beyond_half_precision_stay_single(make_llama: Make, tmp_path: P
 @pytest.mark.parametrize("quant", ["f16", "q8", "q4"])
 def test_kernels_per_token(model_folder: Path, quant: str) -> None:
     """At most 8 per layer and 8 for the rest, the sampling included."""
-    model = Llama.from_folder(model_folder, quant)
+    model = Llama.from_folder(model_folder, quant, activations="float")
     start = Variable("start_pos", 0, model.context - 1).bind(5)
     decode = capture(lambda: model.decode(start).realize())
     sample = capture(lambda: model.sample(start).realize())
@@ -161,6 +161,14 @@ def test_kernels_per_token(model_folder: Path, quant: str) -> None:
     assert len(decode.calls) + len(sample.calls) <= 8 * layers + 8
     assert len(greedy.calls) <= 2
     assert len(decode.kernels) <= 8 + 2  # the layers share theirs
+
+
+def test_kernels_per_token_with_rounded_activations(model_folder: Path) -> None:
+    """Two more for each input of matrices."""
+    model = Llama.from_folder(model_folder, "q8", activations="int8")
+    start = Variable("start_pos", 0, model.context - 1).bind(5)
+    decode = capture(lambda: model.decode(start).realize())
+    assert len(decode.calls) <= 16 * model.config.num_hidden_layers + 8
 
 
 def test_entry_points_see_the_same_as_a_call(make_llama: Make, reference: Reference) -> None:

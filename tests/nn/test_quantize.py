@@ -10,6 +10,7 @@ from tinyweb.nn.quantize import group_size, quantize, quantize_groups
 from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
+EVERYWHERE = (*DEVICES, "INTERPRETER")
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
@@ -110,3 +111,66 @@ def test_weights_are_not_expanded_in_memory(bits: int) -> None:
     assert len(plan.calls) == 1 and plan.temporaries == ()
     assert q.values.nbytes() == 256 * 128 * bits // 8
     assert q.scales.nbytes() == 256 * 4 * 2
+
+
+def rounded(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """Activations in 8 bits as NumPy makes them: integers (…, groups, group) and scales (…, groups)."""
+    groups = x.reshape(*x.shape[:-1], -1, group)
+    scales = np.abs(groups).max(-1) * np.float32(1 / 127)
+    with np.errstate(divide="ignore"):
+        steps = np.where(scales == 0, np.float32(0), np.float32(1) / scales)
+    return np.rint(groups * steps[..., None]).astype(np.int64), scales
+
+
+@pytest.mark.parametrize("device", EVERYWHERE)
+@pytest.mark.parametrize(("bits", "rows", "width"), [(8, 33, 64), (4, 33, 64), (8, 5, 48), (4, 7, 40), (4, 19, 320)])
+def test_products_with_rounded_activations(device: str, bits: int, rows: int, width: int) -> None:
+    """Integer products inside of a group are exact: what differs from NumPy is the sum of groups in float32."""
+    weight = random(rows, width)
+    q = quantize(weight, bits, device)
+    group = group_size(width)
+    assert q is not None and group is not None
+    values, scales = quantize_groups(weight.reshape(-1, group), bits)
+    integers = values.reshape(rows, -1, group).astype(np.int64)
+    for shape in ((1, width), (5, width), (2, 3, width)):
+        x = random(*shape, seed=4) * 3
+        x[..., :group] = 0  # a group of zeros
+        wanted, steps = rounded(x, group)
+        sums = np.einsum("...gk,rgk->...rg", wanted, integers).astype(np.float64)
+        want = (sums * steps[..., None, :] * scales.reshape(rows, -1).astype(np.float64)).sum(-1)
+        got = q.product(Tensor(x, device=device), "int8").numpy()
+        np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_extreme_integers(bits: int) -> None:
+    """The largest products there are, of every combination of signs."""
+    from tinyweb.nn.quantize import QuantizedWeight
+
+    low, high = (-128, 127) if bits == 8 else (-8, 7)
+    values = np.stack([np.full((2, 32), v) for v in (low, high, 0, -1)])
+    values[2, 0, ::2] = low
+    scales = Tensor(np.ones((4, 2), np.float16))
+    q = QuantizedWeight(Tensor(values.astype(np.int8), dtype=dtypes.int8 if bits == 8 else dtypes.int4), scales)
+    for sign in (1, -1):
+        x = np.full((1, 64), 127 * sign, np.float32)
+        for device in ("CPU", "WASM"):
+            moved = QuantizedWeight(q.values.to(device), q.scales.to(device))
+            got = moved.product(Tensor(x, device=device), "int8").numpy()
+            np.testing.assert_allclose(got, x @ values.reshape(4, 64).T, rtol=1e-6)
+
+
+def test_other_activations_are_refused() -> None:
+    q = quantize(random(3, 32), 8)
+    assert q is not None
+    with pytest.raises(ValueError, match="float or int8, not 'f16'"):
+        q.product(Tensor(random(1, 32)), "f16")
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_three_kernels_for_rounded_activations(bits: int) -> None:
+    """Scales, integers, and the product, which reads both."""
+    q = quantize(random(256, 128), bits)
+    assert q is not None
+    plan = capture(lambda: q.product(Tensor(random(1, 128)), "int8").realize())
+    assert len(plan.calls) == 3

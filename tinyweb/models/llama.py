@@ -145,8 +145,8 @@ class Llama:
     """A loaded model with its state. Use one instance for one conversation at a time.
 
     `context`: positions of the cache. `activations`: "float" or "int8", what quantised weights are multiplied with; it
-    may be changed before plans are captured. `weights`: all parameters by name. `state`: memory that lives between calls:
-    `ids` int32 (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,),
+    may be changed before plans are captured. `weights`: all parameters by name. `state`: memory that lives between
+    calls: `ids` int32 (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,),
     `verified` int32 (VERIFY,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, positions, head_dim).
     """
 
@@ -206,21 +206,23 @@ class Llama:
         Reads and updates `caches`, which must hold all positions before `start`.
         """
         x = self.embedding(tokens).contiguous()
+        # many tokens share what is unpacked of a weight: floats are as fast there
+        activations = self.activations if tokens.shape[1] == 1 else "float"
         for layer, cache in zip(self.layers, caches, strict=True):
-            mixed = self._attention(layer, layer.attention_norm(x), start, cache)
-            x = x + layer.output(mixed, self.activations)
+            mixed = self._attention(layer, layer.attention_norm(x), start, cache, activations)
+            x = x + layer.output(mixed, activations)
             h = layer.mlp_norm(x)
-            gated = layer.gate(h, self.activations).silu() * layer.up(h, self.activations)
-            x = x + layer.down(gated.contiguous(), self.activations)
+            gated = layer.gate(h, activations).silu() * layer.up(h, activations)
+            x = x + layer.down(gated.contiguous(), activations)
         return x
 
-    def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor) -> Tensor:
+    def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
         """Causal self-attention of h (batch, tokens, hidden) → (batch, tokens, heads · head_dim)."""
         c = self.config
         heads, kv_heads, width = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         batch, tokens, _ = h.shape
         assert isinstance(batch, int) and isinstance(tokens, int)
-        qkv = layer.qkv(h, self.activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
+        qkv = layer.qkv(h, activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
 
         # keys and values of these tokens go into the cache, all sequences' heads side by side
         key, value = qkv[:, :, heads : heads + kv_heads], qkv[:, :, heads + kv_heads :]
@@ -244,7 +246,7 @@ class Llama:
 
     def project(self, x: Tensor) -> Tensor:
         """Logits (…, vocab) of hidden states (…, hidden)."""
-        return self.head(self.norm(x), self.activations)
+        return self.head(self.norm(x), self.activations if x.numel() == self.config.hidden_size else "float")
 
     def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …

@@ -17,6 +17,7 @@ from tinyweb.graph.optimize import (
     Reorder,
     ScheduleError,
     Split,
+    Spread,
     Stage,
     apply,
     from_json,
@@ -27,7 +28,8 @@ from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_ta
 
 KERNELS = [
     "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
-    "quantised_i4", "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution", "padded", "transposed",
+    "quantised_i4", "dots_i8", "dots_i4", "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution",
+    "padded", "transposed",
     "scores_6", "symbolic_softmax_12", "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place",
     "stores_f16_30", "stores_bool_21", "stores_i8_18", "bf16_sum", "products",
 ]  # fmt: skip
@@ -42,7 +44,7 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel", "hoist"] if r.arg.reduce else ["grid", "overlap"]
+    kinds += ["peel", "hoist", "dot", "spread"] if r.arg.reduce else ["grid", "overlap"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
@@ -51,6 +53,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
         return Split(name, draw(st.sampled_from(FACTORS)), overlap=True)
     if kind == "peel":
         return Peel(name, draw(st.sampled_from(FACTORS)))
+    if kind == "spread":
+        return Spread(name)
     if kind == "stage":
         slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
         space = Space.SHARED if target.has_threads and draw(st.booleans()) else Space.REGISTER
@@ -161,6 +165,25 @@ def test_any_schedule_with_blocks_of_sums(name: str, target: Target, data: st.Da
 @given(data=st.data())
 def test_many_schedules(name: str, target: Target, data: st.DataObject) -> None:
     check_schedule(name, target, data)
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 4), wasm_target(), webgpu_target()], ids=lambda t: t.name)
+@pytest.mark.parametrize("name", ["dots_i8", "dots_i4"])
+@settings(quickly, max_examples=8)
+@given(data=st.data())
+def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) -> None:
+    """Dots in lanes along the group, with the lanes' sums kept apart or not, and what else comes to mind."""
+    case, lanes = BY_NAME[name], data.draw(st.sampled_from((4, 8)))
+    r = next(x.arg.name for x in ranges_of(case.kernel) if x.arg.reduce and x.src[0].vmax == 32)
+    begin = [Split(r, 4), Bind(f"{r}.1", AxisKind.DOT), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
+    if data.draw(st.booleans()):
+        begin.insert(3, Spread(f"{r}.0.1"))
+    scheduled = apply(case.kernel, begin)
+    program = check(case, apply(scheduled, data.draw(schedules(scheduled, target))), target)
+    if not data.draw(st.booleans()) or target.has_threads:
+        return
+    program = check(case, scheduled, target)
+    assert any(u.op is Ops.DOT for u in program.uops)
 
 
 def check_schedule(name: str, target: Target, data: st.DataObject) -> None:

@@ -195,7 +195,7 @@ class ParamArg:
 
 
 class AxisKind(Enum):
-    """What carries out a RANGE. VECTOR, UNROLL and DOT are lanes: they become the shape of nodes that depend on them."""
+    """What carries out a RANGE. VECTOR, UNROLL, DOT are lanes: they become the shape of nodes that depend on them."""
 
     LOOP = auto()
     GRID = auto()  # CPU: split over the worker threads.  GPU: workgroups

@@ -12,7 +12,8 @@ from tinyweb.graph.target import Target
 
 # fewer products than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
-ROWS, COLUMNS = 4, 2
+ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
+ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to end, which is what bounds it
 
 
 def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:

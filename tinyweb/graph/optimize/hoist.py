@@ -44,6 +44,8 @@ class Hoist:
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and axis in u.src[1:]]
         if any(r.arg.kind is AxisKind.THREAD for u in reduces for r in u.ranges.union(u.src[1:])):
             raise ScheduleError(f"{self}: threads keep their sums to themselves")
+        if any(r.arg.reduce and r.arg.kind is not AxisKind.LOOP for u in reduces for r in u.ranges):
+            raise ScheduleError(f"{self}: the sums are terms of others, whose lanes would have to wait as well")
         above = users([kernel])
         below: dict[UOp, bool] = {}  # nodes of the values: whether they are made of what is reduced
         for v in toposort([u.src[0] for u in reduces]):

@@ -154,8 +154,8 @@ def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, int, str]]:
     """
 
     def key(r: UOp) -> tuple[int, int, str]:
-        vector = r.arg.kind is AxisKind.VECTOR
-        rank = 4 if r.arg.kind is AxisKind.DOT else 3 if vector else 2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0
+        together = {AxisKind.DOT: 4, AxisKind.VECTOR: 3}.get(r.arg.kind)
+        rank = together or (2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0)
         return rank, r.arg.order, r.arg.name
 
     return key

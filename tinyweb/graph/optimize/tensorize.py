@@ -94,5 +94,3 @@ class Spread:
                 u.op is Ops.REDUCE and r in u.src[1:] and len(u.src) > 2 and u.dtype.is_int for u in kernel.toposort()
             ):
                 yield (Spread(r.arg.name),)
-
-
