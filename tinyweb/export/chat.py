@@ -73,7 +73,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
             f"{folder} has no chat template: it is a base model, export one that was trained to chat"
         )
     progress("reading the model", 0, 1)
-    model = Llama.from_folder(folder, options.quant, options.context, DEVICE)
+    model = Llama.from_folder(folder, options.quant, options.context, DEVICE, "float")
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)

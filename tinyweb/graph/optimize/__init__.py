@@ -11,6 +11,6 @@ from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Spread
 
 __all__ = [
-    "Action", "Bind", "GroupReduce", "Hoist", "Online", "Peel", "Reorder", "Schedule", "ScheduleError", "Split", "Spread",
-    "Stage", "apply", "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
+    "Action", "Bind", "GroupReduce", "Hoist", "Online", "Peel", "Reorder", "Schedule", "ScheduleError", "Split",
+    "Spread", "Stage", "apply", "from_json", "heuristic", "merge_reduces", "optimize", "to_json",
 ]  # fmt: skip
