@@ -16,6 +16,15 @@ static inline i32 floor_divide(i32 a, i32 b) { return a / b - (a % b != 0 && (a 
 static inline i32 floor_modulo(i32 a, i32 b) { return a - floor_divide(a, b) * b; }
 """
 
+# A loop unrolled beyond its schedule keeps more values alive than there are registers; only Clang for wasm32 does it.
+ROLLED = """\
+#ifdef __wasm__
+#define ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define ROLLED
+#endif
+"""
+
 
 def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | None = None, attributes: str = "") -> str:
     """Types, helpers and one `static void NAME_body(pointers…, variables, begin, end)` per different program.
@@ -31,6 +40,7 @@ def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | Non
     parts = [
         declare(vectors),
         FLOOR_DIVISION,
+        *([ROLLED] if any("ROLLED" in k.text for k in kernels) else []),
         *(helpers[h] for h in sorted(helpers)),
         *(attributes + k.text for k in kernels),
     ]

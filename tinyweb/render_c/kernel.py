@@ -22,6 +22,8 @@ from tinyweb.render_common import (
     register_plan,
 )
 
+CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
+
 
 class Kernel:
     """Writes `static void NAME_body(T *restrict p0, …, const i32 *variables, i32 begin, i32 end)`.
@@ -37,6 +39,8 @@ class Kernel:
         self.helpers: dict[str, str] = {}
         self._spelled: dict[UOp, str] = {}
         self._registers = register_plan(program)
+        held = sum(u.dtype.nbytes(u.arg.size) for u, r in self._registers.items() if r.variables)
+        self._crowded = held >= CROWDED
         self._buffers: dict[UOp, str] = {}
         self._inline = Inlining(program)
         self._out = Text()
@@ -128,6 +132,8 @@ class Kernel:
             if u.src[0].op is not Ops.CONST and not size.isidentifier():
                 self._out.add(f"const i32 n{i} = {bare(size)};")
                 size = f"n{i}"
+            if self._crowded and u.arg.reduce and u.src[0].op is Ops.CONST:
+                self._out.add("ROLLED")
             self._out.open(f"for (i32 {i} = 0; {i} < {size}; ++{i}) {{")
             self._spelled[u] = i
         elif u.op is Ops.END:

@@ -30,6 +30,7 @@ NEAR_BYTES_NARROW = 160 << 10
 # brings near, that is packed in runs or one by one, and one that is stored alone
 STEP, FETCH, RUN, SINGLE, SCATTER = 0.8, 0.5, 0.4, 1.5, 1.5
 LATENCY = 4  # of an addition
+READ, READ_NARROW = 0.5, 0.8  # a load of the innermost loop; WebAssembly computes most addresses apart
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class _Contraction:
     def cost(self, tile: Tile) -> float:
         """Cycles for one multiplication and addition of an output, about."""
         k, vectors = self.k, tile.columns // self.target.vector_lanes
-        step = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, LATENCY / len(k.reduces)) + STEP
+        read = READ if self.target.vector_lanes > 4 else READ_NARROW
+        step = max(tile.rows * vectors / 2, (tile.rows + vectors) * read, LATENCY / len(k.reduces)) + STEP
         waste = 1.0
         for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
             size = k.exact(r)
@@ -136,6 +138,16 @@ class _Contraction:
         return False
 
 
+@dataclass(frozen=True)
+class Block:
+    """What one worker computes at a time: tiles down and across, and steps of the largest further axis either way."""
+
+    strips: int
+    panels: int
+    down: int = 1
+    across: int = 1
+
+
 class _Nest:
     """The nest around a tile: names of what is left of each axis as the actions go on."""
 
@@ -143,57 +155,69 @@ class _Nest:
         self.plan, self.k, self.tile = plan, plan.k, tile
         self.out: list[Action] = []
         self.grid: list[str] = []
-        self.loops: dict[UOp, str] = {}  # inside a block
         self.symbolic = not isinstance(self.k.exact(tile.row), int)
-        self.extra_rows = [r for r in plan.rows_of(tile) if r is not tile.row]
-        self.extra_columns = [c for c in plan.columns_of(tile) if c is not tile.column]
+        self.further_row = self.further([r for r in plan.rows_of(tile) if r is not tile.row])
+        self.further_column = self.further([c for c in plan.columns_of(tile) if c is not tile.column])
+
+    def further(self, axes: list[UOp]) -> UOp | None:
+        """The largest axis beside the tile's that a block may take steps of."""
+        known = [r for r in axes if isinstance(self.k.exact(r), int)]
+        return None if self.symbolic else max(known, key=self.k.size, default=None)
 
     def actions(self) -> list[Action] | None:
         plan, k, tile = self.plan, self.k, self.tile
         depth = self.depth()
-        steps = plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth
-        blocks = self.blocks(steps)
-        if blocks is None:
+        block = self.block(plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth)
+        if block is None:
             return None
-        strips, panels = blocks
-        row = self.split(tile.row, tile.rows, strips, AxisKind.UNROLL)
-        column = self.split(tile.column, tile.columns, panels, AxisKind.VECTOR)
-        others = [r.arg.name for r in k.outputs if r not in (tile.row, tile.column)]
-        outer = [*others, *self.grid]
-        inner = [name for name in (row, column) if name is not None]
-        self.out.append(Reorder((*outer, *inner)))
-        self.out += [Bind(f"{name}", AxisKind.GRID) for name in outer]
-        at, near = self.grid[-1], row
-        if depth is not None and inner:
+        mine = (tile.row, tile.column, self.further_row, self.further_column)
+        self.grid = [r.arg.name for r in k.outputs if r not in mine]
+        rows = self.steps(self.further_row, block.down) + self.tiles(tile.row, tile.rows, block.strips, AxisKind.UNROLL)
+        columns = self.steps(self.further_column, block.across)
+        columns += self.tiles(tile.column, tile.columns, block.panels, AxisKind.VECTOR)
+        self.out.append(Reorder((*self.grid, *rows, *columns)))
+        self.out += [Bind(name, AxisKind.GRID) for name in self.grid]
+        at, near = self.grid[-1], rows[-1:]
+        if depth is not None and rows + columns:
             first = plan.bound[0].arg.name
             self.out += [Split(first, depth), Hoist(f"{first}.0", at)]
-            at, near = f"{first}.0", None if row is None else f"acc.{row}"
-        if row is not None:
+            at, near = f"{first}.0", [f"acc.{name}" for name in near]
+        if rows:
             self.stage(plan.touched[tile.column], at)
-        if column is not None and near is not None and (plan.must_pack(tile) or self.ragged(depth)):
-            self.stage(plan.touched[tile.row], near)
+        if columns and near and (plan.must_pack(tile) or self.ragged(depth)):
+            self.stage(plan.touched[tile.row], near[0])
         return self.out
 
     def ragged(self, depth: int | None) -> bool:
         """Whether loads of the rows' operand would be gated."""
         return depth is not None and self.k.size(self.plan.bound[0]) % depth != 0
 
-    def split(self, r: UOp, n: int, count: int, lanes: AxisKind) -> str | None:
-        """Blocks of `count` tiles of `n`; the name of the loop over a block's tiles, None if there is but one."""
+    def steps(self, r: UOp | None, count: int) -> list[str]:
+        """Blocks of `count` steps of an axis, which divides it; the loop inside a block, if there is one."""
+        if r is None:
+            return []
+        name = r.arg.name
+        if count == self.k.size(r) > 1:
+            return [name]
+        if count > 1:
+            self.out.append(Split(name, count))
+        self.grid.append(name if count == 1 else f"{name}.0")
+        return [f"{name}.1"] if count > 1 else []
+
+    def tiles(self, r: UOp, n: int, count: int, lanes: AxisKind) -> list[str]:
+        """Blocks of `count` tiles of `n`; the loop over a block's tiles, if there is one."""
         name, size = r.arg.name, self.k.exact(r)
-        overlap = isinstance(size, int) and not self.k.in_place
-        if self.symbolic and r is self.tile.row:
+        if not isinstance(size, int):
             self.out += [Split(name, n), Bind(f"{name}.1", lanes)]
-            return f"{name}.0"
-        assert isinstance(size, int)
-        block = n if count == 1 else min(n * count, size)
+            return [f"{name}.0"]
+        overlap, block = not self.k.in_place, n if count == 1 else min(n * count, size)
         self.out.append(Split(name, block, overlap=overlap and size % block != 0))
         self.grid.append(f"{name}.0")
         if count == 1:
             self.out.append(Bind(f"{name}.1", lanes))
-            return None
+            return []
         self.out += [Split(f"{name}.1", n, overlap=overlap and block % n != 0), Bind(f"{name}.1.1", lanes)]
-        return f"{name}.1.0"
+        return [f"{name}.1.0"]
 
     def stage(self, loads: frozenset[UOp], at: str) -> None:
         for slot in sorted({u.src[0].arg.slot for u in loads}):
@@ -212,33 +236,38 @@ class _Nest:
                 return depth
         return -(-size // -(-size // most))
 
-    def blocks(self, steps: int) -> tuple[int, int] | None:
-        """Tiles per block, down and across, so that the busiest worker is done soonest."""
+    def block(self, steps: int) -> Block | None:
+        """The block with which the busiest worker is done soonest; `steps` of the reduction are staged at a time."""
         plan, k, tile = self.plan, self.k, self.tile
         down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
         others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
         vectors = tile.columns // plan.target.vector_lanes
         work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
-        pack_column = plan.steps * tile.columns * plan.packing(tile.column, tile.columns)
-        pack_column += plan.steps * tile.columns * FETCH
+        pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
         pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
         near = NEAR_BYTES if plan.target.vector_lanes > 4 else NEAR_BYTES_NARROW
-        best: tuple[float, tuple[int, int]] | None = None
         workers = plan.target.parallel_threads
-        for strips, panels in product(_shares(down), _shares(across)):
-            if self.symbolic:
-                strips = down
-            panel = panels * tile.columns * steps
-            sums = 0 if self.symbolic else strips * panels * tile.rows * tile.columns
+        best: tuple[float, Block] | None = None
+        strips_of = [down] if self.symbolic else _shares(down)
+        for strips, panels, q, p in product(
+            strips_of, _shares(across), self.divisors(self.further_row), self.divisors(self.further_column)
+        ):
+            if (q > 1 and strips < down) or (p > 1 and panels < across):
+                continue  # further steps only of what is whole
+            panel = panels * p * tile.columns * steps
+            sums = 0 if self.symbolic else strips * q * panels * p * tile.rows * tile.columns
             if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > near:
                 continue
-            count = -(-down // strips) * -(-across // panels) * others
-            one = strips * panels * work + panels * pack_column + strips * pack_row
+            count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
+            one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
             # the last blocks are never shared out evenly
             time = -(-count // workers) * one + one * (workers > 1) / 4
             if best is None or time < best[0]:
-                best = (time, (strips, panels))
+                best = (time, Block(strips, panels, q, p))
         return None if best is None else best[1]
+
+    def divisors(self, r: UOp | None) -> list[int]:
+        return [1] if r is None else [n for n in range(1, self.k.size(r) + 1) if self.k.size(r) % n == 0]
 
 
 def _shares(tiles: int) -> list[int]:
