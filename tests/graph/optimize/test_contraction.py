@@ -75,3 +75,15 @@ def test_few_rows_are_left_to_dot_products() -> None:
     """Packing is worth while only where what is packed is used often enough."""
     for target in (cpu_target(8, 2), wasm_target()):
         assert not any("stage" in str(a) for a in heuristic(linear(2, 512, 512).kernel, target))
+
+
+def test_many_loops_in_one_kernel() -> None:
+    """More loops than there are bits in a type whose name they could have."""
+    x, w = normal(1, 16, 12, 12), rng.integers(-8, 8, (48, 16, 3, 3)).astype(np.float32)
+    narrow = Tensor(w).cast(dtypes.int8).realize().cast(dtypes.float32)
+    np.testing.assert_allclose(
+        Tensor(x).conv2d(narrow, padding=1).numpy(),
+        Tensor(x).conv2d(Tensor(w), padding=1).numpy(),
+        rtol=1e-4,
+        atol=1e-3,
+    )
