@@ -71,10 +71,20 @@ def _divide(symbol: str) -> Speller:
     return spell
 
 
+def _signed_bytes(u: UOp) -> UOp | None:
+    """The word of which a vector takes the four bytes, with their signs: up to the top each, and down again."""
+    up = u.src[0].src[0] if u.op is Ops.SHR and u.src[0].op is Ops.BITCAST else u
+    if up.op is not Ops.SHL or constant_of(u.src[1]) != 24 or not is_splat(up.src[0]) or up.src[1].op is not Ops.STACK:
+        return None
+    return up.src[0].src[0] if [constant_of(s) for s in up.src[1].src] == [24, 16, 8, 0] else None
+
+
 def _shift(symbol: str) -> Speller:
     def spell(k: Kernel, u: UOp) -> str:
         value, amount = u.src
         n = lanes(u)
+        if (word := _signed_bytes(u)) is not None:
+            return f"unpack4xI8({bare(k.x(word))})"
         constant = constant_of(amount)
         if isinstance(constant, int) and 0 <= constant < 32:
             by = k.splat(constant, dtypes.uint32, n)

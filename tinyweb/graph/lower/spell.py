@@ -406,16 +406,32 @@ class _Speller:
         chunk = None if axis is None or axis not in self.lanes(index) else point[axis]
         if isinstance(chunk, Chunk):
             assert axis is not None
-            run = Run(self._index({**point, axis: 0}, index), lane_count(axis))
+            run, before = self._run_along(u, point, axis)
             # lanes far away from this chunk may be read with it only where the gate covers them
             if gate is not None and axis in self.lanes(u.src[2]):
-                run = Run(run.start.at(chunk.first), chunk.width)
+                run = Run(run.start.at(before + chunk.first), chunk.width)
                 return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, chunk.width, gate)
             return self.memory.load(
-                self._place(memory), memory.buffer.dtype, u.dtype, run, chunk.first, chunk.width, gate
+                self._place(memory), memory.buffer.dtype, u.dtype, run, before + chunk.first, chunk.width, gate
             )
         run = Run(self._index(point, index))
         return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, 1, gate)
+
+    def _run_along(self, u: UOp, point: Point, axis: UOp) -> tuple[Run, int]:
+        """The neighbouring elements that all lanes of the axis read, and how many lie before those of `point`.
+
+        On a GPU lanes of other axes that read on from there belong to them: elements of one word share its load.
+        """
+        index, gates = u.src[1], u.src[2:]
+        count, before, start = lane_count(axis), 0, {**point, axis: 0}
+        strides = self._affine_of(index)[1] if self.target.has_threads else {}
+        further = {stride: r for r, stride in strides.items() if r.arg.kind is AxisKind.UNROLL}
+        while (r := further.get(count)) is not None and not any(r in self.lanes(g) for g in gates):
+            at = start[r]
+            assert isinstance(at, int)
+            before, start[r] = before + at * count, 0
+            count *= lane_count(r)
+        return Run(self._index(start, index), count), before
 
     def _load_register(self, u: UOp, buffer: UOp, point: Point, axis: UOp | None) -> UOp:
         """Registers are always accessed in the chunks they were stored in."""

@@ -139,11 +139,13 @@ class Plan:
         main = max(self.k.stores, key=lambda s: self.k.volume(s.src[1].ranges))
         return sorted(axes, key=lambda r: distance(self.k, main, r))
 
-    def unroll(self, axes: list[UOp], threads: int, enough: int) -> None:
-        """The longest of the axes, up to four times, as long as enough threads are left."""
+    def unroll(self, axes: list[UOp], threads: int, enough: int, most: int = 4) -> None:
+        """The longest of the axes, up to `most` times, as long as enough threads are left."""
         r = max((r for r in axes if r in self.left), key=self.k.size, default=None)
         factor = 1
-        while r is not None and factor < 4 and threads >= 2 * factor * enough and self.left[r][1] % (2 * factor) == 0:
+        while (
+            r is not None and factor < most and threads >= 2 * factor * enough and self.left[r][1] % (2 * factor) == 0
+        ):
             factor *= 2
         if r is not None:
             self.tile(r, factor, AxisKind.UNROLL)

@@ -7,6 +7,7 @@ from tinyweb.graph.optimize.for_gpu.matrix import MATRIX, product, tile_of_regis
 from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan, fitting_divisor
 
 FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
+EMULATED_WORKGROUP = 16  # threads of a workgroup that one core of a processor works off
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
 
@@ -27,20 +28,33 @@ def reduction(plan: Plan, heavy: UOp) -> None:
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
+    narrow = 32
     if axis is not None:
         plan.tile(axis, width, AxisKind.VECTOR)
         if axis in bound:
             steps //= width
-            if axis in plan.left and any(u.src[0].dtype.bits < 8 for u in loads):  # the other half of a word
-                plan.tile(axis, fitting_divisor(plan.left[axis][1], 2), AxisKind.UNROLL)
+            narrow = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic).src[0].dtype.bits
+            if axis in plan.left and narrow < 32:
+                # four words at a time, if that leaves enough steps for threads; at least the other half of a word
+                words = fitting_divisor(plan.left[axis][1], 32 // narrow)
+                while words > 1 and steps < ALONG * words and (words > 2 or narrow >= 8):
+                    words //= 2
+                plan.tile(axis, words, AxisKind.UNROLL)
+                steps //= words
         else:
             outputs //= width
     if k.volume(reused) >= MATRIX and outputs >= FULL:
         tile_of_registers(plan, rows, reused, axis)
         return
+    serves = [r for r in rows if any(r not in u.src[1].ranges for u in loads)]
+    if plan.target.emulated and axis in bound and outputs >= WORKGROUP:
+        # threads take turns anyway: each does rows of its own, and what it loads of the input serves all of them
+        plan.unroll(serves, outputs, EMULATED_WORKGROUP, 8)
+        plan.spread(plan.by_nearness(rows), EMULATED_WORKGROUP)
+        return
     if plan.target.subgroups and axis in bound and steps >= 2 * ALONG:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
-        plan.unroll([r for r in rows if any(r not in u.src[1].ranges for u in loads)], outputs * WORKGROUP, FULL)
+        plan.unroll(serves, outputs * WORKGROUP, FULL, 8 if narrow < 16 else 4)
         plan.share(heavy, LARGE_WORKGROUP if steps >= LONG else WORKGROUP, 1)
         return
     # with few outputs, several threads share each reduction
@@ -51,8 +65,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         count = max(count, ALONG)
     if count >= 4:
         # several rows to a thread, where there are plenty, share what is read and computed of the input
-        serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
-        plan.unroll(serves, outputs * count, FULL // 2)
+        plan.unroll([r for r in serves if r is not axis], outputs * count, FULL // 2)
         if axis in rows:
             plan.spread([axis], WORKGROUP // 4)
         plan.share(heavy, min(count, max(plan.most // plan.threads, 1)), 2 - plan.dims)
