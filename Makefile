@@ -68,7 +68,7 @@ bench-all: setup ## The same without a limit of time
 	@echo "tinyweb: all benchmarks"
 	$(BIN)/python -m benchmarks --seconds inf
 
-bench-peers: setup .venv-bench/.stamp ## Install what `make bench` measures against: onnxruntime, llama.cpp, wllama, …
+bench-peers: setup .venv-bench/.stamp benchmarks/browser/node_modules/.stamp ## Install what `make bench` measures against: onnxruntime, llama.cpp, wllama, …
 
 .PHONY: screenshots
 screenshots: setup build/demo/model/manifest.json ## Take docs/images/ anew from the demo's pages
@@ -116,6 +116,11 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@PATH="$$PWD/.venv-bench/bin:$$PATH" CMAKE_ARGS=-DGGML_NATIVE=ON \
 	  $(QUIETLY) "installing the peers; building llama.cpp takes some minutes" "$(OFFLINE) is there a C++ compiler?" \
 	  .venv-bench/bin/pip install --no-deps --no-build-isolation --no-binary llama-cpp-python -r $<
+	@touch $@
+
+# no install scripts: one of them would download a native library that no page uses
+benchmarks/browser/node_modules/.stamp: benchmarks/browser/package-lock.json
+	@$(QUIETLY) "installing the peers that run in pages" "$(OFFLINE)" $(NPM) ci --ignore-scripts --prefix benchmarks/browser
 	@touch $@
 
 node_modules/.stamp: $(PACKAGE_JSONS)

@@ -42,12 +42,12 @@ def _locked(path: Path | None) -> Iterator[None]:
 def _niceness(wanted: int | None, pids: Sequence[int]) -> Iterator[None]:
     """Threads have priorities of their own, and so have the processes that a contestant started (a browser's). Where
     Linux groups tasks by session (sched_autogroup_enabled), niceness only counts within a group, and groups have their
-    own: contestants lead sessions.
+    own: contestants lead sessions, and so do browsers.
     """
     if wanted is None:
         yield
         return
-    groups = [path for pid in [os.getpid(), *pids] if (path := Path(f"/proc/{pid}/autogroup")).exists()]
+    groups = [path for pid in [os.getpid(), *descendants(pids)] if (path := Path(f"/proc/{pid}/autogroup")).exists()]
     groups_before = [_autogroup(path) for path in groups]
     before: dict[int, int] = {}
     for pid in [os.getpid(), *descendants(pids)]:

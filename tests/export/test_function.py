@@ -1,6 +1,7 @@
 """Any function as a bundle: what the exported module computes is what the Tensor does."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.export.test_bundle_runs import WasmBundle
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export import export_function
+from tinyweb.export.function import load_maker
 from tinyweb.export.inspect import inspect_site, table
 from tinyweb.graph.ir import Variable
 from tinyweb.models.convnet import RandomWeights, convolution
@@ -121,7 +123,8 @@ def test_dtypes(tmp_path: Path) -> None:
     export_function(function, {n: Tensor.zeros(5, dtype=d) for n, d in kinds.items()}, tmp_path / "site")
     values = {"a": np.arange(5) + 2**40, "b": np.arange(5, dtype=np.float16), "c": np.arange(252, 257).astype(np.uint8)}
     got = run(tmp_path / "site", values)
-    assert (got["long"] == values["a"] * 3).all() and (got["half"] == values["b"] * 2).all()
+    np.testing.assert_array_equal(got["long"], values["a"] * 3)
+    np.testing.assert_array_equal(got["half"], values["b"] * 2)
     np.testing.assert_array_equal(got["byte"], values["c"] + np.uint8(1))
 
 
@@ -178,23 +181,18 @@ def test_command_line(tmp_path: Path) -> None:
         "    w = Tensor([2.0, 3.0]).realize()\n"
         "    return (lambda x: x * w), {'x': Tensor.zeros(2)}\n"
     )
-    command = [sys.executable, "-m", "tinyweb.cli", "export", "function"]
-
-    def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(tmp_path),
-        }
-        return subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-    done = cli("mine:make", "-o", "site", "--target", "wasm")
+    command = [sys.executable, "-m", "tinyweb.cli", "export", "function", "mine:make", "-o", "site", "--target", "wasm"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert run(tmp_path / "site", {"x": np.array([1, 1], np.float32)})["output"].tolist() == [2, 3]
-    for name, said in (
-        ("mine", "names no function"),
-        ("mine:other", "mine has no 'other'"),
-        ("none:make", "no module 'none'"),
-    ):
-        done = cli(name, "-o", "other")
-        assert done.returncode == 2 and said in done.stderr
+
+
+def test_what_is_no_maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text("number = 3\ndef make():\n    return 3\n")
+    monkeypatch.chdir(tmp_path)
+    wrong = {"theirs": "names no function", "theirs:other": "theirs has no 'other'", "none:make": "no module 'none'"}
+    wrong |= {"theirs:number": "does not return", "theirs:make": "does not return"}
+    for name, said in wrong.items():
+        with pytest.raises(ExportError, match=said):
+            load_maker(name)()

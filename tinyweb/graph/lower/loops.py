@@ -376,9 +376,7 @@ class _Reduces:
         for r in reversed(steps):
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
-        value = substitute(self.done[u.src[0]], table)
-        if not any(x.op is Ops.STORE for x in value.toposort()):
-            value = simplify(value)  # a store that was simplified would be another one, beside itself
+        value = simplify(substitute(self.done[u.src[0]], table))
         store = memory.after(*fresh).store(simplify(add(self._apart(u)[0], staged_index(u, table)[0])), value, gate)
         return store if turns == 1 or is_lane(turn) else UOp(Ops.END, dtypes.void, (store, turn))
 

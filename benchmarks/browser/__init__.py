@@ -1,0 +1,1 @@
+"""Exported bundles and other libraries side by side in one Chromium."""

@@ -1,0 +1,23 @@
+/**
+ * An exported function through its own loader. What is timed is what others are timed for, whose sides live in a worker
+ * themselves: from the inputs' arrival in the library's worker to the outputs.
+ */
+import { inputsOf } from "../inputs.js";
+
+export async function open({ bundle, shapes, threads, backend }) {
+  const { load } = await import(new URL(`${bundle}model.js`, location.origin));
+  const model = await load({ backend: backend === "webgpu" ? "webgpu" : threads > 1 ? "wasm" : "wasm-single", threads });
+  const inputs = inputsOf(shapes);
+  return {
+    async time(repeat) {
+      let milliseconds = 0;
+      for (let i = 0; i < repeat; i++) {
+        await model.run(inputs);
+        milliseconds += model.info.runMs;
+      }
+      return milliseconds / 1000;
+    },
+    result: () => model.run(inputs),
+    notes: () => ({ adapter: model.info.adapter, kernels: model.info.kernels }),
+  };
+}
