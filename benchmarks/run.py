@@ -29,6 +29,7 @@ GROUPS = {
     "webgpu": "benchmarks.native.webgpu",
     "chat": "benchmarks.chat",
     "compiler": "benchmarks.compiler",
+    "browser": "benchmarks.browser.rows",
 }
 """Group of rows -> the module whose `rows()` makes them. Modules import no peer: their workers do."""
 
