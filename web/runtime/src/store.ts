@@ -41,11 +41,14 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
     for (const segment of segments) placements[segment.shard]?.push({ buffer: id, ...segment });
   }
   const meter = new Meter(shards.length, manifest.weights.bytes, settings.onProgress);
+  const largest = Math.max(0, ...shards.map(({ bytes }) => bytes));
   let next = 0;
   const lane = async (loader: ShardLoader, stop: AbortSignal): Promise<void> => {
+    // One for all downloads of a lane: memory that is only let go is collected too late.
+    let scratch: Uint8Array<ArrayBuffer> | undefined;
     while (next < shards.length && !stop.aborted) {
       const index = next++;
-      const bytes = await loader.load(shards[index] as Shard, index);
+      const bytes = await loader.load(shards[index] as Shard, index, () => (scratch ??= allocate(largest)));
       for (const p of placements[index] as Placement[]) {
         target.write(p.buffer, p.at, bytes.subarray(p.offset, p.offset + p.bytes));
       }
@@ -74,8 +77,8 @@ class ShardLoader {
     this.cache = settings.cache;
   }
 
-  /** A verified shard: from storage, from a broken download and the rest of it, or from the network. */
-  async load(shard: Shard, index: number): Promise<Uint8Array<ArrayBuffer>> {
+  /** A verified shard: from storage, from a broken download and the rest of it, or from the network into `scratch`. */
+  async load(shard: Shard, index: number, scratch: () => Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const stored = await this.cache?.read(shard.sha256);
     if (stored?.length === shard.bytes) {
       if (await this.verify(stored, shard)) {
@@ -84,7 +87,7 @@ class ShardLoader {
       }
       await this.cache?.remove(shard.sha256);
     }
-    const bytes = allocate(shard.bytes);
+    const bytes = scratch().subarray(0, shard.bytes);
     if (stored && stored.length < shard.bytes) {
       bytes.set(stored);
       // A beginning that does not lead to the right hash is thrown away; that is not the server's fault.

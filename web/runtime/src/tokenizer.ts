@@ -14,6 +14,9 @@ type Json = Record<string, unknown>;
 
 const SPECIAL = ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token"];
 
+/** What tokenizer.json may leave out, and the tokenizer library asks for. */
+const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+
 export class ChatTokenizer {
   private readonly tokenizer: Tokenizer;
   private readonly template: ChatTemplate;
@@ -26,7 +29,7 @@ export class ChatTokenizer {
    */
   constructor(json: Json, config: Json, template: string) {
     try {
-      this.tokenizer = new Tokenizer(json, config);
+      this.tokenizer = new Tokenizer({ ...ABSENT, ...json }, config);
       this.template = new ChatTemplate(template);
     } catch (error) {
       throw new TinywebError("bad-manifest", `The tokenizer or chat template of this model cannot be used: ${describe(error)}`, error);

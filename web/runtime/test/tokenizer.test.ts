@@ -36,6 +36,11 @@ describe("tinychat-7m", () => {
     expect(pieces.join("")).not.toContain("\ufffd");
   });
 
+  it("does with a tokenizer.json without the parts that may be absent", () => {
+    const { post_processor: _absent, normalizer: _none, ...rest } = json("tokenizer.json");
+    expect(new ChatTokenizer(rest, config, config.chat_template).encode("Hello there")).toEqual(tokenizer.encode("Hello there"));
+  });
+
   it("adds no special tokens by itself", () => {
     expect(tokenizer.encode("Hello")).not.toContain(config.bos_token_id ?? 0);
   });
