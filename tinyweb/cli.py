@@ -45,6 +45,13 @@ tune_app = typer.Typer(
 app.add_typer(tune_app, name="tune")
 
 
+class Activations(StrEnum):
+    """What quantised weights are multiplied with."""
+
+    float = "float"
+    int8 = "int8"
+
+
 class Quant(StrEnum):
     """How weights are stored."""
 
@@ -109,6 +116,10 @@ def export_chat(
     shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
     name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    activations: Annotated[
+        Activations | None,
+        typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
+    ] = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
@@ -117,7 +128,8 @@ def export_chat(
     from tinyweb.export.chat import export_chat as export
 
     console = _stderr()
-    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0)
+    rounded = activations.value if activations else None
+    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0, rounded)
     with _progress(console) as progress:
         made = export(folder, output, options, progress)
     console.print(

@@ -21,9 +21,10 @@ from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
-from tinyweb.graph.target import wasm_target
+from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.llama import Llama
+from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
 
@@ -46,6 +47,7 @@ class ExportOptions:
     name: str | None = None
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels, half for each target
+    activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
             f"{folder} has no chat template: it is a base model, export one that was trained to chat"
         )
     progress("reading the model", 0, 1)
-    model = Llama.from_folder(folder, options.quant, options.context, DEVICE, "float")
+    model = Llama.from_folder(folder, options.quant, options.context, DEVICE)
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
@@ -92,13 +94,23 @@ def _write_bundle(
 ) -> dict[str, Any]:
     """Everything of model/; the manifest."""
     bundle.mkdir()
-    plans = entry_points(model, progress)
-    memory = plan_memory(plans, [*_named(model.weights, "weight"), *_named(model.state, "state")])
+    targets = {"webgpu": webgpu_target(), "wasm": wasm_target(MAX_THREADS)}
+    chosen = dict.fromkeys(targets, "float")
+    if options.quant in BITS:
+        chosen = {name: options.activations or activations_for(target) for name, target in targets.items()}
+    captured: dict[str, Mapping[str, Plan]] = {}
+    for activations in chosen.values():
+        if activations not in captured:
+            model.activations = activations
+            captured[activations] = entry_points(model, progress)
+    every = {f"{activations} {entry}": p for activations, found in captured.items() for entry, p in found.items()}
+    memory = plan_memory(every, [*_named(model.weights, "weight"), *_named(model.state, "state")])
     plan_layout(memory)  # refuses a model that is too large before the work begins
-    variables = merge_variables(plans)
+    variables = merge_variables(every)
+    plans = captured[chosen["webgpu"]]
     tune, calls = options.tune / 2, usual_calls(plans)
     webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory, variables)
-    compiled = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune, calls)
+    compiled = compile_plans(captured[chosen["wasm"]], targets["wasm"], progress, tune, calls)
     wasm = write_wasm(bundle, compiled, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)

@@ -23,7 +23,26 @@ STACKS, STACK_BYTES, MAX_THREADS = 4096, 65536, 8  # a stack is at least so larg
 SPILLED = 32768  # bytes of a stack beside the kernels' arrays
 STATIC_BYTES = 65536  # the compiler's own data, if it makes any
 
-VARIANTS = {"simd": False, "simd-threads": True}  # name: threads
+
+@dataclass(frozen=True)
+class Variant:
+    """One module: for one thread or several, for every browser with SIMD or for those with more."""
+
+    threads: bool
+    relaxed: bool  # fused multiply-adds, and dots of 8-bit integers with one operand of 7 bits
+
+    @property
+    def features(self) -> list[str]:
+        """What it needs, by the names of docs/bundle.md."""
+        return ["relaxed-simd"] if self.relaxed else []
+
+
+VARIANTS = {
+    "simd": Variant(False, False),
+    "simd-threads": Variant(True, False),
+    "relaxed": Variant(False, True),
+    "relaxed-threads": Variant(True, True),
+}
 
 
 @dataclass(frozen=True)
@@ -75,12 +94,13 @@ def write_wasm(
     slots = {str(v.arg[0]): i for i, v in enumerate(variables)}
     source = bundle_source(compiled.programs, calls, slots, VARIABLES, CONTROL)
     (bundle / "kernels").mkdir(exist_ok=True)
-    for done, (name, threads) in enumerate(VARIANTS.items()):
+    for done, (name, variant) in enumerate(VARIANTS.items()):
         progress("compiling WebAssembly", done, len(VARIANTS))
         module = compile_bundle(
             source,
             list(calls),
-            threads=threads,
+            threads=variant.threads,
+            relaxed_simd=variant.relaxed,
             pages=layout.pages,
             static_base=layout.static,
             static_bytes=STATIC_BYTES - ALIGNMENT,
@@ -96,7 +116,10 @@ def write_wasm(
             "control": CONTROL,
             "stacks": {"base": STACKS, "bytes": layout.stack_bytes, "max_threads": MAX_THREADS},
         },
-        "variants": {name: {"file": _file(name), "threads": threads} for name, threads in VARIANTS.items()},
+        "variants": {
+            name: {"file": _file(name), "threads": variant.threads, "features": variant.features}
+            for name, variant in VARIANTS.items()
+        },
         "entry_points": {
             entry: {"function": entry, "variables": used_variables(compiled, dispatches), "kernels": len(dispatches)}
             for entry, dispatches in compiled.entries.items()

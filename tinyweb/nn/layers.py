@@ -40,8 +40,8 @@ class Linear:
 
     def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
         """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights."""
-        quantized = isinstance(self.weight, QuantizedWeight)
-        y = self.weight.product(x, activations) if quantized else x.linear(self.weight)
+        w = self.weight
+        y = w.product(x, activations) if isinstance(w, QuantizedWeight) else x.linear(w)
         return y if self.bias is None else y + self.bias
 
     def tensors(self) -> dict[str, Tensor]:

@@ -143,7 +143,14 @@ def _access(program: Program, addresses: tuple[int, ...]) -> Access:
 
 
 def compile_bundle(
-    source: str, entry_points: Sequence[str], *, threads: bool, pages: int, static_base: int, static_bytes: int
+    source: str,
+    entry_points: Sequence[str],
+    *,
+    threads: bool,
+    relaxed_simd: bool = False,
+    pages: int,
+    static_base: int,
+    static_bytes: int,
 ) -> bytes:
     """Compile `bundle_source`: a module that imports a memory of exactly `pages` pages.
 
@@ -151,7 +158,13 @@ def compile_bundle(
     """
     # the linker wants a stack behind the static data, though every thread of the loader brings its own
     module = compile_wasm(
-        source, threads=threads, exports=list(entry_points), memory_pages=pages, stack_bytes=16, global_base=static_base
+        source,
+        threads=threads,
+        relaxed_simd=relaxed_simd,
+        exports=list(entry_points),
+        memory_pages=pages,
+        stack_bytes=16,
+        global_base=static_base,
     )
     needed = static_data_bytes(module)
     if needed > static_bytes:
