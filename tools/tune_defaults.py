@@ -1,6 +1,6 @@
 """Tune the schedules that come with the package: the embedded chat model, on this machine's processor and for WASM.
 
-usage: python tools/tune_defaults.py [--seconds 600] [--least 0.05] [--only cpu|wasm]
+usage: python tools/tune_defaults.py [--seconds 600] [--least 0.05] [--only cpu|wasm] [--plans decode,greedy]
 
 Entries that were tuned before are kept where they still are better: they are where search begins. Those that win less
 than `--least` of the time are left out. Run it on a quiet machine.
@@ -34,14 +34,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="for each target")
     parser.add_argument("--least", type=float, default=0.05, help="gains below this part of the time are left out")
     parser.add_argument("--only", choices=("cpu", "wasm"))
+    parser.add_argument("--plans", help="entry points, with commas between them (default: all)")
     arguments = parser.parse_args()
-    plans = entry_points(Llama.from_folder(MODEL, QUANT, None, "CPU"))
     targets: dict[str, Target | None] = {"cpu": None, "wasm": wasm_target(MAX_THREADS)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "schedules.json"
         os.environ["TINYWEB_SCHEDULES"] = str(path)  # nothing of the user's has a say
         for name, target in targets.items():
             if arguments.only in (None, name):
+                # as `run` and as `export` have them
+                model = Llama.from_folder(MODEL, QUANT, None, "CPU", "float" if name == "wasm" else None)
+                plans = entry_points(model)
+                if arguments.plans:
+                    plans = {n: plans[n] for n in arguments.plans.split(",")}
                 calls = usual_calls(plans)
                 for t in tune_kernels(plans, name, arguments.seconds, target=target, calls=calls, progress=say):
                     print(t, flush=True)
