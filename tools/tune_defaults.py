@@ -19,6 +19,7 @@ from tinyweb.graph.optimize.database import SHIPPED, Database
 from tinyweb.graph.target import Target, wasm_target
 from tinyweb.models.chat import entry_points, usual_calls
 from tinyweb.models.llama import Llama
+from tinyweb.nn.quantize import activations_for
 from tinyweb.tuning import tune_kernels
 
 MODEL = Path(__file__).resolve().parent.parent / "assets" / "models" / "tinychat-7m"
@@ -43,7 +44,7 @@ def main() -> None:
         for name, target in targets.items():
             if arguments.only in (None, name):
                 # as `run` and as `export` have them
-                model = Llama.from_folder(MODEL, QUANT, None, "CPU", "float" if name == "wasm" else None)
+                model = Llama.from_folder(MODEL, QUANT, None, "CPU", activations_for(target) if target else None)
                 plans = entry_points(model)
                 if arguments.plans:
                     plans = {n: plans[n] for n in arguments.plans.split(",")}
