@@ -21,6 +21,7 @@ from tests.graph.lower.hand_kernels import (
 )
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp
+from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import (
     Action,
     Bind,
@@ -292,3 +293,25 @@ def test_a_reduction_is_not_hoisted_away_from_others_that_use_what_it_uses() -> 
     kernel = BY_NAME["softmax_6_40"].kernel
     with pytest.raises(ScheduleError, match="is used outside as well"):
         apply(kernel, [Split("i0", 3), Hoist("r1", "i0.0")])
+
+
+@pytest.mark.parametrize(("shared", "depth"), [(16384, 8), (32768, 16)])
+def test_a_large_product_on_a_gpu(shared: int, depth: int) -> None:
+    """128 x 128 outputs for 256 threads, from vectors in shared memory; in the inner loop only their products."""
+    target = webgpu_target(shared_bytes=shared)
+    n = 4096
+    i, j = axes(n, n)
+    (r,) = axes(n, reduce=True, first=2)
+    value = total(param(1, n * n).load(i * n + r) * param(2, n * n).load(r * n + j), r)
+    program = lower(optimize(kernel(param(0, n * n).store(i * n + j, value)), target), target)
+    assert program.grid == (32, 32, 1) and program.workgroup == (16, 16, 1)
+    assert program.shared_bytes <= shared
+    begin = max(i for i, u in enumerate(program.uops) if u.op is Ops.RANGE)
+    end = next(i for i, u in enumerate(program.uops) if u.op is Ops.END)
+    inner = program.uops[begin:end]
+    assert program.uops[begin].src[0].arg == depth
+    assert sum(u.op is Ops.MULADD for u in inner) == 16
+    assert not any(u.op in (Ops.FLOORDIV, Ops.MOD, Ops.LESS) for u in inner)
+    read = [u for u in inner if u.op is Ops.LOAD and u.src[0].buffer.arg.space is Space.SHARED]
+    assert len(read) == 4 and all(u.shape == (4,) for u in read)
+    assert sum(u.op is Ops.BARRIER for u in program.uops) == 2

@@ -6,12 +6,14 @@ Numerical Algorithms, 4.2) about the longest loop's steps: here 256 + 64.
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower.lanes import nest_key
 from tinyweb.graph.optimize.actions import Peel
 from tinyweb.graph.optimize.errors import ScheduleError
 
 LONGEST = 256  # steps that are added up one after another
+# the same where a workgroup's tiles fill the registers with sums: a second set of them would halve the threads at work
+LONGEST_OF_TILES = 1024
 BLOCK = 64
 
 
@@ -35,10 +37,11 @@ def _loops(u: UOp) -> list[UOp]:
 def _long_loop(kernel: UOp, left_alone: set[str]) -> UOp | None:
     nodes = kernel.toposort()
     carried = {u.src[0] for u in nodes if u.op is Ops.STAGE}  # each step adds a block's sum already
+    tiles = any(u.op is Ops.STAGE and u.arg.space is Space.SHARED for u in nodes)
     for u in nodes:
         if u.op is Ops.REDUCE and u.arg is Ops.ADD and u.dtype.is_float and u not in carried:
             for r in _loops(u):
-                if r.src[0].vmax > LONGEST and r.arg.name not in left_alone:
+                if r.src[0].vmax > (LONGEST_OF_TILES if tiles else LONGEST) and r.arg.name not in left_alone:
                     return r
     return None
 

@@ -26,7 +26,7 @@ DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
 # (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
 TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
 EMULATED_TILE = 16  # rows, and columns, of a thread of an emulated GPU
-EMULATED_STEPS = 2
+EMULATED_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,9 @@ def emulated_tile(plan: Plan, heavy: UOp, found: Product) -> bool:
     plan.tile_within(columns, EMULATED_TILE, AxisKind.VECTOR)
     plan.tile_within(rows, EMULATED_TILE // 2 if several else EMULATED_TILE, AxisKind.UNROLL)
     steps = max((r for r in heavy.src[1:] if r in plan.left), key=k.size)
-    plan.tile(steps, fitting_divisor(k.size(steps), EMULATED_STEPS), AxisKind.UNROLL)
+    plan.tile(
+        steps, fitting_divisor(k.size(steps), EMULATED_STEPS // 2 if several else EMULATED_STEPS), AxisKind.UNROLL
+    )
     plan.spread([columns], 4)
     plan.spread([rows], 8)
     return True
