@@ -87,3 +87,12 @@ def test_many_loops_in_one_kernel() -> None:
         rtol=1e-4,
         atol=1e-3,
     )
+
+
+def test_a_vector_times_a_matrix_reads_rows() -> None:
+    x, w = normal(640), normal(640, 1024)
+    np.testing.assert_allclose((Tensor(x) @ Tensor(w)).numpy(), x @ w, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(Tensor(w).sum(0).numpy(), w.sum(0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(Tensor(w).max(0).numpy(), w.max(0))
+    column = linear(1, 1024, 640).kernel
+    assert not any("hoist" in str(a) for a in heuristic(column, cpu_target(8, 2)))

@@ -6,6 +6,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.contraction import schedule_contraction
+from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.stage import Stage, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -13,6 +14,7 @@ from tinyweb.graph.target import Target
 # fewer elements than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 BLOCKS_PER_WORKER = 4
+SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 32, 8  # sums that stay near, lanes of one, rows added at a time
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
 
@@ -113,8 +115,44 @@ class _Plan:
         if best is not None:
             self.tile(best, width, AxisKind.VECTOR)
 
+    def rows_added_up(self, heavy: UOp) -> bool:
+        """A vector times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added to sums that
+        stay near. Along columns every load would be on another page.
+        """
+        k = self.k
+        free, bound = [r for r in k.outputs if k.size(r) > 1], k.reduced
+        if len(free) != 1 or len(bound) != 1 or len(k.reduces) != 1:
+            return False
+        column, row = free[0], bound[0]
+        size, most = k.exact(column), 1
+        while isinstance(size, int) and 2 * most * SUMMED_VECTOR <= SUMMED and size % (2 * most * SUMMED_VECTOR) == 0:
+            most *= 2
+        followed = [u for u in k.loads_of(heavy) if column in u.ranges]
+        if most < 4 or k.exact(row) != k.size(row) or k.size(row) % ROWS_TOGETHER or not followed:
+            return False
+        if k.size(row) > ROWS_TOGETHER * 1024:  # that many additions one after another lose digits
+            return False
+        if not self.worth_sharing() or not all(k.contiguous(u, column) and row in u.ranges for u in followed):
+            return False
+        workers = self.target.parallel_threads
+        while most > 4 and k.size(column) // (most * SUMMED_VECTOR) < workers:
+            most //= 2
+        i, r = column.arg.name, row.arg.name
+        self.actions += [
+            Split(i, most * SUMMED_VECTOR),
+            Split(f"{i}.1", SUMMED_VECTOR),
+            Bind(f"{i}.1.1", AxisKind.VECTOR),
+            Bind(f"{i}.0", AxisKind.GRID),
+            Split(r, ROWS_TOGETHER),
+            Hoist(f"{r}.0", f"{i}.0"),
+            Bind(f"{r}.1", AxisKind.UNROLL),
+        ]
+        return True
+
     def reduction(self, heavy: UOp) -> None:
         k = self.k
+        if self.rows_added_up(heavy):
+            return
         loads = k.loads_of(heavy)
         bound = [r for r in k.reduced if r in heavy.src[1:]]
         free = [r for r in k.outputs if r in heavy.ranges]

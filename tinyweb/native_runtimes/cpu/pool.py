@@ -29,8 +29,13 @@ extern void *calloc(size_t count, size_t bytes);
 extern void free(void *memory);
 
 extern int sched_yield(void);
+#if defined(__linux__)
+extern int sched_getcpu(void);
+extern int sched_getaffinity(int process, size_t bytes, void *set);
+extern int pthread_setaffinity_np(void *thread, size_t bytes, const void *set);
+#endif
 
-enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 4 };
+enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 4, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
 
 typedef struct {
   void (*run)(void *const *buffers, const int *variables, int begin, int end);
@@ -52,6 +57,8 @@ typedef struct {
   unsigned epoch;  // lists started
   int sleepers;
   void **handles;
+  int caller;      // the processor that the workers keep off, -1 if none
+  unsigned long allowed[CPUS / WORD];
   _Alignas(64) char mutex[256];
   _Alignas(64) char condition[256];
 } Pool;
@@ -124,6 +131,22 @@ static void *work(void *argument) {
   }
 }
 
+// A thread that is woken may be queued behind the one that woke it, where all processors have something to do: workers
+// go to the others, as long as there are enough.
+static void keep_apart(Pool *pool) {
+#if defined(__linux__)
+  const int cpu = sched_getcpu();
+  if (cpu == pool->caller || cpu < 0 || cpu >= CPUS) return;
+  unsigned long set[CPUS / WORD];
+  int count = 0;
+  for (int i = 0; i < CPUS / (int)WORD; ++i) count += __builtin_popcountl(set[i] = pool->allowed[i]);
+  if (count < pool->threads) return;
+  set[cpu / WORD] &= ~(1ul << cpu % WORD);
+  pool->caller = cpu;
+  for (int i = 1; i < pool->threads; ++i) pthread_setaffinity_np(pool->handles[i], sizeof set, set);
+#endif
+}
+
 // As many threads as could be made, at least the calling one.
 Pool *pool_create(int threads) {
   Pool *pool = calloc(1, sizeof *pool);
@@ -131,6 +154,10 @@ Pool *pool_create(int threads) {
   pthread_cond_init(pool->condition, 0);
   pool->handles = calloc(threads, sizeof(void *));
   pool->threads = 1;
+  pool->caller = -1;
+#if defined(__linux__)
+  sched_getaffinity(0, sizeof pool->allowed, pool->allowed);
+#endif
   for (int i = 1; i < threads; ++i) {
     if (pthread_create(&pool->handles[i], 0, work, pool) != 0) break;
     pool->threads = i + 1;
@@ -151,6 +178,7 @@ void pool_run(Pool *pool, Launch *launches, int count) {
       if (launches[i].size > 0) launches[i].run(launches[i].buffers, launches[i].variables, 0, launches[i].size);
     return;
   }
+  keep_apart(pool);
   pool->launches = launches;
   pool->count = count;
   __atomic_store_n(&pool->open, 1, __ATOMIC_SEQ_CST);
