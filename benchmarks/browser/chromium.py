@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.browser.server import Server
-from benchmarks.browser.works import FUNCTIONS, LANGUAGE, Language, read_module
+from benchmarks.browser.works import FUNCTIONS, LANGUAGE, LOAD, LOAD_BYTES, Language, read_module, write_graph
 from benchmarks.checkpoints import FOLDER as CHECKPOINTS
 from benchmarks.contestant import Absent, Arrays, Contestant
 from benchmarks.worker import ROOT
@@ -63,6 +63,9 @@ class Chromium(Contestant):
         return found
 
     def run(self, task: str, repeat: int) -> float:
+        work, _, threads = task.split("/")
+        if work == LOAD:
+            return sum(self._load(int(threads)) for _ in range(repeat))
         return float(self._call(task, "(n) => side.time(n)", repeat))
 
     def result(self, task: str) -> Arrays | None:
@@ -70,13 +73,28 @@ class Chromium(Contestant):
         return {a["name"]: np.frombuffer(base64.b64decode(a["data"]), a["dtype"]) for a in arrays}
 
     def notes(self, task: str) -> dict[str, Any]:
-        return dict(self._call(task, "() => side.notes()"))
+        return {} if task.startswith(LOAD) else dict(self._call(task, "() => side.notes()"))
 
     def close(self) -> None:
         self.chromium.close()
         self.playwright.stop()
         self.server.close()
         self._folder.cleanup()
+
+    def _load(self, threads: int) -> float:
+        """Seconds from opening a page to a model that onnxruntime-web has loaded, its files in the browser's cache."""
+        if not (peer_modules() / PACKAGES["onnxruntime"]).is_dir():
+            raise Absent(f"{PACKAGES['onnxruntime']} is not installed: `make bench-peers`")
+        model = self.work / LOAD / "model.onnx"
+        if not model.exists():
+            write_graph(model, "chain", LOAD_BYTES)
+        page = self.context.new_page()
+        query = f"library={LIBRARY}&threads={threads}&model={self._url(model)}"
+        page.goto(f"{self.server.address}/pages/load.html?{query}", wait_until="commit")
+        page.wait_for_function("'loaded' in window", timeout=TIMEOUT_MS)
+        seconds = float(self._evaluate(page, "() => window.loaded", None))
+        page.close()
+        return seconds
 
     def _call(self, task: str, expression: str, argument: Any = None) -> Any:
         return self._evaluate(self._page(task), expression, argument)

@@ -1,6 +1,6 @@
 """ONNX graphs with the weights of tinyweb's models, for onnxruntime-web. Runs with the peers' interpreter.
 
-usage: python -m benchmarks.browser.graphs matmul OUT SIZE
+usage: python -m benchmarks.browser.graphs matmul|chain OUT SIZE
        python -m benchmarks.browser.graphs resnet|yolov8 OUT SIZE WEIGHTS      (an .npz of the model's tensors by name)
 """
 
@@ -72,6 +72,16 @@ def matmul(path: str, size: int) -> None:
     g.save(path, {"a": (size, size), "b": (size, size)}, {"output": g.one("MatMul", "a", "b")})
 
 
+def chain(path: str, size: int) -> None:
+    """Layers of 256 × 256 weights, about `size` bytes together."""
+    g = Graph({})
+    random, x = np.random.default_rng(0), "x"
+    for i in range(size // (256 * 256 * 4)):
+        weight = random.standard_normal((256, 256), dtype=np.float32) / 16
+        x = g.one("Relu", g.one("MatMul", x, g.constant(f"w{i}", weight)))
+    g.save(path, {"x": (1, 256)}, {"output": x})
+
+
 def resnet(path: str, size: int, weights: Mapping[str, Floats]) -> None:
     g = Graph(weights)
     x = g.pool(g.one("Relu", g.conv("x", "stem", 2)), 3, 2)
@@ -140,8 +150,8 @@ def yolov8(path: str, size: int, weights: Mapping[str, Floats]) -> None:
 
 
 def main(kind: str, path: str, size: str, weights: str | None = None) -> None:
-    if kind == "matmul":
-        matmul(path, int(size))
+    if kind in ("matmul", "chain"):
+        {"matmul": matmul, "chain": chain}[kind](path, int(size))
         return
     assert weights is not None
     with np.load(weights) as found:

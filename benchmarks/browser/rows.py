@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.browser.works import FUNCTIONS, LANGUAGE
+from benchmarks.browser.works import FUNCTIONS, LANGUAGE, LOAD
 from benchmarks.contestant import Arrays
-from benchmarks.harness import MILLISECONDS, Peer, Row, Side, Unit, close
+from benchmarks.harness import MILLISECONDS, SECONDS, Peer, Row, Side, Unit, close
 from benchmarks.worker import Worker
 
 CHROMIUM = Worker.of("benchmarks.browser.chromium:Chromium")  # one for all rows
@@ -103,3 +103,16 @@ def _rows() -> Iterator[Row]:
     unit = Unit("GFLOP/s", 2 * 1024**3 / 1e9)
     peers = {"onnxruntime": 4.0, "jax": 1.3}
     yield function_row("matmul-1024", "f32 matmul 1024³", peers, "webgpu", 1, unit, 1, 1e-4)
+    loaded = Side("onnxruntime-web WASM, a model of that size loaded", CHROMIUM, f"{LOAD}/onnxruntime-wasm/2")
+    yield Row(
+        name="chromium-first-token-second-visit",
+        group="browser",
+        work="embedded chat page: first token on a second visit, WASM in Chromium",
+        ours=Side("tinyweb WASM", Worker.of("benchmarks.page:Page", backend="wasm"), "second visit"),
+        peers=(Peer(loaded, 1.0, None),),  # there is no result that both have
+        unit=SECONDS,
+        priority=1,
+        seconds=30,
+        turns=7,
+        turn_seconds=0,
+    )

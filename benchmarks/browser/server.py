@@ -27,6 +27,7 @@ class Server:
                 self.send_header("Cross-Origin-Opener-Policy", "same-origin")
                 self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
                 self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+                self.send_header("Cache-Control", "max-age=3600")
                 super().end_headers()
 
             def log_message(self, format: str, *args: object) -> None:

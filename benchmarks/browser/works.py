@@ -41,18 +41,24 @@ class Function:
         path = folder / "model.onnx"
         if not path.exists():
             kind, size = self.graph
-            command = [peer_python(), "-m", "benchmarks.browser.graphs", kind, str(path), str(size)]
-            if kind != "matmul":
-                weights = folder / "weights.npz"
-                np.savez(weights, **{n: t.numpy() for n, t in _tensors(self.make()).items()})  # type: ignore[arg-type]
-                command.append(str(weights))
-            folder.mkdir(parents=True, exist_ok=True)
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-            if "No module named" in done.stderr:
-                raise Absent("onnx is not installed: `make bench-peers`")
-            if done.returncode:
-                raise RuntimeError(f"writing {path.name} failed: {done.stderr.strip().splitlines()[-1]}")
+            weights = None if kind == "matmul" else _tensors(self.make())
+            write_graph(path, kind, size, weights)
         return path
+
+
+def write_graph(path: Path, kind: str, size: int, tensors: dict[str, Any] | None = None) -> None:
+    """An ONNX file, by the peers' interpreter; `Absent` where it has no onnx."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = [peer_python(), "-m", "benchmarks.browser.graphs", kind, str(path), str(size)]
+    if tensors is not None:
+        weights = path.with_name("weights.npz")
+        np.savez(weights, **{n: t.numpy() for n, t in tensors.items()})
+        command.append(str(weights))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if "No module named" in done.stderr:
+        raise Absent("onnx is not installed: `make bench-peers`")
+    if done.returncode:
+        raise RuntimeError(f"writing {path.name} failed: {done.stderr.strip().splitlines()[-1]}")
 
 
 def _tensors(function: Callable[..., Any]) -> dict[str, Any]:
@@ -121,6 +127,10 @@ class Language:
         manifest = json.loads((site / "model" / "manifest.json").read_text())
         return sum(b["bytes"] for b in manifest["buffers"] if b["kind"] == "weight")
 
+
+LOAD = "load-7.8mb"
+"""The task of loading a model as large as the embedded one with 8-bit weights."""
+LOAD_BYTES = 7_800_000
 
 LANGUAGE = {
     f"llama-{shape}-{quant}-{task}": Language(shape, quant, task, 16 if task == "decode" else 256)

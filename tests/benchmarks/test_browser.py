@@ -16,7 +16,7 @@ def test_rows_name_what_there_is() -> None:
             if side.worker != CHROMIUM:
                 continue
             work, library, threads = side.task.split("/")
-            assert work in works.FUNCTIONS or work in works.LANGUAGE
+            assert work in {*works.FUNCTIONS, *works.LANGUAGE, works.LOAD}
             assert library.split("-")[0] in {*rows.NAMES, "bandwidth"} and int(threads) in (1, 2)
 
 
