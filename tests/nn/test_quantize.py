@@ -132,7 +132,7 @@ def test_products_with_rounded_activations(device: str, bits: int, rows: int, wi
     assert q is not None and group is not None
     values, scales = quantize_groups(weight.reshape(-1, group), bits)
     integers = values.reshape(rows, -1, group).astype(np.int64)
-    for shape in ((1, width), (5, width), (2, 3, width)):
+    for shape in ((1, width), (5, width), (2, 5, width)):
         x = random(*shape, seed=4) * 3
         x[..., :group] = 0  # a group of zeros
         wanted, steps = rounded(x, group)

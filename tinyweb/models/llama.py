@@ -206,23 +206,21 @@ class Llama:
         Reads and updates `caches`, which must hold all positions before `start`.
         """
         x = self.embedding(tokens).contiguous()
-        # many tokens share what is unpacked of a weight: floats are as fast there
-        activations = self.activations if tokens.shape[1] == 1 else "float"
         for layer, cache in zip(self.layers, caches, strict=True):
-            mixed = self._attention(layer, layer.attention_norm(x), start, cache, activations)
-            x = x + layer.output(mixed, activations)
+            mixed = self._attention(layer, layer.attention_norm(x), start, cache)
+            x = x + layer.output(mixed, self.activations)
             h = layer.mlp_norm(x)
-            gated = layer.gate(h, activations).silu() * layer.up(h, activations)
-            x = x + layer.down(gated.contiguous(), activations)
+            gated = layer.gate(h, self.activations).silu() * layer.up(h, self.activations)
+            x = x + layer.down(gated.contiguous(), self.activations)
         return x
 
-    def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
+    def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor) -> Tensor:
         """Causal self-attention of h (batch, tokens, hidden) → (batch, tokens, heads · head_dim)."""
         c = self.config
         heads, kv_heads, width = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         batch, tokens, _ = h.shape
         assert isinstance(batch, int) and isinstance(tokens, int)
-        qkv = layer.qkv(h, activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
+        qkv = layer.qkv(h, self.activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
 
         # keys and values of these tokens go into the cache, all sequences' heads side by side
         key, value = qkv[:, :, heads : heads + kv_heads], qkv[:, :, heads + kv_heads :]
@@ -246,7 +244,7 @@ class Llama:
 
     def project(self, x: Tensor) -> Tensor:
         """Logits (…, vocab) of hidden states (…, hidden)."""
-        return self.head(self.norm(x), self.activations if x.numel() == self.config.hidden_size else "float")
+        return self.head(self.norm(x), self.activations)
 
     def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …

@@ -11,12 +11,13 @@ The weight is never expanded in memory: `product` and `rows` are expressions tha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
@@ -24,6 +25,7 @@ BITS = {"q8": 8, "q4": 4}
 ACTIVATIONS = ("float", "int8")
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
+MANY = 8  # rows of activations from which they are kept in 16 bits
 CHUNK = 1 << 22  # weights quantised at a time, to bound the memory of the search
 HALF_MAX = float(np.finfo(np.float16).max)
 
@@ -52,7 +54,8 @@ class QuantizedWeight:
         grouped = x.float().reshape(*x.shape[:-1], groups, group)
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
-        integers, scales = quantize_activations(grouped)
+        many = prod(s for s in x.shape[:-1] if isinstance(s, int)) >= MANY
+        integers, scales = quantize_activations(grouped, dtypes.int16 if many else dtypes.int8)
         sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
         return (sums.float() * (scales.unsqueeze(-2) * self.scales.float())).sum(-1)
 
@@ -77,14 +80,15 @@ def activations_for(target: Target) -> str:
     return "int8" if target.dot_lanes else "float"
 
 
-def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
-    """(…, groups, group) float32 → int8 of that shape and scales (…, groups) float32, both in memory of their own.
+def quantize_activations(grouped: Tensor, dtype: DType = dtypes.int8) -> tuple[Tensor, Tensor]:
+    """(…, groups, group) float32 → integers of that shape and scales (…, groups) float32, both in memory of their own.
 
-    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0.
+    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0. `dtype` is
+    how the integers are stored: processors multiply pairs of int16 as they are, which pays where many rows share them.
     """
     scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
     steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
-    return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
+    return (grouped * steps).round().cast(dtype).contiguous(), scales
 
 
 def group_size(width: int) -> int | None:

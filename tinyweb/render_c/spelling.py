@@ -162,6 +162,11 @@ def _dot(k: Kernel, u: UOp) -> str:
     a, b, c = u.src
     n = lanes(u)
     packed = a.dtype is dtypes.uint32
+    if a.dtype is dtypes.int16 and n <= 8:
+        texts, vectors = dots.helpers(n, packed)
+        for name in (x for x in texts if "pairs" in x):
+            k.need(name, texts[name], vectors)
+        return f"({k.x(c)} + pairs_x{n}({k.x(a)}, {k.x(b)}))"
     texts, vectors = dots.helpers(n, packed)
     for name, text in texts.items():
         k.need(name, text, vectors)

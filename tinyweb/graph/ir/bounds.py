@@ -45,6 +45,14 @@ def _cast(u: UOp) -> Interval | None:
     return None if _whole(u.src[0].dtype) is None else u.src[0].bounds
 
 
+def _staged(u: UOp) -> Interval | None:
+    """What is loaded of a STAGE is one of its values, or 0 where a gate is false."""
+    if u.src[0].op is not Ops.STAGE:
+        return None
+    low, high = u.src[0].src[0].bounds
+    return (low, high) if len(u.src) == 2 else (min(low, 0), max(high, 0))
+
+
 def _choice(u: UOp) -> Interval:
     (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
     return min(a, c), max(b, d)
@@ -99,6 +107,7 @@ _RULES: dict[Ops, Callable[[UOp], Interval | None]] = {
     Ops.SPECIAL: lambda u: (0, max(u.src[0].vmax - 1, 0)),
     Ops.SUBGROUP_SIZE: lambda u: (4, 128),
     Ops.CAST: _cast,
+    Ops.LOAD: _staged,
     Ops.WHERE: _choice,
     Ops.STACK: lambda u: (min(s.vmin for s in u.src), max(s.vmax for s in u.src)),
     Ops.LANE: lambda u: u.src[0].bounds,

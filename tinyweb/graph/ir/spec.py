@@ -358,6 +358,8 @@ def dots(u: UOp) -> bool:
         return False
     a, b, c = u.src
     (n,) = c.shape
+    if a.dtype is b.dtype is dtypes.int16:
+        return u.dtype is c.dtype is dtypes.int32 and a.shape == b.shape == (2 * n,)
     return (
         u.dtype is c.dtype is dtypes.int32 and (b.dtype, b.shape[0]) == (dtypes.int8, n * 4)
         and (a.dtype, a.shape[0]) in ((dtypes.int8, n * 4), (dtypes.uint32, n // 2))
@@ -442,7 +444,7 @@ program_spec = Spec(
         law(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
         law(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         law(Ops.MULADD, "MULADD has sources of its dtype", alike),
-        law(Ops.DOT, "DOT has int8 vectors, or words of int4 and an int8 vector, four elements for each int32", dots),
+        law(Ops.DOT, "DOT has int8 vectors, or words of int4 and int8, four for each int32, or pairs of int16", dots),
         law((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,
         law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",

@@ -18,7 +18,7 @@ from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, s
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
-from tinyweb.graph.optimize.tensorize import DOT_STEPS
+from tinyweb.graph.optimize.tensorize import SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -298,7 +298,7 @@ class _Speller:
         if dot is not None and along is not None:
             a, b = (self._dot_operand(s, point, along, dot) for s in _small_loads(inner))
             before = UOp.const(0, u.dtype) if total is None else total
-            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // DOT_STEPS)))
+            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // lane_count(dot))))
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
@@ -316,14 +316,18 @@ class _Speller:
         loads = _small_loads(u.src[0])
         if dot is None or along is None or not loads or not self.target.dot_lanes:
             return None
-        if _chunks(along, self.target)[0].width % min(self.target.dot_lanes, DOT_STEPS):
+        steps, width = lane_count(dot), _chunks(along, self.target)[0].width
+        types = {load.src[0].dtype for load in loads}
+        if width % 4 or types != {dtypes.int16} if steps == 2 else width % 4 or dtypes.int16 in types:
+            return None
+        if steps == 2 and width > 8:
             return None
         for load in loads:
             strides = self._affine_of(load.src[1])[1]
             if len(load.src) > 2 or strides.get(dot) != 1 or self._is_variables(load.src[0].buffer):
                 return None
             packed = load.src[0].dtype.bits < 8
-            if packed and (strides.get(along) != DOT_STEPS or not self.memory.has_words(load.src[0].buffer)):
+            if packed and (strides.get(along) != steps or not self.memory.has_words(load.src[0].buffer)):
                 return None
             if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
                 return None
@@ -335,19 +339,19 @@ class _Speller:
         """Four elements for each lane of a chunk; 4-bit ones as the words they lie in."""
         memory, index = load.src[:2]
         stride = self._affine_of(index)[1].get(along) if along in self.lanes(index) else 0
-        chunk = point[along]
+        chunk, steps = point[along], lane_count(dot)
         assert isinstance(chunk, Chunk)
-        if stride == DOT_STEPS:
+        if stride == steps:
             start = self._index({**point, along: chunk.first, dot: 0}, index)
-            count = chunk.width * DOT_STEPS
+            count = chunk.width * steps
             return self.memory.raw(self._place(memory), memory.buffer.dtype, start, count)
         parts = [
             self.memory.raw(
-                self._place(memory), memory.buffer.dtype, self._index({**point, along: i, dot: 0}, index), DOT_STEPS
+                self._place(memory), memory.buffer.dtype, self._index({**point, along: i, dot: 0}, index), steps
             )
             for i in range(chunk.first, chunk.first + (1 if stride == 0 else chunk.width))
         ]
-        return stack([lane(p, k) for p in parts * (chunk.width // len(parts)) for k in range(DOT_STEPS)])
+        return stack([lane(p, k) for p in parts * (chunk.width // len(parts)) for k in range(steps)])
 
     # -- loads -------------------------------------------------------------------------------------------------
     def _load(self, u: UOp, point: Point) -> UOp:
@@ -511,10 +515,9 @@ class _Speller:
 def _small_loads(value: UOp) -> tuple[UOp, ...]:
     """The loads of a product of small integers, 4-bit memory first; none where it is not such a product."""
     parts = tuple(s.src[0] if s.op is Ops.CAST else s for s in value.src) if value.op is Ops.MUL else ()
-    if not parts or not all(p.op is Ops.LOAD and p.src[0].dtype in (dtypes.int8, dtypes.int4) for p in parts):
+    if not parts or not all(p.op is Ops.LOAD and p.src[0].dtype in SMALL for p in parts):
         return ()
-    found = tuple(sorted(parts, key=lambda p: p.src[0].dtype.bits))
-    return found if found[-1].src[0].dtype is dtypes.int8 else ()
+    return tuple(sorted(parts, key=lambda p: p.src[0].dtype.bits))
 
 
 def _first(at: int | Chunk) -> int:

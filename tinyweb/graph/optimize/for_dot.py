@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize.actions import Action, Bind, Split
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Space, UOp
+from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import DOT_STEPS, Spread, dot_operands
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -21,35 +23,46 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     dots = [u for u in k.reduces if dot_operands(u) is not None]
     if not target.dot_lanes or not dots or k.heavy not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
-    actions = _lanes(k, target, dots[0])
-    if actions is None:
-        return None
-    a, b = sorted(dot_operands(dots[0]) or (), key=lambda u: -k.volume(u.src[1].ranges))
+    pairs = [dot_operands(u) or () for u in dots]
+    halves = any(load.dtype is dtypes.int16 for pair in pairs for load in pair)
+    # the narrower operand, or the larger one, are the weights: their rows go to the workers
+    a, b = pairs[0] if halves else sorted(pairs[0], key=lambda u: -k.volume(u.src[1].ranges))
     free = [r for r in k.outputs if r in dots[0].ranges]
     rows = max((r for r in free if r in a.src[1].ranges), key=k.size, default=None)
     columns = max((r for r in free if r in b.src[1].ranges and r not in a.src[1].ranges), key=k.size, default=None)
-    if columns is not None:
-        actions += _tile(k, columns, COLUMNS)
-    if rows is not None:
-        tiled = _tile(k, rows, ROWS if columns is not None else ROWS_ALONE)
-        actions += tiled
-        if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
-            actions.append(Bind(f"{rows.arg.name}.0" if len(tiled) > 1 else rows.arg.name, AxisKind.GRID))
+    lanes = _lanes(k, target, dots[0], 2 if halves else DOT_STEPS)
+    if lanes is None or rows is None or (halves and columns is None):
+        return None
+    actions = _tile(k, columns, COLUMNS) if columns is not None else []
+    tiled = _tile(k, rows, (ROWS if len(dots) == 1 else ROWS // 2) if columns is not None else ROWS_ALONE)
+    actions += tiled
+    row = f"{rows.arg.name}.0" if len(tiled) > 1 else rows.arg.name
+    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
+        actions.append(Bind(row, AxisKind.GRID))
+    elif columns is not None:
+        actions.append(Reorder((row, f"{columns.arg.name}.0")))
+    if halves:
+        # what many columns are multiplied with is widened once; and so are its scales
+        weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
+        loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
+        scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
+        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
+    actions += lanes
     return actions if _legal(k.kernel, actions) else None
 
 
-def _lanes(k: Analysis, target: Target, dot: UOp) -> list[Action] | None:
-    """Four steps of the innermost axis become a dot, as many as there are lanes stay apart until the end."""
+def _lanes(k: Analysis, target: Target, dot: UOp, together: int) -> list[Action] | None:
+    """`together` steps of the innermost axis become a dot, as many as there are lanes stay apart until the end."""
     r = dot.src[-1]
     size, name = k.exact(r), r.arg.name
-    if len(dot.src) != 2 or not isinstance(size, int) or size % DOT_STEPS:
+    if len(dot.src) != 2 or not isinstance(size, int) or size % together:
         return None
-    steps, lanes = size // DOT_STEPS, target.dot_lanes
+    steps, lanes = size // together, target.dot_lanes
     while lanes > 4 and steps % lanes:
         lanes //= 2
     if steps % lanes or steps > 4 * lanes:
         return None
-    actions: list[Action] = [Split(name, DOT_STEPS)]
+    actions: list[Action] = [Split(name, together)]
     vector = f"{name}.0"
     if steps > lanes:
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]

@@ -14,6 +14,7 @@ from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
+WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 MAX_STAGED = 1 << 16  # elements
 
 
@@ -52,7 +53,12 @@ class Stage:
         table: dict[UOp, UOp] = {}
         for load, summed in self._reused(kernel, at).items():
             value = whole_value(load, above)
-            if value not in table:
+            if value in table:
+                continue
+            if _half_words(value, load, above):
+                halves = self._staged(load.cast(dtypes.int16), load, summed, at, len(table))
+                table[value] = halves.cast(value.dtype)
+            else:
                 table[value] = self._staged(value, load, summed, at, len(table))
         if not table:
             raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
@@ -105,7 +111,10 @@ class Stage:
         layout = sorted(tile, key=_nearness if self.space is Space.SHARED else _panels(summed))
         for i, r in enumerate(tile):
             # lanes stay lanes only along what is filled; whatever else carried out the axis, filling is a loop over it
-            kind = AxisKind.VECTOR if r.arg.kind is AxisKind.VECTOR and r is layout[-1] else AxisKind.LOOP
+            # … except over what 4-bit integers are unpacked from: whole words
+            words = load.dtype.bits < 8 and int(r.src[0].arg) in WORDS and r is tile[-1] and _stride(load, r) == 1
+            lanes = (words or r.arg.kind is AxisKind.VECTOR) and r is layout[-1]
+            kind = AxisKind.VECTOR if lanes else AxisKind.LOOP
             axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
@@ -141,6 +150,17 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
             break
         value = user
     return value
+
+
+def _half_words(value: UOp, load: UOp, above: dict[UOp, list[UOp]]) -> bool:
+    """Whether small integers are only multiplied with 16-bit ones: they are staged as such, for dots of pairs."""
+    small = load.dtype.is_int and load.dtype.is_signed and load.dtype.bits < 16
+    if not small or value.op is not Ops.CAST or value.src[0] is not load or value.dtype is not dtypes.int32:
+        return False
+    factors = [s for u in above[value] if u.op is Ops.MUL for s in u.src if s is not value]
+    return len(factors) == len(above[value]) and all(
+        s.op is Ops.CAST and s.src[0].op is Ops.LOAD and s.src[0].dtype is dtypes.int16 for s in factors
+    )
 
 
 def _reads_index(u: UOp) -> bool:

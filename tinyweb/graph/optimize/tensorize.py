@@ -13,26 +13,34 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.target import Target
 
-DOT_STEPS = 4  # products that a dot instruction adds up
-EXACT = 1 << 24  # integers up to here are float32 numbers
+DOT_STEPS = 4  # products of 8-bit integers that a dot instruction adds up; of 16-bit integers half as many
+SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
+LARGEST = 1 << 31  # what integer sums must stay below
 
 
 def dot_operands(reduce: UOp) -> tuple[UOp, UOp] | None:
-    """The two loads of a REDUCE that adds up products of int8, or of int4 and int8 (then int4 comes first) as int32."""
+    """The two loads of a REDUCE that adds up products of small signed integers as int32, the narrower one first."""
     value = reduce.src[0]
     if reduce.arg is not Ops.ADD or reduce.dtype is not dtypes.int32 or value.op is not Ops.MUL:
         return None
     found = tuple(s.src[0] for s in value.src if s.op is Ops.CAST and s.src[0].op is Ops.LOAD)
-    if len(found) != 2 or not all(u.dtype in (dtypes.int8, dtypes.int4) for u in found):
+    if len(found) != 2 or not all(u.dtype in SMALL for u in found):
         return None
     a, b = sorted(found, key=lambda u: u.dtype.bits)
-    return (a, b) if b.dtype is dtypes.int8 else None
+    return (a, b)
 
 
-def sums_of_products(kernel: UOp, r: UOp) -> bool:
-    """Whether all that is reduced over an axis are sums of products of small integers."""
+def dot_steps(reduce: UOp) -> int:
+    """How many products a dot takes of a REDUCE's; 0 where there is no such instruction."""
+    found = dot_operands(reduce)
+    types = tuple(u.dtype for u in found or ())
+    return {(dtypes.int8, dtypes.int8): 4, (dtypes.int4, dtypes.int8): 4, (dtypes.int16, dtypes.int16): 2}.get(types, 0)
+
+
+def are_dots(kernel: UOp, r: UOp) -> bool:
+    """Whether all that is reduced over an axis are sums of products for dots of as many steps as the axis has."""
     reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
-    return bool(reduces) and all(dot_operands(u) is not None for u in reduces)
+    return bool(reduces) and all(dot_steps(u) == r.src[0].arg for u in reduces)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Spread:
     """An axis of integer sums inside of a float sum goes to the float sum: Σ s · float(Σ v) becomes Σ Σ s · float(v).
 
     Each lane of the axis then has a sum of its own until the end, instead of being added up in every step of the outer
-    sum. Only where all integer sums are exact in float32, so that both ways add the same terms.
+    sum. Only of integers that cannot overflow; where they are beyond 2²⁴, both ways round to float32, at other places.
     """
 
     name: ClassVar[str] = "spread"
@@ -69,8 +77,8 @@ class Spread:
     def _check(self, u: UOp) -> None:
         value = u.src[0]
         steps = prod(s.src[0].vmax for s in u.src[1:])
-        if u.arg is not Ops.ADD or not u.dtype.is_int or max(-value.vmin, value.vmax) * steps > EXACT:
-            raise ScheduleError(f"{self}: it must be an axis of a sum of integers that float32 represents")
+        if u.arg is not Ops.ADD or not u.dtype.is_int or max(-value.vmin, value.vmax) * steps >= LARGEST:
+            raise ScheduleError(f"{self}: it must be an axis of a sum of integers that cannot overflow")
 
     def _float_sum(self, u: UOp, above: dict[UOp, list[UOp]]) -> UOp:
         """The sum that an integer sum is a term of, up to factors."""

@@ -54,7 +54,8 @@ def _dot(u: UOp, a: Array, b: Array, c: Array) -> Array:
         nibbles = a[..., None] >> (4 * np.arange(8, dtype=np.uint32)) & 15
         a = (nibbles.reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8) - 8
     products = a.astype(np.int32) * b.astype(np.int32)
-    out: Array = c + products.reshape(*products.shape[:-1], -1, 4).sum(-1, dtype=np.int32)
+    steps = products.shape[-1] // c.shape[-1]
+    out: Array = c + products.reshape(*products.shape[:-1], -1, steps).sum(-1, dtype=np.int32)
     return out
 
 
