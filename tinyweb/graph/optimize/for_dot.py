@@ -23,7 +23,7 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     dots = [u for u in k.reduces if dot_operands(u) is not None]
     if not target.dot_lanes or not dots or k.heavy not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
-    pairs = [dot_operands(u) or () for u in dots]
+    pairs = [pair for u in dots if (pair := dot_operands(u)) is not None]
     halves = any(load.dtype is dtypes.int16 for pair in pairs for load in pair)
     # the narrower operand, or the larger one, are the weights: their rows go to the workers
     a, b = pairs[0] if halves else sorted(pairs[0], key=lambda u: -k.volume(u.src[1].ranges))
@@ -39,7 +39,7 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     row = f"{rows.arg.name}.0" if len(tiled) > 1 else rows.arg.name
     if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
         actions.append(Bind(row, AxisKind.GRID))
-    elif columns is not None:
+    elif columns is not None and isinstance(actions[0], Split) and isinstance(tiled[0], Split):
         actions.append(Reorder((row, f"{columns.arg.name}.0")))
     if halves:
         # what many columns are multiplied with is widened once; and so are its scales

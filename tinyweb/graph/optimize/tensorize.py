@@ -33,7 +33,9 @@ def dot_operands(reduce: UOp) -> tuple[UOp, UOp] | None:
 def dot_steps(reduce: UOp) -> int:
     """How many products a dot takes of a REDUCE's; 0 where there is no such instruction."""
     found = dot_operands(reduce)
-    types = tuple(u.dtype for u in found or ())
+    if found is None:
+        return 0
+    types = found[0].dtype, found[1].dtype
     return {(dtypes.int8, dtypes.int8): 4, (dtypes.int4, dtypes.int8): 4, (dtypes.int16, dtypes.int16): 2}.get(types, 0)
 
 

@@ -1,0 +1,65 @@
+"""Dots of small integers: what may be one, what spread refuses, the schedules of products of rounded activations."""
+
+import numpy as np
+import pytest
+
+from tests.graph.lower.hand_kernels import BY_NAME, check
+from tinyweb import Tensor
+from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import Bind, ScheduleError, Split, Spread, apply, heuristic, optimize
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.nn.quantize import quantize
+from tinyweb.tracing import capture
+
+PROCESSORS = [cpu_target(8, 2), cpu_target(4, 2), wasm_target(2)]
+DOT = AxisKind.DOT
+
+
+def product(bits: int, tokens: int) -> UOp:
+    """The kernel that multiplies rounded activations with quantised weights."""
+    q = quantize(np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32), bits)
+    assert q is not None
+    x = Tensor(np.ones((tokens, 256), np.float32))
+    return capture(lambda: q.product(x, "int8").realize()).calls[-1].kernel
+
+
+@pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
+@pytest.mark.parametrize(("bits", "tokens"), [(8, 1), (4, 1), (8, 2), (8, 32), (4, 32)])
+def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
+    """All multiplications of integers of the activations are inside of dots, of pairs where there are many tokens."""
+    program = lower(optimize(product(bits, tokens), target), target)
+    dots = [u for u in program.uops if u.op is Ops.DOT]
+    wanted = "int16" if tokens > 8 else "uint32" if bits == 4 else "int8"
+    assert dots and {u.src[0].dtype.name for u in dots} <= {wanted, "int8"}
+    assert not any(u.op is Ops.MUL and u.dtype.name == "int32" for u in program.uops)
+
+
+def test_gpus_have_none() -> None:
+    assert not any(isinstance(a, Spread) for a in heuristic(product(8, 1), webgpu_target()))
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "message"),
+    [
+        ("dots_i8", [Bind("r1", DOT)], "a dot is 4 steps"),
+        ("dots_i8", [Split("r1", 2), Bind("r1.1", DOT)], "a dot is 4 steps"),
+        ("dots_i8", [Split("r0", 4), Bind("r0.1", DOT)], "a dot is 4 steps"),
+        ("matmul", [Split("r0", 4), Bind("r0.1", DOT)], "there is no axis|a dot is 4 steps"),
+        ("dots_i8", [Spread("r1")], "no integer sum would be left"),
+        ("dots_i8", [Spread("i0")], "not reduced"),
+        ("dots_i8", [Spread("r0")], "integers that cannot overflow"),
+        ("dots_i8", [Split("r1", 4), Spread("r1.0"), Spread("r1.0")], "integers that cannot overflow"),
+    ],
+)
+def test_refused(name: str, schedule: list[Split | Bind | Spread], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        apply(BY_NAME[name].kernel, schedule)
+
+
+@pytest.mark.parametrize("name", ["dots_i8", "dots_i4"])
+@pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
+def test_heuristic(name: str, target: Target) -> None:
+    case = BY_NAME[name]
+    program = check(case, optimize(case.kernel, target), target)
+    assert any(u.op is Ops.DOT for u in program.uops)
