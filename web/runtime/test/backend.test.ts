@@ -15,7 +15,7 @@ function gpu(adapter: { limits?: Record<string, number>; features?: string[]; in
 
 async function choose(
   options: BackendOptions, platform: Partial<Platform>, change?: Parameters<typeof fakeBundle>[0],
-): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[] }> {
+): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[]; modules: string[] }> {
   const fallbacks: Fallback[] = [];
   const m = change ? parseManifest(fakeBundle(change).manifest) : manifest;
   const found = await candidates(m, options, { ...NO_GPU, ...platform }, fallbacks);
@@ -24,6 +24,7 @@ async function choose(
     fallbacks,
     threads: found.flatMap((c) => (c.backend === "webgpu" ? [] : [c.threads])),
     variants: found.flatMap((c) => (c.backend === "webgpu" ? [c.variant.name] : [])),
+    modules: found.flatMap((c) => (c.backend === "webgpu" ? [] : [c.variant.name])),
   };
 }
 
@@ -114,5 +115,34 @@ describe("the choice of a backend", () => {
 
   it("refuses an unknown word", async () => {
     await expect(choose({ backend: "cuda" as never }, {})).rejects.toMatchObject({ code: "bad-argument" });
+  });
+});
+
+describe("WASM variants", () => {
+  const relaxed = (m: any): void => {
+    const { variants } = m.targets.wasm;
+    variants.relaxed = { ...variants.simd, features: ["relaxed-simd"] };
+    variants["relaxed-threads"] = { ...variants["simd-threads"], features: ["relaxed-simd"] };
+    variants.future = { ...variants.simd, features: ["relaxed-simd", "something-new"] };
+  };
+
+  it("are chosen by what the engine can do", async () => {
+    expect((await choose({}, {})).modules).toEqual(["simd-threads", "simd"]);
+    const validate = vi.spyOn(WebAssembly, "validate");
+    for (const [can, modules] of [[true, ["relaxed-threads", "relaxed"]], [false, ["simd-threads", "simd"]]] as const) {
+      validate.mockReturnValue(can);
+      expect((await choose({}, {}, relaxed)).modules).toEqual(modules);
+    }
+    validate.mockRestore();
+  });
+
+  it("that need what is not there are as good as none", async () => {
+    const only = (m: any): void => {
+      const { simd } = m.targets.wasm.variants;
+      m.targets.wasm.variants = { future: { ...simd, features: ["something-new"] } };
+    };
+    const { modules, fallbacks } = await choose({}, {}, only);
+    expect(modules).toEqual([]);
+    expect(fallbacks.map(({ backend }) => backend)).toEqual(["webgpu", "wasm", "wasm-single"]);
   });
 });

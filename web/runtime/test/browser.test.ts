@@ -293,6 +293,16 @@ describe.each(["webgpu", "wasm-single"] as const)("a function on %s", (backend) 
   });
 });
 
+it("takes the variant for relaxed SIMD, which this browser has", async () => {
+  site.bundles.set("relaxed", fakeBundle((m) => {
+    const { variants } = m.targets.wasm;
+    variants.relaxed = { file: "kernels/relaxed.wasm", threads: false, features: ["relaxed-simd"] };
+  }));
+  await visit();
+  const opened = await load({ backend: "wasm-single" }, "relaxed");
+  expect(opened.error).toMatchObject({ code: "download-failed", message: expect.stringContaining("relaxed.wasm") });
+});
+
 it("guesses ahead on WebGPU without changing the answer", async () => {
   await visit();
   await load({ backend: "webgpu" });
