@@ -81,6 +81,10 @@ REDUCTIONS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
     ),
     "softmax": (arrays((3, 700)), lambda x: x.softmax(-1)),
     "a sum of integers": (arrays((2, 900)), lambda x: (x * 9).cast(dtypes.int32).sum(-1)),
+    "groups with scales": (
+        arrays((1, 768), (24, 24, 32), (24, 24, 1)),
+        lambda x, w, s: (x.reshape(24, 32) * (w * 4).cast(dtypes.int8).contiguous().float() * s).sum((1, 2)),
+    ),
     "two sums": (arrays((1, 256), (9, 256), (9, 256)), lambda x, w, v: (x @ w.transpose()) * (x @ v.transpose())),
     "norm and product": (arrays((1, 256), (16, 256)), lambda x, w: (x / (x * x).mean().sqrt()) @ w.transpose()),
 }
@@ -91,7 +95,8 @@ def test_reductions_with_subgroups(gpu: Runtime, name: str) -> None:
     assert isinstance(gpu, WebGpuRuntime)
     assert "subgroups" in gpu.adapter.features
     inputs, ours = REDUCTIONS[name]
-    compare(gpu, webgpu_target(subgroups=True), inputs, ours, ours(*map(Tensor, inputs)).numpy())
+    for target in (webgpu_target(subgroups=True), webgpu_target()):
+        compare(gpu, target, inputs, ours, ours(*map(Tensor, inputs)).numpy())
 
 
 @pytest.mark.parametrize("size", [4, 8, 16, 32, 64, 128])

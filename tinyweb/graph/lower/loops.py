@@ -413,7 +413,8 @@ class _Reduces:
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)
         ]
         others = [(t, n) for t, n in others if n > 1 and t not in threads]
-        alone = self.target.subgroups and not others and count >= SMALLEST_SUBGROUP
+        # neighbours are sure to be in one subgroup only where the workgroup has one dimension
+        alone = self.target.subgroups and not others and len(threads) == 1 and count >= SMALLEST_SUBGROUP
         if alone and all(combines_in_subgroups(u.arg, u.dtype) for u in group):
             return self._over_subgroups(group, values, mine, count, outer)
         team, teams = _flatten(others), prod(n for _, n in others)
@@ -433,7 +434,7 @@ class _Reduces:
     ) -> list[UOp]:
         """Each subgroup combines its threads' results; what those are together, every thread adds up by itself.
 
-        Neighbours by their flat index are in one subgroup, whose size is known only when it runs.
+        Neighbours are in one subgroup, whose size is known only when it runs.
         """
         size = UOp(Ops.SUBGROUP_SIZE, dtypes.index, ())
         slots = -(-count // SMALLEST_SUBGROUP)

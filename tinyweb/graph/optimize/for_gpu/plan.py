@@ -99,6 +99,18 @@ class Plan:
         used = [u.ranges.union(u.src[1:]) for u in self.k.reduces] if others else []
         return any(r in found and any(o in found for o in others) for found in used)
 
+    def group(self, r: UOp, count: int) -> None:
+        """A reduced axis over `count` threads in a dimension of their own; and other reductions, outer ones first."""
+        self._group(r, count, self.dims)
+        for u in reversed(self.k.reduces):
+            bound = [o for o in u.src[1:] if o in self.left]
+            if bound and not any(o in self.grouped[self.dims] for o in u.src[1:]):
+                other = max(bound, key=lambda o: self.left[o][1])
+                if not self._meets(other, self.dims):
+                    self._group(other, count, self.dims)
+        self.threads *= count
+        self.dims += 1
+
     def _group(self, r: UOp, count: int, dim: int) -> None:
         self.grouped.setdefault(dim, []).append(r)
         name, size = self.left[r]

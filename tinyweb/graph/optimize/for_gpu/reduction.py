@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.for_gpu.matrix import MATRIX, product, tile_of_registers
-from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan, fitting_divisor
+from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan, fitting, fitting_divisor
 
 FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
+SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 EMULATED_WORKGROUP = 16  # threads of a workgroup that one core of a processor works off
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
@@ -28,6 +29,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
+    groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in heavy.ranges))
     narrow = 32
     if axis is not None:
         plan.tile(axis, width, AxisKind.VECTOR)
@@ -37,7 +39,8 @@ def reduction(plan: Plan, heavy: UOp) -> None:
             if axis in plan.left and narrow < 32:
                 # four words at a time, if that leaves enough steps for threads; at least the other half of a word
                 words = fitting_divisor(plan.left[axis][1], 32 // narrow)
-                while words > 1 and steps < ALONG * words and (words > 2 or narrow >= 8):
+                shared = not plan.target.emulated
+                while shared and words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 plan.tile(axis, words, AxisKind.UNROLL)
                 steps //= words
@@ -52,10 +55,22 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         plan.unroll(serves, outputs, EMULATED_WORKGROUP, 8)
         plan.spread(plan.by_nearness(rows), EMULATED_WORKGROUP)
         return
+    if groups and axis in bound and not plan.target.emulated:
+        # sums of sums, as over groups of weights: the threads of a row share the groups
+        count = WORKGROUP if plan.target.subgroups else ALONG
+        outer = max(groups, key=k.size)
+        part = fitting(k.size(outer), count)
+        if part >= SHARED_GROUPS:
+            plan.unroll(serves, outputs * part, FULL // 2, 8 if narrow < 16 else 4)
+            plan.group(outer, part)
+            if not plan.target.subgroups:
+                plan.spread(plan.by_nearness(rows), max(WORKGROUP, part))
+            return
     if plan.target.subgroups and axis in bound and steps >= 2 * ALONG:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
         plan.unroll(serves, outputs * WORKGROUP, FULL, 8 if narrow < 16 else 4)
-        plan.share(heavy, LARGE_WORKGROUP if steps >= LONG else WORKGROUP, 1)
+        longest = max((r for r in bound if r in plan.left), key=lambda r: plan.left[r][1])
+        plan.group(longest, fitting(plan.left[longest][1], LARGE_WORKGROUP if steps >= LONG else WORKGROUP))
         return
     # with few outputs, several threads share each reduction
     count = 1
