@@ -63,7 +63,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         if part >= SHARED_GROUPS:
             plan.unroll(serves, outputs * part, FULL // 2, 8 if narrow < 16 else 4)
             plan.group(outer, part)
-            if not plan.target.subgroups:
+            if not plan.target.subgroups or part < WORKGROUP // 2:
                 plan.spread(plan.by_nearness(rows), max(WORKGROUP, part))
             return
     if plan.target.subgroups and axis in bound and steps >= 2 * ALONG:
