@@ -170,7 +170,8 @@ void pool_run(Pool *pool, Launch *launches, int count) {
   for (int i = 0; i < count; ++i) {
     launches[i].next = launches[i].done = 0;
     launches[i].size = launches[i].grid(launches[i].variables);
-    launches[i].block = launches[i].size / (pool->threads * BLOCKS_PER_THREAD) + 1;
+    // rounded up: few large iterations are handed out one by one
+    launches[i].block = (launches[i].size - 1) / (pool->threads * BLOCKS_PER_THREAD) + 1;
     parallel |= launches[i].size > 1;
   }
   if (pool->threads == 1 || !parallel) {
