@@ -109,6 +109,11 @@ def program_list() -> list[UOp]:
     arrived = UOp(Ops.BARRIER, VOID, (put,))
     back = UOp(Ops.LOAD, F32, (shared.after(arrived), 63 - thread), 1)
     back = UOp(Ops.SUBGROUP, F32, (back,), Ops.ADD) + UOp(Ops.SUBGROUP_SIZE, INDEX, ()).cast(F32)
+    small, sums = (
+        UOp(Ops.STACK, dtypes.int8, (const(3, dtypes.int8),) * 16),
+        UOp(Ops.STACK, dtypes.int32, (const(0, dtypes.int32),) * 4),
+    )
+    back = back + UOp(Ops.LANE, dtypes.int32, (UOp(Ops.DOT, dtypes.int32, (small, small, sums)),), 1).cast(F32)
     half = UOp(Ops.F32_TO_F16, dtypes.uint32, (back,))
     again = UOp(Ops.F16_TO_F32, F32, (half,)).bitcast(dtypes.uint32)
     word = UOp(Ops.STORE, VOID, (out, thread, half | again, thread < 60), "atomic_or")

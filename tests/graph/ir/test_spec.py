@@ -272,6 +272,7 @@ BAD_PROGRAMS: dict[str, tuple[Callable[[], list[UOp]], str]] = {
     "multiply-add of two types": (
         lambda: [const(1.0), three, UOp(Ops.MULADD, F32, (const(1.0), const(1.0), three))],
         "MULADD has sources"),
+    "dot of scalars": (lambda: [three, UOp(Ops.DOT, dtypes.int32, (three, three, three))], "DOT has int8"),
     "tile": (lambda: [tile()], "scalar or a vector"),
     "float index of a load": (lambda: [data, const(1.0), data.load(const(1.0))], "LOAD has (memory"),
     "float index of a store": (lambda: [out, const(1.0), out.store(const(1.0), const(1.0))], "STORE has (memory"),

@@ -24,7 +24,7 @@ from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.streams import streams
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
-SHORT_REDUCE = 32  # elements of a reduce that is carried out inside the reduce that needs it
+SHORT_REDUCE = 32  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
 HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
@@ -131,8 +131,8 @@ class Fusion:
         x = u.src[0]
         s = self.state[x]
         axes = frozenset(a for a in u.arg[1] if x.shape[a] != 1)
-        if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE:
-            # each short sum is needed once: a sum of sums, whose memory would be a good part of what is read
+        if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE and self._of_integers(x):
+            # each short sum is needed once, and would take a good part of the memory of what it is made of
             return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
             self._realize(x)
@@ -140,6 +140,13 @@ class Fusion:
         if not axes:
             return s
         return State(Kind.FULL, size_prod(x.shape[a] for a in sorted(axes)), inputs=s.inputs)
+
+    def _of_integers(self, x: UOp) -> bool:
+        """Whether the reduces that a FULL value is made of are of integers."""
+        below: UOp | None = x
+        while below is not None and below.op is not Ops.REDUCE:
+            below = next((s for s in below.src if s in self.state and self.state[s].kind is Kind.FULL), None)
+        return below is not None and below.dtype.is_int
 
     def _expand(self, u: UOp) -> State:
         x = u.src[0]
