@@ -14,6 +14,9 @@ WORTH_SHARING = 1 << 15  # elements of work that are done sooner by several work
 BLOCK = 64  # keys whose scores stay near
 WIDEST = 256  # lanes of sums
 GPU_COLUMNS = 64  # threads side by side along the sums
+EMULATED = 32  # threads of a workgroup that a processor plays
+WORKGROUP = 64  # threads that share several rows
+MOST_PARTS = 16  # of a block of keys, each summed by threads of its own
 ROWS = 4  # queries that share what is read of keys and values
 
 
@@ -25,7 +28,7 @@ def schedule_for_softmax(k: Analysis, softmax: Softmax, target: Target) -> list[
     if len(k.reduces) < 3 or any(r.arg.reduce for r in softmax.rows):
         return None
     if target.has_threads:
-        return _for_gpu(k, softmax, target)
+        return (_for_emulated if target.emulated else _for_gpu)(k, softmax, target)
     return _for_c(k, softmax, target) if target.language == "c" else _for_numpy(k, softmax)
 
 
@@ -43,17 +46,9 @@ def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
         actions.append(Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL))
     left = [r for r in k.outputs if r not in softmax.columns]
     names = {r: r.arg.name for r in left}
-    row = _shared_rows(k, softmax)
-    rows = 1
+    row, rows = _shared_rows(k, softmax), 1
     if row is not None:
-        exact = k.exact(row)
-        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
-        if rows > 1:
-            if exact == rows:
-                actions.append(Bind(names.pop(row), AxisKind.UNROLL))
-            else:
-                actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
-                names[row] += ".0"
+        rows = _tile(k, row, names, actions)
     if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
         actions += [Bind(name, AxisKind.GRID) for name in names.values()]
     # the sums of all rows and of the columns at hand stay in registers
@@ -61,15 +56,62 @@ def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
     while columns > 1 and size % columns:
         columns //= 2
     actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
+    _vector_of_products(k, softmax, target.vector_lanes, actions)
+    return actions
+
+
+def _for_emulated(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
+    """Every thread works on rows of its own, without barriers."""
+    along = _along(k, softmax)
+    actions: list[Action] = [
+        Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL) for r in softmax.columns
+    ]
+    names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
+    row, rows = _shared_rows(k, softmax), 1
+    if row is not None:
+        rows = _tile(k, row, names, actions, 2)  # what is spelled out takes long to compile there
+    if row in names:
+        threads = fitting(k.size(row) // rows, EMULATED)
+        if threads > 1:
+            actions += [Split(names[row], threads), Bind(f"{names[row]}.1", AxisKind.THREAD)]
+            names[row] += ".0"
+    _over_grid(k, names, target, actions)
+    columns, size = 16, k.size(along) if along is not None else 1
+    while columns > 1 and size % columns:
+        columns //= 2
+    actions.append(Online(softmax.row.arg.name, 16, Space.REGISTER, columns=columns if columns > 1 else 0))
+    _vector_of_products(k, softmax, 4, actions)
+    return actions
+
+
+def _tile(k: Analysis, row: UOp, names: dict[UOp, str], actions: list[Action], most: int = ROWS) -> int:
+    """Some rows become lanes; how many."""
+    exact = k.exact(row)
+    rows = next((n for n in (most, 2) if isinstance(exact, int) and exact % n == 0), 1)
+    if rows > 1 and exact == rows:
+        actions.append(Bind(names.pop(row), AxisKind.UNROLL))
+    elif rows > 1:
+        actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
+        names[row] += ".0"
+    return rows
+
+
+def _over_grid(k: Analysis, names: dict[UOp, str], target: Target, actions: list[Action]) -> None:
+    """What is left of the outputs, the longest axis first."""
+    for i, (_, name) in enumerate(sorted(names.items(), key=lambda item: -k.size(item[0]))):
+        actions.append(Bind(name, AxisKind.GRID, min(i, target.grid_dims - 1)))
+
+
+def _vector_of_products(k: Analysis, softmax: Softmax, width: int, actions: list[Action]) -> None:
+    """Vectors along what queries and keys are multiplied over, in a loop."""
     keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
     for r in softmax.inner:
-        width = target.vector_lanes
-        if any(k.contiguous(u, r) for u in keys) and const_factor(k.exact(r)) % width == 0:
-            if k.exact(r) != width:
-                actions.append(Split(r.arg.name, width))
-            actions.append(Bind(r.arg.name if k.exact(r) == width else f"{r.arg.name}.1", AxisKind.VECTOR))
-            break
-    return actions
+        exact, name = k.exact(r), r.arg.name
+        if any(k.contiguous(u, r) for u in keys) and const_factor(exact) % width == 0:
+            actions += [Bind(name, AxisKind.VECTOR)] if exact == width else [
+                Split(name, width), Bind(f"{name}.1", AxisKind.VECTOR)
+            ]  # fmt: skip
+            return
 
 
 def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
@@ -78,33 +120,28 @@ def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
     along, threads = _along(k, softmax), 1
     for r in softmax.columns:
         name, size = r.arg.name, k.size(r)
-        count = fitting(size, GPU_COLUMNS) if r is along else 1
-        while size % count:
-            count //= 2
-        threads *= count
-        if count < size:
-            if count > 1:
-                actions += [Split(name, count), Bind(f"{name}.1", AxisKind.THREAD)]
-                name += ".0"
+        if r is not along:
             actions.append(Bind(name, AxisKind.UNROLL))
-        else:
-            actions.append(Bind(name, AxisKind.THREAD if r is along else AxisKind.UNROLL))
+            continue
+        if size % 4 == 0 and size > 4:
+            actions += [Split(name, 4), Bind(f"{name}.1", AxisKind.VECTOR)]
+            name, size = f"{name}.0", size // 4
+        threads = fitting(size, GPU_COLUMNS)
+        while size % threads:
+            threads //= 2
+        if threads < size:
+            actions += [Split(name, threads), Bind(f"{name}.0", AxisKind.UNROLL)]
+            name += ".1"
+        actions.append(Bind(name, AxisKind.THREAD))
     names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
     row, rows = _shared_rows(k, softmax), 1
     if row is not None:
-        exact = k.exact(row)
-        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
-        if rows > 1 and exact == rows:
-            actions.append(Bind(names.pop(row), AxisKind.UNROLL))
-        elif rows > 1:
-            actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
-            names[row] += ".0"
-    grid = sorted(names.items(), key=lambda item: -k.size(item[0]))
-    for i, (_, name) in enumerate(grid):
-        actions.append(Bind(name, AxisKind.GRID, min(i, target.grid_dims - 1)))
+        rows = _tile(k, row, names, actions)
+    _over_grid(k, names, target, actions)
     # few rows: their keys are shared by as many threads as there may be
     split, length = 1, k.size(softmax.row)
-    while 2 * split * threads <= min(target.max_invocations, length) and split < (2 if rows > 1 else 16):
+    most = min(target.max_invocations, length, WORKGROUP if rows > 1 else 256)
+    while 2 * split * threads <= most and 2 * split <= min(target.max_workgroup[1], MOST_PARTS):
         split *= 2
     block = threads * split
     axis = softmax.row.arg.name
@@ -114,14 +151,8 @@ def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
         actions.append(Bind(f"{axis}.max.0", AxisKind.THREAD, 1))
     elif block > 1:
         actions.append(Bind(f"{axis}.max", AxisKind.THREAD, 1 if split > 1 else 0))
-    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
-    for r in softmax.inner:
-        width = next((n for n in (4, 2) if const_factor(k.exact(r)) % n == 0), 1)
-        if width > 1 and any(k.contiguous(u, r) for u in keys):
-            if k.exact(r) != width:
-                actions.append(Split(r.arg.name, width))
-            actions.append(Bind(r.arg.name if k.exact(r) == width else f"{r.arg.name}.1", AxisKind.VECTOR))
-            break
+    width = 4 if all(const_factor(k.exact(r)) % 4 == 0 for r in softmax.inner) else 2
+    _vector_of_products(k, softmax, width, actions)
     return actions
 
 
