@@ -1,0 +1,186 @@
+"""Attention as one kernel: equal to the plain form on every runtime, without memory for scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.graph.lower.hand_kernels import run
+from tinyweb import Tensor, Variable, dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import (
+    Bind,
+    GroupReduce,
+    Online,
+    Schedule,
+    ScheduleError,
+    Split,
+    apply,
+    from_json,
+    heuristic,
+    optimize,
+    to_json,
+)
+from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
+from tinyweb.tracing import capture
+
+TARGETS = (cpu_target(8, 2), wasm_target(), webgpu_target(), webgpu_target(emulated=True), interpreter_target())
+
+
+def data(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float = 1.0, keep: np.ndarray | None = None
+) -> np.ndarray:
+    """softmax(q kᵀ · scale) v in double precision; what `keep` leaves out counts -inf."""
+    scores = np.einsum("...td,...nd->...tn", q.astype(np.float64), k) * scale
+    scores = scores if keep is None else np.where(keep, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def one_kernel(make: Callable[[], Tensor]) -> UOp:
+    """The kernel of a tensor, of which there must be one, and no memory but its own."""
+    plan = capture(lambda: make().realize())
+    assert len(plan.calls) == 1 and not plan.temporaries
+    (kernel,) = plan.kernels
+    return kernel
+
+
+def kernel(rows: int = 8, keys: int = 50, width: int = 8, columns: int = 16) -> UOp:
+    q, k, v = (Tensor(data(2, n, w)).realize() for n, w in ((rows, width), (keys, width), (keys, columns)))
+    return one_kernel(lambda: (q @ k.transpose(-1, -2)).softmax(-1) @ v)
+
+
+OTHERS = [pytest.param(d, marks=pytest.mark.slow) for d in ("WASM", "WEBGPU")]
+
+
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
+@pytest.mark.parametrize(
+    ("heads", "shared", "rows", "keys", "width", "columns"),
+    [(2, 2, 3, 43, 16, 32), (4, 2, 1, 300, 16, 16), (2, 1, 8, 70, 8, 8), (1, 1, 5, 7, 6, 10)],
+)
+def test_values(device: str, heads: int, shared: int, rows: int, keys: int, width: int, columns: int) -> None:
+    q, k, v = data(heads, rows, width), data(shared, keys, width, seed=1), data(shared, keys, columns, seed=2)
+    kk, vv = (np.repeat(x, heads // shared, 0) for x in (k, v))
+    tq, tk, tv = (Tensor(x, device=device) for x in (q, k, v))
+    causal = np.arange(keys) <= np.arange(rows)[:, None]
+    got = tq.scaled_dot_product_attention(tk, tv, is_causal=True, enable_gqa=True).numpy()
+    np.testing.assert_allclose(got, attend(q, kk, vv, width**-0.5, causal), rtol=1e-5, atol=1e-5)
+    # rows without a key: 0 by the method, NaN by the plain expression
+    keep = np.random.default_rng(3).random((rows, keys)) < 0.3
+    keep[0] = False
+    got = tq.scaled_dot_product_attention(tk, tv, Tensor(keep, device=device), enable_gqa=True).numpy()
+    want = attend(q, kk, vv, width**-0.5, keep)
+    np.testing.assert_allclose(got, np.nan_to_num(want), rtol=1e-5, atol=1e-5)
+    scores = tq @ Tensor(kk, device=device).transpose(-1, -2) * width**-0.5
+    got = (Tensor(keep, device=device).where(scores, -np.inf).softmax(-1) @ Tensor(vv, device=device)).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
+def test_symbolic_length_and_half_cache(device: str) -> None:
+    q, cache = data(3, 2, 16), data(2, 3, 90, 16, seed=1).astype(np.float16)
+    tq, tc = Tensor(q, device=device).realize(), Tensor(cache, device=device).realize()
+    start = Variable("start", 0, 88)
+    for at in (0, 31, 63, 88):
+        seen = tc[:, :, : start.bind(at) + 2].cast(dtypes.float32)
+        rows = Tensor.arange(2, device=device).unsqueeze(1) + Tensor(start.bind(at), device=device)
+        later = Tensor.arange(90, device=device)[: start.bind(at) + 2].unsqueeze(0) > rows
+        got = (later.where(-np.inf, tq @ seen[0].transpose(-1, -2)).softmax(-1) @ seen[1]).numpy()
+        keep = np.arange(at + 2) <= np.arange(2)[:, None] + at
+        want = attend(q, cache[0, :, : at + 2], cache[1, :, : at + 2], 1.0, keep)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_infinities_and_nan_as_in_the_plain_form() -> None:
+    q, k, v = data(1, 4, 8), data(1, 70, 8, seed=1), data(1, 70, 8, seed=2)
+    q[0, 1, 0], q[0, 2, 0], v[0, 69, 3] = np.inf, np.nan, np.inf
+    scores = torch.from_numpy(q) @ torch.from_numpy(k).transpose(-1, -2)
+    want = (scores.softmax(-1) @ torch.from_numpy(v)).numpy()
+    got = ((Tensor(q) @ Tensor(k).transpose(-1, -2)).softmax(-1) @ Tensor(v)).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_no_scores_in_memory_on_any_target() -> None:
+    k = kernel()
+    for target in TARGETS:
+        assert any(isinstance(a, Online) for a in heuristic(k, target)), target.name
+        assert any(u.op is Ops.RUNNING for u in optimize(k, target).toposort()), target.name
+
+
+def test_what_else_needs_the_weights_keeps_them() -> None:
+    q, k, v = Tensor(data(2, 4, 8)).realize(), Tensor(data(2, 9, 8)).realize(), Tensor(data(2, 9, 8)).realize()
+
+    def both() -> None:
+        weights = (q @ k.transpose(-1, -2)).softmax(-1)
+        (weights @ v).realize(weights)
+
+    assert len(capture(both).calls) == 3
+
+
+def test_blocks_behind_the_mask_are_not_walked() -> None:
+    q, k, v = (Tensor(data(2, 256, 8, seed=i)).realize() for i in range(3))
+    causal = optimize(one_kernel(lambda: q.scaled_dot_product_attention(k, v, is_causal=True)), cpu_target())
+    (loop,) = {u.src[1] for u in causal.toposort() if u.op is Ops.RUNNING}
+    assert loop.src[0].ranges  # the number of blocks depends on the rows
+    (loop,) = {u.src[1] for u in optimize(kernel(), cpu_target()).toposort() if u.op is Ops.RUNNING}
+    assert not loop.src[0].ranges
+
+
+def computed(schedule: Schedule, target: Target, keys: int) -> None:
+    """The kernel under a schedule, carried out by the interpreter."""
+    inputs = [data(2, n, w) for n, w in ((4, 8), (keys, 8), (keys, 16))]
+    k = apply(kernel(4, keys), from_json(to_json(schedule)))
+    out = np.zeros((2, 4, 16), np.float32)
+    result = run(lower(k, target), target, [out, *inputs], {})[0]
+    np.testing.assert_allclose(result, attend(*inputs), rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(2, 70), st.sampled_from([4, 16, 64]), st.sampled_from([1, 4]), st.sampled_from([0, 4]), st.booleans()
+)
+def test_every_block_computes_the_same(keys: int, block: int, together: int, columns: int, rows: bool) -> None:
+    unrolled = (Bind("i1", AxisKind.UNROLL),) if rows else ()
+    computed(
+        (Bind("i2", AxisKind.VECTOR), *unrolled, Online("r2", block, Space.REGISTER, together, columns)),
+        cpu_target(), keys,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "split", "rows"), [(70, 1, False), (64, 4, True), (64, 2, False), (3, 1, True)])
+def test_threads_share_scores(keys: int, split: int, rows: bool) -> None:
+    unrolled = (Bind("i1", AxisKind.UNROLL),) if rows else (Bind("i1", AxisKind.GRID, 1),)
+    threads = (Bind("i0", AxisKind.GRID), Bind("i2", AxisKind.THREAD))
+    computed((*threads, *unrolled, Online("r2", 16 * split, Space.SHARED, split=split)), webgpu_target(), keys)
+
+
+ERRORS = [
+    ((Online("r2", 8, Space.REGISTER),), "axis i2 of the sums is a loop; bind it before"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r0", 8, Space.REGISTER)), "no softmax with a weighted sum"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.DEVICE)), "shared or register memory"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 7, Space.REGISTER, 2)), "a multiple of those computed together"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER, columns=3)), "16 columns are not divided by 3"),
+    ((Bind("i1", AxisKind.THREAD), Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.SHARED)), "the same rows"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER), Split("r2.0", 2)), "carries a maximum"),
+    (
+        (Bind("i2", AxisKind.THREAD), Online("r2", 8, Space.SHARED), GroupReduce("r3", 4, 1)),
+        "while threads fill memory",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schedule", "message"), ERRORS)
+def test_errors(schedule: Schedule, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        apply(kernel(), schedule)
