@@ -144,7 +144,7 @@ def _write_folder(shape: Shape, folder: Path) -> None:
     ]
     model = {"type": "BPE", "vocab": vocabulary, "merges": [], "byte_fallback": True, "unk_token": "<unk>"}
     decoder = {"type": "ByteFallback"}
-    tokenizer = {"version": "1.0", "added_tokens": added, "model": model, "decoder": decoder}
+    tokenizer: dict[str, Any] = {"version": "1.0", "added_tokens": added, "model": model, "decoder": decoder}
     # readers of this format want these fields to be there
     tokenizer |= dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor"))
     _write_json(folder / "tokenizer.json", tokenizer)
