@@ -1,5 +1,7 @@
 """The browser's rows: their tasks name works and sides that exist, and the driver runs our side in Chromium."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,12 @@ def test_lock_file_pins_every_peer() -> None:
 def test_our_side_in_chromium(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small product, exported and run in a page, is what NumPy says of the inputs the page makes."""
     monkeypatch.setitem(works.FUNCTIONS, "tiny", works._square(24))
+    # in a thread of its own: Playwright allows one browser per thread, and other tests have theirs in this one
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(_in_chromium).result()
+
+
+def _in_chromium() -> None:
     chromium = Chromium()
     a, b = (centred(24 * 24, seed).reshape(24, 24) for seed in (1, 2))
     try:

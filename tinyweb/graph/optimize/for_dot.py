@@ -41,13 +41,18 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         actions.append(Bind(row, AxisKind.GRID))
     elif columns is not None and isinstance(actions[0], Split) and isinstance(tiled[0], Split):
         actions.append(Reorder((row, f"{columns.arg.name}.0")))
+    loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
+    scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
     if halves:
         # what many columns are multiplied with is widened once; and so are its scales
         weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
-        loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
-        scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
         actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
     actions += lanes
+    if columns is None and dtypes.float16 in target.storage:
+        # a row's scales are converted together, several by one instruction
+        together = [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys(scales)]
+        if _legal(k.kernel, [*actions, *together]):
+            return [*actions, *together]
     return actions if _legal(k.kernel, actions) else None
 
 

@@ -51,8 +51,12 @@ class Stage:
             raise ScheduleError(f"{self}: the kernel stores to that parameter")
         above = users([kernel])
         table: dict[UOp, UOp] = {}
-        for load, summed in self._reused(kernel, at).items():
+        reused, others = self._reads(kernel, at)
+        # what is read once is worth it only where something is computed on the way: many at a time, not one by one
+        for load, summed in (reused or others).items():
             value = whole_value(load, above)
+            if not reused and value is load:
+                continue
             if value in table:
                 continue
             if _half_words(value, load, above):
@@ -61,7 +65,9 @@ class Stage:
             else:
                 table[value] = self._staged(value, load, summed, at, len(table))
         if not table:
-            raise ScheduleError(f"{self}: no reduction reads that parameter more than once in a step of that axis")
+            raise ScheduleError(
+                f"{self}: no reduction reads that parameter more than once, or converts it, in a step of that axis"
+            )
         return substitute(kernel, table)
 
     @staticmethod
@@ -77,11 +83,12 @@ class Stage:
                     for space in (Space.REGISTER, Space.SHARED) if target.has_threads else (Space.REGISTER,):
                         yield (Stage(slot, r.arg.name, space),)
 
-    def _reused(self, kernel: UOp, at: UOp) -> dict[UOp, tuple[UOp, ...]]:
-        """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread; and
-        the axes it reduces.
+    def _reads(self, kernel: UOp, at: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, tuple[UOp, ...]]]:
+        """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread, and
+        the axes it reduces; and the loads that are not repeated.
         """
-        found: dict[UOp, tuple[UOp, ...]] = {}
+        reused: dict[UOp, tuple[UOp, ...]] = {}
+        others: dict[UOp, tuple[UOp, ...]] = {}
         for u in kernel.toposort():
             if u.op is not Ops.REDUCE:
                 continue
@@ -91,10 +98,10 @@ class Stage:
             ]  # fmt: skip
             for x in u.src[0].toposort():
                 if x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param:
-                    here = not at.arg.reduce or at in x.ranges
-                    if here and any(r not in x.ranges for r in around):
+                    if not at.arg.reduce or at in x.ranges:
+                        found = reused if any(r not in x.ranges for r in around) else others
                         found.setdefault(x, u.src[1:])
-        return found
+        return reused, others
 
     def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, number: int) -> UOp:
         tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
