@@ -97,10 +97,10 @@ class Stage:
                 if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and walked_inside(r, at, self.space)
             ]  # fmt: skip
             for x in u.src[0].toposort():
-                if x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param:
-                    if not at.arg.reduce or at in x.ranges:
-                        found = reused if any(r not in x.ranges for r in around) else others
-                        found.setdefault(x, u.src[1:])
+                mine = x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param
+                if mine and (not at.arg.reduce or at in x.ranges):
+                    found = reused if any(r not in x.ranges for r in around) else others
+                    found.setdefault(x, u.src[1:])
         return reused, others
 
     def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, number: int) -> UOp:
