@@ -172,6 +172,10 @@ class Fusion:
     def _move(self, u: UOp) -> State:
         x = u.src[0]
         s = self.state[x]
+        if u.op is Ops.PAD and s.kind is Kind.FULL and not self._is_cheap(x, s):
+            # a border around sums would be a condition in their loops, and sizes that tiles do not divide
+            self._realize(x)
+            return self.state[x]
         if s.kind is not Kind.ROW:
             return s
         if u.op is Ops.PERMUTE:
@@ -200,6 +204,13 @@ class Fusion:
                 if len(frozenset().union(*(self.state[s].inputs for s in u.src))) <= MAX_INPUTS:
                     break
         states = {s: self.state[s] for s in u.src if self.state[s].kind is not Kind.NONE}
+        sums = {s: st for s, st in states.items() if st.kind is Kind.FULL and not self._is_cheap(s, st)}
+        longest = max(sums.values(), key=lambda st: size_max(st.row_size), default=None)
+        for s, st in sums.items():
+            # sums of different lengths have no loop in common, and together no good tiles
+            if longest is not None and not same(st.row_size, longest.row_size):
+                self._realize(s)
+                del states[s]
         rows = {(st.row_axes, st.row_size) for st in states.values() if st.kind is Kind.ROW}
         has_full = any(st.kind is Kind.FULL and not self._is_cheap(s, st) for s, st in states.items())
         if len(rows) > 1 or (rows and has_full):
