@@ -24,6 +24,7 @@ from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.streams import streams
 
 CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
+TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
 SHORT_REDUCE = 32  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
@@ -169,10 +170,13 @@ class Fusion:
     def _is_cheap(x: UOp, s: State) -> bool:
         return size_prod(x.shape) == 1 and size_max(s.row_size) <= CHEAP_REDUCE
 
+    def _is_tiled(self, x: UOp, s: State) -> bool:
+        return size_max(s.row_size) >= TILED_REDUCE and not self._is_cheap(x, s)
+
     def _move(self, u: UOp) -> State:
         x = u.src[0]
         s = self.state[x]
-        if u.op is Ops.PAD and s.kind is Kind.FULL and not self._is_cheap(x, s):
+        if u.op is Ops.PAD and s.kind is Kind.FULL and self._is_tiled(x, s):
             # a border around sums would be a condition in their loops, and sizes that tiles do not divide
             self._realize(x)
             return self.state[x]
@@ -204,7 +208,7 @@ class Fusion:
                 if len(frozenset().union(*(self.state[s].inputs for s in u.src))) <= MAX_INPUTS:
                     break
         states = {s: self.state[s] for s in u.src if self.state[s].kind is not Kind.NONE}
-        sums = {s: st for s, st in states.items() if st.kind is Kind.FULL and not self._is_cheap(s, st)}
+        sums = {s: st for s, st in states.items() if st.kind is Kind.FULL and self._is_tiled(s, st)}
         longest = max(sums.values(), key=lambda st: size_max(st.row_size), default=None)
         for s, st in sums.items():
             # sums of different lengths have no loop in common, and together no good tiles
