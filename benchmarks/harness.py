@@ -267,7 +267,11 @@ def _note(measured: Measured, pool: Pool) -> None:
 def _compare(check: Check, ours: Measured, peer: Measured, pool: Pool) -> None:
     results: list[Arrays | None] = []
     for side in (ours, peer):
-        _guarded(side, pool, lambda process, side=side: results.append(process.result(side.side.task)))  # type: ignore[misc]
+
+        def action(process: Process, side: Measured = side) -> None:
+            results.append(process.result(side.side.task))
+
+        _guarded(side, pool, action)
     if len(results) < 2:
         return
     mine, theirs = results

@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def _outside(function: Callable[..., Any], recorded: Recorded) -> Iterator[Named
         title = _unique(title or f"{'state' if b in written else 'weight'}{len(taken)}", taken)
         size = nbytes(b)
         if b not in written:
-            yield Named(title, "weight", b, b.dtype, shape, size, lambda b=b, n=size: _read(device, b, n))  # type: ignore[misc]
+            yield Named(title, "weight", b, b.dtype, shape, size, partial(_read, device, b, size))
             continue
         if any(_read(device, b, size)):
             raise NotImplementedError(
