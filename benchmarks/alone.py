@@ -47,20 +47,23 @@ def _niceness(wanted: int | None, pids: Sequence[int]) -> Iterator[None]:
     if wanted is None:
         yield
         return
-    groups = [path for pid in [os.getpid(), *descendants(pids)] if (path := Path(f"/proc/{pid}/autogroup")).exists()]
-    groups_before = [_autogroup(path) for path in groups]
+    groups_before: dict[Path, int] = {}
+    for pid in [os.getpid(), *descendants(pids)]:
+        path = Path(f"/proc/{pid}/autogroup")
+        if (niceness := _autogroup(path)) is not None:
+            groups_before[path] = niceness
     before: dict[int, int] = {}
     for pid in [os.getpid(), *descendants(pids)]:
         for thread in _threads(pid):
             with suppress(ProcessLookupError):
                 before[thread] = os.getpriority(os.PRIO_PROCESS, thread)
                 os.setpriority(os.PRIO_PROCESS, thread, wanted)
-    for path in groups:
+    for path in groups_before:
         path.write_text(str(wanted))
     try:
         yield
     finally:
-        for path, niceness in zip(groups, groups_before):
+        for path, niceness in groups_before.items():
             with suppress(OSError):  # a contestant that died
                 path.write_text(str(niceness))
         for pid in [os.getpid(), *descendants(pids)]:  # threads that came meanwhile inherited the niceness
@@ -85,9 +88,13 @@ def descendants(pids: Sequence[int]) -> list[int]:
     return found
 
 
-def _autogroup(path: Path) -> int:
-    """The niceness of a group: "/autogroup-123 nice 0"."""
-    return int(path.read_text().split()[-1])
+def _autogroup(path: Path) -> int | None:
+    """The niceness of a group: "/autogroup-123 nice 0"; None where there are none (the file is empty or missing)."""
+    try:
+        words = path.read_text().split()
+    except OSError:
+        return None
+    return int(words[-1]) if words else None
 
 
 def _threads(pid: int) -> list[int]:

@@ -1,0 +1,133 @@
+/** The page on a phone, and what it is allowed to do. The model is a pretended one; see test/mock/model.js. */
+
+import { describe, expect, inject, test } from "vitest";
+import { ask, open, PHONE, reaches, say } from "./support";
+import { browser, focusedTestId, using } from "./using";
+
+describe("on a phone", () => {
+  const phone = { device: PHONE };
+
+  test("everything that can be touched is large enough", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "Show me some Markdown");
+      const tooSmall = (): Promise<string[]> =>
+        page.evaluate(() =>
+          [...document.querySelectorAll<HTMLElement>("button, summary, input[type=range], label:has(input[type=radio])")]
+            .filter((element) => element.checkVisibility())
+            .map((element) => ({ element, box: element.getBoundingClientRect() }))
+            .filter(({ box }) => box.width < 43.5 || box.height < 43.5)
+            .map(({ element, box }) => `${element.outerHTML.slice(0, 80)} ${box.width}x${box.height}`),
+        );
+      expect(await tooSmall()).toEqual([]);
+      await page.getByTestId("settings").tap();
+      await page.getByTestId("settings-dialog").waitFor();
+      await page.waitForTimeout(400);
+      expect(await tooSmall()).toEqual([]);
+    });
+  });
+
+  test("nothing that is typed in makes it zoom, and no keyboard pops up by itself", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      expect(await focusedTestId(page)).toBeNull();
+      const sizes = await page.evaluate(() =>
+        [...document.querySelectorAll("textarea, input")].map((field) => Number.parseFloat(getComputedStyle(field).fontSize)),
+      );
+      expect(Math.min(...sizes)).toBeGreaterThanOrEqual(16);
+      await page.getByTestId("prompt").tap();
+      await page.keyboard.type("What is 7 plus 5?");
+      await page.getByTestId("send").tap();
+      expect(await focusedTestId(page)).not.toBe("prompt");
+    });
+  });
+
+  test("the list opens as a drawer and closes when one is chosen, or beside it", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is 7 plus 5?");
+      await page.getByTestId("new-chat").tap();
+      await page.getByTestId("conversations").tap();
+      await page.getByTestId("drawer").getByText("What is 7 plus 5?").tap();
+      await page.getByTestId("drawer").waitFor({ state: "detached" });
+      await page.getByText("7 + 5 = 12.").first().waitFor();
+      await page.getByTestId("conversations").tap();
+      await page.getByTestId("drawer").waitFor();
+      await page.touchscreen.tap(370, 400);
+      await page.getByTestId("drawer").waitFor({ state: "detached" });
+    });
+  });
+
+  test("a keyboard that covers the page makes it shorter", async () => {
+    await using(phone, async ({ page }) => {
+      await reaches(page, "ready");
+      await page.evaluate(() => {
+        const viewport = window.visualViewport as VisualViewport;
+        Object.defineProperty(viewport, "height", { value: 500, configurable: true });
+        viewport.dispatchEvent(new Event("resize"));
+      });
+      const bottom = (): Promise<number> =>
+        page.getByTestId("app").evaluate((app) => Math.round(app.getBoundingClientRect().bottom));
+      expect(await bottom()).toBe(500);
+      const prompt = await page.getByTestId("prompt").boundingBox();
+      expect((prompt?.y ?? 999) + (prompt?.height ?? 999)).toBeLessThan(500);
+      await page.evaluate(() => {
+        const viewport = window.visualViewport as VisualViewport;
+        Object.defineProperty(viewport, "height", { value: innerHeight, configurable: true });
+        viewport.dispatchEvent(new Event("resize"));
+      });
+      expect(await bottom()).toBe(844);
+    });
+  });
+});
+
+describe("the page itself", () => {
+  test("forbids what it does not need", async () => {
+    const { page, context, problems } = await open(browser);
+    await reaches(page, "ready");
+    const policy = await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
+    for (const rule of ["default-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'"]) {
+      expect(policy).toContain(rule);
+    }
+    expect(policy).not.toContain("unsafe-inline");
+    expect(problems).toEqual([]);
+    const refused = await page.evaluate(async () => {
+      const script = document.createElement("script");
+      script.textContent = "window.inlineRan = true";
+      document.head.append(script);
+      const answer = await fetch("https://example.com/").then(
+        () => "allowed",
+        () => "refused",
+      );
+      return { inline: !("inlineRan" in window), fetch: answer };
+    });
+    expect(refused).toEqual({ inline: true, fetch: "refused" });
+    await context.close();
+  });
+
+  test("can be put on the home screen", async () => {
+    const site = inject("siteUrl");
+    const { page, context } = await open(browser);
+    const href = await page.locator("link[rel=manifest]").getAttribute("href");
+    const manifest = (await (await page.request.get(new URL(href ?? "", site).href)).json()) as {
+      icons: { src: string }[];
+      start_url: string;
+    };
+    const icons = [...manifest.icons.map(({ src }) => src), await page.locator("link[rel=apple-touch-icon]").getAttribute("href")];
+    for (const icon of icons) {
+      const response = await page.request.get(new URL(icon ?? "", site).href);
+      expect(response.status(), String(icon)).toBe(200);
+    }
+    await context.close();
+  });
+
+  test("stands still for those who want no motion", async () => {
+    await using({ mock: "thinking", reducedMotion: true }, async ({ page }) => {
+      await reaches(page, "ready");
+      await say(page, "Hello");
+      await page.getByLabel("Thinking").waitFor();
+      await page.waitForTimeout(100);
+      expect(await page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length)).toBe(0);
+    });
+  });
+});
