@@ -7,9 +7,5 @@ export const BUILT = new URL("../test-results/assets/", import.meta.url);
 
 export function setup(): void {
   const cwd = fileURLToPath(new URL("..", import.meta.url));
-  for (const entry of ["page", "worker"]) {
-    execFileSync("npx", ["vite", "build", "--logLevel", "error", "--outDir", fileURLToPath(BUILT)], {
-      cwd, env: { ...process.env, TINYWEB_ENTRY: entry, NODE_ENV: "production" }, stdio: ["ignore", "ignore", "pipe"],
-    });
-  }
+  execFileSync("node", ["scripts/build.mjs", fileURLToPath(BUILT)], { cwd, env: { ...process.env, NODE_ENV: "production" }, stdio: ["ignore", "ignore", "pipe"] });
 }

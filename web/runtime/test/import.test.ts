@@ -1,8 +1,24 @@
-import { expect, it } from "vitest";
+import { readdirSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+// @ts-expect-error a script without types
+import { FILES } from "../scripts/files.mjs";
 import { BUILT } from "./build.js";
 
-it("can be imported where there is no browser, and says so when used", async () => {
-  const library = (await import(/* @vite-ignore */ new URL("tinyweb.js", BUILT).href)) as typeof import("../src/index.js");
-  expect(Object.keys(library).sort()).toEqual(["TinywebError", "loadChat", "loadFunction"]);
-  await expect(library.loadChat("http://localhost/model/")).rejects.toMatchObject({ code: "worker-failed", name: "TinywebError" });
+const names = Object.keys(FILES as object).filter((name) => name !== "tinyweb-worker.js");
+const open = (name: string): Promise<Record<string, unknown>> => import(/* @vite-ignore */ new URL(name, BUILT).href) as Promise<Record<string, unknown>>;
+
+describe("the built files", () => {
+  it("are those of the list", () => {
+    expect(readdirSync(BUILT).filter((name) => name.endsWith(".js")).sort()).toEqual(Object.keys(FILES as object).sort());
+  });
+
+  it.each(names)("%s can be imported where there is no browser", async (name) => {
+    expect(await open(name)).toBeTypeOf("object");
+  });
+
+  it("has the public names, and says where it cannot run", async () => {
+    const library = (await open("tinyweb.js")) as typeof import("../src/index.js");
+    for (const name of Object.keys(await import("../src/index.js"))) expect(library).toHaveProperty(name);
+    await expect(library.loadChat("http://localhost/model/")).rejects.toMatchObject({ code: "worker-failed", name: "TinywebError" });
+  });
 });

@@ -1,0 +1,3 @@
+/** Object detection: boxes in pictures. */
+
+export {};

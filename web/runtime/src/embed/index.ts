@@ -1,0 +1,3 @@
+/** Sentence embeddings. */
+
+export {};

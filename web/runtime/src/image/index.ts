@@ -1,0 +1,3 @@
+/** Pictures from text. */
+
+export {};

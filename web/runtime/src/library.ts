@@ -1,0 +1,5 @@
+/** What tinyweb.js exports: the public names, and what only the library's other files (scripts/files.mjs) take from it. */
+
+export * from "./index.js";
+export { Connection, startWorker } from "./connection.js";
+export { aborted, asTinywebError, describe, isAbort, throwIfAborted } from "./errors.js";

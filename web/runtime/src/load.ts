@@ -1,0 +1,3 @@
+/** `load(url)`: any bundle, by what its manifest says it is for. */
+
+export {};
