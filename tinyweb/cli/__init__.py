@@ -1,0 +1,91 @@
+"""The command line: `tinyweb export|serve|run|tune|inspect|doctor`, a module for each command.
+
+Results go to standard output, progress and errors to standard error. What a user did wrong is one sentence and exit
+code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs them: `tinyweb --help` is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+import tinyweb
+from tinyweb.cli import doctor, export_chat, export_function, run_chat, site, tune
+from tinyweb.cli.common import Debug, app
+from tinyweb.errors import TinywebError
+
+__all__ = ["app", "main"]
+
+COMMANDS = (doctor, export_chat, export_function, run_chat, site, tune)  # importing a module adds its commands
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tinyweb {tinyweb.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Models that run inside the browser."""
+
+
+def _terminated(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)  # unwinds, so that what is half-written goes away
+
+
+def _sentence(error: BaseException) -> str | None:
+    """What a user is told about an error; None for a defect of tinyweb, which keeps its traceback."""
+    if isinstance(error, TinywebError | TyperException):
+        text = error.format_message() if isinstance(error, TyperException) else str(error)
+        text = text.strip().replace("Value error, ", "")
+        return text if text.endswith((".", "!", "?")) or not text else text + "."
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"The disk is full{_where(error)}: make room and try again."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{_where(error)}."
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return f"There is not enough memory{detail}: close other programs or take a smaller model."
+    return None
+
+
+def _where(error: OSError) -> str:
+    return f": {error.filename}" if error.filename else ""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `tinyweb` command; never returns."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGTERM, _terminated)
+    # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    command: Callable[..., Any] = typer.main.get_command(app)
+    try:
+        code = command(arguments, prog_name="tinyweb", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None or "--debug" in arguments:
+            raise
+        if sentence:  # none where the help was shown instead
+            print(f"tinyweb: {sentence}", file=sys.stderr)
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)

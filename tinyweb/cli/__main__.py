@@ -1,0 +1,5 @@
+"""`python -m tinyweb.cli`."""
+
+from tinyweb.cli import main
+
+main()

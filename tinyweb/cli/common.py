@@ -1,0 +1,105 @@
+"""What the commands share: the app and its groups, options that several take, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tinyweb.export.compile import Progress
+
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    help="Models that run inside the browser.", context_settings=HELP, add_completion=False, no_args_is_help=True
+)
+export_app = typer.Typer(help="Write a model as a static site.", context_settings=HELP, no_args_is_help=True)
+run_app = typer.Typer(help="Run a model on this machine.", context_settings=HELP, no_args_is_help=True)
+app.add_typer(export_app, name="export")
+app.add_typer(run_app, name="run")
+tune_app = typer.Typer(
+    help="Find faster kernels for a model by timing them on this machine.", context_settings=HELP, no_args_is_help=True
+)
+app.add_typer(tune_app, name="tune")
+
+
+class Activations(StrEnum):
+    """What quantised weights are multiplied with."""
+
+    float = "float"
+    int8 = "int8"
+
+
+class Quant(StrEnum):
+    """How weights are stored."""
+
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+    q4 = "q4"
+
+
+class Backend(StrEnum):
+    """What a bundle has kernels for."""
+
+    webgpu = "webgpu"
+    wasm = "wasm"
+
+
+ModelFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a Llama model.", show_default=False)
+]
+SiteFolder = Annotated[
+    Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)
+]
+Tune = Annotated[
+    float | None,
+    typer.Option(
+        "--tune", metavar="SECONDS", min=1, help="Look for faster kernels first, about so long; they are remembered."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error.")
+]  # read by main(), wherever it stands
+
+
+def stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[Progress]:
+    """Progress bars on standard error, one for every kind of step; where that is no terminal, a line for each."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    if not console.is_terminal:
+        said: set[str] = set()
+
+        def say(step: str, done: int, total: int) -> None:
+            if step not in said:
+                said.add(step)
+                console.print(f"tinyweb: {step}")
+
+        yield say
+        return
+    with Bars(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    ) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield show

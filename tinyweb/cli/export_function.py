@@ -1,0 +1,55 @@
+"""`tinyweb export function`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import Backend, Debug, Tune, export_app, show_progress, stderr
+
+
+@export_app.command("function")
+def export_function(
+    maker: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A Python function without arguments that returns (function, example inputs); it is imported and run.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="SITE", help="The folder; new or empty.", show_default=False)
+    ],
+    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
+        Backend.webgpu,
+        Backend.wasm,
+    ],
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")] = False,
+    tune: Tune = None,
+    debug: Debug = False,
+) -> None:
+    """Write a function of tensors as a bundle that a page of your own calls: model.run({name: typed array})."""
+    from tinyweb.export.function import export_function as export
+    from tinyweb.export.function import load_maker
+
+    console = stderr()
+    function, inputs = load_maker(maker)()
+    with show_progress(console) as progress:
+        made = export(
+            function,
+            inputs,
+            output,
+            name=name,
+            targets=[t.value for t in target],
+            shard_bytes=shard_bytes,
+            force=force,
+            tune=tune or 0.0,
+            progress=progress,
+        )
+    weights = made["weights"]
+    console.print(f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s)")

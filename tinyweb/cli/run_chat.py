@@ -1,0 +1,114 @@
+"""`tinyweb run chat`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tinyweb.cli.common import AsJson, Debug, ModelFolder, Quant, Tune, run_app, show_progress, stderr
+
+if TYPE_CHECKING:
+    from tinyweb.models.chat import Chat
+
+
+@run_app.command("chat")
+def run_chat(
+    folder: ModelFolder,
+    prompt: Annotated[str | None, typer.Option(help="What to say (default: chat in this terminal).")] = None,
+    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 256,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="0 always takes the likeliest token.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="Choose among so many likeliest tokens; 0: all.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Choose among the likeliest of this total probability.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same answer.")] = 0,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(min=0.01, max=100.0, help="Above 1: tokens that occurred become less likely.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
+    ] = None,
+    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
+    ] = None,
+    tune: Tune = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Chat with a model on this machine. What no option says about choosing tokens, the model's folder does."""
+    from dataclasses import replace
+
+    from tinyweb.formats.huggingface import ModelFolder
+    from tinyweb.formats.tokenizer import Tokenizer
+    from tinyweb.models.chat import Chat, Settings
+    from tinyweb.models.llama import Llama
+
+    if prompt is None and as_json:
+        raise typer.BadParameter("--json needs a --prompt")
+    chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
+    settings = replace(
+        Settings.of_folder(ModelFolder(folder)),
+        max_tokens=max_tokens,
+        seed=seed,
+        **{name: value for name, value in chosen.items() if value is not None},  # type: ignore[arg-type]
+    )
+    tokenizer = Tokenizer.from_folder(folder)
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    tokenizer.prompt([*messages, {"role": "user", "content": ""}])  # a folder without a template is refused at once
+    with show_progress(stderr()) as progress:
+        model = Llama.from_folder(folder, quant.value if quant else None, context, device)
+        if tune:
+            from tinyweb.models.chat import entry_points, usual_calls
+            from tinyweb.tuning import tune_kernels
+
+            plans = entry_points(model, progress)
+            tune_kernels(plans, device, tune, calls=usual_calls(plans), progress=progress)
+        chat = Chat(model, tokenizer, settings, progress)
+    if prompt is None:
+        _converse(chat, messages)
+        return
+    messages.append({"role": "user", "content": prompt})
+    if not as_json:
+        _stream(chat, messages)
+        return
+    text, tokens = chat.answer(messages)
+    answer = {
+        "text": text,
+        "tokens": tokens,
+        "prompt_tokens": len(chat.statistics.prompt_ids),
+        "prompt_ids": chat.statistics.prompt_ids,
+        "tokens_per_second": round(chat.statistics.tokens_per_second, 2),
+        "first_token_seconds": round(chat.statistics.first_token_seconds, 4),
+        "device": chat.device.name,
+    }
+    print(json.dumps(answer, ensure_ascii=False))
+
+
+def _stream(chat: Chat, messages: list[dict[str, str]]) -> str:
+    """Write an answer as it comes."""
+    text = ""
+    for part in chat.generate(messages):
+        text += part.text
+        print(part.text, end="", flush=True)
+    print(flush=True)
+    return text
+
+
+def _converse(chat: Chat, messages: list[dict[str, str]]) -> None:
+    """A conversation in the terminal, until the input ends."""
+    if sys.stdin.isatty():
+        print("Say something; an empty line or Ctrl-D ends the chat.", file=sys.stderr)
+    while True:
+        try:
+            said = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        if not said.strip():
+            return
+        messages.append({"role": "user", "content": said})
+        messages.append({"role": "assistant", "content": _stream(chat, messages)})
