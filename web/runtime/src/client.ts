@@ -71,12 +71,12 @@ export class FunctionModel extends Connection<FunctionInfo> {
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
 export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
-  const { base, worker } = startWorker(baseUrl, options);
+  const { base, worker } = await startWorker(baseUrl, options);
   return Chat.open(worker, base, options);
 }
 
 /** Loads a bundle that holds a plain function (docs/bundle.md); as `loadChat`. */
 export async function loadFunction(baseUrl: string | URL, options: LoadOptions = {}): Promise<FunctionModel> {
-  const { base, worker } = startWorker(baseUrl, options);
+  const { base, worker } = await startWorker(baseUrl, options);
   return FunctionModel.open(worker, base, options);
 }
