@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinyweb.export.function import export_function as export_function
-    from tinyweb.export.function import export_functions as export_functions
 
-__all__ = ["export_function", "export_functions"]
+__all__ = ["export_function"]
 
 
 def __getattr__(name: str) -> Any:  # on first use: reading a manifest needs no compiler
-    if name not in __all__:
+    if name != "export_function":
         raise AttributeError(f"module 'tinyweb.export' has no attribute {name!r}")
-    from tinyweb.export import function
+    from tinyweb.export.function import export_function
 
-    return getattr(function, name)
+    return export_function

@@ -1,4 +1,4 @@
-/** What a bundle is for, as its manifest says: a chat, or functions. */
+/** What a bundle is for, as its manifest says: a chat, or a plain function. */
 
 import { Value } from "./check.js";
 import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
@@ -53,15 +53,10 @@ export interface ArraySpec {
   shape: number[];
 }
 
-export interface FunctionPlan {
-  /** The entry point of its name. */
+export interface FunctionPlan extends Task {
   entry: string;
   inputs: ArraySpec[];
   outputs: ArraySpec[];
-}
-
-export interface FunctionsPlan extends Task {
-  functions: ReadonlyMap<string, FunctionPlan>;
 }
 
 /** The typed array that holds each type's elements; halves are their bits. */
@@ -130,14 +125,7 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   };
 }
 
-export function parseFunctions(f: Value, buffers: BufferSpec[]): FunctionsPlan {
-  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers));
-  if (functions.size === 0) f.fail("is empty");
-  const used = [...functions.values()].flatMap(({ inputs, outputs }) => [...inputs, ...outputs]);
-  return { functions, entries: [...functions.keys()], buffers: used.map(({ buffer }) => buffer) };
-}
-
-function parseFunction(f: Value, entry: string, buffers: BufferSpec[]): FunctionPlan {
+export function parseFunction(f: Value, buffers: BufferSpec[]): FunctionPlan {
   const arrays = (key: string): ArraySpec[] => {
     const taken = new Set<string | number>();
     return f.at(key).list((a) => {
@@ -154,5 +142,6 @@ function parseFunction(f: Value, entry: string, buffers: BufferSpec[]): Function
       return { name, buffer, dtype, shape };
     });
   };
-  return { entry, inputs: arrays("inputs"), outputs: arrays("outputs") };
+  const [entry, inputs, outputs] = [f.at("entry").text(), arrays("inputs"), arrays("outputs")];
+  return { entry, inputs, outputs, entries: [entry], buffers: [...inputs, ...outputs].map(({ buffer }) => buffer) };
 }

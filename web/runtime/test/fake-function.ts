@@ -34,11 +34,10 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
       state(4, "positive", "bool", [3], 3),
     ],
     variables: [],
-    functions: {
-      run: {
-        inputs: [{ name: "x", buffer: 1, dtype: "f32", shape: [2, 2] }, { name: "n", buffer: 2, dtype: "i32", shape: [] }],
-        outputs: [{ name: "y", buffer: 3, dtype: "f32", shape: [2, 2] }, { name: "positive", buffer: 4, dtype: "bool", shape: [3] }],
-      },
+    function: {
+      entry: "run",
+      inputs: [{ name: "x", buffer: 1, dtype: "f32", shape: [2, 2] }, { name: "n", buffer: 2, dtype: "i32", shape: [] }],
+      outputs: [{ name: "y", buffer: 3, dtype: "f32", shape: [2, 2] }, { name: "positive", buffer: 4, dtype: "bool", shape: [3] }],
     },
     targets: {
       webgpu: {
