@@ -2,9 +2,11 @@
 
 import ctypes
 import json
+import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -333,6 +335,25 @@ def test_processes_compile_the_same_source_at_once(cache: Path) -> None:
     assert len(paths) == 1
     ctypes.CDLL(paths.pop())
     assert not list(cache.glob("building-*"))
+
+
+def test_a_full_cache_loses_what_nobody_used_for_long(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain._prune.cache_clear()
+    monkeypatch.setenv("TINYWEB_CACHE_BYTES", "4000")
+    cache.mkdir()
+    now = time.time()
+    for age, name in enumerate(["recent.so", "young.so", "older.so", "oldest.wasm", "schedules.json"]):
+        (cache / name).write_bytes(bytes(1500))
+        os.utime(cache / name, (now - age * 4000, now - age * 4000))
+    toolchain._prune(cache)
+    assert {path.name for path in cache.iterdir()} == {"recent.so", "young.so", "schedules.json"}
+    toolchain._prune.cache_clear()
+    monkeypatch.setenv("TINYWEB_CACHE_BYTES", "10")
+    toolchain._prune(cache)
+    assert (cache / "recent.so").exists()  # somebody may be about to load it
+    path = compile_shared(SCALE)
+    os.utime(path, (now - 9000, now - 9000))
+    assert compile_shared(SCALE) == path and path.stat().st_mtime >= now
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

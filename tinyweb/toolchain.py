@@ -6,7 +6,7 @@ system Clang (16 or newer, with `wasm-ld` beside it) serves as well. Sources see
 stddef.h, immintrin.h, …), never the machine's.
 
 Results are kept in the user's cache folder, or in `TINYWEB_CACHE`. An entry appears whole, by a rename, so that any
-number of processes may share the folder.
+number of processes may share the folder. Above `TINYWEB_CACHE_BYTES` (2 GiB) those that nobody used for longest go.
 """
 
 import functools
@@ -19,7 +19,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,9 @@ import platformdirs
 from tinyweb.errors import ToolchainError
 
 WASM_PAGE = 65536
+COMPILED = (".so", ".wasm", ".o")
+CACHE_BYTES = 2 << 30
+UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of
 """Bytes of one page of WebAssembly memory."""
 
 MAX_WASM_PAGES = 65536
@@ -250,6 +255,8 @@ def _cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]
     name = hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + suffix
     folder = cache_folder().absolute()
     entry = folder / name
+    with suppress(OSError):  # it is not there, or the folder is another's to write
+        os.utime(entry)
     if entry.exists():
         return entry
     try:
@@ -258,11 +265,35 @@ def _cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]
             output = Path(scratch) / name
             build(Path(scratch), output)
             output.replace(entry)
+        _prune(folder)
     except OSError as error:
         raise ToolchainError(
             f"Compiled code cannot be kept in {folder} ({error.strerror}); set TINYWEB_CACHE to a writable folder."
         ) from error
     return entry
+
+
+@functools.cache  # once in a process: it reads the whole folder
+def _prune(folder: Path) -> None:
+    """Remove what was used longest ago until a quarter of the allowed bytes is free; nothing of the last hour."""
+    chosen = os.environ.get("TINYWEB_CACHE_BYTES", "")
+    allowed = int(chosen) if chosen.isdecimal() else CACHE_BYTES
+    entries = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # gone meanwhile
+            if path.suffix in COMPILED:
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    if total <= allowed:
+        return
+    recent = time.time() - UNTOUCHED_SECONDS
+    for used, size, path in sorted(entries):
+        if total <= allowed * 3 // 4 or used > recent:
+            break
+        with suppress(OSError):
+            path.unlink()
+            total -= size
 
 
 def _compile(toolchain: Toolchain, flags: Sequence[str], source: str, output: Path) -> None:

@@ -101,7 +101,8 @@ async function runChat(chat, manifest) {
 }
 
 async function runFunction(model, manifest, arrays) {
-  const inputs = Object.fromEntries(manifest.function.inputs.map(({ name, dtype, shape }) => {
+  const [name, plan] = Object.entries(manifest.functions)[0];
+  const inputs = Object.fromEntries(plan.inputs.map(({ name, dtype, shape }) => {
     const array = new arrays[dtype](shape.reduce((n, size) => n * size, 1));
     for (let i = 0; i < array.length; i++) array[i] = dtype.endsWith("64") ? BigInt(i % 7) : dtype === "f32" ? ((i * 37) % 101) / 101 - 0.5 : i % 2;
     return [name, array];
@@ -109,12 +110,12 @@ async function runFunction(model, manifest, arrays) {
   const [all, alone] = [[], []];
   for (let run = 0; run <= whole("runs", 1); run++) {
     let begun = performance.now();
-    await model.run(inputs);
+    await model.run(inputs, { function: name });
     if (run > 0) all.push(performance.now() - begun);
-    await model.run({}, { outputs: [] });
+    await model.run({}, { function: name, outputs: [] });
     if (run > 0) alone.push(model.info.runMs);
   }
-  return { kernels: model.info.kernels, runMs: median(alone), runMsRange: [Math.min(...alone), Math.max(...alone)], withCopiesMs: median(all) };
+  return { function: name, kernels: model.info.functions[name].kernels, runMs: median(alone), runMsRange: [Math.min(...alone), Math.max(...alone)], withCopiesMs: median(all) };
 }
 
 const ARRAYS = {

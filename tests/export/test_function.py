@@ -13,7 +13,7 @@ import pytest
 from tests.export.test_bundle_runs import WasmBundle
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
-from tinyweb.export import export_function
+from tinyweb.export import export_function, export_functions
 from tinyweb.export.function import load_maker
 from tinyweb.export.inspect import inspect_site, table
 from tinyweb.graph.ir import Variable
@@ -21,19 +21,20 @@ from tinyweb.models.convnet import RandomWeights, convolution
 from tinyweb.tensor import Tensor
 
 
-def run(site: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run(site: Path, inputs: dict[str, np.ndarray], name: str = "run") -> dict[str, np.ndarray]:
     """One call of an exported function in wasmtime, knowing only the manifest."""
-    return calls(site, [inputs])[0]
+    return calls(site, [(name, inputs)])[0]
 
 
-def calls(site: Path, inputs: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+def calls(site: Path, made: list[tuple[str, dict[str, np.ndarray]]]) -> list[dict[str, np.ndarray]]:
     bundle = WasmBundle(site / "model")
-    section, results = bundle.manifest["function"], []
-    for given in inputs:
+    results = []
+    for name, given in made:
+        section = bundle.manifest["functions"][name]
         assert given.keys() == {a["name"] for a in section["inputs"]}
         for a in section["inputs"]:
             bundle.write(a["buffer"], given[a["name"]].tobytes())
-        bundle.run(section["entry"])
+        bundle.run(name)
         found: dict[str, np.ndarray] = {}
         for a in section["outputs"]:
             dtype = np.dtype(dtypes_by_short[a["dtype"]])
@@ -73,7 +74,7 @@ def test_a_model(tmp_path: Path) -> None:
 
     report = inspect_site(tmp_path / "site", verify=True)
     assert (report["name"], report["task"], report["verified"]) == ("pooled", "function", True)
-    assert report["model"] == {"parameters": 8 * 27 + 8 + 40} and report["kernels_per_run"] >= 2
+    assert report["model"] == {"parameters": 8 * 27 + 8 + 40} and report["kernels_per_call"]["run"] >= 2
     assert table(report).row_count
     manifest = json.loads((tmp_path / "site/model/manifest.json").read_text())
     weights = {b["name"]: b["shape"] for b in manifest["buffers"] if b["kind"] == "weight"}
@@ -86,6 +87,39 @@ def test_a_model(tmp_path: Path) -> None:
             assert path.read_bytes() == (tmp_path / "again" / path.relative_to(tmp_path / "site")).read_bytes(), path
 
 
+def test_functions_share_weights_and_state(tmp_path: Path) -> None:
+    weight = Tensor.arange(12).reshape(3, 4).cast(dtypes.float32).contiguous().realize()
+    seen = Tensor.zeros(3).contiguous().realize()
+
+    def encode(x: Tensor) -> Tensor:
+        return seen.assign(seen + weight @ x) * 1
+
+    def decode(y: Tensor, scale: Tensor) -> dict[str, Tensor]:
+        return {"x": (y * scale) @ weight, "seen": seen + 0}
+
+    functions = {"encode": (encode, [Tensor.zeros(4)]), "decode_3": (decode, [Tensor.zeros(3), Tensor.zeros(1)])}
+    manifest = export_functions(functions, tmp_path / "site")
+    kinds = [b["kind"] for b in manifest["buffers"] if not b["name"].startswith(("encode.", "decode_3."))]
+    assert sorted(kinds) == ["state", "weight"]
+    w, x, y, scale = weight.numpy(), np.arange(4, dtype=np.float32), np.ones(3, np.float32), np.full(1, 2, np.float32)
+    made = [("encode", {"x": x}), ("decode_3", {"y": y, "scale": scale}), ("encode", {"x": x})]
+    first, second, third = calls(tmp_path / "site", made)
+    np.testing.assert_array_equal(first["output"], w @ x)
+    np.testing.assert_array_equal(second["x"], (y * 2) @ w)
+    np.testing.assert_array_equal(second["seen"], w @ x)
+    np.testing.assert_array_equal(third["output"], 2 * (w @ x))
+    assert inspect_site(tmp_path / "site")["kernels_per_call"].keys() == functions.keys()
+
+
+def test_names_of_functions(tmp_path: Path) -> None:
+    for name in ("", "2d", "a-b", "a b", "*/", "x" * 65):
+        with pytest.raises(ExportError, match="cannot name a function"):
+            export_functions({name: (lambda x: x, [Tensor.zeros(2)])}, tmp_path / "site")
+    with pytest.raises(ExportError, match="no function to export"):
+        export_functions({}, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
 def test_results_that_are_no_kernels_own(tmp_path: Path) -> None:
     """An input handed through, a view, a weight, a constant, and one value twice."""
     weight = Tensor([1.0, 2.0, 3.0]).realize()
@@ -95,7 +129,9 @@ def test_results_that_are_no_kernels_own(tmp_path: Path) -> None:
         return [x, x.transpose(0, 1), weight, Tensor.full((2,), 7.0), total, total]
 
     manifest = export_function(function, [Tensor.zeros(2, 3)], tmp_path / "site", targets=["wasm"])
-    assert [a["name"] for a in manifest["function"]["inputs"]] == ["x"] and list(manifest["targets"]) == ["wasm"]
+    assert [a["name"] for a in manifest["functions"]["run"]["inputs"]] == ["x"] and list(manifest["targets"]) == [
+        "wasm"
+    ]
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     got = run(tmp_path / "site", {"x": x})
     want = [x, x.T, np.array([1, 2, 3]), np.full(2, 7), x.sum(1), x.sum(1)]
@@ -110,7 +146,7 @@ def test_state_lives_from_call_to_call(tmp_path: Path) -> None:
         return seen.assign(seen + x) * 2
 
     export_function(function, [Tensor.zeros(3)], tmp_path / "site", targets=["wasm"])
-    first, second = calls(tmp_path / "site", [{"x": np.array([1, 2, 3], np.float32)}] * 2)
+    first, second = calls(tmp_path / "site", [("run", {"x": np.array([1, 2, 3], np.float32)})] * 2)
     assert first["output"].tolist() == [2, 4, 6] and second["output"].tolist() == [4, 8, 12]
     assert seen.numpy().tolist() == [0, 0, 0]
 
@@ -146,7 +182,8 @@ def test_the_loader_is_javascript(tmp_path: Path) -> None:
     done = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     info, called = json.loads(done.stdout)
-    assert info["inputs"] == {"odd name */": {"dtype": "f32", "shape": [2, 2]}} and info["kernelsPerRun"] == 1
+    plan = info["functions"]["run"]
+    assert plan["inputs"] == {"odd name */": {"dtype": "f32", "shape": [2, 2]}} and plan["kernels"] == 1
     assert called == [(site / "model").as_uri() + "/", {}]
 
 

@@ -39,12 +39,14 @@ def test_it_describes_the_model(make_bundle: Make) -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
-def as_function(bundle: Path) -> None:
-    """Writes the loader of a function that has this bundle's memory."""
+def as_function(bundle: Path, several: bool) -> None:
+    """Writes the loader of a function, or of two, that have this bundle's memory."""
     manifest = json.loads((bundle / "manifest.json").read_text())
     arrays = [{"name": n, "buffer": b, "dtype": d, "shape": s} for n, b, d, s in ARRAYS]
-    plan = {"entry": "decode", "inputs": arrays[:1], "outputs": arrays[1:]}
-    write_loader(bundle, manifest | {"name": "toy", "task": "function", "function": plan})
+    plans = {"decode": {"inputs": arrays[:1], "outputs": arrays[1:]}}
+    if several:
+        plans["sample"] = {"inputs": arrays[1:2], "outputs": arrays[3:]}
+    write_loader(bundle, manifest | {"name": "toy", "task": "function", "functions": plans})
 
 
 def import_it(bundle: Path, expression: str) -> object:
@@ -96,7 +98,7 @@ void [load, info, back, options, optionsBack, loading];
 FUNCTION_TYPES = """
 const info = (value: tinyweb.FunctionInfo): model.FunctionInfo => value;
 const back = (value: model.FunctionInfo): tinyweb.FunctionInfo => value;
-const inputs = (value: model.Inputs): tinyweb.Arrays => ({ ...value }) as tinyweb.Arrays;
+const inputs = (value: model.Functions["decode"]["inputs"]): tinyweb.Arrays => ({ ...value }) as tinyweb.Arrays;
 const loading = (value: tinyweb.LoadOptions): model.LoadOptions => value;
 const use = async (f: model.Model, t: tinyweb.FunctionModel): Promise<void> => {
   const { y, long } = await f.run({ "a b": new Float32Array(4) }, { outputs: ["y"] });
@@ -108,16 +110,33 @@ void [info, back, inputs, loading, use];
 """
 
 
-@pytest.mark.parametrize("task", ["chat", "function"])
+FUNCTIONS_TYPES = """
+const use = async (f: model.Model, t: tinyweb.FunctionModel): Promise<void> => {
+  const { y } = await f.run({ "a b": new Float32Array(4) }, { function: "decode", outputs: ["y"] });
+  const { long } = await f.run({ y: new Float32Array(32) }, { function: "sample" });
+  // @ts-expect-error: the name is needed
+  await f.run({ "a b": new Float32Array(4) });
+  // @ts-expect-error: of the other function
+  await f.run({ "a b": new Float32Array(4) }, { function: "sample" });
+  const both: [Float32Array, BigInt64Array] = [y, long];
+  const same: Parameters<typeof t.run>[1] = { function: "sample" } satisfies Parameters<typeof f.run>[1];
+  void [both, same];
+};
+void use;
+"""
+TYPES = {"chat": CHAT_TYPES, "function": FUNCTION_TYPES, "functions": FUNCTIONS_TYPES}
+
+
+@pytest.mark.parametrize("task", TYPES)
 def test_types_are_those_of_the_library(make_bundle: Make, tmp_path: Path, task: str) -> None:
     """model.d.ts stands on its own; this holds it against the library's own types, in both directions that matter."""
     bundle = write(make_bundle)
-    if task == "function":
-        as_function(bundle)
+    if task != "chat":
+        as_function(bundle, several=task == "functions")
     (tmp_path / "check.ts").write_text(
         f"""import * as tinyweb from "{ROOT}/web/runtime/src/index.js";
 import * as model from "{bundle}/model.js";
-{CHAT_TYPES if task == "chat" else FUNCTION_TYPES}"""
+{TYPES[task]}"""
     )
     config = {
         "extends": f"{ROOT}/web/runtime/tsconfig.build.json",

@@ -83,7 +83,7 @@ def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
         "task": manifest["task"],
         "version": manifest["version"],
         "model": manifest["model"],
-        **(_chat_kernels(manifest) if manifest["task"] == "chat" else {"kernels_per_run": kernels_per_run(manifest)}),
+        **(_chat_kernels(manifest) if manifest["task"] == "chat" else {"kernels_per_call": kernels_per_call(manifest)}),
         "bytes": {
             "weights": kinds.get("weight", 0),
             "state": kinds.get("state", 0),
@@ -107,10 +107,10 @@ def kernels_per_token(manifest: Mapping[str, Any]) -> int:
     return max(count for by in _per_token(manifest).values() for count in by.values())
 
 
-def kernels_per_run(manifest: Mapping[str, Any]) -> int:
-    """Kernels that one call of a function costs: the most of any target."""
-    entry = manifest["function"]["entry"]
-    return max(entry_kernels(section)[entry] for section in manifest["targets"].values())
+def kernels_per_call(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Kernels that one call of each function costs: the most of any target."""
+    counts = [entry_kernels(section) for section in manifest["targets"].values()]
+    return {name: max(c[name] for c in counts) for name in manifest["functions"]}
 
 
 def _per_token(manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:

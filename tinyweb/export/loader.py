@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tinyweb.export.inspect import entry_kernels, kernels_per_run, kernels_per_token
+from tinyweb.export.inspect import entry_kernels, kernels_per_call, kernels_per_token
 
 FILES = ("model.js", "model.d.ts")
 TYPED_ARRAYS = {
@@ -19,7 +19,7 @@ TYPED_ARRAYS = {
 
 
 def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the generated loader of `manifest` into `bundle`."""
+    """Write the generated loader of `manifest` into `bundle`, from the templates of its task."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -42,6 +42,7 @@ def loader_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return task | {
         "name": _plain(manifest["name"]),
         "model": manifest["model"],
+        "manifest": manifest,
         "states": [b for b in manifest["buffers"] if b["kind"] == "state"],
         "variables": manifest["variables"],
         "shards": len(manifest["weights"]["shards"]),
@@ -61,12 +62,17 @@ def _chat_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _function_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    section = manifest["function"]
-    return {
-        "inputs": [_array(a) for a in section["inputs"]],
-        "outputs": [_array(a) for a in section["outputs"]],
-        "kernels": kernels_per_run(manifest),
-    }
+    kernels = kernels_per_call(manifest)
+    functions = [
+        {
+            "name": name,
+            "inputs": [_array(a) for a in f["inputs"]],
+            "outputs": [_array(a) for a in f["outputs"]],
+            "kernels": kernels[name],
+        }
+        for name, f in manifest["functions"].items()
+    ]
+    return {"functions": functions}
 
 
 def _array(array: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,10 +83,10 @@ def bundle_manifest(
     segments: Mapping[int, list[Segment]],
     memory: Memory,
     variables: tuple[UOp, ...],
-    section: Mapping[str, Any],
+    sections: Mapping[str, Any],
     targets: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole manifest of a bundle; `section` is what its task needs besides the plans."""
+    """The whole manifest of a bundle; `sections` are what its task needs besides the plans."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -97,7 +97,7 @@ def bundle_manifest(
         "weights": weights_section(writer),
         "buffers": buffers_section(memory, segments),
         "variables": variables_section(variables),
-        task: dict(section),
+        **sections,
         "targets": dict(targets),
     }
 
@@ -114,5 +114,5 @@ def manifest(
     targets: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The whole manifest of a chat model."""
-    section = chat_section(chat, memory)
-    return bundle_manifest("chat", name, model, files, writer, segments, memory, variables, section, targets)
+    sections = {"chat": chat_section(chat, memory)}
+    return bundle_manifest("chat", name, model, files, writer, segments, memory, variables, sections, targets)

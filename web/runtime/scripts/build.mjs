@@ -2,7 +2,7 @@
 import { rmSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "vite";
+import { build } from "rolldown";
 import { FILES, HOMES } from "./files.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -13,7 +13,6 @@ const homes = new Map(Object.entries(HOMES).map(([source, file]) => [at(source),
 /** Imports of a module that another file holds become imports of that file. The worker is complete by itself. */
 const elsewhere = (own) => ({
   name: "tinyweb-files",
-  enforce: "pre",
   async resolveId(id, importer) {
     if (!importer || own === "tinyweb-worker.js") return undefined;
     const found = await this.resolve(id, importer, { skipSelf: true });
@@ -25,24 +24,16 @@ const elsewhere = (own) => ({
 rmSync(folder, { recursive: true, force: true });
 for (const [file, source] of Object.entries(FILES)) {
   await build({
-    root,
-    configFile: false,
-    mode: "production",
-    logLevel: "error",
+    cwd: root,
+    input: at(source),
+    platform: "browser",
+    logLevel: "warn",
     plugins: [elsewhere(file)],
-    build: {
-      target: "es2022",
-      outDir: folder,
-      emptyOutDir: false,
-      modulePreload: false,
-      reportCompressedSize: false,
-      // Not Vite's library mode: it leaves the white space in.
-      rolldownOptions: {
-        input: at(source),
-        preserveEntrySignatures: "strict",
-        treeshake: { manualPureFunctions: ["Object.freeze"] }, // frozen tables that nobody reads are left out
-        output: { format: "es", entryFileNames: file, codeSplitting: false },
-      },
-    },
+    tsconfig: at("tsconfig.build.json"),
+    resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
+    transform: { target: "es2022" },
+    preserveEntrySignatures: "strict",
+    treeshake: { manualPureFunctions: ["Object.freeze"] }, // frozen tables that nobody reads are left out
+    output: { dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js") },
   });
 }

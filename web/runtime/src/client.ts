@@ -47,7 +47,13 @@ export class Chat extends Connection<ChatInfo> {
   }
 }
 
-/** A function of arrays. */
+export interface RunOptions {
+  function?: string;
+  outputs?: readonly string[];
+  signal?: AbortSignal;
+}
+
+/** Functions of arrays. */
 export class FunctionModel extends Connection<FunctionInfo> {
   /** @internal Loads through a given worker; `loadFunction` makes the worker. */
   static open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<FunctionModel> {
@@ -57,11 +63,12 @@ export class FunctionModel extends Connection<FunctionInfo> {
   /**
    * One call: typed arrays by the names of the inputs; those of the outputs come back. Calls run one after another.
    * @param inputs an input that was given before may be absent: it keeps its value
+   * @param options.function its name; may be absent where the bundle has one
    * @param options.outputs names of those wanted; all by default
    * @throws TinywebError "bad-argument" (a name, type or length that is not the function's) | "aborted" | "device-lost" | …
    */
-  run(inputs: Arrays, options: { outputs?: readonly string[]; signal?: AbortSignal } = {}): Promise<Arrays> {
-    return this.call({ method: "run", inputs, outputs: options.outputs }, options.signal);
+  run(inputs: Arrays, options: RunOptions = {}): Promise<Arrays> {
+    return this.call({ method: "run", inputs, function: options.function, outputs: options.outputs }, options.signal);
   }
 }
 
@@ -71,12 +78,12 @@ export class FunctionModel extends Connection<FunctionInfo> {
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
 export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
-  const { base, worker } = startWorker(baseUrl, options);
+  const { base, worker } = await startWorker(baseUrl, options);
   return Chat.open(worker, base, options);
 }
 
-/** Loads a bundle that holds a plain function (docs/bundle.md); as `loadChat`. */
+/** Loads a bundle that holds functions (docs/bundle.md); as `loadChat`. */
 export async function loadFunction(baseUrl: string | URL, options: LoadOptions = {}): Promise<FunctionModel> {
-  const { base, worker } = startWorker(baseUrl, options);
+  const { base, worker } = await startWorker(baseUrl, options);
   return FunctionModel.open(worker, base, options);
 }

@@ -179,12 +179,15 @@ export class Connection<Info> {
 }
 
 /** The bundle's folder as a URL that ends with a slash, and a worker for its model. */
-export function startWorker(baseUrl: string | URL, { workerUrl }: LoadOptions): { base: URL; worker: WorkerLike } {
-  const base = new URL(baseUrl, globalThis.location?.href);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
-  const how = { type: "module", name: "tinyweb" } as const;
+export async function startWorker(baseUrl: string | URL, { workerUrl, backend }: LoadOptions): Promise<{ base: URL; worker: WorkerLike }> {
   try {
-    const worker = workerUrl ? new Worker(workerUrl, how) : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), how);
+    const node = typeof Worker === "undefined" ? await import("./node.js") : undefined;
+    const base = new URL(baseUrl, globalThis.location?.href ?? node?.here());
+    if (!base.pathname.endsWith("/")) base.pathname += "/";
+    // Bundlers know the address, and the options, by how they stand here.
+    const worker = node ? node.startThread(workerUrl, !backend?.startsWith("wasm"))
+      : workerUrl ? new Worker(workerUrl, { type: "module", name: "tinyweb" })
+      : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
     return { base, worker: worker as unknown as WorkerLike };
   } catch (error) {
     throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);

@@ -1,11 +1,11 @@
-/** A bundle that holds a plain function: arrays in, arrays out. */
+/** A bundle that holds functions: arrays in, arrays out. */
 
 import type { Fallback } from "./backend.js";
 import type { Backend } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
 import type { ModelHost, StartTimes } from "./host.js";
 import { Lock } from "./lock.js";
-import { ARRAYS, type ArraySpec, type FunctionPlan } from "./tasks.js";
+import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */
 export type TypedArray =
@@ -13,20 +13,23 @@ export type TypedArray =
 
 export type Arrays = Record<string, TypedArray>;
 
+/** An input or output. */
+export type ArrayInfo = Omit<ArraySpec, "buffer">;
+
 export interface FunctionInfo {
-  /** The function's name. */
+  /** The bundle's name. */
   model: string;
   backend: Backend;
   /** The GPU's name, or the number of CPU threads. */
   adapter: string;
-  inputs: Omit<ArraySpec, "buffer">[];
-  outputs: Omit<ArraySpec, "buffer">[];
+  /** `kernels`: of one call. */
+  functions: Record<string, { inputs: ArrayInfo[]; outputs: ArrayInfo[]; kernels: number }>;
+  /** What else the bundle's manifest says, by its keys. */
+  sections: Record<string, unknown>;
   /** Bytes held on the device or in WASM memory. */
   memoryBytes: number;
   /** Bytes of the weights. */
   modelBytes: number;
-  /** Kernels of one call. */
-  kernels: number;
   /** From the inputs' arrival in the worker to the outputs, of the last call; 0 before the first. */
   runMs: number;
   /** How long loading took, by part. */
@@ -37,28 +40,32 @@ export interface FunctionInfo {
 
 export class FunctionSession {
   private readonly lock = new Lock();
-  private readonly plan: FunctionPlan;
-  /** Inputs that are on the device. */
-  private readonly given = new Set<string>();
+  private readonly plans: FunctionsPlan["functions"];
+  /** Buffers of inputs that are on the device. */
+  private readonly given = new Set<number>();
   private runMs = 0;
 
-  /** @param host of a bundle whose task is "function" */
+  /** @param host of a bundle of functions */
   constructor(private readonly host: ModelHost) {
-    this.plan = host.manifest.function as FunctionPlan;
+    this.plans = (host.manifest.function as FunctionsPlan).functions;
   }
 
   get info(): FunctionInfo {
     const { manifest, engine, fallbacks, start } = this.host;
-    const shown = ({ name, dtype, shape }: ArraySpec): Omit<ArraySpec, "buffer"> => ({ name, dtype, shape });
+    const shown = ({ name, dtype, shape }: ArraySpec): ArrayInfo => ({ name, dtype, shape });
+    const described = ({ entry, inputs, outputs }: FunctionPlan): FunctionInfo["functions"][string] => ({
+      inputs: inputs.map(shown),
+      outputs: outputs.map(shown),
+      kernels: engine.kernels(entry),
+    });
     return {
       model: manifest.name,
       backend: engine.backend,
       adapter: engine.adapter,
-      inputs: this.plan.inputs.map(shown),
-      outputs: this.plan.outputs.map(shown),
+      functions: Object.fromEntries([...this.plans].map(([name, plan]) => [name, described(plan)])),
+      sections: manifest.sections,
       memoryBytes: engine.memoryBytes,
       modelBytes: manifest.weights.bytes,
-      kernels: engine.kernels(this.plan.entry),
       runMs: this.runMs,
       start: { ...start },
       fallbacks: [...fallbacks],
@@ -67,10 +74,11 @@ export class FunctionSession {
 
   /**
    * One call. @param inputs an input that was given before may be absent: it keeps its value
+   * @param name which function; may be absent where there is one
    * @param outputs names of those wanted; all by default
    */
-  async run(inputs: Arrays, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
-    const { plan } = this;
+  async run(inputs: Arrays, name?: string, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
+    const plan = this.planOf(name);
     checkNames("input", Object.keys(Object(inputs) as Arrays), plan.inputs);
     const fresh = plan.inputs.filter(({ name }) => inputs[name] !== undefined);
     const bytes = fresh.map((spec) => checkArray(spec, inputs[spec.name]));
@@ -79,15 +87,15 @@ export class FunctionSession {
     const release = await this.lock.acquire(signal);
     try {
       const begun = performance.now();
-      const missing = plan.inputs.find(({ name }) => !fresh.some((spec) => spec.name === name) && !this.given.has(name));
+      const missing = plan.inputs.find(({ name, buffer }) => !fresh.some((spec) => spec.name === name) && !this.given.has(buffer));
       if (missing) throw new TinywebError("bad-argument", `The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
       for (;;) {
         try {
           throwIfAborted(signal);
           const { engine } = this.host;
-          fresh.forEach(({ name, buffer }, i) => {
+          fresh.forEach(({ buffer }, i) => {
             engine.write(buffer, 0, bytes[i] as Uint8Array<ArrayBuffer>);
-            this.given.add(name);
+            this.given.add(buffer);
           });
           const slices = wanted.map((spec) => ({ buffer: spec.buffer, offset: 0, bytes: byteLength(spec) }));
           const results = await engine.step([plan.entry], slices);
@@ -105,6 +113,14 @@ export class FunctionSession {
     } finally {
       release();
     }
+  }
+
+  private planOf(name: string | undefined): FunctionPlan {
+    const names = [...this.plans.keys()];
+    const plan = this.plans.get(name ?? (names.length === 1 ? (names[0] as string) : ""));
+    if (plan) return plan;
+    const asked = name === undefined ? "Say which function to run" : `There is no function "${name}"`;
+    throw new TinywebError("bad-argument", `${asked}: this bundle has ${names.join(", ")}.`);
   }
 }
 

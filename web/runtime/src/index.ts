@@ -2,11 +2,11 @@
 
 export type { BackendChoice, BackendOptions, Fallback } from "./backend.js";
 export type { ChatInfo, ChatPart, StopReason } from "./chat.js";
-export { loadChat, loadFunction, type Chat, type ChatEvents, type FunctionModel } from "./client.js";
+export { loadChat, loadFunction, type Chat, type ChatEvents, type FunctionModel, type RunOptions } from "./client.js";
 export type { LoadOptions } from "./connection.js";
 export type { Backend } from "./engine.js";
 export { TinywebError, type ErrorCode } from "./errors.js";
-export type { Arrays, FunctionInfo, TypedArray } from "./function.js";
+export type { ArrayInfo, Arrays, FunctionInfo, TypedArray } from "./function.js";
 export type { Phase, Progress, StartTimes } from "./host.js";
 export type { GenerateOptions } from "./options.js";
 export type { Message } from "./tokenizer.js";

@@ -5,7 +5,7 @@
 
 import { Value } from "./check.js";
 import { compileExpression, type Evaluate } from "./expression.js";
-import { parseChat, parseFunction, type ChatPlan, type FunctionPlan } from "./tasks.js";
+import { parseChat, parseFunctions, type ChatPlan, type FunctionsPlan } from "./tasks.js";
 
 export interface Segment {
   shard: number;
@@ -97,9 +97,11 @@ export interface Manifest {
   variables: Variable[];
   /** Slot of each variable by name. */
   slots: ReadonlyMap<string, number>;
-  /** One of the two is there, as the bundle's task says. */
+  /** One of the two is there. */
   chat: ChatPlan | undefined;
-  function: FunctionPlan | undefined;
+  function: FunctionsPlan | undefined;
+  /** What else the manifest says, for those who wrote it. */
+  sections: Record<string, unknown>;
   webgpu: WebGpuTarget | undefined;
   wasm: WasmTarget | undefined;
 }
@@ -109,6 +111,9 @@ export const CONTROL_BYTES = 64;
 export const INT32_MAX = 2 ** 31 - 1;
 const MAX_BUFFER = 2 ** 36;
 
+/** Top-level keys that this library reads. */
+const OWN = new Set(["format", "version", "task", "name", "model", "files", "weights", "buffers", "variables", "chat", "functions", "targets"]);
+
 type Slots = ReadonlyMap<string, number>;
 
 /** @throws TinywebError "bad-manifest" naming the field that is wrong. */
@@ -116,7 +121,7 @@ export function parseManifest(json: unknown): Manifest {
   const m = new Value(json);
   m.at("format").oneOf("tinyweb-bundle");
   if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
-  const task = m.at("task").oneOf("chat", "function");
+  const task = m.at("task").text();
   const weights = parseWeights(m.at("weights"));
   const buffers = m.at("buffers").list((buffer, id) => parseBuffer(buffer, id, weights.shards));
   const variables = m.at("variables").list((v): Variable => {
@@ -126,8 +131,9 @@ export function parseManifest(json: unknown): Manifest {
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
   const chat = task === "chat" ? parseChat(m, buffers, variables) : undefined;
-  const plan = task === "function" ? parseFunction(m.at("function"), buffers) : undefined;
-  const used = (chat ?? plan) as ChatPlan | FunctionPlan;
+  if (!chat && !m.at("functions").present) m.at("task").fail(`"${task}" has no functions: load it with tinyweb/load`);
+  const functions = chat ? undefined : parseFunctions(m.at("functions"), buffers);
+  const used = (chat ?? functions) as ChatPlan | FunctionsPlan;
   const targets = m.at("targets");
   const [gpu, cpu] = [targets.at("webgpu"), targets.at("wasm")];
   const webgpu = gpu.present ? parseWebGpu(gpu, buffers, slots) : undefined;
@@ -142,7 +148,8 @@ export function parseManifest(json: unknown): Manifest {
     const needed = kind === "weight" || used.buffers.includes(id);
     if (needed && wasm && !wasm.addresses.has(id)) cpu.at("memory").at("buffers").fail(`buffer ${id} is missing`);
   }
-  return { name: m.at("name").text(), weights, buffers, variables, slots, chat, function: plan, webgpu, wasm };
+  const sections = Object.fromEntries(Object.entries(json as Record<string, unknown>).filter(([key]) => !OWN.has(key)));
+  return { name: m.at("name").text(), weights, buffers, variables, slots, chat, function: functions, sections, webgpu, wasm };
 }
 
 function parseWeights(w: Value): Manifest["weights"] {

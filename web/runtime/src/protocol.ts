@@ -13,7 +13,7 @@ export type WireOptions = Omit<GenerateOptions, "signal">;
 
 export type Call =
   | { method: "load"; task: "chat" | "function"; baseUrl: string; options: BackendOptions; begun: number }
-  | { method: "run"; inputs: Arrays; outputs: readonly string[] | undefined }
+  | { method: "run"; inputs: Arrays; function: string | undefined; outputs: readonly string[] | undefined }
   | { method: "generate"; messages: readonly Message[]; options: WireOptions }
   | { method: "generateIds"; ids: readonly number[]; options: WireOptions }
   | { method: "logits"; ids: readonly number[] }

@@ -60,7 +60,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
       case "generateIds":
         return stream(id, loaded(ChatSession).generateIds(call.ids, { ...call.options, signal }));
       case "run": {
-        const outputs = await loaded(FunctionSession).run(call.inputs, call.outputs, signal);
+        const outputs = await loaded(FunctionSession).run(call.inputs, call.function, call.outputs, signal);
         postInfo();
         return outputs;
       }

@@ -1,4 +1,4 @@
-/** What a bundle is for, as its manifest says: a chat, or a plain function. */
+/** What a bundle is for, as its manifest says: a chat, or functions. */
 
 import { Value } from "./check.js";
 import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
@@ -53,10 +53,15 @@ export interface ArraySpec {
   shape: number[];
 }
 
-export interface FunctionPlan extends Task {
+export interface FunctionPlan {
+  /** The entry point of its name. */
   entry: string;
   inputs: ArraySpec[];
   outputs: ArraySpec[];
+}
+
+export interface FunctionsPlan extends Task {
+  functions: ReadonlyMap<string, FunctionPlan>;
 }
 
 /** The typed array that holds each type's elements; halves are their bits. */
@@ -125,7 +130,14 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   };
 }
 
-export function parseFunction(f: Value, buffers: BufferSpec[]): FunctionPlan {
+export function parseFunctions(f: Value, buffers: BufferSpec[]): FunctionsPlan {
+  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers));
+  if (functions.size === 0) f.fail("is empty");
+  const used = [...functions.values()].flatMap(({ inputs, outputs }) => [...inputs, ...outputs]);
+  return { functions, entries: [...functions.keys()], buffers: used.map(({ buffer }) => buffer) };
+}
+
+function parseFunction(f: Value, entry: string, buffers: BufferSpec[]): FunctionPlan {
   const arrays = (key: string): ArraySpec[] => {
     const taken = new Set<string | number>();
     return f.at(key).list((a) => {
@@ -142,6 +154,5 @@ export function parseFunction(f: Value, buffers: BufferSpec[]): FunctionPlan {
       return { name, buffer, dtype, shape };
     });
   };
-  const [entry, inputs, outputs] = [f.at("entry").text(), arrays("inputs"), arrays("outputs")];
-  return { entry, inputs, outputs, entries: [entry], buffers: [...inputs, ...outputs].map(({ buffer }) => buffer) };
+  return { entry, inputs: arrays("inputs"), outputs: arrays("outputs") };
 }

@@ -1,29 +1,15 @@
 /** The built library in headless Chromium: WebGPU on its software adapter, WASM with and without threads, storage, faults. */
 
-import { existsSync } from "node:fs";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { ChatInfo } from "../src/chat.js";
 import type { LoadOptions } from "../src/connection.js";
 import type { FunctionInfo } from "../src/function.js";
 import type { Progress } from "../src/host.js";
+import { findBrowser, FLAGS } from "./chromium.js";
 import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
 import { Site } from "./site.js";
-
-const FLAGS = [
-  "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run",
-  "--host-resolver-rules=MAP phone.test 127.0.0.1",
-];
-
-function findBrowser(): string {
-  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"].map((name) => `/usr/bin/${name}`);
-  const places = [process.env.CHROME ?? "", ...names, chromium.executablePath()];
-  const found = places.find((place) => place !== "" && existsSync(place));
-  if (!found) throw new Error("No Chromium was found: set CHROME to its path.");
-  return found;
-}
 
 interface Failed {
   error?: { code: string; message: string; name: string };

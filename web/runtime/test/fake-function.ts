@@ -34,10 +34,11 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
       state(4, "positive", "bool", [3], 3),
     ],
     variables: [],
-    function: {
-      entry: "run",
-      inputs: [{ name: "x", buffer: 1, dtype: "f32", shape: [2, 2] }, { name: "n", buffer: 2, dtype: "i32", shape: [] }],
-      outputs: [{ name: "y", buffer: 3, dtype: "f32", shape: [2, 2] }, { name: "positive", buffer: 4, dtype: "bool", shape: [3] }],
+    functions: {
+      run: {
+        inputs: [{ name: "x", buffer: 1, dtype: "f32", shape: [2, 2] }, { name: "n", buffer: 2, dtype: "i32", shape: [] }],
+        outputs: [{ name: "y", buffer: 3, dtype: "f32", shape: [2, 2] }, { name: "positive", buffer: 4, dtype: "bool", shape: [3] }],
+      },
     },
     targets: {
       webgpu: {

@@ -9,8 +9,8 @@ import { openFake } from "./open.js";
 const hosts: ModelHost[] = [];
 afterEach(() => hosts.splice(0).forEach((host) => host.dispose()));
 
-async function open(): Promise<FunctionSession> {
-  const { host } = await openFake({ task: "function", options: { backend: "wasm-single" } }, fakeFunction());
+async function open(change?: Parameters<typeof fakeFunction>[0]): Promise<FunctionSession> {
+  const { host } = await openFake({ task: "function", options: { backend: "wasm-single" } }, fakeFunction(change));
   hosts.push(host);
   return new FunctionSession(host);
 }
@@ -22,7 +22,7 @@ describe("a function", () => {
   it("takes arrays and gives arrays", async () => {
     const session = await open();
     expect(await session.run({ x, n })).toEqual({ y: Float32Array.of(11, 6, 19, 26), positive: Uint8Array.of(1, 0, 1) });
-    expect(session.info).toMatchObject({ model: "affine", backend: "wasm-single", kernels: 2, inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n" }] });
+    expect(session.info).toMatchObject({ model: "affine", backend: "wasm-single", functions: { run: { kernels: 2, inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n" }] } } });
     expect(session.info.runMs).toBeGreaterThan(0);
   });
 
@@ -30,8 +30,8 @@ describe("a function", () => {
     const session = await open();
     await expect(session.run({ x })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('"n" is missing') });
     await session.run({ x, n });
-    expect(await session.run({ n: Int32Array.of(0) }, ["y"])).toEqual({ y: Float32Array.of(1, -4, 9, 16) });
-    expect(await session.run({}, [])).toEqual({});
+    expect(await session.run({ n: Int32Array.of(0) }, "run", ["y"])).toEqual({ y: Float32Array.of(1, -4, 9, 16) });
+    expect(await session.run({}, "run", [])).toEqual({});
   });
 
   it("reads views of larger arrays, and hands out memory of its own", async () => {
@@ -45,8 +45,26 @@ describe("a function", () => {
 
   it("answers calls one after another", async () => {
     const session = await open();
-    const results = await Promise.all([1, 2, 3].map((k) => session.run({ x, n: Int32Array.of(k) }, ["y"])));
+    const results = await Promise.all([1, 2, 3].map((k) => session.run({ x, n: Int32Array.of(k) }, undefined, ["y"])));
     expect(results.map(({ y }) => y?.[0])).toEqual([2, 3, 4]);
+  });
+
+  it("is one of several, which share buffers only where they say so", async () => {
+    const session = await open((m) => {
+      m.functions.again = { inputs: m.functions.run.inputs, outputs: m.functions.run.outputs.slice(0, 1) };
+      for (const points of [m.targets.wasm.entry_points, m.targets.webgpu.variants.base.entry_points]) points.again = points.run;
+      m.detect = { labels: ["cat"] };
+    });
+    expect(await session.run({ x, n }, "again")).toEqual({ y: Float32Array.of(11, 6, 19, 26) });
+    expect(await session.run({}, "run", ["positive"])).toEqual({ positive: Uint8Array.of(1, 0, 1) });
+    expect(session.info).toMatchObject({ functions: { again: { outputs: [{ name: "y" }] } }, sections: { detect: { labels: ["cat"] } } });
+    await expect(session.run({ x, n })).rejects.toMatchObject({ code: "bad-argument", message: "Say which function to run: this bundle has run, again." });
+    await expect(session.run({ x, n }, "go")).rejects.toMatchObject({ message: 'There is no function "go": this bundle has run, again.' });
+  });
+
+  it("cannot be of a task that has none", () => {
+    const { manifest } = fakeFunction((m) => { m.task = "image"; delete m.functions; });
+    expect(() => parseManifest(manifest)).toThrow(/"image" has no functions: load it with tinyweb\/load/);
   });
 
   it.each([
@@ -57,7 +75,7 @@ describe("a function", () => {
   ])("refuses %s", async (_name, inputs, message) => {
     const session = await open();
     await expect(session.run(inputs as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringMatching(message) });
-    await expect(session.run({ x, n }, ["q"])).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('no output "q"') });
+    await expect(session.run({ x, n }, "run", ["q"])).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('no output "q"') });
   });
 
   it("is not loaded as a chat, nor a chat as a function", async () => {
@@ -67,13 +85,13 @@ describe("a function", () => {
 
   type Change = NonNullable<Parameters<typeof fakeFunction>[0]>;
   it.each<[string, Change, string]>([
-    ["an entry point that is not there", (m) => (m.function.entry = "go"), '"go" is missing'],
-    ["a weight as an input", (m) => (m.function.inputs[0].buffer = 0), "must be f32 state"],
-    ["an array larger than its buffer", (m) => (m.function.inputs[0].shape = [2, 3]), "at least 24 bytes"],
-    ["a type it cannot pass", (m) => (m.function.inputs[0].dtype = "f64"), "dtype"],
-    ["another type than the buffer's", (m) => (m.function.inputs[0].dtype = "i32"), "must be i32 state"],
-    ["a name twice", (m) => (m.function.inputs[1].name = "x"), "appears twice"],
-    ["a buffer twice", (m) => (m.function.outputs[1] = { ...m.function.outputs[0], name: "z" }), "appears twice"],
+    ["an entry point that is not there", (m) => (m.functions.go = m.functions.run), '"go" is missing'],
+    ["a weight as an input", (m) => (m.functions.run.inputs[0].buffer = 0), "must be f32 state"],
+    ["an array larger than its buffer", (m) => (m.functions.run.inputs[0].shape = [2, 3]), "at least 24 bytes"],
+    ["a type it cannot pass", (m) => (m.functions.run.inputs[0].dtype = "f64"), "dtype"],
+    ["another type than the buffer's", (m) => (m.functions.run.inputs[0].dtype = "i32"), "must be i32 state"],
+    ["a name twice", (m) => (m.functions.run.inputs[1].name = "x"), "appears twice"],
+    ["a buffer twice", (m) => (m.functions.run.outputs[1] = { ...m.functions.run.outputs[0], name: "z" }), "appears twice"],
     ["an output without address", (m) => delete m.targets.wasm.memory.buffers["3"], "buffer 3 is missing"],
   ])("refuses a manifest with %s", (_name, change, message) => {
     expect(() => parseManifest(fakeFunction(change).manifest)).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }));

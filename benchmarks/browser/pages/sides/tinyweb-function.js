@@ -18,6 +18,6 @@ export async function open({ bundle, shapes, threads, backend }) {
       return milliseconds / 1000;
     },
     result: () => model.run(inputs),
-    notes: () => ({ adapter: model.info.adapter, kernels: model.info.kernels }),
+    notes: () => ({ adapter: model.info.adapter, kernels: model.info.functions.run.kernels }),
   };
 }

@@ -1,0 +1,203 @@
+"""What a bundle of functions is made of: their plans, and the memory that these read and write.
+
+A function is recorded once, with the example inputs; what it computes for them is not computed. Tensors from outside
+that it reads (a model's weights) are written into the bundle; those that it updates in place become state that lives on
+the device from call to call. Functions of one bundle share both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tinyweb.device import Device, current_recorder
+from tinyweb.dtype import DType, dtypes
+from tinyweb.errors import ExportError
+from tinyweb.export.memory import Memory, Named, plan_memory
+from tinyweb.graph.ir import UOp
+from tinyweb.graph.schedule import nbytes
+from tinyweb.nn.state import get_state_dict
+from tinyweb.tensor import Tensor
+from tinyweb.tracing import Plan, capture
+
+Examples = Mapping[str, Tensor] | Sequence[Tensor]
+"""Tensors of the shapes and dtypes of a function's arguments, by name or by position."""
+
+# what JavaScript has typed arrays for (halves as their bits)
+ARRAYS = (
+    dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.int16, dtypes.uint16, dtypes.int8, dtypes.uint8, dtypes.bool,
+    dtypes.int64, dtypes.uint64, dtypes.float16,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A function with its memory: inputs and outputs by name, each a tensor that is all of its buffer."""
+
+    function: Callable[..., Any]
+    plan: Plan
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+    def section(self, memory: Memory) -> dict[str, Any]:
+        """Its entry in the manifest's `functions`."""
+        return {
+            "inputs": [_end(n, t, memory) for n, t in self.inputs.items()],
+            "outputs": [_end(n, t, memory) for n, t in self.outputs.items()],
+        }
+
+
+def record(function: Callable[..., Any], examples: Examples) -> Recorded:
+    """Capture the function. Every input and every output gets memory of its own, which a loader may read and write."""
+    inputs, by_name = _named_inputs(function, examples), isinstance(examples, Mapping)
+    given = {n: Tensor.empty(*_fixed(n, t), dtype=t.dtype, device=t.device).realize() for n, t in inputs.items()}
+    outputs: dict[str, Tensor] = {}
+
+    def assigned() -> list[Tensor]:
+        results = _named_results(function(**given) if by_name else function(*given.values()))
+        for n, t in results.items():
+            if n in given:
+                raise ExportError(f"An input and an output of the function are both called {n!r}: rename one of them.")
+            outputs[n] = _memory_outside(*_fixed(n, t), dtype=t.dtype, device=t.device).assign(t)
+        return list(outputs.values())
+
+    plan = capture(assigned)
+    if plan.refreshed:
+        raise NotImplementedError(
+            "The function draws random numbers: a bundle has no source of them yet; make them an input."
+        )
+    if plan.variables:
+        names = ", ".join(str(v.arg[0]) for v in plan.variables)
+        raise NotImplementedError(f"The function has sizes that vary ({names}): only fixed shapes can be exported yet.")
+    return Recorded(function, plan, given, outputs)
+
+
+def _memory_outside(*shape: int, dtype: DType, device: str) -> Tensor:
+    """Memory that a recording writes to as if it had been there before: no result is another's memory, or a view."""
+    made = Tensor.empty(*shape, dtype=dtype, device=device).realize()
+    recorder = current_recorder()
+    assert recorder is not None
+    recorder.outside.add(made.uop.buffer)
+    return made
+
+
+def _named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor]:
+    named = examples if isinstance(examples, Mapping) else dict(zip(_parameters(function, len(examples)), examples))
+    for n, t in named.items():
+        if not isinstance(t, Tensor):
+            raise ExportError(f"The example input {n!r} is a {type(t).__name__}: give a Tensor of its shape and dtype.")
+    return named
+
+
+def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+    """Names for `count` arguments by position."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # something built in
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
+
+
+def _named_results(result: Any) -> dict[str, Tensor]:
+    if isinstance(result, Mapping):
+        named = {str(n): t for n, t in result.items()}
+    elif isinstance(result, list | tuple):
+        named = {f"output{i}": t for i, t in enumerate(result)}
+    else:
+        named = {"output": result}
+    for n, t in named.items():
+        if not isinstance(t, Tensor):
+            raise ExportError(f"The function's {n} is a {type(t).__name__}: return tensors, or a dict or list of them.")
+    if not named:
+        raise ExportError("The function returns nothing: return the tensors that the page is to have.")
+    return named
+
+
+def _fixed(name: str, t: Tensor) -> tuple[int, ...]:
+    """The shape of an input or output; ExportError where JavaScript has no array for it."""
+    sizes = tuple(s for s in t.shape if isinstance(s, int))
+    if len(sizes) != t.ndim:
+        raise NotImplementedError(f"{name} has the shape {t.shape}: only fixed shapes can be exported yet")
+    if t.dtype not in ARRAYS:
+        raise ExportError(f"{name} is {t.dtype.name}, for which JavaScript has no typed array: cast it first.")
+    return sizes
+
+
+def share_memory(recorded: Mapping[str, Recorded]) -> Memory:
+    """The memory of functions by name: inputs and outputs of each, and weights and state, which they share."""
+    plans = {name: r.plan for name, r in recorded.items()}
+    return plan_memory(plans, [*_ends(recorded), *_outside(recorded)])
+
+
+def _ends(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
+    """Inputs and outputs: memory that stays where a page can reach it."""
+    for name, r in recorded.items():
+        prefix = f"{name}." if len(recorded) > 1 else ""
+        for n, t in (*r.inputs.items(), *r.outputs.items()):
+            yield Named(prefix + n, "state", t.uop.buffer, t.dtype, _fixed(n, t), nbytes(t.uop.buffer))
+
+
+def _outside(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
+    """Memory from outside: weights where it is only read, state where a function updates it."""
+    ends: dict[UOp, str] = {}
+    used: dict[UOp, str] = {}  # with the device it is on
+    written: set[UOp] = set()
+    names: dict[UOp, tuple[str, tuple[int, ...]]] = {}
+    for r in recorded.values():
+        plan = r.plan
+        ends |= {t.uop.buffer: n for n, t in (*r.inputs.items(), *r.outputs.items())}
+        used |= {b: plan.device for c in plan.calls for b in c.buffers if b not in plan.memory.pool_of}
+        written |= {c.buffers[0] for c in plan.calls} - set(plan.temporaries)
+        names = _names(r.function) | names
+    taken = {n.name for n in _ends(recorded)}
+    for b, place in used.items():
+        if b in ends:
+            continue
+        title, shape = names.get(b, ("", (int(b.arg.size),)))
+        title = _unique(title or f"{'state' if b in written else 'weight'}{len(taken)}", taken)
+        device, size = Device[place], nbytes(b)
+        if b not in written:
+            yield Named(title, "weight", b, b.dtype, shape, size, partial(_read, device, b, size))
+            continue
+        if any(_read(device, b, size)):
+            raise NotImplementedError(
+                f"The function updates {title}, which is not zero at first: a bundle's state begins as zeros."
+            )
+        yield Named(title, "state", b, b.dtype, shape, size)
+
+
+def _read(device: Any, buffer: UOp, size: int) -> bytes:
+    return bytes(device.runtime.copy_out(device.memory(buffer).handle, size))
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    found, n = name, 2
+    while found in taken:
+        found, n = f"{name}.{n}", n + 1
+    taken.add(found)
+    return found
+
+
+def _names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int, ...]]]:
+    """Names and shapes of the memory that a model or a closure holds, as far as attributes and variables lead to it."""
+    roots: dict[str, Any] = {"": getattr(function, "__self__", function)}
+    inner = inspect.unwrap(function)
+    if inspect.isfunction(inner):
+        found = inspect.getclosurevars(inner)
+        roots |= {**found.globals, **found.nonlocals}
+    names: dict[UOp, tuple[str, tuple[int, ...]]] = {}
+    for prefix, root in roots.items():
+        if inspect.ismodule(root) or inspect.isclass(root):
+            continue
+        for n, t in get_state_dict(root, prefix).items():
+            if t.is_realized():
+                names.setdefault(t.uop.buffer, (n, tuple(s for s in t.shape if isinstance(s, int))))
+    return names
+
+
+def _end(name: str, t: Tensor, memory: Memory) -> dict[str, Any]:
+    return {"name": name, "buffer": memory.ids[t.uop.buffer], "dtype": t.dtype.short, "shape": list(_fixed(name, t))}

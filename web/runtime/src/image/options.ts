@@ -1,0 +1,96 @@
+/** What a picture is asked for with: checked, and completed with the model's defaults. */
+
+import { TinywebError } from "../errors.js";
+import type { ImageManifest, Size } from "./manifest.js";
+import type { PartsProgress } from "./parts.js";
+import type { ImageInput, Rgba } from "./pixels.js";
+import type { SchedulerName } from "./schedulers.js";
+
+export interface StepProgress {
+  /** The step that was done, from 1. */
+  step: number;
+  /** Steps in all. */
+  steps: number;
+  /** The picture so far, one pixel for each of the latents: roughly what it will be. */
+  preview?: Rgba;
+  /** Until the picture is there; absent while nothing was measured. */
+  secondsLeft?: number;
+}
+
+/** What is being done: loading a part, reading the prompt, reading the picture to begin from, taking steps, drawing the pixels. */
+export type Stage = "loading" | "text" | "image" | "steps" | "decoding";
+
+export interface TextToImageOptions {
+  /** What should not be in the picture; needs guidance. */
+  negativePrompt?: string;
+  /** More steps take longer and are finer. */
+  steps?: number;
+  /** How closely to follow the prompt; at most 1: without guidance, which takes half the time. */
+  guidance?: number;
+  /** 0 … 2⁵³ − 1: the same seed and settings give the same picture. Random by default. */
+  seed?: number;
+  /** One of the model's sizes (`info.sizes`); its first by default. */
+  width?: number;
+  height?: number;
+  scheduler?: SchedulerName;
+  /** A picture to begin from; scaled and cut to the size. */
+  image?: ImageInput;
+  /** How far to go from `image`, 0 … 1: 0 keeps it, 1 forgets it. */
+  strength?: number;
+  onStep?: (progress: StepProgress) => void;
+  onStage?: (stage: Stage) => void;
+  /** Of parts that are loaded for this picture. */
+  onProgress?: (progress: PartsProgress) => void;
+  /** Stops after the step that is being computed. */
+  signal?: AbortSignal;
+}
+
+export interface Job {
+  prompt: string;
+  negativePrompt: string;
+  steps: number;
+  guidance: number;
+  seed: number;
+  size: Size;
+  scheduler: SchedulerName;
+  image: ImageInput | undefined;
+  strength: number;
+}
+
+/** @throws TinywebError "bad-argument" */
+export function completeJob(prompt: unknown, options: TextToImageOptions, manifest: ImageManifest): Job {
+  const { defaults, sizes, schedulers, functions, scheduler: { num_train_timesteps: most } } = manifest;
+  const text = (name: string, value: unknown): string => {
+    if (typeof value !== "string") throw new TinywebError("bad-argument", `${name} must be a text, not ${typeof value}.`);
+    return value;
+  };
+  const number = (name: "steps" | "guidance" | "strength", max: number, min = 0): number => {
+    const value = options[name] ?? (name === "guidance" && !functions.unet2 ? 1 : defaults[name]);
+    const whole = name === "steps";
+    if (typeof value !== "number" || !(value >= min && value <= max) || (whole && !Number.isInteger(value))) {
+      throw new TinywebError("bad-argument", `${name} must be ${whole ? "an integer" : "a number"} in ${min} … ${max}, not ${String(value)}.`);
+    }
+    return value;
+  };
+  const { width, height, scheduler = defaults.scheduler, seed = (crypto.getRandomValues(new Uint32Array(1))[0] as number) } = options;
+  const size = sizes.find((s) => s.width === (width ?? s.width) && s.height === (height ?? s.height));
+  if (!size) {
+    const known = sizes.map((s) => `${s.width} × ${s.height}`).join(", ");
+    throw new TinywebError("bad-argument", `This model was exported for pictures of ${known}, not ${width ?? "any"} × ${height ?? "any"}.`);
+  }
+  if (!schedulers.includes(scheduler)) throw new TinywebError("bad-argument", `scheduler must be one of ${schedulers.join(", ")}, not ${String(scheduler)}.`);
+  if (!Number.isSafeInteger(seed) || seed < 0) throw new TinywebError("bad-argument", `seed must be an integer in 0 … 2⁵³ − 1, not ${String(seed)}.`);
+  const guidance = number("guidance", 100);
+  if (guidance > 1 && !functions.unet2) throw new TinywebError("bad-argument", "This model is made to be used without guidance: leave it out.");
+  return {
+    prompt: text("The prompt", prompt),
+    negativePrompt: text("negativePrompt", options.negativePrompt ?? ""),
+    steps: number("steps", most, 1),
+    guidance,
+    seed,
+    size,
+    scheduler,
+    image: options.image,
+    strength: number("strength", 1),
+  };
+}

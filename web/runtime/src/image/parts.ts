@@ -1,0 +1,179 @@
+/**
+ * The parts of an image model, each a bundle of functions in a worker of its own. Parts stay loaded while memory allows; a part
+ * that needs room frees those that are needed last.
+ */
+
+import { loadFunction, type FunctionInfo, type FunctionModel, type LoadOptions } from "../index.js";
+import { isAbort, throwIfAborted, TinywebError } from "../errors.js";
+import type { HostEvents, Progress } from "../host.js";
+import { PARTS, type ImageManifest, type Part, type PartName } from "./manifest.js";
+
+export interface PartsProgress extends Progress {
+  /** The parts that are being loaded. */
+  parts: PartName[];
+}
+
+export interface PartsSettings {
+  base: URL;
+  options: Omit<LoadOptions, "onProgress" | "signal">;
+  onProgress: ((progress: PartsProgress) => void) | undefined;
+  onEvent: <Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]) => void;
+  /** Replaces `loadFunction` in tests. */
+  load?: typeof loadFunction;
+}
+
+const GIB = 2 ** 30;
+/** What a page may count on: half of a device's memory where the browser tells, up to this. */
+const MOST = 4 * GIB;
+/** Phones end pages that take more, without a word. */
+const PHONE = GIB;
+
+/** Bytes that all loaded parts together may take, when nobody says. */
+export function defaultBudget(): number {
+  const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator> & {
+    deviceMemory?: number; maxTouchPoints?: number; userAgentData?: { mobile?: boolean };
+  };
+  const { deviceMemory, userAgent = "", maxTouchPoints = 0, userAgentData } = navigator;
+  const told = deviceMemory === undefined ? MOST : Math.min(MOST, (deviceMemory * GIB) / 2);
+  // An iPad calls itself a Macintosh, but no Macintosh has a touch screen.
+  const phone = userAgentData?.mobile ?? (/Android|iPhone|iPad|iPod/.test(userAgent) || (/Macintosh/.test(userAgent) && maxTouchPoints > 1));
+  return phone ? Math.min(told, PHONE) : told;
+}
+
+export class Parts {
+  private readonly loaded = new Map<PartName, FunctionModel>();
+  private readonly progress = new Map<PartName, Progress>();
+  private readonly budget: number;
+  /** Figures of the part that was loaded last, also when it is freed again. */
+  last: FunctionInfo | undefined;
+
+  constructor(
+    private readonly manifest: ImageManifest,
+    private readonly settings: PartsSettings,
+  ) {
+    this.budget = settings.options.memoryBudgetBytes ?? defaultBudget();
+  }
+
+  get names(): PartName[] {
+    return PARTS.filter((name) => this.loaded.has(name));
+  }
+
+  /** The loaded part, if it is. */
+  peek(name: PartName): FunctionModel | undefined {
+    return this.loaded.get(name);
+  }
+
+  get infos(): FunctionInfo[] {
+    return [...this.loaded.values()].map(({ info }) => info);
+  }
+
+  get memoryBytes(): number {
+    return this.infos.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0);
+  }
+
+  /** The parts at the front of the list that fit into memory together. */
+  fitting(names: readonly PartName[]): PartName[] {
+    let sum = 0;
+    const end = names.findIndex((name) => (sum += this.spec(name).memory) > this.budget);
+    return names.slice(0, end < 0 ? names.length : Math.max(1, end));
+  }
+
+  /** Loads parts side by side; they must fit together. The first failure stops the others. */
+  async loadAll(names: readonly PartName[], signal?: AbortSignal): Promise<void> {
+    const stop = new AbortController();
+    const forward = (): void => stop.abort();
+    signal?.addEventListener("abort", forward, { once: true });
+    let failure: unknown;
+    try {
+      await Promise.all(names.map((name) => this.load(name, stop.signal).catch((error: unknown) => {
+        failure ??= error;
+        stop.abort();
+      })));
+    } finally {
+      signal?.removeEventListener("abort", forward);
+      this.progress.clear();
+    }
+    throwIfAborted(signal);
+    if (failure) throw failure;
+  }
+
+  /** The part, loaded now if it is not; others make room for it. */
+  async get(name: PartName, signal?: AbortSignal): Promise<FunctionModel> {
+    const there = this.loaded.get(name);
+    if (there) return there;
+    await this.makeRoom(name, this.spec(name).memory);
+    try {
+      return await this.load(name, signal);
+    } catch (error) {
+      if ((error as Partial<TinywebError>).code !== "out-of-memory" || this.loaded.size === 0) throw error;
+      await this.makeRoom(name, Infinity); // there is less memory than thought: this part alone, then
+      return await this.load(name, signal);
+    } finally {
+      this.progress.clear();
+    }
+  }
+
+  async dispose(): Promise<void> {
+    const all = [...this.loaded.values()];
+    this.loaded.clear();
+    await Promise.all(all.map((part) => part.dispose()));
+  }
+
+  private spec(name: PartName): Part {
+    const part = this.manifest.parts[name];
+    if (!part) throw new TinywebError("bad-argument", "This model was exported without the part that reads pictures (vae_encoder): it cannot begin from one.");
+    return part;
+  }
+
+  /** Frees parts, those first that are needed last from `name` on: a picture needs the parts in their order, then comes the next. */
+  private async makeRoom(name: PartName, bytes: number): Promise<void> {
+    const place = PARTS.indexOf(name);
+    for (let back = 1; back < PARTS.length; back++) {
+      if (this.memoryBytes + bytes <= this.budget) return;
+      const other = PARTS[(place - back + PARTS.length) % PARTS.length] as PartName;
+      const part = this.loaded.get(other);
+      this.loaded.delete(other);
+      await part?.dispose();
+    }
+  }
+
+  private async load(name: PartName, signal: AbortSignal | undefined): Promise<FunctionModel> {
+    const { base, options, onEvent, load = loadFunction } = this.settings;
+    const { folder, weights } = this.spec(name);
+    this.progress.set(name, { phase: "manifest", loadedBytes: 0, totalBytes: weights, fromCache: true });
+    const onProgress = (progress: Progress): void => {
+      this.progress.set(name, progress.phase === "manifest" ? { ...progress, totalBytes: weights } : progress);
+      this.report();
+    };
+    let part: FunctionModel;
+    try {
+      part = await load(new URL(folder, base), { ...options, onProgress, ...(signal ? { signal } : {}) });
+    } catch (error) {
+      if (isAbort(error) || !(error instanceof TinywebError)) throw error;
+      throw new TinywebError(error.code, `${error.message} (The model's part ${name}.)`, error);
+    }
+    part.on("device-lost", (data) => onEvent("device-lost", data));
+    part.on("backend-changed", (data) => onEvent("backend-changed", data));
+    this.loaded.set(name, part);
+    this.last = part.info;
+    return part;
+  }
+
+  /** The progress of all parts that are being loaded, as one. */
+  private report(): void {
+    const all = [...this.progress.values()];
+    const sum = (of: (progress: Progress) => number): number => all.reduce((total, progress) => total + of(progress), 0);
+    const phases = all.map(({ phase }) => phase);
+    const phase = (["manifest", "weights", "compile"] as const).find((earliest) => phases.includes(earliest)) ?? "ready";
+    const seconds = all.map(({ secondsLeft = 0 }) => secondsLeft).reduce((a, b) => Math.max(a, b), 0);
+    this.settings.onProgress?.({
+      // While one part looks for its manifest another may be loading already.
+      phase: phase === "manifest" && phases.includes("weights") ? "weights" : phase,
+      loadedBytes: sum(({ loadedBytes }) => loadedBytes),
+      totalBytes: sum(({ totalBytes }) => totalBytes),
+      fromCache: all.every(({ fromCache }) => fromCache),
+      ...(seconds > 0 ? { secondsLeft: seconds } : {}),
+      parts: [...this.progress.keys()],
+    });
+  }
+}
