@@ -8,7 +8,7 @@ import type { ModelHost, StartTimes } from "./host.js";
 import { Lock } from "./lock.js";
 import { Loop } from "./loop.js";
 import { checkIds, checkMessages, completeOptions, type GenerateOptions, type Settings } from "./options.js";
-import type { ChatPlan } from "./tasks.js";
+import type { ChatPlan, Sampling } from "./tasks.js";
 import type { ChatTokenizer, Message } from "./tokenizer.js";
 
 export interface ChatPart {
@@ -41,8 +41,12 @@ export interface ChatInfo {
   fallbacks: Fallback[];
   /** Tokens the model can see at once. */
   context: number;
+  /** What `generate` takes where its options say nothing. */
+  defaults: Sampling;
   /** Tokens of the last prompt. */
   promptTokens: number;
+  /** Tokens of the last answer, the end token included. */
+  answerTokens: number;
   /** Tokens of the last prompt that were still in the cache. */
   reusedTokens: number;
   /** How many of the oldest messages the last answer had to leave out. */
@@ -59,6 +63,7 @@ export class ChatSession {
     tokensPerSecond: 0,
     firstTokenMs: 0,
     promptTokens: 0,
+    answerTokens: 0,
     droppedMessages: 0,
     stopReason: undefined as StopReason | undefined,
   };
@@ -81,6 +86,7 @@ export class ChatSession {
       start: { ...this.host.start },
       fallbacks: [...fallbacks],
       context: this.plan.context,
+      defaults: this.plan.defaults,
       reusedTokens: this.loop.reused,
       ...this.last,
     };
@@ -167,6 +173,7 @@ export class ChatSession {
     let firstAt = 0;
     let ended: StopReason = "aborted";
     this.last.promptTokens = prompt.length;
+    this.last.answerTokens = 0;
     this.last.stopReason = undefined;
     try {
       while (known.length < limit) {
@@ -180,6 +187,7 @@ export class ChatSession {
               this.last.tokensPerSecond = ((known.length - prompt.length) * 1000) / (now - firstAt);
             }
             known.push(token);
+            this.last.answerTokens += 1;
             if (eos.includes(token)) ended = "end";
             yield token;
             throwIfAborted(settings.signal);

@@ -2,4 +2,4 @@
 
 export * from "./index.js";
 export { Connection, startWorker } from "./connection.js";
-export { aborted, asTinywebError, describe, isAbort, throwIfAborted } from "./errors.js";
+export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";

@@ -1,39 +1,12 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { Chat } from "../src/client.js";
-import type { LoadOptions, WorkerLike } from "../src/connection.js";
+import type { LoadOptions } from "../src/connection.js";
 import { TinywebError } from "../src/errors.js";
 import type { Progress } from "../src/host.js";
-import type { Reply, Request } from "../src/protocol.js";
-import { serve } from "../src/serve.js";
-import { expected, expectedLogits, fakeBundle, promptIds } from "./fake-bundle.js";
-import { BASE, FakeServer } from "./fake-server.js";
-import { spawnNodeThread } from "./node-thread.js";
-import { collect, NO_GPU } from "./open.js";
-
-/** The worker's code in this thread; messages are cloned and arrive later, as between real threads. */
-class LocalWorker implements WorkerLike {
-  onmessage: WorkerLike["onmessage"] = null;
-  onerror: WorkerLike["onerror"] = null;
-  terminated = false;
-  silent = false;
-  readonly server = new FakeServer(fakeBundle().files);
-  private readonly receive = serve({
-    postMessage: (message: Reply) => {
-      const data = structuredClone(message);
-      setImmediate(() => !this.terminated && this.onmessage?.({ data }));
-    },
-  }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
-
-  postMessage(message: unknown): void {
-    const request = structuredClone(message) as Request;
-    setImmediate(() => !this.silent && this.receive(request));
-  }
-
-  terminate(): void {
-    this.terminated = true;
-    if (!this.silent) this.receive({ type: "dispose" });
-  }
-}
+import { expected, expectedLogits, promptIds } from "./fake-bundle.js";
+import { BASE } from "./fake-server.js";
+import { LocalWorker } from "./local-worker.js";
+import { collect } from "./open.js";
 
 const chats: Chat[] = [];
 let worker: LocalWorker;

@@ -1,0 +1,34 @@
+/** A worker that is none. */
+
+import type { WorkerLike } from "../src/connection.js";
+import type { Reply, Request } from "../src/protocol.js";
+import { serve } from "../src/serve.js";
+import { fakeBundle } from "./fake-bundle.js";
+import { FakeServer } from "./fake-server.js";
+import { spawnNodeThread } from "./node-thread.js";
+import { NO_GPU } from "./open.js";
+
+/** The worker's code in this thread; messages are cloned and arrive later, as between real threads. */
+export class LocalWorker implements WorkerLike {
+  onmessage: WorkerLike["onmessage"] = null;
+  onerror: WorkerLike["onerror"] = null;
+  terminated = false;
+  silent = false;
+  readonly server = new FakeServer(fakeBundle().files);
+  private readonly receive = serve({
+    postMessage: (message: Reply) => {
+      const data = structuredClone(message);
+      setImmediate(() => !this.terminated && this.onmessage?.({ data }));
+    },
+  }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+
+  postMessage(message: unknown): void {
+    const request = structuredClone(message) as Request;
+    setImmediate(() => !this.silent && this.receive(request));
+  }
+
+  terminate(): void {
+    this.terminated = true;
+    if (!this.silent) this.receive({ type: "dispose" });
+  }
+}
