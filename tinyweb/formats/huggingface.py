@@ -35,13 +35,25 @@ def read_text(path: Path, limit: int = MAX_JSON) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ModelFormatError where there is none."""
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as e:
-        raise ModelFormatError(f"{path} is not valid JSON ({e}): the file is damaged, download it again") from None
+    value = _parse(path)
     if not isinstance(value, dict):
         raise ModelFormatError(f"{path} holds no JSON object: it is not the file its name says, download it again")
     return value
+
+
+def read_json_list(path: Path) -> list[Any]:
+    """A JSON array from a file; ModelFormatError where there is none."""
+    value = _parse(path)
+    if not isinstance(value, list):
+        raise ModelFormatError(f"{path} holds no JSON array: it is not the file its name says, download it again")
+    return value
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as e:
+        raise ModelFormatError(f"{path} is not valid JSON ({e}): the file is damaged, download it again") from None
 
 
 class Config:

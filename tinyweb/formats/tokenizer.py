@@ -35,7 +35,7 @@ class Tokenizer:
         Raises ModelFormatError naming the file that is missing or damaged.
         """
         folder = ModelFolder(path)
-        backend = _load(folder.path / "tokenizer.json")
+        backend = load_backend(folder.path / "tokenizer.json")
         config = folder.read_config("tokenizer_config.json", required=False)
         tokens = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config.values.get(name))) is not None}
         generation = folder.read_config("generation_config.json", required=False)
@@ -98,7 +98,8 @@ class TextStream:
         return self._tokenizer.decode(self._context + self._waiting)[len(before) :]
 
 
-def _load(path: Path) -> tokenizers.Tokenizer:
+def load_backend(path: Path) -> tokenizers.Tokenizer:
+    """A tokenizer.json of any kind of model; ModelFormatError where it is missing, damaged or unknown."""
     read_json(path)  # the checks on size, encoding and JSON come with clear messages
     try:
         return tokenizers.Tokenizer.from_str(read_text(path))

@@ -1,0 +1,123 @@
+"""Sentence embeddings: pooling and normalisation beside PyTorch, tokens beside transformers, folders of all kinds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from tests.models.bert_folders import random_model, word_pieces, write_folder, write_json
+from tinyweb.errors import ModelFormatError, TinywebError
+from tinyweb.models.embedding import Embedder, padded_lengths
+
+TEXTS = [
+    "the cat sat.",
+    "Trees, trees, TREES?",
+    "",
+    "a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h",
+]
+
+
+def vectors_of(model: PreTrainedModel, texts: list[str], pooling: str, longest: int = 40) -> np.ndarray:
+    """One text at a time, as PyTorch would do it."""
+    fast = PreTrainedTokenizerFast(tokenizer_object=word_pieces(), pad_token="[PAD]", model_max_length=longest)
+    rows = []
+    for text in texts:
+        read = fast(text, truncation=True, return_tensors="pt")
+        with torch.no_grad():
+            hidden = model(input_ids=read["input_ids"]).last_hidden_state[0]
+        rows.append({
+            "mean": lambda h: h.mean(0),
+            "cls": lambda h: h[0],
+            "max": lambda h: h.max(0).values,
+            "mean_sqrt_len": lambda h: h.sum(0) / len(h) ** 0.5,
+        }[pooling](hidden))  # fmt: skip
+    return torch.nn.functional.normalize(torch.stack(rows)).numpy()
+
+
+@pytest.fixture(scope="module")
+def model() -> PreTrainedModel:
+    return random_model(num_hidden_layers=1)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "fields"),
+    [
+        ("mean", {"pooling_mode_mean_tokens": True}),
+        ("cls", {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}),
+        ("max", {"pooling_mode_max_tokens": True}),
+        ("mean_sqrt_len", {"pooling_mode": "mean_sqrt_len"}),
+    ],
+)
+def test_pooling(pooling: str, fields: dict[str, object], model: PreTrainedModel, tmp_path: Path) -> None:
+    embedder = Embedder.from_folder(write_folder(tmp_path, model, **fields))
+    got = embedder.embed(TEXTS)
+    assert got.dtype == np.float32 and got.shape == (4, 48)
+    np.testing.assert_allclose(got, vectors_of(model, TEXTS, pooling), atol=1e-4)
+
+
+def test_many_texts_of_all_lengths(model: PreTrainedModel, tmp_path: Path) -> None:
+    """The order of the texts, and which run side by side, changes nothing."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefg"), n)) for n in rng.integers(1, 38, 21)]
+    got = Embedder.from_folder(write_folder(tmp_path, model), max_length=36).embed(texts)
+    np.testing.assert_allclose(got, vectors_of(model, texts, "mean", 36), atol=1e-4)
+
+
+def test_prefixes(model: PreTrainedModel, tmp_path: Path) -> None:
+    """From the folder's prompts, its name, or the caller."""
+    named = write_folder(tmp_path / "my-e5-small-v2", model)
+    embedder = Embedder.from_folder(named)
+    assert embedder.settings.prefixes == {"query": "query: ", "passage": "passage: "}
+    assert embedder.encode(["cat"], "query") == [word_pieces().encode("query: cat").ids]
+    assert Embedder.from_folder(named, prefixes={"query": "q: "}).settings.prefixes["query"] == "q: "
+    write_json(named / "config_sentence_transformers.json", {"prompts": {"query": "find: ", "document": "text: "}})
+    assert Embedder.from_folder(named).settings.prefixes == {"query": "find: ", "passage": "text: "}
+    with pytest.raises(ValueError, match="query or a passage"):
+        embedder.encode(["cat"], "title")
+
+
+def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
+    plain = write_folder(tmp_path / "plain", model, modules=False)
+    found = Embedder.from_folder(plain).settings
+    assert (found.pooling, found.normalize, found.max_length) == (("mean",), True, 40)
+    write_json(plain / "sentence_bert_config.json", {"max_seq_length": 8, "do_lower_case": True})
+    short = Embedder.from_folder(plain)
+    assert short.encode([TEXTS[3]])[0][-1] == 3 and len(short.encode([TEXTS[3]])[0]) == 8
+    assert short.encode(["THE CAT"]) == short.encode(["the cat"])
+    with pytest.raises(TinywebError, match="41 tokens"):
+        Embedder.from_folder(plain, max_length=41)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "message"),
+    [
+        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Dense", "path": "d"}], "'Dense'"),
+        ("modules.json", [{"type": "x.Pooling", "path": "1_Pooling"}], "lists Pooling"),
+        ("modules.json", [{"type": "x.Pooling", "path": "../other"}], "no folder of this model"),
+        ("modules.json", {}, "no JSON array"),
+        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "lasttoken"),
+        ("1_Pooling/config.json", {}, "no pooling"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "include_prompt": False}, "include_prompt"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "'query' must be a string"),
+    ],
+)
+def test_refuses(file: str, value: object, message: str, model: PreTrainedModel, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, model)
+    (folder / file).write_text(json.dumps(value))
+    with pytest.raises(ModelFormatError, match=message):
+        Embedder.from_folder(folder)
+
+
+def test_refuses_a_tokenizer_of_another_model(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, random_model(vocab_size=20, num_hidden_layers=0))
+    with pytest.raises(ModelFormatError, match="not of one model"):
+        Embedder.from_folder(folder)
+
+
+def test_padded_lengths() -> None:
+    assert padded_lengths(512) == (32, 128, 512)
+    assert padded_lengths(256) == (32, 128, 256)
+    assert padded_lengths(20) == (20,)
