@@ -100,7 +100,7 @@ test("a device that is lost in the middle gets the states once more", async () =
   await expect(generator.generateRgba("a", { seed: 1 })).rejects.toMatchObject({ code: "device-lost" });
 });
 
-test("from a picture: fewer steps, and no strength keeps it", async () => {
+test("from a picture: fewer steps", async () => {
   const model = new Pretended();
   const generator = await model.open();
   const data = new Uint8ClampedArray(1024).map((_, i) => (i % 4 === 3 ? 255 : 128 + 40));
@@ -108,9 +108,11 @@ test("from a picture: fewer steps, and no strength keeps it", async () => {
   const steps: number[] = [];
   await generator.generateRgba("a", { image, strength: 0.5, onStep: ({ steps: all }) => steps.push(all) });
   expect(steps).toEqual([2, 2]);
-  const same = await generator.generateRgba("a", { image, strength: 0 });
-  // The pretended encoder gives x / 127.5 - 1, the decoder 128 + 40 x.
-  expect(same.data[0]).toBe(Math.floor(128 + 40 * (168 / 127.5 - 1)));
+  expect(model.calls.filter(({ part }) => part === "vae_encoder").length).toBe(1);
+  // Hardly changed, it stays about as bright (the pretended encoder gives x / 127.5 - 1, the decoder 128 + 40 x).
+  const { data: kept } = await generator.generateRgba("a", { image, strength: 0.02, steps: 50, scheduler: "euler" });
+  const mean = kept.filter((_, i) => i % 4 === 0).reduce((sum, value) => sum + value, 0) / 256;
+  expect(Math.abs(mean - (128 + 40 * (168 / 127.5 - 1)))).toBeLessThan(4);
   await expect(generator.generateRgba("a", { image: { data, width: 4, height: 4 } })).rejects.toMatchObject({ code: "bad-argument" });
 });
 

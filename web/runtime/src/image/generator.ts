@@ -226,7 +226,6 @@ export class ImageGenerator {
     const name = ((guided ? functions.unet2 : functions.unet1) as string).replace("{width}", `${width}`).replace("{height}", `${height}`);
     let x = normals(job.seed, 0, count).map((n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0));
     let before = new Float32Array(count);
-    const first = job.steps - plan.steps.length;
     const times: number[] = [];
     for (const [index, { timestep, input, denoise, next }] of plan.steps.entries()) {
       throwIfAborted(signal);
@@ -235,7 +234,7 @@ export class ImageGenerator {
       if (guided) inputs.guidance = Float32Array.of(job.guidance);
       const output = await this.step(unet, name, inputs, states, signal);
       const seen = x.map((value, i) => denoise[0] * value + denoise[1] * (output[i] as number));
-      const noise = next[3] !== 0 ? normals(job.seed, first + index + 1, count) : undefined;
+      const noise = next[3] !== 0 ? normals(job.seed, index + 1, count) : undefined;
       x = x.map((value, i) => next[0] * value + next[1] * (seen[i] as number) + next[2] * (before[i] as number) + (noise ? next[3] * (noise[i] as number) : 0));
       before = seen;
       times.push(performance.now() - start);

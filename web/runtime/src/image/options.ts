@@ -35,7 +35,7 @@ export interface TextToImageOptions {
   scheduler?: SchedulerName;
   /** A picture to begin from; scaled and cut to the size. */
   image?: ImageInput;
-  /** How far to go from `image`, 0 … 1: 0 keeps it, 1 forgets it. */
+  /** How far to go from `image`, 0 … 1: little keeps it, 1 forgets it. */
   strength?: number;
   onStep?: (progress: StepProgress) => void;
   onStage?: (stage: Stage) => void;

@@ -61,20 +61,20 @@ interface Level {
 }
 
 const CLEAN: Level = { alpha: 1, sigma: 0 };
-/** Least ᾱ where its quotient σ / α is needed. */
+/** In place of an ᾱ of 0 where σ / α is needed. */
 const LEAST = 2 ** -24;
 const MAX_BETA = 0.999;
 const LCM_SIGMA_DATA = 0.5;
 const KARRAS_RHO = 7;
 
-/** @param count steps from noise to picture @param strength 0 … 1: from a picture, only the last share of the steps */
+/** @param count steps from noise to picture @param strength 0 … 1: from a picture, only the last share of the steps, at least one */
 export function planSteps(config: SchedulerConfig, name: SchedulerName, count: number, strength?: number): StepPlan {
   const bars = alphaBars(config);
   const euler = name.startsWith("euler");
   const spacing = config.timestep_spacing ?? (name === "ddim" ? "leading" : "linspace");
   let times = timesteps(config, name, spacing, count);
   const exact = (bar: number): Level => ({ alpha: Math.sqrt(bar), sigma: Math.sqrt(1 - bar) });
-  const table = bars.map((bar) => Math.sqrt((1 - Math.max(bar, LEAST)) / Math.max(bar, LEAST)));
+  const table = bars.map((bar) => Math.sqrt((1 - (bar || LEAST)) / (bar || LEAST)));
   let levels: Level[];
   if (name === "ddim" || name === "lcm") {
     levels = times.map((t) => exact(bars[t] as number));
@@ -83,12 +83,12 @@ export function planSteps(config: SchedulerConfig, name: SchedulerName, count: n
     if (config.use_karras_sigmas && name !== "euler-ancestral") {
       const [high, low] = euler ? [quotients[0], quotients.at(-1)] : [table.at(-1), table[0]];
       quotients = karras(high as number, low as number, count);
-      times = quotients.map((s) => timeOf(table, s)).map(euler ? (t) => t : roundHalfEven);
+      times = quotients.map((s) => timeOf(table, s)).map(euler || config.beta_schedule === "squaredcos_cap_v2" ? (t) => t : roundHalfEven);
     }
     levels = quotients.map((s) => ({ alpha: 1 / Math.sqrt(s * s + 1), sigma: s / Math.sqrt(s * s + 1) }));
   }
   const last = name === "ddim" && !config.set_alpha_to_one ? exact(bars[0] as number) : CLEAN;
-  const skipped = strength === undefined ? 0 : count - Math.min(Math.floor(count * strength), count);
+  const skipped = strength === undefined ? 0 : count - Math.max(1, Math.min(Math.floor(count * strength), count));
   const gap = Math.floor(config.num_train_timesteps / count);
   const steps: PlannedStep[] = [];
   for (let i = skipped; i < count; i++) {
@@ -99,7 +99,10 @@ export function planSteps(config: SchedulerConfig, name: SchedulerName, count: n
     let denoise = seen(here, config);
     let next: PlannedStep["next"];
     if (name === "ddim") next = ddim(here, behind);
-    else if (name === "lcm") next = lcm(timestep * config.timestep_scaling, behind);
+    else if (name === "lcm") {
+      denoise = consistent(denoise, timestep * config.timestep_scaling);
+      next = [0, behind.alpha, 0, behind.sigma];
+    }
     else if (name === "dpm++2m") next = dpm(here, behind, i > skipped ? levels[i - 1] : undefined);
     else {
       // Euler's latents are those of the others divided by α.
@@ -148,7 +151,7 @@ function timesteps(config: SchedulerConfig, name: SchedulerName, spacing: (typeo
   const whole = name.startsWith("euler") ? (t: number): number => t : roundHalfEven;
   switch (spacing) {
     case "linspace":
-      return list((i) => whole(parts > 1 ? (parts - 1 - i) * ((all - 1) / (parts - 1)) : all - 1));
+      return list((i) => whole(parts > 1 ? (parts - 1 - i) * ((all - 1) / (parts - 1)) : 0));
     case "leading":
       return list((i) => Math.min((parts - 1 - i) * Math.floor(all / parts) + offset, all - 1));
     case "trailing":
@@ -199,11 +202,12 @@ function ddim(here: Level, behind: Level): PlannedStep["next"] {
   return [x, behind.alpha - x * here.alpha, 0, 0];
 }
 
-/** The boundary condition of consistency models, then fresh noise. @param time scaled */
-function lcm(time: number, behind: Level): PlannedStep["next"] {
+/** The boundary condition of consistency models: at time 0 the picture is x itself. @param time scaled */
+function consistent([x, output]: PlannedStep["denoise"], time: number): PlannedStep["denoise"] {
   const data = LCM_SIGMA_DATA * LCM_SIGMA_DATA;
   const sum = time * time + data;
-  return [(behind.alpha * data) / sum, (behind.alpha * time) / Math.sqrt(sum), 0, behind.sigma];
+  const share = time / Math.sqrt(sum);
+  return [share * x + data / sum, share * output];
 }
 
 /** Second order from the last two steps; first order at first, and where no noise is left. */

@@ -1,0 +1,56 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { normals, threefry } from "../src/image/noise.js";
+import { planSteps, type SchedulerConfig, type SchedulerName, type StepPlan } from "../src/image/schedulers.js";
+
+interface Fixture {
+  configs: Record<string, SchedulerConfig>;
+  plans: (StepPlan & { config: string; scheduler: SchedulerName; strength: number | null })[];
+  noise: { seed: number; shape: number[]; step: number; values: number[] }[];
+}
+
+/** Tables that tinyweb's Python side makes and compares with diffusers' samplers (tools/diffusion_plans.py). */
+const fixture = JSON.parse(readFileSync(new URL("../../../tests/models/fixtures/diffusion_plans.json", import.meta.url), "utf8")) as Fixture;
+
+function close(mine: number, theirs: number, what: string): void {
+  expect(Math.abs(mine - theirs), `${what}: ${mine}, not ${theirs}`).toBeLessThanOrEqual(1e-6 * Math.max(1, Math.abs(theirs)));
+}
+
+describe.each(Object.keys(fixture.configs))("tables of %s", (config) => {
+  const plans = fixture.plans.filter((plan) => plan.config === config);
+  test.each(plans.map((plan) => [`${plan.scheduler}, ${plan.steps.length} steps, strength ${plan.strength}`, plan] as const))("%s", (name, plan) => {
+    // With a strength, of seven steps that share is left.
+    const count = plan.strength === null ? plan.steps.length : 7;
+    const mine = planSteps(fixture.configs[config] as SchedulerConfig, plan.scheduler, count, plan.strength ?? undefined);
+    expect(mine.steps.length).toBe(plan.steps.length);
+    close(mine.image, plan.image, `${name}: image`);
+    close(mine.noise, plan.noise, `${name}: noise`);
+    mine.steps.forEach((step, i) => {
+      const theirs = plan.steps[i] as StepPlan["steps"][number];
+      close(step.timestep, theirs.timestep, `${name}: time of step ${i}`);
+      close(step.input, theirs.input, `${name}: input of step ${i}`);
+      step.denoise.forEach((value, j) => close(value, theirs.denoise[j] as number, `${name}: denoise of step ${i}`));
+      step.next.forEach((value, j) => close(value, theirs.next[j] as number, `${name}: next of step ${i}`));
+    });
+  });
+});
+
+test.each(fixture.noise)("noise of seed $seed, draw $step", ({ seed, shape, step, values }) => {
+  const mine = normals(seed, step, shape.reduce((a, b) => a * b, 1));
+  mine.forEach((value, i) => expect(Math.abs(value - (values[i] as number))).toBeLessThanOrEqual(2e-7 * Math.max(1, Math.abs(value))));
+});
+
+test("Threefry's published answers", () => {
+  // Known answers of the Random123 library (kat_vectors) for Threefry-2x32 with 20 rounds.
+  expect(threefry(0, 0, 0, 0)).toEqual([0x6b200159, 0x99ba4efe]);
+  expect(threefry(-1, -1, -1, -1)).toEqual([0x1cb996fc, 0xbb002be7]);
+  expect(threefry(0x13198a2e, 0x03707344, 0x243f6a88, 0x85a308d3)).toEqual([0xc4923a9c, 0x483df7a0]);
+});
+
+test("noise is normal", () => {
+  const many = normals(3, 0, 100_000);
+  const mean = many.reduce((sum, x) => sum + x, 0) / many.length;
+  const variance = many.reduce((sum, x) => sum + (x - mean) ** 2, 0) / many.length;
+  expect(Math.abs(mean)).toBeLessThan(0.02);
+  expect(Math.abs(variance - 1)).toBeLessThan(0.02);
+});
