@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Build web/ and put the chat page and the runtime library together as tinyweb/export/site, which every export copies.
+# Build web/ and put it together as tinyweb/export/site: a folder for each task's page, and the runtime library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 site=tinyweb/export/site
+declare -A workspaces=([chat]=tinychat [detect]=yolo [image]=stable_diffusion [embed]=search)
 
-for workspace in runtime tinychat; do # one by one: the first failure is the last thing said
-  npm run build --workspace "web/$workspace"
-done
+# one by one: the first failure is the last thing said
+npm run build --workspace web/runtime
 scratch=$(mktemp -d tinyweb/export/.site.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
-cp -R web/tinychat/dist/. "$scratch"
-mkdir -p "$scratch/assets"
-cp web/runtime/dist/tinyweb.js web/runtime/dist/tinyweb-worker.js "$scratch/assets"
 chmod 755 "$scratch"
+mkdir "$scratch/library"
+cp web/runtime/dist/tinyweb*.js "$scratch/library"
+for task in chat detect image embed; do
+  workspace=web/${workspaces[$task]}
+  [ -e "$workspace/package.json" ] || continue # `tinyweb export` says that there is no such page
+  npm run build --workspace "$workspace"
+  cp -R "$workspace/dist" "$scratch/$task"
+done
 rm -rf "$site"
 mv "$scratch" "$site"

@@ -1,43 +1,62 @@
-"""Print what a page downloads besides its model, gzipped, and fail when that is more than promised.
+"""Print what each page downloads besides its model, gzipped, and fail when that is more than promised.
 
-usage: python tools/page_size.py [SITE]        SITE: the built pages (default tinyweb/export/site) or an exported site
+usage: python tools/page_size.py [SITE]        SITE: an exported site (default: every page of tinyweb/export/site)
 """
 
 import gzip
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tinyweb.export.site import ASSETS, BUILT, LIBRARY, TASK_LIBRARY
+
 KB = 1000
 RUNTIME_BUDGET = 44 * KB
 PAGE_BUDGET = 150 * KB
-RUNTIME = ("assets/tinyweb.js", "assets/tinyweb-worker.js")
 
 
-def page_files(site: Path) -> list[Path]:
+def exported_files(site: Path) -> dict[str, Path]:
     """Everything of a site that is not the model itself; the model's generated loader counts as the page's."""
-    files = [path for path in sorted(site.rglob("*")) if path.is_file()]
-    return [path for path in files if path.parts[len(site.parts)] != "model" or path.name == "model.js"]
+    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file()}
+    return {name: path for name, path in files.items() if not name.startswith("model/") or name == "model/model.js"}
 
 
-def main() -> None:
-    site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tinyweb" / "export" / "site"
-    missing = [name for name in ("index.html", *RUNTIME) if not (site / name).is_file()]
+def built_files(task: str) -> dict[str, Path]:
+    """What `copy_page` would put into a site."""
+    library = {f"{ASSETS}/{name}": BUILT / "library" / name for name in TASK_LIBRARY[task]}
+    return exported_files(BUILT / task) | library
+
+
+def over_budget(title: str, files: Mapping[str, Path]) -> bool:
+    """Print the sizes of a page's files; whether they are more than promised."""
+    missing = [name for name in ("index.html", *(f"{ASSETS}/{name}" for name in LIBRARY)) if name not in files]
+    missing += [name for name, path in files.items() if not path.is_file()]
     if missing:
-        sys.exit(f"tinyweb: {site / missing[0]} is missing: run `make setup` first.")
-    zipped = {path.relative_to(site).as_posix(): len(gzip.compress(path.read_bytes(), 9)) for path in page_files(site)}
+        sys.exit(f"tinyweb: {title} has no {missing[0]}: run `make setup` first.")
+    zipped = {name: len(gzip.compress(path.read_bytes(), 9)) for name, path in files.items()}
+    print(f"{title}:")
     for name, size in zipped.items():
         print(f"  {size / KB:7.1f} KB  {name}")
     over = False
-    sums = {
-        "runtime library": (sum(zipped[name] for name in RUNTIME), RUNTIME_BUDGET),
-        "whole page": (sum(zipped.values()), PAGE_BUDGET),
-    }
-    for what, (size, budget) in sums.items():
-        print(f"{what}: {size / KB:.1f} KB gzipped of {budget / KB:.0f} KB")
+    runtime = sum(zipped[f"{ASSETS}/{name}"] for name in LIBRARY)
+    for what, size, budget in (
+        ("runtime library", runtime, RUNTIME_BUDGET),
+        ("whole page", sum(zipped.values()), PAGE_BUDGET),
+    ):
+        print(f"  {what}: {size / KB:.1f} KB gzipped of {budget / KB:.0f} KB")
         over |= size > budget
-    if over:
-        sys.exit("tinyweb: the page is larger than promised.")
+    return over
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        pages = {sys.argv[1]: exported_files(Path(sys.argv[1]))}
+    else:
+        pages = {task: built_files(task) for task in TASK_LIBRARY if (BUILT / task).is_dir()}
+        if not pages:
+            sys.exit("tinyweb: no page has been built: run `make setup` first.")
+    if any([over_budget(title, files) for title, files in pages.items()]):
+        sys.exit("tinyweb: a page is larger than promised.")
 
 
 if __name__ == "__main__":

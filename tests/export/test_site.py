@@ -14,6 +14,15 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
+def files(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def write(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("/".join(path.parts[path.parts.index("built") + 1 :]))
+
+
 def write_site(output: Path, text: str = "a", force: bool = False) -> None:
     with new_site(output, force) as work:
         (work / "model").mkdir()
@@ -79,16 +88,28 @@ def test_places_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_module, "PAGE", tmp_path / "page")
-    with pytest.raises(ExportError, match=r"index.html is missing.*make setup"):
-        check_page()
-    for name in ("index.html", "assets/tinyweb.js", "assets/tinyweb-worker.js", "assets/page-1.css"):
-        path = tmp_path / "page" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-    (tmp_path / "site").mkdir()
-    copy_page(tmp_path / "site")
-    assert (tmp_path / "site/assets/page-1.css").read_text() == "assets/page-1.css"
+    monkeypatch.setattr(site_module, "BUILT", tmp_path / "built")
+    with pytest.raises(ExportError, match=r"export chat` has not been built.*index.html is missing.*make setup"):
+        check_page("chat")
+    for name in ("chat/index.html", "chat/assets/page-1.css", "detect/index.html"):
+        write(tmp_path / "built" / name)
+    with pytest.raises(ExportError, match=r"library/tinyweb.js is missing.*make setup"):
+        check_page("chat")
+    for name in ("tinyweb.js", "tinyweb-worker.js", "tinyweb-detect.js"):
+        write(tmp_path / "built/library" / name)
+    with pytest.raises(ExportError, match="`tinyweb export embed` has not been built"):
+        check_page("embed")
+    for task in ("chat", "detect"):
+        (tmp_path / task).mkdir()
+        copy_page(tmp_path / task, task)
+    assert files(tmp_path / "chat") == [
+        "assets/page-1.css",
+        "assets/tinyweb-worker.js",
+        "assets/tinyweb.js",
+        "index.html",
+    ]
+    assert (tmp_path / "chat/assets/page-1.css").read_text() == "chat/assets/page-1.css"
+    assert "assets/tinyweb-detect.js" in files(tmp_path / "detect")
 
 
 def test_json_is_readable_and_right(tmp_path: Path) -> None:

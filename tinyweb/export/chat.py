@@ -65,7 +65,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
     Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
     """
     check_output(output, options.force)
-    check_page()
+    check_page("chat")
     check_shard_bytes(options.shard_bytes)
     source = ModelFolder(folder)
     settings = Settings.of_folder(source)
@@ -79,7 +79,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
-        copy_page(site)
+        copy_page(site, "chat")
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), kernels_per_token(written))
 
 

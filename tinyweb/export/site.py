@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tinyweb.errors import ExportError
 
-PAGE = Path(__file__).parent / "site"  # what `make setup` builds from web/
-LIBRARY = ("assets/tinyweb.js", "assets/tinyweb-worker.js")  # what runs a bundle, in any page
-PAGE_FILES = ("index.html", *LIBRARY)  # without these there is no page
+BUILT = Path(__file__).parent / "site"  # what `make setup` builds from web/: library/, and a folder for each page
+LIBRARY = ("tinyweb.js", "tinyweb-worker.js")  # what runs a bundle, in any page
+TASK_LIBRARY: dict[str, tuple[str, ...]] = {
+    "chat": LIBRARY,
+    "detect": (*LIBRARY, "tinyweb-detect.js"),
+    "image": (*LIBRARY, "tinyweb-image.js"),
+    "embed": (*LIBRARY, "tinyweb-embed.js"),
+}
+"""The files of the library that each task's page and loader import."""
+ASSETS = "assets"  # where a site has the library
 MANIFEST = "model/manifest.json"
 FORMAT, VERSION = "tinyweb-bundle", 1
 
@@ -28,13 +35,24 @@ def looks_exported(folder: Path) -> bool:
     return f'"{FORMAT}"'.encode() in head
 
 
-def check_page() -> None:
-    """ExportError where the page that goes into every site has not been built."""
-    missing = [name for name in PAGE_FILES if not (PAGE / name).is_file()]
-    if missing:
+def check_page(task: str) -> None:
+    """ExportError where the page that goes into every site of `task` has not been built."""
+    if not (BUILT / task / "index.html").is_file():
         raise ExportError(
-            f"The page has not been built ({missing[0]} is missing): run `make setup` in tinyweb's folder first."
+            f"The page of `tinyweb export {task}` has not been built ({task}/index.html is missing): "
+            "run `make setup` in tinyweb's folder first."
         )
+    check_library(TASK_LIBRARY[task])
+
+
+def check_library(files: Iterable[str] = LIBRARY) -> None:
+    """ExportError where one of the library's `files` has not been built."""
+    for name in files:
+        if not (BUILT / "library" / name).is_file():
+            raise ExportError(
+                f"The runtime library has not been built (library/{name} is missing): "
+                "run `make setup` in tinyweb's folder first."
+            )
 
 
 def check_output(output: Path, force: bool) -> None:
@@ -100,18 +118,20 @@ def _move_into_place(work: Path, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def copy_page(site: Path) -> None:
-    """Put the built page and the runtime library into `site`."""
-    check_page()
-    shutil.copytree(PAGE, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
+def copy_page(site: Path, task: str) -> None:
+    """Put the built page of `task` ("chat", "detect", "image", "embed") and the library it needs into `site`."""
+    check_page(task)
+    shutil.copytree(BUILT / task, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    copy_library(site, TASK_LIBRARY[task])
 
 
-def copy_library(site: Path) -> None:
-    """Put the runtime library alone into `site`."""
-    check_page()
-    (site / "assets").mkdir(exist_ok=True)
-    for name in LIBRARY:
-        shutil.copyfile(PAGE / name, site / name)
+def copy_library(site: Path, files: Iterable[str] = LIBRARY) -> None:
+    """Put `files` of the runtime library alone into `site`."""
+    files = tuple(files)
+    check_library(files)
+    (site / ASSETS).mkdir(exist_ok=True)
+    for name in files:
+        shutil.copyfile(BUILT / "library" / name, site / ASSETS / name)
 
 
 def write_json(path: Path, value: object, width: int = 120) -> None:

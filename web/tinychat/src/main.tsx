@@ -1,14 +1,13 @@
 import { render } from "preact";
+import { nextFrame, openShell } from "tinyweb-shell";
+import "tinyweb-shell/styles.css";
 import { ChatApp } from "./app/chat-app";
-import { importModel } from "./app/model";
-import { isBackendChoice } from "./model-api";
-import { openStore } from "./store/storage";
+import { displayName, parseFacts } from "./app/facts";
+import type { Chat } from "./model-api";
+import { parseSettings, type Settings } from "./store/settings";
 import { App } from "./ui/App";
-import "./styles/base.css";
 import "./styles/layout.css";
 import "./styles/messages.css";
-import "./styles/dock.css";
-import "./styles/dialogs.css";
 
 const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
 
@@ -18,35 +17,26 @@ function newId(): string {
   return Array.from(bytes, (byte) => ALPHABET[byte % ALPHABET.length]).join("");
 }
 
-const wanted = new URLSearchParams(location.search).get("backend");
-
+const shell = openShell<Chat, Settings>({
+  app: "tinychat",
+  title: (facts) => displayName(parseFacts(facts)),
+  words: { kept: "your conversation is kept", next: "your next message" },
+  parseSettings,
+});
 const app = new ChatApp({
-  storage: openStore(location.pathname),
-  importModel,
-  addressBackend: isBackendChoice(wanted) ? wanted : null,
-  forgetAddressBackend: () => {
-    const url = new URL(location.href);
-    url.searchParams.delete("backend");
-    history.replaceState(history.state, "", url);
-  },
+  shell,
   now: () => Date.now(),
   ticks: () => performance.now(),
   newId,
   newSeed: () => (crypto.getRandomValues(new Uint32Array(1))[0] ?? 1) >>> 1,
-  online: () => navigator.onLine,
-  nextFrame: (callback) => {
-    // No frames are drawn for a hidden page, yet its answer should be complete when the reader comes back.
-    if (document.hidden) setTimeout(callback, 200);
-    else requestAnimationFrame(callback);
-  },
+  nextFrame,
 });
 
-addEventListener("online", () => app.cameOnline());
 addEventListener("storage", () => app.refreshHistory());
 addEventListener("pagehide", () => app.save());
 
 const root = document.getElementById("app");
 if (root !== null) {
   render(<App app={app} />, root);
-  void app.load();
+  void shell.model.load();
 }

@@ -1,7 +1,8 @@
 /** Checked by the compiler, never run: the runtime is what the page takes it for. Needs the runtime's built types. */
 
 import type { Chat as RuntimeChat, ErrorCode, LoadOptions as RuntimeOptions } from "../../runtime/dist/index";
-import type { Chat, LoadOptions } from "../src/model-api";
+import type { LoadOptions } from "tinyweb-shell";
+import type { Chat } from "../src/model-api";
 
 type Fits<Given extends Wanted, Wanted> = Given;
 

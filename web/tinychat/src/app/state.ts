@@ -1,24 +1,11 @@
-/** All that the page shows, and the only function that changes it. */
+/** All that the page shows, and the only function that changes the conversation's part of it. */
 
-import type { ChatInfo, LoadProgress } from "../model-api";
+import type { Engine, Note } from "tinyweb-shell";
+import type { ChatInfo } from "../model-api";
 import type { AnswerStats, Conversation, Ending, Message, Summary } from "../store/conversations";
 import { titleFrom } from "../store/conversations";
 import type { Settings } from "../store/settings";
-import type { Failure } from "../text/failures";
-import type { ModelFacts } from "./model";
-
-export type Engine =
-  | { phase: "loading"; progress: LoadProgress | null }
-  | { phase: "ready"; info: ChatInfo }
-  | { phase: "failed"; failure: Failure };
-
-/** A line above the composer. At most one of each id at a time. */
-export interface Note {
-  id: "fallback" | "device";
-  tone: "info" | "busy" | "good";
-  title?: string;
-  text: string;
-}
+import type { ModelFacts } from "./facts";
 
 export interface Answering {
   messageId: string;
@@ -28,9 +15,8 @@ export interface Answering {
   tokensPerSecond: number;
 }
 
-export interface State {
-  engine: Engine;
-  facts: ModelFacts;
+/** What is talked about; the rest of what is shown is the shell's. */
+export interface Talk {
   conversation: Conversation;
   /** All kept conversations, newest first. */
   history: Summary[];
@@ -39,21 +25,18 @@ export interface State {
   queued: boolean;
   /** How many of the oldest messages the model could no longer hold when it answered last. */
   forgotten: number;
-  settings: Settings;
-  notes: Note[];
   /** Just deleted, and can be brought back. */
   deleted: Conversation | null;
-  /** Read out by screen readers. */
-  announcement: string;
+}
+
+export interface State extends Talk {
+  engine: Engine<ChatInfo>;
+  facts: ModelFacts;
+  settings: Settings;
+  notes: readonly Note[];
 }
 
 export type Action =
-  | { type: "engine-loading" }
-  | { type: "engine-progress"; progress: LoadProgress }
-  | { type: "engine-ready"; info: ChatInfo }
-  | { type: "engine-info"; info: ChatInfo }
-  | { type: "engine-failed"; failure: Failure }
-  | { type: "facts"; facts: ModelFacts }
   | { type: "show"; conversation: Conversation }
   | { type: "history"; history: Summary[] }
   | { type: "said"; message: Message; now: number }
@@ -63,22 +46,9 @@ export type Action =
   | { type: "forgotten"; count: number }
   | { type: "answer-ended"; id: string; ending: Ending; now: number; problem?: string; stats?: AnswerStats }
   | { type: "answer-withdrawn" }
-  | { type: "settings"; settings: Settings }
-  | { type: "note"; note: Note }
-  | { type: "note-gone"; id: Note["id"] }
-  | { type: "deleted"; conversation: Conversation | null }
-  | { type: "announce"; text: string };
+  | { type: "deleted"; conversation: Conversation | null };
 
-/** One word for the whole page, in `data-state`. */
-export type PageState = "loading" | "ready" | "generating" | "error";
-
-export function pageState(state: State): PageState {
-  if (state.engine.phase === "failed") return "error";
-  if (state.answering !== null) return "generating";
-  return state.engine.phase === "loading" ? "loading" : "ready";
-}
-
-function changeMessage(state: State, id: string, change: (message: Message) => Message): Conversation {
+function changeMessage(state: Talk, id: string, change: (message: Message) => Message): Conversation {
   const messages = state.conversation.messages.map((message) => (message.id === id ? change(message) : message));
   return { ...state.conversation, messages };
 }
@@ -91,23 +61,9 @@ function ended(message: Message, action: Extract<Action, { type: "answer-ended" 
   return result;
 }
 
-export function reduce(state: State, action: Action): State {
+export function reduce(state: Talk, action: Action): Talk {
   const { conversation } = state;
   switch (action.type) {
-    case "engine-loading":
-      return { ...state, engine: { phase: "loading", progress: null } };
-    case "engine-progress":
-      return state.engine.phase === "loading"
-        ? { ...state, engine: { phase: "loading", progress: action.progress } }
-        : state;
-    case "engine-ready":
-      return { ...state, engine: { phase: "ready", info: action.info } };
-    case "engine-info":
-      return state.engine.phase === "ready" ? { ...state, engine: { phase: "ready", info: action.info } } : state;
-    case "engine-failed":
-      return { ...state, engine: { phase: "failed", failure: action.failure } };
-    case "facts":
-      return { ...state, facts: action.facts };
     case "show":
       return { ...state, conversation: action.conversation, answering: null, queued: false, forgotten: 0 };
     case "history":
@@ -161,15 +117,7 @@ export function reduce(state: State, action: Action): State {
       const last = conversation.messages.findLastIndex((message) => message.role === "user");
       return { ...state, conversation: { ...conversation, messages: conversation.messages.slice(0, last + 1) } };
     }
-    case "settings":
-      return { ...state, settings: action.settings };
-    case "note":
-      return { ...state, notes: [...state.notes.filter((note) => note.id !== action.note.id), action.note] };
-    case "note-gone":
-      return { ...state, notes: state.notes.filter((note) => note.id !== action.id) };
     case "deleted":
       return { ...state, deleted: action.conversation };
-    case "announce":
-      return { ...state, announcement: action.text };
   }
 }

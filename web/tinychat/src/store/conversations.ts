@@ -1,6 +1,6 @@
 /** Conversations, one stored value each, so that two open tabs do not overwrite each other's. */
 
-import type { KeyValueStore } from "./storage";
+import type { KeyValueStore } from "tinyweb-shell";
 
 /** How an answer ended: by itself, by the reader, at the length set, at the end of the model's context, or by an error. */
 const ENDINGS = ["done", "stopped", "length", "context", "failed"] as const;

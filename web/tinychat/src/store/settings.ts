@@ -1,14 +1,8 @@
 /** What the reader of the page has chosen. `null` stands for "as the model's makers suggest". */
 
-import { isBackendChoice, type BackendChoice } from "../model-api";
-import type { KeyValueStore } from "./storage";
+import { parseShellSettings, SHELL_DEFAULTS, type ShellSettings } from "tinyweb-shell";
 
-export const THEMES = ["system", "light", "dark"] as const;
-export type Theme = (typeof THEMES)[number];
-
-export interface Settings {
-  theme: Theme;
-  backend: BackendChoice;
+export interface Settings extends ShellSettings {
   /** 0 … 2; 0 always takes the likeliest token. */
   temperature: number | null;
   /** 0.05 … 1 */
@@ -22,8 +16,7 @@ export interface Settings {
 }
 
 export const DEFAULT_SETTINGS: Readonly<Settings> = Object.freeze({
-  theme: "system",
-  backend: "auto",
+  ...SHELL_DEFAULTS,
   temperature: null,
   topP: null,
   maxTokens: null,
@@ -48,30 +41,14 @@ function clampOrNull(value: unknown, range: { min: number; max: number }): numbe
 
 /** Any value as valid settings; fields that make no sense fall back to the default. */
 export function parseSettings(value: unknown): Settings {
-  if (typeof value !== "object" || value === null) return { ...DEFAULT_SETTINGS };
-  const raw = value as Record<string, unknown>;
+  const raw = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
   const maxTokens = clampOrNull(raw["maxTokens"], LIMITS.maxTokens);
   return {
-    theme: THEMES.find((theme) => theme === raw["theme"]) ?? DEFAULT_SETTINGS.theme,
-    backend: isBackendChoice(raw["backend"]) ? raw["backend"] : DEFAULT_SETTINGS.backend,
+    ...parseShellSettings(value),
     temperature: clampOrNull(raw["temperature"], LIMITS.temperature),
     topP: clampOrNull(raw["topP"], LIMITS.topP),
     maxTokens: maxTokens === null ? null : Math.round(maxTokens),
     system: typeof raw["system"] === "string" ? raw["system"].slice(0, LIMITS.systemLength) : "",
     sidebar: typeof raw["sidebar"] === "boolean" ? raw["sidebar"] : DEFAULT_SETTINGS.sidebar,
   };
-}
-
-const KEY = "settings";
-
-export class SettingsStore {
-  constructor(private readonly storage: KeyValueStore) {}
-
-  load(): Settings {
-    return parseSettings(this.storage.get(KEY));
-  }
-
-  save(settings: Settings): void {
-    this.storage.set(KEY, settings);
-  }
 }

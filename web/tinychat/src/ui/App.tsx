@@ -1,39 +1,50 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { Dialog, FINE_POINTER, formatSpeed, Icon, IconButton, Layout, Main, useChanges, useEscape, useFollowing, useMedia, type Figure } from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
-import { displayName } from "../app/model";
-import { pageState } from "../app/state";
+import { displayName } from "../app/facts";
+import type { State } from "../app/state";
 import { Composer } from "./Composer";
-import { Dialog } from "./Dialog";
-import { FailureCard, LoadStrip, NoteLine, StatusLine, UndoLine } from "./Dock";
-import { useFollowing, useMedia, useTheme, useVisibleHeight } from "./hooks";
-import { Icon } from "./icons";
 import { Messages } from "./Messages";
-import { SettingsDialog } from "./Settings";
+import { aboutRows, AnswerSettings, conversationData } from "./Settings";
 import { Sidebar } from "./Sidebar";
 import { Welcome } from "./Welcome";
 
 const WIDE = "(min-width: 900px)";
-/** A device with a mouse or trackpad: there the prompt may take focus without a keyboard popping up. */
-const FINE_POINTER = "(hover: hover) and (pointer: fine)";
+const UNDO_MS = 8000;
+
+export function UndoLine({ app, title }: { app: ChatApp; title: string }): JSX.Element {
+  useEffect(() => {
+    const timer = setTimeout(() => app.forgetRemoved(), UNDO_MS);
+    return () => clearTimeout(timer);
+  }, [app, title]);
+  return (
+    <div class="note note-info" role="status" data-testid="undo-note">
+      <Icon name="trash" />
+      <p>Deleted “{title}”.</p>
+      <button type="button" class="button quiet" data-testid="undo" onClick={() => app.undoRemove()}>
+        Undo
+      </button>
+    </div>
+  );
+}
+
+function figures(state: State): Figure[] {
+  if (state.engine.phase !== "ready") return [];
+  const speed = (state.answering?.tokensPerSecond ?? 0) || (state.engine.info.tokensPerSecond ?? 0);
+  return speed > 0 ? [{ key: "speed", text: formatSpeed(speed) }] : [];
+}
 
 export function App({ app }: { app: ChatApp }): JSX.Element {
-  const [, redraw] = useState(0);
-  useEffect(() => app.subscribe(() => redraw((count) => count + 1)), [app]);
+  useChanges(app);
   const { state } = app;
-  const page = pageState(state);
 
   const wide = useMedia(WIDE);
   const finePointer = useMedia(FINE_POINTER);
-  const shownTheme = useTheme(state.settings.theme);
-  useVisibleHeight();
   const name = displayName(state.facts);
-  useEffect(() => {
-    document.title = name;
-  }, [name]);
 
   const [draft, setDraft] = useState("");
-  const [overlay, setOverlay] = useState<"settings" | "list" | null>(null);
+  const [list, setList] = useState(false);
   const prompt = useRef<HTMLTextAreaElement>(null);
 
   const busy = state.answering !== null || state.queued;
@@ -56,138 +67,101 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
 
   useEffect(() => {
     if (!empty) jump();
-    if (overlay === null) focusPrompt();
+    if (document.querySelector("dialog[open]") === null) focusPrompt();
   }, [state.conversation.id]);
 
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent): void => {
-      // An open dialog closes with Esc by itself.
-      if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]") !== null) return;
-      app.stop();
-    };
-    document.addEventListener("keydown", onKeyDown);
-    return () => document.removeEventListener("keydown", onKeyDown);
-  }, [app]);
+  useEscape(() => app.stop());
 
-  const closeOverlay = (): void => setOverlay(null);
+  const closeList = (): void => setList(false);
 
   return (
-    <div class={`app${docked ? " has-sidebar" : ""}`} data-state={page} data-testid="app">
-      {docked && (
-        <aside class="sidebar" aria-labelledby="history-title">
-          <Sidebar app={app} state={state} headingId="history-title" onChosen={focusPrompt} onClose={null} />
-        </aside>
-      )}
-      <div class="page">
-        <header class="bar">
-          <button
-            type="button"
-            class="icon-button"
-            data-testid="conversations"
-            title="Conversations"
-            aria-expanded={wide ? docked : overlay === "list"}
-            onClick={() => (wide ? app.changeSettings({ sidebar: !state.settings.sidebar }) : setOverlay("list"))}
-          >
-            <Icon name="menu" />
-            <span class="sr-only">Conversations</span>
-          </button>
-          <h1>{name}</h1>
-          <div class="bar-actions">
-            <button
-              type="button"
-              class="icon-button theme-toggle"
-              data-testid="theme"
-              title={shownTheme === "dark" ? "Light theme" : "Dark theme"}
-              onClick={() => app.changeSettings({ theme: shownTheme === "dark" ? "light" : "dark" })}
-            >
-              <Icon name={shownTheme === "dark" ? "sun" : "moon"} />
-              <span class="sr-only">{shownTheme === "dark" ? "Light theme" : "Dark theme"}</span>
-            </button>
-            <button
-              type="button"
-              class="icon-button"
-              data-testid="settings"
-              title="Settings"
-              aria-haspopup="dialog"
-              onClick={() => setOverlay("settings")}
-            >
-              <Icon name="settings" />
-              <span class="sr-only">Settings</span>
-            </button>
-            <button
-              type="button"
-              class="icon-button new-chat"
-              data-testid="new-chat"
-              title="New chat"
-              onClick={() => {
-                app.newChat();
-                focusPrompt();
-              }}
-            >
-              <Icon name="plus" />
-              <span class="new-chat-label">New chat</span>
-            </button>
-          </div>
-        </header>
-
-        <main ref={scroller} class="scroller" tabIndex={0}>
-          <div ref={content} class="column">
-            {empty ? (
-              <Welcome
-                facts={state.facts}
-                awake={state.engine.phase === "ready"}
-                onSend={send}
-                onFill={(text) => {
-                  setDraft(text);
-                  prompt.current?.focus();
-                }}
-              />
-            ) : (
-              <Messages app={app} state={state} />
-            )}
-          </div>
-        </main>
-
-        <footer class="dock">
-          <div class="dock-inner">
-            {!atEnd && (
-              <button type="button" class="jump" data-testid="jump" title="Jump to the latest" onClick={jump}>
-                <Icon name="down" />
-                <span class="sr-only">Jump to the latest</span>
-              </button>
-            )}
-            {state.deleted !== null && <UndoLine app={app} title={state.deleted.title} key={state.deleted.id} />}
-            {state.notes.map((note) => (
-              <NoteLine key={note.id} note={note} onClose={() => app.dismissNote(note.id)} />
-            ))}
-            {state.engine.phase === "loading" && <LoadStrip progress={state.engine.progress} />}
-            {state.engine.phase === "failed" && <FailureCard failure={state.engine.failure} app={app} />}
-            <Composer
-              input={prompt}
-              text={draft}
-              name={name}
-              busy={busy}
-              onText={setDraft}
-              onSend={() => send(draft)}
-              onStop={() => {
-                app.stop();
-                focusPrompt();
-              }}
-            />
-            <StatusLine state={state} dot={page} />
-          </div>
-        </footer>
-      </div>
-
-      {overlay === "settings" && <SettingsDialog app={app} state={state} onClose={closeOverlay} />}
-      {overlay === "list" && !wide && (
-        <Dialog kind="drawer" labelledBy="drawer-title" testId="drawer" onClose={closeOverlay}>
-          <Sidebar app={app} state={state} headingId="drawer-title" onChosen={closeOverlay} onClose={closeOverlay} />
-        </Dialog>
-      )}
-      <div class="sr-only" role="status" aria-live="polite" data-testid="announcement">
-        {state.announcement}
-      </div>
-    </div>
+    <Layout
+      shell={app.shell}
+      busy={state.answering === null ? null : "Answering…"}
+      aside={
+        docked && (
+          <aside class="sidebar" aria-labelledby="history-title">
+            <Sidebar app={app} state={state} headingId="history-title" onChosen={focusPrompt} onClose={null} />
+          </aside>
+        )
+      }
+      leading={
+        <button
+          type="button"
+          class="icon-button"
+          data-testid="conversations"
+          title="Conversations"
+          aria-expanded={wide ? docked : list}
+          onClick={() => (wide ? app.changeSettings({ sidebar: !state.settings.sidebar }) : setList(true))}
+        >
+          <Icon name="menu" />
+          <span class="sr-only">Conversations</span>
+        </button>
+      }
+      actions={
+        <button
+          type="button"
+          class="icon-button new-chat"
+          data-testid="new-chat"
+          title="New chat"
+          onClick={() => {
+            app.newChat();
+            focusPrompt();
+          }}
+        >
+          <Icon name="plus" />
+          <span class="new-chat-label">New chat</span>
+        </button>
+      }
+      floating={
+        <>
+          {!atEnd && <IconButton class="jump" icon="down" label="Jump to the latest" testId="jump" onClick={jump} />}
+          {state.deleted !== null && <UndoLine app={app} title={state.deleted.title} key={state.deleted.id} />}
+        </>
+      }
+      dock={
+        <Composer
+          input={prompt}
+          text={draft}
+          name={name}
+          busy={busy}
+          onText={setDraft}
+          onSend={() => send(draft)}
+          onStop={() => {
+            app.stop();
+            focusPrompt();
+          }}
+        />
+      }
+      figures={figures(state)}
+      settings={<AnswerSettings app={app} state={state} />}
+      onReset={() => app.shell.resetSettings(["sidebar"])}
+      data={[conversationData(app, state)]}
+      about={aboutRows(state)}
+      dialogs={
+        list &&
+        !wide && (
+          <Dialog kind="drawer" labelledBy="drawer-title" testId="drawer" onClose={closeList}>
+            <Sidebar app={app} state={state} headingId="drawer-title" onChosen={closeList} onClose={closeList} />
+          </Dialog>
+        )
+      }
+    >
+      <Main scroller={scroller} content={content}>
+        {empty ? (
+          <Welcome
+            facts={state.facts}
+            awake={state.engine.phase === "ready"}
+            onSend={send}
+            onFill={(text) => {
+              setDraft(text);
+              prompt.current?.focus();
+            }}
+          />
+        ) : (
+          <Messages app={app} state={state} />
+        )}
+      </Main>
+    </Layout>
   );
 }

@@ -1,6 +1,6 @@
 import type { JSX, RefObject } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { Icon } from "./icons";
+import { Icon } from "tinyweb-shell";
 
 /** About seven lines; after that the text scrolls. */
 const MAX_HEIGHT = 184;

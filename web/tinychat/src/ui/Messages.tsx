@@ -1,13 +1,12 @@
 import { Fragment, type JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { copyText, formatSpeed, Icon, useCopy } from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
-import { displayName } from "../app/model";
+import { displayName } from "../app/facts";
 import type { State } from "../app/state";
 import type { Message } from "../store/conversations";
-import { formatSpeed } from "../text/format";
 import { patchChildren, renderMarkdown } from "../text/markdown";
-import { copyText, useCopy } from "./hooks";
-import { Icon, Mark } from "./icons";
+import { Mark } from "./Mark";
 
 function CopyButton({ text, testId }: { text: string; testId: string }): JSX.Element {
   const [copied, copy] = useCopy();

@@ -1,7 +1,8 @@
 import type { JSX } from "preact";
+import { Icon } from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
 import type { State } from "../app/state";
-import { Icon, Mark } from "./icons";
+import { Mark } from "./Mark";
 
 interface SidebarProps {
   app: ChatApp;

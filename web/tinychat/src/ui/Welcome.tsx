@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
-import { displayName, type ModelFacts } from "../app/model";
-import { formatBytes, formatParameters, quantName } from "../text/format";
-import { Mark } from "./icons";
+import { formatBytes, formatParameters, quantName } from "tinyweb-shell";
+import { displayName, type ModelFacts } from "../app/facts";
+import { Mark } from "./Mark";
 
 interface Suggestion {
   title: string;

@@ -1,8 +1,8 @@
 /** What goes wrong, and what the page makes of it. The model is a pretended one; see test/mock/model.js. */
 
 import { describe, expect, test } from "vitest";
-import { ask, open, reaches, say } from "./support";
-import { browser, mockOf, using } from "./using";
+import { open, reaches } from "tinyweb-shell/testing";
+import { ask, browser, mockOf, say, using } from "./using";
 
 describe("faults", () => {
   test("a failed download can be tried again, with a message waiting", async () => {

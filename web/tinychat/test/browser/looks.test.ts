@@ -1,26 +1,9 @@
 /** Every state of the page on desktop and phone, light and dark: nothing broken, nothing inaccessible. With pictures. */
 
-import axe from "axe-core";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ask, DESKTOP, launch, open, PHONE, reaches, say, shoot, type OpenOptions } from "./support";
-
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const { violations: found } = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run());
-  return found.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html}: ${node.failureSummary ?? ""}`));
-}
-
-/** Nothing may make the page itself scroll sideways. */
-async function overflow(page: Page): Promise<number> {
-  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-}
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { DESKTOP, open, overflow, PHONE, reaches, shoot, type OpenOptions, violations } from "tinyweb-shell/testing";
+import { ask, browser, say } from "./using";
 
 interface Scene {
   name: string;
@@ -144,7 +127,7 @@ const LOOKS = [
   { deviceName: "desktop", device: DESKTOP, theme: "light" },
   { deviceName: "phone", device: PHONE, theme: "dark" },
   // Colours do not depend on the size, nor sizes on the colours: the other two are for the pictures.
-  ...(process.env["TINYCHAT_SHOTS"] === undefined
+  ...(process.env["TINYWEB_SHOTS"] === undefined
     ? []
     : [
         { deviceName: "desktop", device: DESKTOP, theme: "dark" },

@@ -1,8 +1,8 @@
 /** The page on a phone, and what it is allowed to do. The model is a pretended one; see test/mock/model.js. */
 
 import { describe, expect, inject, test } from "vitest";
-import { ask, open, PHONE, reaches, say } from "./support";
-import { browser, focusedTestId, using } from "./using";
+import { focusedTestId, open, PHONE, reaches, tooSmallToTouch } from "tinyweb-shell/testing";
+import { ask, browser, say, using } from "./using";
 
 describe("on a phone", () => {
   const phone = { device: PHONE };
@@ -11,19 +11,11 @@ describe("on a phone", () => {
     await using(phone, async ({ page }) => {
       await reaches(page, "ready");
       await ask(page, "Show me some Markdown");
-      const tooSmall = (): Promise<string[]> =>
-        page.evaluate(() =>
-          [...document.querySelectorAll<HTMLElement>("button, summary, input[type=range], label:has(input[type=radio])")]
-            .filter((element) => element.checkVisibility())
-            .map((element) => ({ element, box: element.getBoundingClientRect() }))
-            .filter(({ box }) => box.width < 43.5 || box.height < 43.5)
-            .map(({ element, box }) => `${element.outerHTML.slice(0, 80)} ${box.width}x${box.height}`),
-        );
-      expect(await tooSmall()).toEqual([]);
+      expect(await tooSmallToTouch(page)).toEqual([]);
       await page.getByTestId("settings").tap();
       await page.getByTestId("settings-dialog").waitFor();
       await page.waitForTimeout(400);
-      expect(await tooSmall()).toEqual([]);
+      expect(await tooSmallToTouch(page)).toEqual([]);
     });
   });
 

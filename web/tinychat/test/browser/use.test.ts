@@ -1,8 +1,8 @@
 /** Using the page: talking, keyboard, settings, conversations. The model is a pretended one; see test/mock/model.js. */
 
 import { describe, expect, test } from "vitest";
-import { ask, open, reaches, say } from "./support";
-import { browser, focusedTestId, mockOf, type Mock, using } from "./using";
+import { focusedTestId, open, reaches, type Mock } from "tinyweb-shell/testing";
+import { ask, browser, mockOf, say, using } from "./using";
 
 describe("talking", () => {
   test("an answer streams in, and the page remembers over a reload", async () => {

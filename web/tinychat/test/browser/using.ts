@@ -1,8 +1,8 @@
-/** What the tests of the page share: one browser for a file, and opening a page that must end without problems. */
+/** What the tests of the page share: one browser for a file, talking, and opening a page that must end without problems. */
 
 import type { Browser, Page } from "playwright-core";
+import { launch, mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened } from "tinyweb-shell/testing";
 import { afterAll, beforeAll, expect } from "vitest";
-import { launch, open, type OpenOptions, type Opened } from "./support";
 
 export let browser: Browser;
 beforeAll(async () => {
@@ -10,16 +10,25 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-export interface Mock {
-  loads: number;
-  disposed: number;
-  loadOptions: { backend?: string }[];
-  asked: { messages: { role: string; content: string }[]; options: Record<string, unknown> }[];
-  continue(): void;
+interface Asked {
+  messages: { role: string; content: string }[];
+  options: Record<string, unknown>;
 }
 
-export function mockOf(page: Page): Promise<Omit<Mock, "continue">> {
-  return page.evaluate(() => JSON.parse(JSON.stringify((window as unknown as { mock: Mock }).mock)) as Mock);
+export function mockOf(page: Page): ReturnType<typeof anyMockOf<Asked>> {
+  return anyMockOf<Asked>(page);
+}
+
+export async function say(page: Page, text: string): Promise<void> {
+  await page.getByTestId("prompt").fill(text);
+  await page.getByTestId("send").click();
+}
+
+/** Sends the text and waits for the whole answer. */
+export async function ask(page: Page, text: string): Promise<string> {
+  await say(page, text);
+  await reaches(page, "ready");
+  return (await page.getByTestId("message-assistant").last().textContent()) ?? "";
 }
 
 /** Opens a page, does something with it, and demands that nothing went wrong on the way. */
@@ -32,8 +41,4 @@ export async function using(options: OpenOptions, act: (opened: Opened) => Promi
   } finally {
     await opened.context.close();
   }
-}
-
-export function focusedTestId(page: Page): Promise<string | null> {
-  return page.evaluate(() => document.activeElement?.getAttribute("data-testid") ?? null);
 }

@@ -1,47 +1,25 @@
 // @ts-check
 /**
  * A pretended model with the interface of the generated loader: answers a few prompts from a list and can fail in every
- * way the page must cope with. `?mock=` in the page's address names what happens, several joined by commas:
+ * way the page must cope with. Besides what pretend.js knows, `?mock=` understands:
  *
- *   slow            the download stands at 3.1 of 7.8 MB until `mock.continue()` is called
- *   cached          the weights come from storage, at once
- *   no-webgpu       "auto" ends on WASM with the reason
- *   one-thread      "auto" ends on WASM with one thread
- *   download, hash, memory, no-backend, compile   the first load fails with that error, later ones succeed
- *   memory-gpu      WebGPU has not enough memory, WASM has
  *   lost            the GPU device is lost in the middle of an answer; the runtime recovers by itself
  *   lost-fallback   the same, and it goes on with WASM
  *   lost-hard       the first answer fails with "device-lost"
  *   broken          every answer fails after a few words
  *   small           prompts of more than 200 characters do not fit; the oldest messages are left out
  *   thinking        the first token of an answer never comes
- *   fast            no pauses
  */
 
+import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } from "./pretend.js";
+
 /**
- * @typedef {import("../../src/model-api").LoadOptions} LoadOptions
- * @typedef {import("../../src/model-api").GenerateOptions} GenerateOptions
+ * @typedef {import("tinyweb-shell").LoadOptions} LoadOptions
+ * @typedef {import("tinyweb-shell").ModelInfo} ModelInfo
  * @typedef {import("../../src/model-api").PromptMessage} PromptMessage
  * @typedef {import("../../src/model-api").Chat} Chat
  * @typedef {import("../../src/model-api").ChatInfo} ChatInfo
  */
-
-const MODEL_BYTES = 7_803_456;
-const asked = new Set((new URLSearchParams(location.search).get("mock") ?? "").split(","));
-
-/** What tests look at and do. */
-const mock = {
-  loads: 0,
-  /** @type {LoadOptions[]} */
-  loadOptions: [],
-  /** @type {{ messages: PromptMessage[], options: GenerateOptions }[]} */
-  asked: [],
-  disposed: 0,
-  continue: () => {},
-};
-Object.assign(window, { mock });
-// A page that loads the module once more after a failure must not forget how often that was.
-mock.loads = Number(sessionStorage.getItem("mock-loads") ?? 0);
 
 export const info = {
   name: "tinychat-7m",
@@ -50,29 +28,6 @@ export const info = {
   context: 512,
   modelBytes: MODEL_BYTES,
   defaults: { temperature: 0.7, topP: 0.95, topK: 40, repetitionPenalty: 1, maxTokens: 256 },
-};
-
-/** @param {string} code @param {string} message */
-function fail(code, message) {
-  return Object.assign(new Error(message), { code });
-}
-
-/** @param {number} ms @param {AbortSignal} [signal] */
-function pause(ms, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(fail("aborted", "Stopped."));
-    if (signal?.aborted) return stop();
-    signal?.addEventListener("abort", stop, { once: true });
-    setTimeout(resolve, asked.has("fast") ? 0 : ms);
-  });
-}
-
-const FIRST_LOAD_ERRORS = {
-  download: fail("download-failed", "model/weights/000.bin: the connection broke after 3.1 of 7.8 MB."),
-  hash: fail("hash-mismatch", "model/weights/000.bin: SHA-256 is 9f2c…, the manifest promises 41d8…."),
-  memory: fail("out-of-memory", "The model needs 96 MB; 64 MB could be had."),
-  "no-backend": fail("no-backend", "webgpu: this browser has no WebGPU; wasm-single: this browser has no WebAssembly."),
-  compile: fail("compile-failed", "Kernel matmul_256_688: workgroup size too large."),
 };
 
 const MARKDOWN = `## Sorting in Python
@@ -125,75 +80,27 @@ function reply(messages) {
   return "I am only a small model, and that is beyond me. Ask me something simple!";
 }
 
-/** @param {string} chosen @returns {Pick<ChatInfo, "backend" | "adapter" | "fallbacks">} */
-function chooseBackend(chosen) {
-  if (chosen === "wasm") return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [] };
-  if (chosen === "wasm-single") return { backend: "wasm-single", adapter: null, fallbacks: [] };
-  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
-  if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [noGpu] };
-  if (asked.has("one-thread")) {
-    const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)" };
-    return { backend: "wasm-single", adapter: null, fallbacks: [noGpu, noThreads] };
-  }
-  return { backend: "webgpu", adapter: "Apple M2", fallbacks: [] };
-}
-
 /** @param {LoadOptions} options @returns {Promise<Chat>} */
 export async function load(options = {}) {
-  const { backend = "auto", onProgress = () => {}, signal } = options;
-  mock.loads++;
-  sessionStorage.setItem("mock-loads", String(mock.loads));
-  mock.loadOptions.push(options);
-  const fromCache = asked.has("cached");
-  onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
-  await pause(60, signal);
-  for (let step = 1; step <= 10; step++) {
-    const loadedBytes = Math.round((MODEL_BYTES * step) / 10);
-    onProgress({ phase: "weights", loadedBytes, totalBytes: MODEL_BYTES, fromCache, secondsLeft: (10 - step) * 3 });
-    await pause(fromCache ? 5 : 50, signal);
-    if (step === 4) {
-      for (const [name, error] of Object.entries(FIRST_LOAD_ERRORS)) if (asked.has(name) && mock.loads === 1) throw error;
-      if (asked.has("memory-gpu") && backend !== "wasm") throw FIRST_LOAD_ERRORS.memory;
-      if (asked.has("slow")) {
-        await new Promise((resolve, reject) => {
-          mock.continue = () => resolve(undefined);
-          signal?.addEventListener("abort", () => reject(fail("aborted", "Stopped.")), { once: true });
-        });
-      }
-    }
-  }
-  onProgress({ phase: "compile", loadedBytes: MODEL_BYTES, totalBytes: MODEL_BYTES, fromCache });
-  await pause(60, signal);
-  onProgress({ phase: "ready", loadedBytes: MODEL_BYTES, totalBytes: MODEL_BYTES, fromCache });
-  return makeChat(backend);
+  return makeChat(await pretendLoading(options));
 }
 
-/** @param {string} backend @returns {Chat} */
-function makeChat(backend) {
+/** @param {ModelInfo} loaded @returns {Chat} */
+function makeChat(loaded) {
   /** @type {ChatInfo} */
   const facts = {
-    ...chooseBackend(backend),
+    ...loaded,
     tokensPerSecond: 0,
     firstTokenMs: 0,
-    memoryBytes: 34_120_000,
-    modelBytes: MODEL_BYTES,
     kernelsPerToken: 68,
-    start: { manifestMs: 8, tokenizerMs: 30, weightsMs: 90, kernelsMs: 120, readyMs: 150 },
     context: info.context,
   };
-  /** @type {Map<string, Set<(detail?: unknown) => void>>} */
-  const listeners = new Map();
-  /** @param {string} event @param {unknown} detail */
-  const emit = (event, detail) => listeners.get(event)?.forEach((listener) => listener(detail));
+  const { on, emit } = pretendEvents();
   let lost = false;
 
   return {
     info: facts,
-    on(event, listener) {
-      const set = listeners.get(event) ?? new Set();
-      listeners.set(event, set.add(listener));
-      return () => set.delete(listener);
-    },
+    on,
     dispose() {
       mock.disposed++;
     },

@@ -1,11 +1,11 @@
 /** The page's conduct with a model made of promises, without any interface. */
 
 import { describe, expect, test } from "vitest";
-import { ChatApp, fallbackNote, promptMessages, type Surroundings } from "../../src/app/chat-app";
-import { parseFacts } from "../../src/app/model";
-import { pageState } from "../../src/app/state";
-import type { AnswerPart, Chat, ChatEvent, ChatInfo, GenerateOptions, LoadOptions, ModelModule, PromptMessage } from "../../src/model-api";
-import { MemoryStore } from "../../src/store/storage";
+import { MemoryStore, Shell, type BackendChoice, type LoadOptions, type ModelEvent, type ModelModule } from "tinyweb-shell";
+import { ChatApp, promptMessages } from "../../src/app/chat-app";
+import { displayName, parseFacts } from "../../src/app/facts";
+import type { AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
+import { parseSettings, type Settings } from "../../src/store/settings";
 
 function failure(code: string, message = `failed with ${code}`): Error {
   return Object.assign(new Error(message), { code });
@@ -43,7 +43,7 @@ class FakeChat implements Chat {
     this.info = { ...this.info, tokensPerSecond: 50 };
   }
 
-  on(event: ChatEvent, listener: (detail?: unknown) => void): void {
+  on(event: ModelEvent, listener: (detail?: unknown) => void): void {
     this.listeners.set(event, listener);
   }
 
@@ -65,7 +65,7 @@ interface Bench {
   last(): { role: string; text: string; ending: string; problem?: string } | undefined;
 }
 
-function bench(options: { storage?: MemoryStore; address?: Surroundings["addressBackend"]; info?: unknown } = {}): Bench {
+function bench(options: { storage?: MemoryStore; address?: BackendChoice; info?: unknown } = {}): Bench {
   const storage = options.storage ?? new MemoryStore();
   const chats: FakeChat[] = [];
   const loads: LoadOptions[] = [];
@@ -73,7 +73,7 @@ function bench(options: { storage?: MemoryStore; address?: Surroundings["address
   let release = (): void => undefined;
   let id = 0;
   let time = 1000;
-  const module: ModelModule = {
+  const module: ModelModule<Chat> = {
     info: options.info,
     async load(given = {}) {
       loads.push(given);
@@ -87,17 +87,31 @@ function bench(options: { storage?: MemoryStore; address?: Surroundings["address
       return chat;
     },
   };
+  const nextFrame = (callback: () => void): void => queueMicrotask(callback);
+  const shell = new Shell<Chat, Settings>(
+    {
+      app: "tinychat",
+      title: (facts) => displayName(parseFacts(facts)),
+      words: { kept: "your conversation is kept", next: "your next message" },
+      parseSettings,
+    },
+    {
+      storage,
+      importModel: async () => module,
+      addressBackend: options.address ?? null,
+      forgetAddressBackend: () => undefined,
+      online: () => true,
+      nextFrame,
+      ticks: () => time,
+    },
+  );
   const app = new ChatApp({
-    storage,
-    importModel: async () => module,
-    addressBackend: options.address ?? null,
-    forgetAddressBackend: () => undefined,
+    shell,
     now: () => ++time,
     ticks: () => time,
     newId: () => `id${++id}-${storage.keys().length}`,
     newSeed: () => 7,
-    online: () => true,
-    nextFrame: (callback) => queueMicrotask(callback),
+    nextFrame,
   });
   return {
     app, chats, loads, storage, outcomes,
@@ -111,51 +125,44 @@ describe("loading", () => {
   test("goes from loading to ready and tells the progress", async () => {
     const { app, outcomes, release, loads } = bench();
     outcomes.push("wait");
-    const loaded = app.load();
+    const loaded = app.shell.model.load();
     await settle();
-    expect(pageState(app.state)).toBe("loading");
+    expect(app.pageState).toBe("loading");
     expect(app.state.engine).toMatchObject({ phase: "loading", progress: { loadedBytes: 1, totalBytes: 4 } });
     release();
     await loaded;
-    expect(pageState(app.state)).toBe("ready");
+    expect(app.pageState).toBe("ready");
     expect(loads[0]?.backend).toBe("auto");
   });
 
   test("that fails can be tried again", async () => {
     const { app, outcomes } = bench();
     outcomes.push(failure("hash-mismatch"));
-    await app.load();
-    expect(pageState(app.state)).toBe("error");
+    await app.shell.model.load();
+    expect(app.pageState).toBe("error");
     expect(app.state.engine).toMatchObject({ failure: { code: "hash-mismatch", detail: "failed with hash-mismatch" } });
-    await app.retry();
-    expect(pageState(app.state)).toBe("ready");
+    await app.shell.model.load();
+    expect(app.pageState).toBe("ready");
   });
 
   test("goes on by itself when the network is back, but only then", async () => {
     const { app, outcomes, loads } = bench();
     outcomes.push(failure("out-of-memory"));
-    await app.load();
-    app.cameOnline();
+    await app.shell.model.load();
+    app.shell.model.cameOnline();
     await settle();
     expect(loads).toHaveLength(1);
     outcomes.push(failure("download-failed"));
-    await app.retry();
-    app.cameOnline();
+    await app.shell.model.load();
+    app.shell.model.cameOnline();
     await settle();
-    expect(pageState(app.state)).toBe("ready");
-  });
-
-  test("an address that cannot be imported is a failed download", async () => {
-    const { app } = bench();
-    Object.assign(app, { env: { ...(app as unknown as { env: Surroundings }).env, importModel: () => Promise.reject(failure("download-failed")) } });
-    await app.load();
-    expect(app.state.engine).toMatchObject({ failure: { code: "download-failed" } });
+    expect(app.pageState).toBe("ready");
   });
 
   test("a newer load wins over an older one", async () => {
     const { app, outcomes, release, chats, loads } = bench();
     outcomes.push("wait");
-    const first = app.load();
+    const first = app.shell.model.load();
     await settle();
     app.changeSettings({ backend: "wasm" });
     await settle();
@@ -163,13 +170,13 @@ describe("loading", () => {
     expect(loads[0]?.signal?.aborted).toBe(true);
     release();
     await first;
-    expect(pageState(app.state)).toBe("ready");
+    expect(app.pageState).toBe("ready");
     expect(chats).toHaveLength(1);
   });
 
   test("the address goes before the setting, until the reader chooses", async () => {
     const { app, loads, chats } = bench({ address: "wasm-single" });
-    await app.load();
+    await app.shell.model.load();
     app.changeSettings({ temperature: 0.2 });
     await settle();
     app.changeSettings({ backend: "webgpu" });
@@ -182,7 +189,7 @@ describe("loading", () => {
 describe("talking", () => {
   test("sends the system prompt and all that was said", async () => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     app.changeSettings({ system: "  Be kind. ", temperature: 0 });
     expect(app.send("  Hello  ")).toBe(true);
     await settle();
@@ -200,7 +207,7 @@ describe("talking", () => {
 
   test("takes the model's own defaults where nothing is set", async () => {
     const { app, chat } = bench({ info: { name: "m", defaults: { temperature: 0.3, maxTokens: 99 } } });
-    await app.load();
+    await app.shell.model.load();
     app.changeSettings({ topP: 0.5 });
     app.send("x");
     await settle();
@@ -209,7 +216,7 @@ describe("talking", () => {
 
   test("samples when answering again, unless the reader has set a temperature", async () => {
     const { app, chat } = bench({ info: { defaults: { temperature: 0 } } });
-    await app.load();
+    await app.shell.model.load();
     app.send("x");
     await settle();
     app.regenerate();
@@ -224,12 +231,12 @@ describe("talking", () => {
 
   test("sends nothing that is empty, and nothing while it answers", async () => {
     const { app, chat } = bench();
-    await app.load();
+    await app.shell.model.load();
     expect(app.send("  \n ")).toBe(false);
     chat().answers.push(["a", "wait"]);
     app.send("one");
     await settle();
-    expect(pageState(app.state)).toBe("generating");
+    expect(app.pageState).toBe("generating");
     expect(app.send("two")).toBe(false);
     app.regenerate();
     expect(chat().prompts).toHaveLength(1);
@@ -238,7 +245,7 @@ describe("talking", () => {
   test("waits for the model, and answers when it is ready", async () => {
     const { app, outcomes, release, last } = bench();
     outcomes.push("wait");
-    void app.load();
+    void app.shell.model.load();
     app.send("Hello");
     expect(app.state.queued).toBe(true);
     expect(app.send("and again")).toBe(false);
@@ -252,18 +259,18 @@ describe("talking", () => {
   test("a message that waits survives a failed load; sending after one tries again", async () => {
     const { app, outcomes, last } = bench();
     outcomes.push(failure("download-failed"));
-    const loading = app.load();
+    const loading = app.shell.model.load();
     app.send("Hello");
     await loading;
-    expect(pageState(app.state)).toBe("error");
+    expect(app.pageState).toBe("error");
     expect(app.state.queued).toBe(true);
-    await app.retry();
+    await app.shell.model.load();
     await settle();
     expect(last()?.text).toBe("Yes.");
 
     const other = bench();
     other.outcomes.push(failure("download-failed"));
-    await other.app.load();
+    await other.app.shell.model.load();
     other.app.send("Hello");
     await settle();
     expect(other.last()?.text).toBe("Yes.");
@@ -271,12 +278,12 @@ describe("talking", () => {
 
   test("stops at once and keeps what there is", async () => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["One ", "wait", "two"]);
     app.send("Count");
     await settle();
     app.stop();
-    expect(pageState(app.state)).toBe("ready");
+    expect(app.pageState).toBe("ready");
     expect(last()).toMatchObject({ text: "One ", ending: "stopped" });
     expect(chat().options[0]?.signal?.aborted).toBe(true);
     // The next answer waits until the model has really stopped, and what comes late is not shown.
@@ -292,7 +299,7 @@ describe("talking", () => {
   test("stops waiting, too", async () => {
     const { app, outcomes, release, last } = bench();
     outcomes.push("wait");
-    void app.load();
+    void app.shell.model.load();
     app.send("Hello");
     app.stop();
     await settle();
@@ -306,7 +313,7 @@ describe("talking", () => {
 
   test("answers again in place of the last answer", async () => {
     const { app, chat } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["First."]);
     app.send("Hello");
     await settle();
@@ -323,7 +330,7 @@ describe("talking", () => {
     [undefined, "done"],
   ])("tells that an answer ended by %s", async (stopReason, ending) => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().info.stopReason = stopReason;
     chat().info.droppedMessages = 2;
     app.send("Hello");
@@ -336,13 +343,13 @@ describe("talking", () => {
 
   test("an error ends the answer, not the page", async () => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["So ", failure("gpu-error")]);
     app.send("Hello");
     await settle();
     expect(last()).toMatchObject({ text: "So ", ending: "failed" });
     expect(last()?.problem).toMatch(/^The GPU reported an error\./u);
-    expect(pageState(app.state)).toBe("ready");
+    expect(app.pageState).toBe("ready");
     app.regenerate();
     await settle();
     expect(last()).toMatchObject({ text: "Yes.", ending: "done" });
@@ -351,7 +358,7 @@ describe("talking", () => {
 
   test("a message that is too long is told so", async () => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push([failure("context-full")]);
     app.send("x".repeat(5000));
     await settle();
@@ -362,7 +369,7 @@ describe("talking", () => {
 describe("a lost GPU", () => {
   test("that the runtime replaces is told, before and after", async () => {
     const { app, chat, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["One ", "wait", "two"]);
     app.send("Count");
     await settle();
@@ -376,20 +383,20 @@ describe("a lost GPU", () => {
 
   test("that ends on another backend is told", async () => {
     const { app, chat } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().listeners.get("device-lost")?.();
     expect(app.state.notes[0]?.text).toMatch(/with your next message/u);
     chat().info = { ...chat().info, backend: "wasm" };
     chat().listeners.get("backend-changed")?.();
     expect(app.state.notes[0]?.text).toMatch(/goes on with WASM/u);
     expect(app.state.engine).toMatchObject({ info: { backend: "wasm" } });
-    app.dismissNote("device");
+    app.shell.model.dismissNote("device");
     expect(app.state.notes).toEqual([]);
   });
 
   test("that the runtime gives up on is loaded anew, once, under the answer", async () => {
     const { app, chat, chats, last } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["One ", failure("device-lost")]);
     app.send("Count");
     await settle();
@@ -403,7 +410,7 @@ describe("a lost GPU", () => {
     const { app, outcomes, last } = bench();
     const hopeless = (): FakeChat => Object.assign(new FakeChat(), { answers: [[failure("device-lost")]] });
     outcomes.push(hopeless(), hopeless());
-    await app.load();
+    await app.shell.model.load();
     app.send("Count");
     await settle();
     expect(last()).toMatchObject({ role: "assistant", ending: "failed" });
@@ -415,7 +422,7 @@ describe("conversations", () => {
   test("are kept, listed and opened again", async () => {
     const storage = new MemoryStore();
     const { app } = bench({ storage });
-    await app.load();
+    await app.shell.model.load();
     app.send("First thing");
     await settle();
     app.newChat();
@@ -434,24 +441,24 @@ describe("conversations", () => {
   test("in the middle of an answer come back with what there was", async () => {
     const storage = new MemoryStore();
     const { app, chat } = bench({ storage });
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["One ", "wait"]);
     app.send("Count");
     await settle();
     app.save();
     const again = bench({ storage });
     expect(again.last()).toMatchObject({ text: "One ", ending: "stopped" });
-    expect(pageState(again.app.state)).toBe("loading");
+    expect(again.app.pageState).toBe("loading");
   });
 
   test("that are left stop their answer", async () => {
     const { app, chat } = bench();
-    await app.load();
+    await app.shell.model.load();
     chat().answers.push(["One ", "wait", "two"]);
     app.send("Count");
     await settle();
     app.newChat();
-    expect(pageState(app.state)).toBe("ready");
+    expect(app.pageState).toBe("ready");
     expect(app.state.conversation.messages).toEqual([]);
     chat().release();
     await settle();
@@ -462,7 +469,7 @@ describe("conversations", () => {
 
   test("can be deleted and brought back", async () => {
     const { app } = bench();
-    await app.load();
+    await app.shell.model.load();
     app.send("Keep me");
     await settle();
     const { id } = app.state.conversation;
@@ -485,45 +492,8 @@ describe("settings", () => {
     const { app } = bench({ storage });
     app.changeSettings({ theme: "dark", temperature: 1.5, system: "x" });
     expect(bench({ storage }).app.sampling.temperature).toBe(1.5);
-    app.resetSettings();
+    app.shell.resetSettings(["sidebar"]);
     expect(bench({ storage }).app.state.settings).toMatchObject({ theme: "dark", temperature: null, system: "" });
-  });
-});
-
-describe("notes on the backend", () => {
-  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
-  const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page" };
-
-  test("say what is used and why", () => {
-    expect(fallbackNote({ backend: "wasm", fallbacks: [noGpu] })).toMatchObject({
-      title: "Using WASM instead of WebGPU",
-      text: "This browser has no WebGPU.",
-    });
-    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noGpu, noThreads] })).toMatchObject({
-      title: "Using WASM with one thread instead of WebGPU",
-      text: "This browser has no WebGPU. Threads need a cross-origin isolated page.",
-    });
-    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noThreads] })?.title).toBe("Using WASM with one thread");
-    expect(fallbackNote({ backend: "webgpu", fallbacks: [noThreads] })).toBeNull();
-    expect(fallbackNote({ backend: "webgpu" })).toBeNull();
-  });
-
-  test("stay away once closed, until the reason is another", async () => {
-    const storage = new MemoryStore();
-    const slow = (reason: string): FakeChat =>
-      Object.assign(new FakeChat(), { info: { backend: "wasm", fallbacks: [{ backend: "webgpu", reason }] } });
-    const first = bench({ storage });
-    first.outcomes.push(slow("a"));
-    await first.app.load();
-    expect(first.app.state.notes).toHaveLength(1);
-    first.app.dismissNote("fallback");
-    expect(first.app.state.notes).toEqual([]);
-    const second = bench({ storage });
-    second.outcomes.push(slow("a"), slow("b"));
-    await second.app.load();
-    expect(second.app.state.notes).toEqual([]);
-    await second.app.load();
-    expect(second.app.state.notes).toHaveLength(1);
   });
 });
 
@@ -555,7 +525,7 @@ test("figures of the model, flat or as in the manifest", () => {
 test("what another tab has deleted does not come back by looking at it", async () => {
   const storage = new MemoryStore();
   const here = bench({ storage });
-  await here.app.load();
+  await here.app.shell.model.load();
   here.app.send("Hello");
   await settle();
   const there = bench({ storage });

@@ -1,8 +1,8 @@
 import { JSDOM } from "jsdom";
+import { LocalStore, MemoryStore, SettingsStore } from "tinyweb-shell";
 import { beforeEach, describe, expect, test } from "vitest";
 import { ConversationStore, MAX_CONVERSATIONS, newConversation, parseConversation, titleFrom, type Conversation } from "../../src/store/conversations";
-import { DEFAULT_SETTINGS, parseSettings, SettingsStore } from "../../src/store/settings";
-import { LocalStore, MemoryStore } from "../../src/store/storage";
+import { DEFAULT_SETTINGS, parseSettings } from "../../src/store/settings";
 
 function localStorageOf(quota: number): Storage {
   return new JSDOM("", { url: "https://example.org/", storageQuota: quota }).window.localStorage;
@@ -144,12 +144,12 @@ describe("settings", () => {
   test("survive", () => {
     const storage = new MemoryStore();
     const settings = { ...DEFAULT_SETTINGS, theme: "dark", temperature: 0, system: "Be kind." } as const;
-    new SettingsStore(storage).save(settings);
-    expect(new SettingsStore(storage).load()).toEqual(settings);
+    new SettingsStore(storage, parseSettings).save(settings);
+    expect(new SettingsStore(storage, parseSettings).load()).toEqual(settings);
   });
 
   test("of a first visit are the defaults", () => {
-    expect(new SettingsStore(new MemoryStore()).load()).toEqual(DEFAULT_SETTINGS);
+    expect(new SettingsStore(new MemoryStore(), parseSettings).load()).toEqual(DEFAULT_SETTINGS);
   });
 
   test("that make no sense are replaced one by one", () => {

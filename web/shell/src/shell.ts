@@ -1,0 +1,137 @@
+/** What a page is made around: its storage, its settings, its model, and what is said to screen readers. */
+
+import type { BackendChoice, LoadedModel } from "./model-api";
+import { isBackendChoice } from "./model-api";
+import { importModel } from "./model/import";
+import { ModelLoader, type LoaderSurroundings } from "./model/loader";
+import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
+import { openStore, type KeyValueStore } from "./store/storage";
+import { formatStart } from "./text/format";
+import type { Words } from "./text/failures";
+
+export interface ShellOptions<Settings extends ShellSettings> {
+  /** The page's own name in storage: "tinychat". The same as in its vite.config.ts. */
+  app: string;
+  /** What the page is called, as its heading. @param facts `info` of model.js; undefined until that is there */
+  title(facts: unknown): string;
+  words: Words;
+  /** Makes valid settings of anything; of `undefined` the defaults. */
+  parseSettings(value: unknown): Settings;
+}
+
+export interface Surroundings<Model extends LoadedModel> extends LoaderSurroundings<Model> {
+  /** A monotonic clock, milliseconds. */
+  ticks(): number;
+}
+
+export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> {
+  readonly storage: KeyValueStore;
+  readonly model: ModelLoader<Model>;
+  settings: Settings;
+  /** Read out by screen readers. */
+  announcement = "";
+  private readonly settingsStore: SettingsStore<Settings>;
+  private readonly listeners = new Set<() => void>();
+
+  constructor(
+    readonly options: ShellOptions<Settings>,
+    readonly env: Surroundings<Model>,
+  ) {
+    this.storage = env.storage;
+    this.settingsStore = new SettingsStore(env.storage, options.parseSettings);
+    this.settings = this.settingsStore.load();
+    this.model = new ModelLoader(env, options.words, this.settings.backend);
+    this.model.subscribe(() => this.changed());
+    this.model.onReady(({ info }) => {
+      // For those who measure: since the visit began, and since the model was asked for.
+      if (info.start) {
+        console.info(`${options.app}: usable ${Math.round(env.ticks())} ms after the visit began; model ready ${formatStart(info.start)}`);
+      }
+      this.announce(`${this.title} is ready.`);
+    });
+  }
+
+  get title(): string {
+    return this.options.title(this.model.state.facts);
+  }
+
+  /** Calls back after every change of the settings, the model's state, the notes, and what is announced. */
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  private changed(): void {
+    for (const listener of this.listeners) listener();
+  }
+
+  /** Has it read out by screen readers. */
+  announce(text: string): void {
+    this.announcement = text;
+    this.changed();
+  }
+
+  changeSettings(change: Partial<Settings>): void {
+    this.settings = { ...this.settings, ...change };
+    this.settingsStore.save(this.settings);
+    this.changed();
+    if (change.backend !== undefined) this.model.chooseBackend(change.backend);
+  }
+
+  /** Back to the defaults; the theme stays, and so do the settings named. */
+  resetSettings(keep: readonly (keyof Settings)[] = []): void {
+    const kept = Object.fromEntries((["theme", ...keep] as const).map((key) => [key, this.settings[key as keyof Settings]]));
+    this.changeSettings({ ...this.options.parseSettings(undefined), ...kept });
+  }
+}
+
+/** Any page's shell, as the components need it. */
+export type AnyShell = Pick<
+  Shell,
+  "title" | "announcement" | "settings" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
+> & {
+  readonly options: { app: string; words: Words };
+  readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "load" | "note" | "dismissNote" | "dropNote">;
+};
+
+function addressBackend(): BackendChoice | null {
+  const wanted = new URLSearchParams(location.search).get("backend");
+  return isBackendChoice(wanted) ? wanted : null;
+}
+
+/** Calls back before the next frame, or soon where the page is hidden and draws none. */
+export function nextFrame(callback: () => void): void {
+  // What is under way should be complete when the reader comes back, yet a hidden page may take its time.
+  if (document.hidden) setTimeout(callback, 200);
+  else requestAnimationFrame(callback);
+}
+
+/** The shell of the page that this script runs in. Nothing is loaded before `shell.model.load()`. */
+export function openShell<Model extends LoadedModel>(
+  options: Omit<ShellOptions<ShellSettings>, "parseSettings">,
+): Shell<Model>;
+export function openShell<Model extends LoadedModel, Settings extends ShellSettings>(
+  options: ShellOptions<Settings>,
+): Shell<Model, Settings>;
+export function openShell<Model extends LoadedModel>(
+  options: Omit<ShellOptions<ShellSettings>, "parseSettings"> & Partial<ShellOptions<ShellSettings>>,
+): Shell<Model> {
+  const shell = new Shell<Model>(
+    { parseSettings: parseShellSettings, ...options },
+    {
+      storage: openStore(location.pathname, options.app),
+      importModel,
+      addressBackend: addressBackend(),
+      forgetAddressBackend: () => {
+        const url = new URL(location.href);
+        url.searchParams.delete("backend");
+        history.replaceState(history.state, "", url);
+      },
+      online: () => navigator.onLine,
+      nextFrame,
+      ticks: () => performance.now(),
+    },
+  );
+  addEventListener("online", () => shell.model.cameOnline());
+  return shell;
+}

@@ -1,0 +1,50 @@
+/** Why the model could not be loaded, and what can be done. */
+
+import type { JSX } from "preact";
+import type { AnyShell } from "../shell";
+import type { Failure as Told, Remedy } from "../text/failures";
+import { Icon } from "./icons";
+
+const REMEDY_LABELS: Record<Remedy, string> = {
+  retry: "Try again",
+  "use-wasm": "Use the CPU",
+  reload: "Reload the page",
+};
+
+/** The page's error: what happened, what it means, and buttons for what can be done. */
+export function Failure({ failure, shell }: { failure: Told; shell: AnyShell }): JSX.Element {
+  const act: Record<Remedy, () => void> = {
+    retry: () => void shell.model.load(),
+    "use-wasm": () => shell.changeSettings({ backend: "wasm" }),
+    reload: () => location.reload(),
+  };
+  const remedies = failure.remedies.filter((remedy) => remedy !== "use-wasm" || !shell.model.backendChoice.startsWith("wasm"));
+  return (
+    <div class="failure" role="alert" data-testid="error" data-code={failure.code}>
+      <Icon name="alert" />
+      <div>
+        <h2>{failure.title}</h2>
+        <p>{failure.text}</p>
+        {failure.detail !== "" && (
+          <details>
+            <summary>Details</summary>
+            <p>{failure.detail}</p>
+          </details>
+        )}
+        <div class="failure-actions">
+          {remedies.map((remedy, index) => (
+            <button
+              key={remedy}
+              type="button"
+              class={index === 0 ? "button primary" : "button"}
+              data-testid={remedy}
+              onClick={act[remedy]}
+            >
+              {REMEDY_LABELS[remedy]}
+            </button>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,268 @@
+/** Loading and keeping a model, with models made of promises. */
+
+import { describe, expect, test } from "vitest";
+import {
+  fallbackNote, MemoryStore, ModelLoader, pageState, type BackendChoice, type LoadedModel, type LoadOptions, type ModelEvent, type ModelInfo,
+} from "../../src/index"; // prettier-ignore
+
+function failure(code: string): Error {
+  return Object.assign(new Error(`failed with ${code}`), { code });
+}
+
+async function settle(): Promise<void> {
+  for (let i = 0; i < 30; i++) await Promise.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+class FakeModel implements LoadedModel {
+  info: ModelInfo = { backend: "webgpu" };
+  readonly listeners = new Map<string, (detail?: unknown) => void>();
+  disposed = false;
+
+  on(event: ModelEvent, listener: (detail?: unknown) => void): void {
+    this.listeners.set(event, listener);
+  }
+
+  dispose(): void {
+    this.disposed = true;
+  }
+}
+
+function bench(options: { storage?: MemoryStore; address?: BackendChoice } = {}) {
+  const loads: LoadOptions[] = [];
+  const models: FakeModel[] = [];
+  const outcomes: (Error | "wait" | FakeModel)[] = [];
+  const imports: number[] = [];
+  const importErrors: Error[] = [];
+  let forgotten = 0;
+  let release = (): void => undefined;
+  const loader = new ModelLoader<FakeModel>(
+    {
+      storage: options.storage ?? new MemoryStore(),
+      importModel: async (attempt) => {
+        imports.push(attempt);
+        const error = importErrors.shift();
+        if (error !== undefined) throw error;
+        return {
+          info: { name: "fake" },
+          async load(given = {}) {
+            loads.push(given);
+            const outcome = outcomes.shift() ?? new FakeModel();
+            given.onProgress?.({ phase: "weights", loadedBytes: 1, totalBytes: 4, fromCache: false });
+            if (outcome === "wait") await new Promise<void>((resolve) => (release = resolve));
+            if (outcome instanceof Error) throw outcome;
+            if (given.signal?.aborted === true) throw failure("aborted");
+            const model = outcome === "wait" ? new FakeModel() : outcome;
+            models.push(model);
+            return model;
+          },
+        };
+      },
+      addressBackend: options.address ?? null,
+      forgetAddressBackend: () => forgotten++,
+      online: () => true,
+      nextFrame: (callback) => queueMicrotask(callback),
+    },
+    { kept: "your pictures are kept", next: "the next picture" },
+    "auto",
+  );
+  return {
+    loader, loads, models, outcomes, imports, importErrors,
+    release: () => release(),
+    forgotten: () => forgotten,
+    phase: () => loader.state.engine.phase,
+  }; // prettier-ignore
+}
+
+describe("loading", () => {
+  test("tells the progress, then the figures", async () => {
+    const { loader, outcomes, release, loads } = bench();
+    outcomes.push("wait");
+    const loaded = loader.load();
+    await settle();
+    expect(loader.state).toMatchObject({ engine: { phase: "loading", progress: { loadedBytes: 1 } }, facts: { name: "fake" } });
+    release();
+    await loaded;
+    expect(loader.state.engine).toEqual({ phase: "ready", info: { backend: "webgpu" } });
+    expect(loads[0]?.backend).toBe("auto");
+  });
+
+  test("an import that fails is tried under another address", async () => {
+    const { loader, importErrors, imports, phase } = bench();
+    importErrors.push(failure("download-failed"));
+    await loader.load();
+    expect(loader.state.engine).toMatchObject({ phase: "failed", failure: { code: "download-failed" } });
+    await loader.load();
+    expect(imports).toEqual([0, 1]);
+    expect(phase()).toBe("ready");
+  });
+
+  test("goes on by itself when the network is back, but only then", async () => {
+    const { loader, outcomes, loads } = bench();
+    outcomes.push(failure("out-of-memory"));
+    await loader.load();
+    loader.cameOnline();
+    await settle();
+    expect(loads).toHaveLength(1);
+    outcomes.push(failure("download-failed"));
+    await loader.load();
+    loader.cameOnline();
+    await settle();
+    expect(loader.state.engine.phase).toBe("ready");
+  });
+
+  test("the page's words are in what is told", async () => {
+    const { loader, outcomes } = bench();
+    outcomes.push(failure("gpu-error"));
+    await loader.load();
+    expect(loader.state.engine).toMatchObject({ failure: { text: expect.stringMatching(/^Your pictures are kept\. Try again/u) } });
+  });
+});
+
+describe("another backend", () => {
+  test("goes before the one in the address, stops runs and frees the model", async () => {
+    const { loader, loads, models, forgotten } = bench({ address: "wasm-single" });
+    await loader.load();
+    const run = loader.run((_, signal) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(failure("aborted")))));
+    await settle();
+    expect(loader.busy).toBe(true);
+    loader.chooseBackend("webgpu");
+    await expect(run).rejects.toMatchObject({ code: "aborted" });
+    await settle();
+    expect(loads.map(({ backend }) => backend)).toEqual(["wasm-single", "webgpu"]);
+    expect(models[0]?.disposed).toBe(true);
+    expect(forgotten()).toBe(1);
+  });
+
+  test("the same one is loaded anew only after a failure", async () => {
+    const { loader, loads, outcomes } = bench();
+    await loader.load();
+    loader.chooseBackend("auto");
+    await settle();
+    expect(loads).toHaveLength(1);
+    outcomes.push(failure("no-backend"));
+    await loader.load();
+    loader.chooseBackend("auto");
+    await settle();
+    expect(loads).toHaveLength(3);
+  });
+});
+
+describe("a run", () => {
+  test("waits for the model, loading it if nobody has", async () => {
+    const { loader, outcomes, release } = bench();
+    outcomes.push("wait");
+    const run = loader.run(async (model) => model.info.backend);
+    await settle();
+    expect(pageState(loader.state.engine, loader.busy)).toBe("generating");
+    release();
+    await expect(run).resolves.toBe("webgpu");
+    expect(loader.busy).toBe(false);
+  });
+
+  test("tries a failed load once more, and fails with what that fails with", async () => {
+    const { loader, outcomes } = bench();
+    outcomes.push(failure("download-failed"), failure("hash-mismatch"));
+    await loader.load();
+    await expect(loader.run(async () => 1)).rejects.toMatchObject({ code: "hash-mismatch" });
+    await expect(loader.run(async () => 1)).resolves.toBe(1);
+  });
+
+  test("is repeated once on a freshly loaded model when the device was lost", async () => {
+    const { loader, models } = bench();
+    await loader.load();
+    let calls = 0;
+    const lostTwice = loader.run(async () => {
+      calls++;
+      throw failure("device-lost");
+    });
+    await expect(lostTwice).rejects.toMatchObject({ code: "device-lost" });
+    expect(calls).toBe(2);
+    expect(models).toHaveLength(2);
+    calls = 0;
+    const lostOnce = loader.run(async () => {
+      if (calls++ === 0) throw failure("device-lost");
+      return "fine";
+    });
+    await expect(lostOnce).resolves.toBe("fine");
+    expect(loader.state.notes).toMatchObject([{ id: "device", tone: "good" }]);
+  });
+
+  test("ends at once when it is stopped while the model loads", async () => {
+    const { loader, outcomes, release } = bench();
+    outcomes.push("wait");
+    const abort = new AbortController();
+    const run = loader.run(async () => 1, abort.signal);
+    await settle();
+    abort.abort();
+    await expect(run).rejects.toMatchObject({ code: "aborted" });
+    release();
+    await settle();
+    expect(loader.state.engine.phase).toBe("ready");
+  });
+
+  test("other failures are the caller's, and the model stays", async () => {
+    const { loader, models } = bench();
+    await loader.load();
+    await expect(loader.run(() => Promise.reject(failure("bad-argument")))).rejects.toMatchObject({ code: "bad-argument" });
+    expect(models).toHaveLength(1);
+  });
+});
+
+describe("a lost device", () => {
+  test("is told when nothing runs, and again when it is back", async () => {
+    const { loader, models } = bench();
+    await loader.load();
+    models[0]?.listeners.get("device-lost")?.();
+    expect(loader.state.notes[0]?.text).toBe("The GPU was lost. The model comes back with the next picture; your pictures are kept.");
+    await loader.run(async () => 1);
+    expect(loader.state.notes).toMatchObject([{ id: "device", tone: "good", text: expect.stringContaining("is back") }]);
+    loader.dismissNote("device");
+    expect(loader.state.notes).toEqual([]);
+  });
+
+  test("of a model that was put away is nobody's business", async () => {
+    const { loader, models } = bench();
+    await loader.load();
+    await loader.load();
+    models[0]?.listeners.get("device-lost")?.();
+    expect(loader.state.notes).toEqual([]);
+  });
+});
+
+describe("notes on the backend", () => {
+  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
+  const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page" };
+
+  test("say what is used and why", () => {
+    expect(fallbackNote({ backend: "wasm", fallbacks: [noGpu] })).toMatchObject({
+      title: "Using WASM instead of WebGPU",
+      text: "This browser has no WebGPU.",
+    });
+    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noGpu, noThreads] })).toMatchObject({
+      title: "Using WASM with one thread instead of WebGPU",
+      text: "This browser has no WebGPU. Threads need a cross-origin isolated page.",
+    });
+    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noThreads] })?.title).toBe("Using WASM with one thread");
+    expect(fallbackNote({ backend: "webgpu", fallbacks: [noThreads] })).toBeNull();
+    expect(fallbackNote({ backend: "webgpu" })).toBeNull();
+  });
+
+  test("stay away once closed, until the reason is another", async () => {
+    const storage = new MemoryStore();
+    const slow = (reason: string): FakeModel =>
+      Object.assign(new FakeModel(), { info: { backend: "wasm", fallbacks: [{ backend: "webgpu", reason }] } });
+    const first = bench({ storage });
+    first.outcomes.push(slow("a"));
+    await first.loader.load();
+    expect(first.loader.state.notes).toHaveLength(1);
+    first.loader.dismissNote("fallback");
+    expect(first.loader.state.notes).toEqual([]);
+    const second = bench({ storage });
+    second.outcomes.push(slow("a"), slow("b"));
+    await second.loader.load();
+    expect(second.loader.state.notes).toEqual([]);
+    await second.loader.load();
+    expect(second.loader.state.notes).toHaveLength(1);
+  });
+});

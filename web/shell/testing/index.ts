@@ -1,0 +1,143 @@
+/** A headless Chromium, pages of it, and what most tests of a built page do with them. */
+
+import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import axe from "axe-core";
+import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { inject } from "vitest";
+import type { PageState } from "../src/model/loader";
+import "./site"; // the type of what is injected
+
+function findBrowser(): string {
+  const fixed = [
+    process.env["CHROME"] ?? "",
+    "/usr/bin/chromium",
+    "/usr/bin/chromium-browser",
+    "/usr/bin/google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  ];
+  const cache = process.env["PLAYWRIGHT_BROWSERS_PATH"] ?? join(homedir(), ".cache/ms-playwright");
+  const kept = existsSync(cache)
+    ? readdirSync(cache).flatMap((name) => ["chrome-linux/chrome", "chrome-linux64/chrome"].map((file) => join(cache, name, file)))
+    : [];
+  const found = [...fixed, ...kept].find((path) => path !== "" && existsSync(path));
+  if (found === undefined) {
+    throw new Error("No Chromium was found: run `make setup`, or set CHROME to the path of one.");
+  }
+  return found;
+}
+
+/** A headless browser. */
+export function launch(): Promise<Browser> {
+  return chromium.launch({ executablePath: findBrowser(), args: ["--no-sandbox"] });
+}
+
+export const DESKTOP = { viewport: { width: 1280, height: 800 } } as const;
+export const PHONE = {
+  viewport: { width: 390, height: 844 },
+  deviceScaleFactor: 2,
+  isMobile: true,
+  hasTouch: true,
+} as const;
+
+export interface Opened {
+  page: Page;
+  context: BrowserContext;
+  /** Whatever the page wrote to the console as an error, threw, or was refused by its policy. */
+  problems: string[];
+  /** Addresses asked for outside of the site. */
+  foreign: string[];
+}
+
+export interface OpenOptions {
+  /** What the pretended model does; see pretend.js and the page's test/mock/model.js. */
+  mock?: string;
+  query?: string;
+  device?: typeof DESKTOP | typeof PHONE;
+  dark?: boolean;
+  reducedMotion?: boolean;
+}
+
+/** Opens the page in a context of its own: its storage is empty. */
+export async function open(browser: Browser, options: OpenOptions = {}): Promise<Opened> {
+  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false } = options;
+  const context = await browser.newContext({
+    ...device,
+    colorScheme: dark ? "dark" : "light",
+    reducedMotion: reducedMotion ? "reduce" : "no-preference",
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  const page = await context.newPage();
+  const problems: string[] = [];
+  const foreign: string[] = [];
+  const site = inject("siteUrl");
+  page.on("console", (message) => {
+    if (message.type() === "error") problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(site) && !request.url().startsWith("data:")) foreign.push(request.url());
+  });
+  await page.goto(`${site}?mock=${mock}${query === "" ? "" : `&${query}`}`);
+  return { page, context, problems, foreign };
+}
+
+/** Waits until the page is in that state. */
+export async function reaches(page: Page, state: PageState): Promise<void> {
+  await page.locator(`[data-state="${state}"]`).waitFor();
+}
+
+/** Pictures go to the folder in TINYWEB_SHOTS, if it is set. */
+export async function shoot(page: Page, name: string): Promise<void> {
+  const folder = process.env["TINYWEB_SHOTS"];
+  if (folder === undefined) return;
+  mkdirSync(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+}
+
+/** What axe finds wrong, one line each. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const { violations: found } = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run());
+  return found.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html}: ${node.failureSummary ?? ""}`));
+}
+
+/** By how many pixels the page itself scrolls sideways; it must not. */
+export function overflow(page: Page): Promise<number> {
+  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}
+
+/** What can be touched and is smaller than 44 pixels. */
+export function tooSmallToTouch(page: Page): Promise<string[]> {
+  return page.evaluate(() =>
+    [...document.querySelectorAll<HTMLElement>("button, summary, select, input[type=range], label:has(input[type=radio])")]
+      .filter((element) => element.checkVisibility())
+      .map((element) => ({ element, box: element.getBoundingClientRect() }))
+      .filter(({ box }) => box.width < 43.5 || box.height < 43.5)
+      .map(({ element, box }) => `${element.outerHTML.slice(0, 80)} ${box.width}x${box.height}`),
+  );
+}
+
+/** `data-testid` of what has the focus. */
+export function focusedTestId(page: Page): Promise<string | null> {
+  return page.evaluate(() => document.activeElement?.getAttribute("data-testid") ?? null);
+}
+
+/** What pretend.js keeps as `window.mock`. */
+export interface Mock<Asked = unknown> {
+  loads: number;
+  disposed: number;
+  loadOptions: { backend?: string }[];
+  asked: Asked[];
+  continue(): void;
+}
+
+export function mockOf<Asked>(page: Page): Promise<Omit<Mock<Asked>, "continue">> {
+  return page.evaluate(() => JSON.parse(JSON.stringify((window as unknown as { mock: Mock }).mock)) as Mock<never>);
+}
+
+/** Lets a download that stands still (`?mock=slow`) go on. */
+export function goOn(page: Page): Promise<void> {
+  return page.evaluate(() => (window as unknown as { mock: Mock }).mock.continue());
+}
