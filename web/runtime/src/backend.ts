@@ -22,14 +22,19 @@ export interface BackendOptions {
   allowSoftwareGpu?: boolean;
   /** Number of WASM threads; by default the number of logical cores, at most 8. */
   threads?: number;
-  /** Bytes the model may take; by default a share of what the browser says the device has. */
+  /** Bytes the model may take; by default what its kind of device allows (device.ts). Checked before anything is downloaded. */
   memoryBudgetBytes?: number;
+  /**
+   * Most tokens a chat shall see at once, where the model would allow more. On WASM a smaller context takes less memory; on WebGPU the
+   * memory of a conversation is laid out by the export (`--context`), and a smaller one is only shorter.
+   */
+  context?: number;
 }
 
 export type Candidate =
-  | { backend: "webgpu"; adapter: GPUAdapter; name: string; target: WebGpuTarget; variant: WebGpuVariant }
-  | { backend: "wasm"; threads: number; variant: WasmVariant }
-  | { backend: "wasm-single"; threads: 1; variant: WasmVariant };
+  | { backend: "webgpu"; adapter: GPUAdapter; name: string; target: WebGpuTarget; variant: WebGpuVariant; context: number }
+  | { backend: "wasm"; threads: number; variant: WasmVariant; context: number }
+  | { backend: "wasm-single"; threads: 1; variant: WasmVariant; context: number };
 
 /** What the choice depends on; replaced in tests. */
 export interface Platform {
@@ -38,28 +43,21 @@ export interface Platform {
   crossOriginIsolated: boolean;
   sharedMemory: boolean;
   hardwareConcurrency: number;
-  /** GiB, rounded and capped at 8 by browsers; undefined where they do not tell. */
-  deviceMemory: number | undefined;
 }
 
 export function currentPlatform(): Platform {
-  const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator> & { deviceMemory?: number };
+  const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator>;
   return {
     gpu: navigator.gpu,
     isSecureContext: globalThis.isSecureContext ?? false,
     crossOriginIsolated: globalThis.crossOriginIsolated ?? false,
     sharedMemory: typeof SharedArrayBuffer !== "undefined",
     hardwareConcurrency: navigator.hardwareConcurrency ?? 1,
-    deviceMemory: navigator.deviceMemory,
   };
 }
 
 const MAX_THREADS = 8;
 const ADAPTER_MS = 15_000;
-/** Share of the device's memory a page may count on; the rest belongs to the system and other pages. */
-const MEMORY_SHARE = 0.5;
-/** Browsers report no more than this many GiB, so a device at the cap may have any amount. */
-const MEMORY_CAP = 8;
 
 /** All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
 export async function candidates(
@@ -69,13 +67,14 @@ export async function candidates(
   const probes = {
     webgpu: () => probeWebGpu(manifest, options, platform),
     wasm: () => probeThreads(manifest, options, platform),
-    "wasm-single": () => probeSingle(manifest, options, platform),
+    "wasm-single": () => probeSingle(manifest, options),
   };
   let backends = Object.keys(probes) as Backend[];
   if (choice !== "auto") {
     if (!backends.includes(choice)) throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, ${backends.join(", ")}.`);
     backends = choice === "wasm" ? ["wasm", "wasm-single"] : [choice];
   }
+  if (!((options.context ?? STEP) >= 16)) throw new TinywebError("bad-argument", `context must be a number of tokens, at least 16, not ${String(options.context)}.`);
   const found: Candidate[] = [];
   for (const backend of backends) {
     const result = await probes[backend]();
@@ -100,8 +99,8 @@ async function probeWebGpu(
   if (!platform.gpu) {
     return platform.isSecureContext ? "this browser has no WebGPU" : "WebGPU needs a page served over https or from localhost";
   }
-  const tight = tooLarge(target.bytes, options, platform);
-  if (tight) return tight;
+  const context = fits(target.bytes, manifest, options, false);
+  if (typeof context === "string") return context;
   const { gpu } = platform;
   const ask = async (): Promise<GPUAdapter | null> =>
     (await gpu.requestAdapter({ powerPreference: "high-performance" })) ?? gpu.requestAdapter();
@@ -121,7 +120,7 @@ async function probeWebGpu(
     bestVariant(target.variants.filter((variant) => variant.emulated === emulated), adapter.features);
   const variant = (isSoftware(adapter) ? fitting(true) : undefined) ?? fitting(false);
   if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
-  return { backend: "webgpu", adapter, name, target, variant };
+  return { backend: "webgpu", adapter, name, target, variant, context };
 }
 
 /** Of the variants that can run, the one that uses most; of equals the first name. */
@@ -150,30 +149,46 @@ function probeThreads(manifest: Manifest, options: BackendOptions, platform: Pla
   }
   const threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), wasm.stacks.maxThreads);
   if (!(threads > 1)) return options.threads === undefined ? "this device has one CPU core" : "one thread was asked for";
-  return probeMemory(manifest, options, platform) ?? { backend: "wasm", threads: Math.floor(threads), variant };
+  const context = fits(wasm.pages * 65536, manifest, options, true);
+  return typeof context === "string" ? context : { backend: "wasm", threads: Math.floor(threads), variant, context };
 }
 
-function probeSingle(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm-single"> {
+function probeSingle(manifest: Manifest, options: BackendOptions): Probed<"wasm-single"> {
+  const { wasm } = manifest;
   const variant = wasmVariant(manifest, false);
-  if (!variant) return noVariant("this model was exported without WASM for one thread");
-  return probeMemory(manifest, options, platform) ?? { backend: "wasm-single", threads: 1, variant };
+  if (!wasm || !variant) return noVariant("this model was exported without WASM for one thread");
+  const context = fits(wasm.pages * 65536, manifest, options, true);
+  return typeof context === "string" ? context : { backend: "wasm-single", threads: 1, variant, context };
 }
 
 function noVariant(why: string): string {
   return typeof WebAssembly === "undefined" ? "this browser has no WebAssembly" : why;
 }
 
-function probeMemory(manifest: Manifest, options: BackendOptions, platform: Platform): string | undefined {
-  return manifest.wasm && tooLarge(manifest.wasm.pages * 65536, options, platform);
-}
-
 const TOO_LARGE = "not enough memory: ";
+/** Shards that are on their way at a time (store.ts). */
+const IN_FLIGHT = 2;
+/** A context is not shrunk below this, and by steps of STEP. */
+const LEAST_CONTEXT = 256;
+const STEP = 64;
 
-function tooLarge(bytes: number, { memoryBudgetBytes }: BackendOptions, { deviceMemory }: Platform): string | undefined {
-  const known = deviceMemory !== undefined && deviceMemory < MEMORY_CAP ? deviceMemory * 2 ** 30 * MEMORY_SHARE : Infinity;
-  const budget = memoryBudgetBytes ?? known;
+/**
+ * The context with which the model fits into memory: the wanted one, or a smaller one where that helps; Infinity where there is none.
+ * @param bytes of weights, state and temporaries; @param lazy whether memory that nothing is written to costs nothing
+ * @returns why it does not fit, for people
+ */
+function fits(bytes: number, { chat, weights }: Manifest, options: BackendOptions, lazy: boolean): number | string {
+  const budget = options.memoryBudgetBytes ?? Infinity;
+  const { context: full = Infinity, bytesPerToken = 0 } = chat ?? {};
+  const wanted = Math.min(options.context ?? full, full);
+  const need = bytes + IN_FLIGHT * Math.max(0, ...weights.shards.map((shard) => shard.bytes));
+  if (need <= budget) return wanted;
+  const largest = STEP * Math.floor((full - (need - budget) / bytesPerToken) / STEP);
+  const possible = bytesPerToken > 0 && largest >= Math.min(wanted, LEAST_CONTEXT);
+  if (lazy && possible) return Math.min(wanted, largest);
   const mb = (n: number): string => `${Math.ceil(n / 1e6)} MB`;
-  return bytes > budget ? `${TOO_LARGE}the model needs ${mb(bytes)}, a page can count on about ${mb(budget)} here` : undefined;
+  const hint = possible ? `; exported with --context ${largest} it would fit` : "";
+  return `${TOO_LARGE}the model needs ${mb(need)}, a page can count on about ${mb(budget)} here${hint}`;
 }
 
 /** The error when no candidate is left: what was wrong, for each backend that was considered. */

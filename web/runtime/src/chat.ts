@@ -9,6 +9,7 @@ import { Lock } from "./lock.js";
 import { Loop } from "./loop.js";
 import { checkIds, checkMessages, completeOptions, type GenerateOptions, type Settings } from "./options.js";
 import type { ChatPlan, Sampling } from "./tasks.js";
+import { Pace } from "./pace.js";
 import type { ChatTokenizer, Message } from "./tokenizer.js";
 
 export interface ChatPart {
@@ -39,8 +40,10 @@ export interface ChatInfo {
   start: StartTimes;
   /** Backends that were passed over, and why. */
   fallbacks: Fallback[];
-  /** Tokens the model can see at once. */
+  /** Tokens the model sees at once. */
   context: number;
+  /** Tokens it could see at once with more memory. */
+  fullContext: number;
   /** What `generate` takes where its options say nothing. */
   defaults: Sampling;
   /** Tokens of the last prompt. */
@@ -56,6 +59,7 @@ export interface ChatInfo {
 }
 
 export class ChatSession {
+  readonly pace = new Pace();
   private readonly lock = new Lock();
   private readonly loop: Loop;
   private readonly plan: ChatPlan;
@@ -85,7 +89,8 @@ export class ChatSession {
       kernelsPerToken: engine.kernels(this.plan.decode) + engine.kernels(this.plan.sample),
       start: { ...this.host.start },
       fallbacks: [...fallbacks],
-      context: this.plan.context,
+      context: this.host.context,
+      fullContext: this.plan.context,
       defaults: this.plan.defaults,
       reusedTokens: this.loop.reused,
       ...this.last,
@@ -105,7 +110,7 @@ export class ChatSession {
     const settings = completeOptions(options, plan.defaults);
     const release = await this.lock.acquire(settings.signal);
     try {
-      const { ids, dropped } = fitMessages(messages, plan.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
+      const { ids, dropped } = fitMessages(messages, this.host.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
       this.last.droppedMessages = dropped;
       const detokenizer = tokenizer.detokenizer();
       let last = -1;
@@ -123,7 +128,7 @@ export class ChatSession {
 
   /** Token ids that follow `ids`, the end token included. */
   async *generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
-    checkIds(ids, this.plan);
+    checkIds(ids, this.plan.vocabSize, this.host.context);
     const settings = completeOptions(options, this.plan.defaults);
     const release = await this.lock.acquire(settings.signal);
     try {
@@ -137,7 +142,7 @@ export class ChatSession {
   /** Logits that follow the last of `ids`: f32, one per word of the vocabulary. */
   async logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
     const { logits, vocabSize } = this.plan;
-    checkIds(ids, this.plan);
+    checkIds(ids, vocabSize, this.host.context);
     const release = await this.lock.acquire(signal);
     try {
       for (;;) {
@@ -165,7 +170,8 @@ export class ChatSession {
 
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */
   private async *tokens(prompt: readonly number[], settings: Settings): AsyncGenerator<number, void> {
-    const { context, eos } = this.plan;
+    const { eos } = this.plan;
+    const { context } = this.host;
     const known = [...prompt];
     // The cache holds `context` positions; the token after the last of them can still be chosen.
     const limit = Math.min(prompt.length + settings.maxTokens, context + 1);
@@ -192,6 +198,7 @@ export class ChatSession {
             yield token;
             throwIfAborted(settings.signal);
             if (ended === "end") return;
+            await this.pace.wait(settings.hiddenTokensPerSecond, settings.signal);
           }
         } catch (error) {
           await this.recover(error, settings.signal);

@@ -3,6 +3,8 @@
 import type { BackendOptions } from "./backend.js";
 import { aborted, describe, fromWire, TinywebError } from "./errors.js";
 import type { HostEvents, Progress } from "./host.js";
+import { memoryBudget } from "./device.js";
+import { LoadMarker, type InterruptedLoad, type SmallerSetting } from "./marker.js";
 import type { Call, Reply, Request } from "./protocol.js";
 
 export interface LoadOptions extends BackendOptions {
@@ -10,6 +12,11 @@ export interface LoadOptions extends BackendOptions {
   signal?: AbortSignal;
   /** Where tinyweb-worker.js lies; by default beside this file. Must be of the page's own origin. */
   workerUrl?: string | URL;
+  /**
+   * Called before anything is downloaded if the page was ended while it loaded this model the last time (on phones: too little memory).
+   * May ask the reader; what it returns goes before these options, such as `previous.recommended`.
+   */
+  onInterrupted?: (previous: InterruptedLoad) => SmallerSetting | undefined | void | Promise<SmallerSetting | undefined | void>;
 }
 
 /** The part of a Worker that is needed here. */
@@ -37,12 +44,17 @@ export class Connection<Info> {
   private readonly pending = new Map<number, Pending>();
   private readonly listeners = new Map<string, Set<(data: never) => void>>();
   private closed: TinywebError | undefined;
+  private marker: LoadMarker | undefined;
+  /** The load before this one, if the page was ended during it. */
+  previousLoadInterrupted: InterruptedLoad | undefined;
 
   protected constructor(
     private readonly worker: WorkerLike,
     private readonly onProgress: ((progress: Progress) => void) | undefined,
   ) {
     worker.onmessage = ({ data }) => this.receive(data);
+    globalThis.document?.addEventListener("visibilitychange", this.tellHidden);
+    this.tellHidden();
     worker.onerror = ({ message }) => {
       const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
       this.close(new TinywebError("worker-failed", `The model's worker failed${why}`));
@@ -51,13 +63,20 @@ export class Connection<Info> {
 
   /** Loads the bundle into the worker; when that fails the worker ends. */
   protected async load(task: "chat" | "function", baseUrl: string | URL, options: LoadOptions): Promise<this> {
-    const { onProgress: _here, signal, workerUrl: _unsent, ...rest } = options;
+    const { onProgress: _here, signal, workerUrl: _unsent, onInterrupted, ...rest } = options;
     const begun = performance.timeOrigin + performance.now();
+    const marker = (this.marker = LoadMarker.of(baseUrl));
     try {
+      const previous = (this.previousLoadInterrupted = await marker?.previous());
+      Object.assign(rest, previous && (await onInterrupted?.(previous)));
+      marker?.set(rest.backend);
+      rest.memoryBudgetBytes ??= memoryBudget();
       await this.call({ method: "load", task, baseUrl: String(baseUrl), options: rest, begun }, signal);
     } catch (error) {
       this.close(error as TinywebError);
       throw error;
+    } finally {
+      marker?.clear();
     }
     return this;
   }
@@ -92,8 +111,14 @@ export class Connection<Info> {
     this.worker.terminate();
   }
 
+  private readonly tellHidden = (): void => {
+    const { document } = globalThis;
+    if (document) this.worker.postMessage({ type: "hidden", hidden: document.hidden } satisfies Request);
+  };
+
   /** Ends everything that waits. */
   private fail(error: TinywebError): void {
+    globalThis.document?.removeEventListener("visibilitychange", this.tellHidden);
     this.closed ??= error;
     for (const pending of this.pending.values()) pending(undefined, { error });
     this.pending.clear();
@@ -113,6 +138,7 @@ export class Connection<Info> {
         this.pending.delete(reply.id);
         return;
       case "progress":
+        this.marker?.progress(reply.progress);
         return this.onProgress?.(reply.progress);
       case "info":
         this.current = reply.info as Info;

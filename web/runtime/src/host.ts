@@ -77,6 +77,8 @@ export class ModelHost {
   engine!: Engine;
   /** Of a chat. */
   tokenizer: ChatTokenizer | undefined;
+  /** Tokens a chat may see at once; less than the model could where memory is short. */
+  context = Infinity;
   /** How long opening took. */
   readonly start: StartTimes = { manifestMs: 0, tokenizerMs: 0, weightsMs: 0, kernelsMs: 0, readyMs: 0 };
   private lostAt = -Infinity;
@@ -160,6 +162,7 @@ export class ModelHost {
       throwIfAborted(signal);
       try {
         this.engine = await this.fill(candidate, signal);
+        this.context = Math.min(this.context, candidate.context); // what was cut for one engine stays cut for the next
         return;
       } catch (error) {
         const typed = asTinywebError(error);

@@ -5,6 +5,7 @@ export type { ChatInfo, ChatPart, StopReason } from "./chat.js";
 export { loadChat, loadFunction, type Chat, type ChatEvents, type FunctionModel, type RunOptions } from "./client.js";
 export type { LoadOptions } from "./connection.js";
 export type { Backend } from "./engine.js";
+export type { InterruptedLoad, SmallerSetting } from "./marker.js";
 export { TinywebError, type ErrorCode } from "./errors.js";
 export type { ArrayInfo, Arrays, FunctionInfo, TypedArray } from "./function.js";
 export type { Phase, Progress, StartTimes } from "./host.js";

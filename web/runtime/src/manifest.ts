@@ -21,6 +21,7 @@ export interface BufferSpec {
   name: string;
   kind: string;
   dtype: string;
+  shape: number[];
   bytes: number;
   /** Where a weight's bytes come from; empty for state. */
   segments: Segment[];
@@ -185,7 +186,7 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
   } else if (segments.length > 0) {
     list.fail(`only weights have segments, this is ${kind}`);
   }
-  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), bytes, segments };
+  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), shape: b.at("shape").list((size) => size.integer()), bytes, segments };
 }
 
 function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarget {

@@ -19,7 +19,7 @@ interface Thread extends Port {
 interface Modules {
   "node:worker_threads": { Worker: new (file: URL, options: object) => Thread; parentPort: Port | null; workerData: unknown };
   "node:fs": { openAsBlob(file: URL): Promise<Blob> };
-  "node:os": { availableParallelism(): number; totalmem(): number };
+  "node:os": { availableParallelism(): number };
   "node:url": { pathToFileURL(path: string): URL };
 }
 
@@ -104,7 +104,6 @@ async function boot({ script, gpu }: Start, port: Port): Promise<void> {
     navigator: {
       gpu: gpu ? await openGpu() : undefined,
       hardwareConcurrency: os.availableParallelism(),
-      deviceMemory: os.totalmem() / 2 ** 30,
     },
   };
   for (const [name, value] of Object.entries(globals)) {

@@ -1,7 +1,7 @@
 /** Generation options: checked, and completed with the model's defaults. */
 
 import { TinywebError } from "./errors.js";
-import type { ChatPlan, Sampling } from "./tasks.js";
+import type { Sampling } from "./tasks.js";
 import type { Message } from "./tokenizer.js";
 
 export interface GenerateOptions {
@@ -22,18 +22,22 @@ export interface GenerateOptions {
    * faster where it repeats the prompt. Only where the likeliest token is always taken (temperature 0, no penalty).
    */
   speculate?: number;
+  /** Most tokens per second while the page is hidden, to spare the battery; 0 waits until it is seen again. Unlimited by default. */
+  hiddenTokensPerSecond?: number;
   signal?: AbortSignal;
 }
 
 export interface Settings extends Sampling {
   speculate: number;
+  hiddenTokensPerSecond: number;
   seed: number;
   signal: AbortSignal | undefined;
 }
 
 export function completeOptions(options: GenerateOptions, defaults: Sampling): Settings {
-  const number = (name: keyof Sampling | "speculate", min: number, max: number, integer = false): number => {
-    const value = options[name] ?? { ...defaults, speculate: 0 }[name];
+  const known = { ...defaults, speculate: 0, hiddenTokensPerSecond: Infinity };
+  const number = (name: keyof typeof known, min: number, max: number, integer = false): number => {
+    const value = options[name] ?? known[name];
     if (typeof value !== "number" || !(value >= min && value <= max) || (integer && !Number.isInteger(value))) {
       const kind = integer ? "an integer" : "a number";
       throw new TinywebError("bad-argument", `${name} must be ${kind} in ${min} … ${max}, not ${String(value)}.`);
@@ -49,6 +53,7 @@ export function completeOptions(options: GenerateOptions, defaults: Sampling): S
     topP: number("topP", 0, 1),
     repetitionPenalty: number("repetitionPenalty", 0.01, 100),
     speculate: number("speculate", 0, 1024, true),
+    hiddenTokensPerSecond: number("hiddenTokensPerSecond", 0, Infinity),
     seed: seed | 0,
     signal: options.signal,
   };
@@ -65,7 +70,7 @@ export function checkMessages(messages: unknown): asserts messages is readonly M
   });
 }
 
-export function checkIds(ids: unknown, { vocabSize, context }: Pick<ChatPlan, "vocabSize" | "context">): asserts ids is readonly number[] {
+export function checkIds(ids: unknown, vocabSize: number, context: number): asserts ids is readonly number[] {
   if (!Array.isArray(ids) || ids.length === 0) throw new TinywebError("bad-argument", "token ids must be a non-empty list.");
   for (const id of ids) {
     if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {

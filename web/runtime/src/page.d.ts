@@ -17,3 +17,18 @@ interface HTMLCanvasElement {
   readonly width: number;
   readonly height: number;
 }
+
+/** Undefined where there is no page: in workers, in Node. */
+declare var document: {
+  readonly hidden: boolean;
+  addEventListener(type: string, listener: () => void): void;
+  removeEventListener(type: string, listener: () => void): void;
+} | undefined;
+
+interface Storage {
+  getItem(key: string): string | null;
+  setItem(key: string, value: string): void;
+  removeItem(key: string): void;
+}
+
+declare var localStorage: Storage;

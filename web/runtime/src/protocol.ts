@@ -22,7 +22,7 @@ export type Call =
   | { method: "loseDevice" };
 
 /** `id` is chosen by the page; every call ends with one "end" of the same id. */
-export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "dispose" };
+export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "dispose" };
 
 export type Reply =
   | { type: "part"; id: number; part: ChatPart | number }

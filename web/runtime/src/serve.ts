@@ -17,6 +17,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   let host: ModelHost | undefined;
   let session: ChatSession | FunctionSession | undefined;
   let disposed = false;
+  let hidden = false;
 
   const postInfo = (): void => {
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
@@ -40,6 +41,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     }, signal);
     if (disposed) host.dispose();
     session = call.task === "chat" ? new ChatSession(host) : new FunctionSession(host);
+    if (session instanceof ChatSession) session.pace.set(hidden);
     postInfo();
   }
 
@@ -93,6 +95,10 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   return (request) => {
     if (request.type === "call") void handle(request.id, request.call);
     else if (request.type === "cancel") running.get(request.id)?.abort();
+    else if (request.type === "hidden") {
+      hidden = request.hidden;
+      if (session instanceof ChatSession) session.pace.set(hidden);
+    }
     else {
       disposed = true;
       for (const controller of running.values()) controller.abort();

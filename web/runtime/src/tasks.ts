@@ -28,6 +28,8 @@ export interface ChatPlan extends Task {
   context: number;
   /** Positions `ids` has room for. */
   positions: number;
+  /** Bytes of state, keys and values above all, that one position takes. */
+  bytesPerToken: number;
   files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string };
   eos: number[];
   /** Largest block first; the last reads one token and is `decode`. */
@@ -98,6 +100,7 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   const checked = v.present ? block(v) : undefined;
   const verify = checked && { ...checked, tokens: state(v.at("tokens"), "i32", 4 * checked.block) };
   const ids = state(c.at("ids"), "i32", 4 * (context + 1));
+  const positions = (buffers[ids] as BufferSpec).bytes / 4;
   const logits = state(c.at("logits"), "f32", 4 * vocabSize);
   const samplingF = state(c.at("sampling_f"), "f32", 16);
   const samplingI = state(c.at("sampling_i"), "i32", 8);
@@ -108,7 +111,8 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
     buffers: [ids, logits, samplingF, samplingI, ...(verify ? [verify.tokens] : [])],
     vocabSize,
     context,
-    positions: (buffers[ids] as BufferSpec).bytes / 4,
+    positions,
+    bytesPerToken: buffers.reduce((sum, b) => sum + (b.kind !== "weight" && b.shape.includes(positions) ? b.bytes / positions : 0), 0),
     files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
     eos: c.at("eos").list((token) => token.integer(0, vocabSize - 1)),
     prefill: [...prefill, { entry: decode, block: 1 }],

@@ -15,12 +15,13 @@ function gpu(adapter: { limits?: Record<string, number>; features?: string[]; in
 
 async function choose(
   options: BackendOptions, platform: Partial<Platform>, change?: Parameters<typeof fakeBundle>[0],
-): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[]; modules: string[] }> {
+): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[]; modules: string[]; contexts: number[] }> {
   const fallbacks: Fallback[] = [];
   const m = change ? parseManifest(fakeBundle(change).manifest) : manifest;
   const found = await candidates(m, options, { ...NO_GPU, ...platform }, fallbacks);
   return {
     names: found.map(({ backend }) => backend),
+    contexts: found.map(({ context }) => context),
     fallbacks,
     threads: found.flatMap((c) => (c.backend === "webgpu" ? [] : [c.threads])),
     variants: found.flatMap((c) => (c.backend === "webgpu" ? [c.variant.name] : [])),
@@ -107,10 +108,35 @@ describe("the choice of a backend", () => {
     expect(names).toEqual([]);
     expect(nothingWorks(fallbacks)).toMatchObject({ code: "out-of-memory", message: expect.stringContaining("MB") });
     expect((await choose({ memoryBudgetBytes: 5000 }, { gpu: gpu({}) })).names).toEqual(["webgpu"]);
-    const large = (m: any): void => void (m.targets.wasm.memory.pages = 20_000);
-    expect((await choose({ backend: "wasm-single" }, { deviceMemory: 2 }, large)).names).toEqual([]);
-    expect((await choose({ backend: "wasm-single" }, { deviceMemory: 4 }, large)).names).toEqual(["wasm-single"]);
-    expect((await choose({ backend: "wasm-single" }, { deviceMemory: undefined }, large)).names).toEqual(["wasm-single"]);
+    // Weights, state and temporaries, and two shards on their way.
+    expect((await choose({ backend: "webgpu", memoryBudgetBytes: 3012 + 2 * 600 }, { gpu: gpu({}) })).names).toEqual(["webgpu"]);
+    expect((await choose({ backend: "webgpu", memoryBudgetBytes: 3012 + 2 * 600 - 1 }, { gpu: gpu({}) })).names).toEqual([]);
+  });
+
+  it("shrinks the context before it gives up, where that takes less memory", async () => {
+    // 1 MB of keys and values for each of 1024 positions.
+    const large = (m: any): void => {
+      m.model.context = 1000;
+      Object.assign(m.variables[0], { max: 999 });
+      Object.assign(m.buffers[2], { shape: [1024], bytes: 4096 });
+      Object.assign(m.buffers[3], { shape: [2, 1024, 2 ** 17], bytes: 2 ** 30 });
+      m.targets.wasm.memory.pages = 2 ** 15;
+      m.targets.wasm.memory.buffers["3"] = 2 ** 20;
+      m.targets.webgpu.bytes.state = 2 ** 30;
+    };
+    const gib = 2 ** 30;
+    const { contexts } = await choose({ backend: "wasm-single", memoryBudgetBytes: 2.1 * gib }, {}, large);
+    expect(contexts).toEqual([1000]);
+    expect((await choose({ backend: "wasm-single", memoryBudgetBytes: 1.5 * gib }, {}, large)).contexts).toEqual([448]);
+    expect((await choose({ backend: "wasm-single", memoryBudgetBytes: 1.2 * gib, context: 100 }, {}, large)).contexts).toEqual([100]);
+    const tight = await choose({ memoryBudgetBytes: 1.2 * gib }, { gpu: gpu({}) }, large);
+    expect(tight.names).toEqual(["webgpu"]);
+    const { names, fallbacks } = await choose({ memoryBudgetBytes: 0.7 * gib }, { gpu: gpu({}) }, large);
+    expect(names).toEqual([]);
+    expect(fallbacks[0]?.reason).toMatch(/exported with --context 640 it would fit/);
+    expect(fallbacks[1]?.reason).not.toMatch(/--context/);
+    await expect(choose({ context: 3 }, {})).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("context") });
+    expect((await choose({ context: 9999 }, {})).contexts[0]).toBe(64);
   });
 
   it("refuses an unknown word", async () => {

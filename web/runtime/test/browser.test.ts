@@ -6,6 +6,7 @@ import type { ChatInfo } from "../src/chat.js";
 import type { LoadOptions } from "../src/connection.js";
 import type { FunctionInfo } from "../src/function.js";
 import type { Progress } from "../src/host.js";
+import type { InterruptedLoad } from "../src/marker.js";
 import { findBrowser, FLAGS } from "./chromium.js";
 import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
@@ -18,6 +19,7 @@ interface Failed {
 interface PageApi {
   events: Record<string, string>[];
   progress: Progress[];
+  interrupted: InterruptedLoad[];
   load(bundle: string, options: LoadOptions): Promise<ChatInfo & Failed>;
   ids(prompt: number[], options: object, trouble?: object): Promise<{ ids: number[] } & Failed>;
   text(messages: object[], options: object): Promise<string>;
@@ -50,6 +52,7 @@ beforeEach(async () => {
   site.bundles.clear();
   site.bundles.set("model", fakeBundle());
   site.fault = () => undefined;
+  site.hold = () => undefined;
   site.asked.length = 0;
   context = await browser.newContext();
 });
@@ -233,6 +236,41 @@ describe("storage", () => {
     expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
   });
 
+  it("does without storage that is refused", async () => {
+    await visit();
+    const refused = { backend: "wasm-single", workerUrl: "/assets/tinyweb-worker.js?without=leave" } as const;
+    for (const _visit of [1, 2]) {
+      site.asked.length = 0;
+      expect((await load(refused)).error).toBeUndefined();
+      expect(site.weights()).toBe(3);
+    }
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+  });
+
+  it("does with the storage there is", async () => {
+    site.bundles.set("older", fakeBundle(undefined, "older"));
+    await visit();
+    await load({ backend: "wasm-single" }, "older");
+    const session = await context.newCDPSession(page);
+    const origin = `http://localhost:${site.port}`;
+    const quota = (quotaSize?: number): Promise<unknown> => session.send("Storage.overrideQuotaForOrigin", { origin, ...(quotaSize === undefined ? {} : { quotaSize }) });
+    await quota(1);
+    for (const _visit of [1, 2]) {
+      site.asked.length = 0;
+      expect((await load({ backend: "wasm-single" })).error).toBeUndefined();
+      expect(site.weights()).toBe(3); // nothing could be kept
+    }
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+    await quota();
+    site.asked.length = 0;
+    expect((await load({ backend: "wasm-single" })).error).toBeUndefined();
+    expect((await ids(PROMPT, { maxTokens: 6 })).ids).toEqual(expected(PROMPT, 6));
+    expect(await page.evaluate(() => window.t.stored())).toMatchObject({ opfs: expect.arrayContaining([weights.sha256]) });
+    site.asked.length = 0;
+    await load({ backend: "wasm-single" });
+    expect(site.weights()).toBe(0);
+  });
+
   it("lets two tabs load at the same time", async () => {
     await visit();
     const first = page;
@@ -241,6 +279,7 @@ describe("storage", () => {
     const open = (p: Page): Promise<ChatInfo & Failed> => p.evaluate(() => window.t.load("/model/", { backend: "wasm-single" }));
     const both = await Promise.all([open(first), open(second)]);
     expect(both.map(({ backend }) => backend)).toEqual(["wasm-single", "wasm-single"]);
+    for (const tab of [first, second]) expect(await tab.evaluate(() => window.t.interrupted)).toEqual([]);
   });
 
   it("keeps nothing of a shard that is wrong", async () => {
@@ -276,6 +315,53 @@ describe.each(["webgpu", "wasm-single"] as const)("a function on %s", (backend) 
     await page.evaluate(() => window.t.dispose());
     expect((await run([1, 2, 3, 4], [0])).error?.code).toBe("disposed");
     await expect.poll(() => page.workers().length).toBe(0);
+  });
+});
+
+describe("a page that is ended while it loads", () => {
+  it("notices, and takes the smaller setting", async () => {
+    await visit();
+    let asked = (): void => undefined;
+    const reached = new Promise<void>((resolve) => (asked = resolve));
+    site.hold = (path) => {
+      if (!path.includes("/weights/")) return undefined;
+      asked();
+      return new Promise(() => undefined);
+    };
+    load({ allowSoftwareGpu: true }).catch(() => undefined); // the page is gone before it answers
+    await reached;
+    await page.waitForFunction(() => Object.values(localStorage).join().includes("weights"));
+    const session = await context.newCDPSession(page);
+    const crashed = new Promise((resolve) => page.once("crash", resolve));
+    session.send("Page.crash").catch(() => undefined);
+    await crashed;
+    site.hold = () => undefined;
+    await visit();
+    const opened = await load({ allowSoftwareGpu: true });
+    expect(opened).toMatchObject({ backend: "wasm", context: 64 });
+    expect(await page.evaluate(() => window.t.interrupted)).toEqual([expect.objectContaining({
+      phase: "weights", totalBytes: 1305, times: 1, recommended: { backend: "wasm", context: 1024 },
+    })]);
+    await load({ allowSoftwareGpu: true });
+    expect(await page.evaluate(() => window.t.interrupted)).toEqual([]);
+  });
+
+  it("does not take leaving for it", async () => {
+    await visit();
+    let asked = (): void => undefined;
+    const reached = new Promise<void>((resolve) => (asked = resolve));
+    site.hold = (path) => {
+      if (!path.includes("/weights/")) return undefined;
+      asked();
+      return new Promise(() => undefined);
+    };
+    load().catch(() => undefined);
+    await reached;
+    site.hold = () => undefined;
+    await page.reload();
+    await page.waitForFunction(() => window.ready);
+    await load();
+    expect(await page.evaluate(() => window.t.interrupted)).toEqual([]);
   });
 });
 

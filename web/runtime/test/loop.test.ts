@@ -65,7 +65,7 @@ class FakeEngine implements Engine {
 }
 
 const SETTINGS: Settings = {
-  temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 20, seed: 0, speculate: 0, signal: undefined,
+  temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 20, seed: 0, speculate: 0, hiddenTokensPerSecond: Infinity, signal: undefined,
 };
 
 /** Runs the loop as the session does. */

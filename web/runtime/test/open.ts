@@ -9,7 +9,7 @@ import { MemoryStorage } from "./memory-cache.js";
 import { spawnNodeThread } from "./node-thread.js";
 
 export const NO_GPU: Platform = {
-  gpu: undefined, isSecureContext: true, crossOriginIsolated: true, sharedMemory: true, hardwareConcurrency: 3, deviceMemory: 8,
+  gpu: undefined, isSecureContext: true, crossOriginIsolated: true, sharedMemory: true, hardwareConcurrency: 3,
 };
 
 export interface Opened {

@@ -6,13 +6,19 @@ const plain = (error) => ({ error: { code: error.code, message: error.message, n
 window.t = {
   chat: undefined,
   events: [],
+  interrupted: [],
   progress: [],
 
   /** The chat's figures, or the error. */
   async load(bundle, options) {
     try {
       this.progress = [];
-      this.chat = await loadChat(bundle, { ...options, onProgress: (p) => this.progress.push(p) });
+      this.interrupted = [];
+      const onInterrupted = (previous) => {
+        this.interrupted.push(previous);
+        return previous.recommended;
+      };
+      this.chat = await loadChat(bundle, { ...options, onInterrupted, onProgress: (p) => this.progress.push(p) });
       this.events = [];
       for (const name of ["device-lost", "backend-changed"]) this.chat.on(name, (data) => this.events.push({ name, ...data }));
       return this.chat.info;

@@ -15,11 +15,13 @@ export class Site {
   readonly asked: { path: string; range: string | undefined }[] = [];
   /** Changes or replaces a file before it is sent. */
   fault: (path: string, bytes: Uint8Array) => Uint8Array | undefined = () => undefined;
+  /** Keeps an answer back. */
+  hold: (path: string) => Promise<unknown> | undefined = () => undefined;
   port = 0;
   private server: Server | undefined;
 
   async start(): Promise<void> {
-    this.server = createServer((request, response) => this.answer(request.url ?? "/", request.headers.range, response));
+    this.server = createServer((request, response) => void this.answer(request.url ?? "/", request.headers.range, response));
     await new Promise<void>((resolve) => this.server?.listen(0, "127.0.0.1", resolve));
     this.port = (this.server.address() as AddressInfo).port;
   }
@@ -34,10 +36,11 @@ export class Site {
   }
 
   /** Paths below /isolated/ and /open/ differ only in the headers of cross-origin isolation, which the host's name chooses. */
-  private answer(url: string, range: string | undefined, response: ServerResponse): void {
+  private async answer(url: string, range: string | undefined, response: ServerResponse): Promise<void> {
     const { pathname, searchParams } = new URL(url, "http://x");
     const host = response.req.headers.host ?? "";
     this.asked.push({ path: pathname, range });
+    await this.hold(pathname);
     const found = this.find(pathname, searchParams);
     const bytes = found && (this.fault(pathname, found) ?? found);
     const isolated = host.startsWith("localhost");
@@ -64,7 +67,9 @@ export class Site {
       const without = search.get("without") ?? "";
       const opfs = without.includes("opfs") ? "delete FileSystemFileHandle.prototype.createSyncAccessHandle;" : "";
       const caches = without.includes("caches") ? "Object.defineProperty(globalThis, 'caches', { value: undefined });" : "";
-      return text(opfs + caches + code);
+      const refuse = "() => Promise.reject(new DOMException('refused', 'SecurityError'))";
+      const refused = without.includes("leave") ? `navigator.storage.getDirectory = ${refuse}; CacheStorage.prototype.open = ${refuse};` : "";
+      return text(opfs + caches + refused + code);
     }
     const [, name = "", ...rest] = path.split("/");
     return this.bundles.get(name)?.files.get(rest.join("/"));

@@ -1,0 +1,115 @@
+/**
+ * Notices that a page was ended while it loaded a model: on phones that is how too little memory shows, without any error. A marker in
+ * the page's storage says that a load is on its way; it goes when the load ends in any way that a page can see. One that is still there
+ * next time, and that no other tab is using, was left by a page that was ended.
+ */
+
+import type { BackendOptions } from "./backend.js";
+import type { Phase, Progress } from "./host.js";
+
+/** What to load instead. */
+export type SmallerSetting = Pick<BackendOptions, "backend" | "context">;
+
+/** A load of this model that did not come to an end the last time. */
+export interface InterruptedLoad {
+  /** When it began, in milliseconds since 1970. */
+  time: number;
+  /** How far it came. */
+  phase: Phase;
+  loadedBytes: number;
+  totalBytes: number;
+  /** How many times in a row. */
+  times: number;
+  /** Load options that take less memory, less each time. */
+  recommended: SmallerSetting;
+}
+
+interface Marker extends Omit<InterruptedLoad, "recommended"> {
+  backend: BackendOptions["backend"];
+}
+
+/** Tokens of context to begin with; halved with every further time. */
+const CONTEXT = 1024;
+const LEAST = 256;
+
+/** WASM memory that nothing was written to costs nothing, so that there a smaller context takes less. */
+export function smaller({ backend, times }: Pick<Marker, "backend" | "times">): SmallerSetting {
+  return { backend: backend?.startsWith("wasm") ? "wasm-single" : "wasm", context: Math.max(LEAST, CONTEXT >> (times - 1)) };
+}
+
+/** The marker of one model, for one load. */
+export class LoadMarker {
+  private marker: Marker | undefined;
+  private release = (): void => undefined;
+  private readonly leave = (): void => this.clear();
+
+  private constructor(
+    private readonly key: string,
+    private readonly storage: Storage,
+  ) {}
+
+  /** @returns nothing where there is no storage: in workers, in Node, where the browser refuses it */
+  static of(baseUrl: string | URL): LoadMarker | undefined {
+    try {
+      // Node has a `localStorage` that warns when it is touched; only pages have a document.
+      return globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, localStorage);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** The load that was interrupted, if one was. */
+  async previous(): Promise<InterruptedLoad | undefined> {
+    const left = this.read();
+    const locks = await navigator.locks?.query().catch(() => undefined);
+    if (!left || locks?.held?.some(({ name }) => name === this.key)) return undefined; // another tab is at it
+    this.marker = left;
+    const { backend: _tried, ...rest } = left;
+    return { ...rest, recommended: smaller(left) };
+  }
+
+  /** Loading begins. */
+  set(backend: BackendOptions["backend"]): void {
+    const times = (this.marker?.times ?? 0) + 1;
+    this.marker = { time: Date.now(), phase: "manifest", loadedBytes: 0, totalBytes: 0, times, backend };
+    globalThis.addEventListener("pagehide", this.leave);
+    const over = new Promise<void>((resolve) => (this.release = resolve));
+    navigator.locks?.request(this.key, { mode: "shared" }, () => over).catch(() => undefined);
+    this.write();
+  }
+
+  progress({ phase, loadedBytes, totalBytes }: Progress): void {
+    if (!this.marker) return;
+    Object.assign(this.marker, { phase, loadedBytes, totalBytes });
+    this.write();
+  }
+
+  /** Loading has ended, well or not, or the reader leaves. */
+  clear(): void {
+    this.marker = undefined;
+    globalThis.removeEventListener("pagehide", this.leave);
+    this.release();
+    try {
+      this.storage.removeItem(this.key);
+    } catch {
+      // nothing was kept
+    }
+  }
+
+  private read(): Marker | undefined {
+    try {
+      const marker = JSON.parse(this.storage.getItem(this.key) ?? "null") as Marker | null;
+      return typeof marker?.times === "number" ? marker : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  private write(): void {
+    try {
+      this.storage.setItem(this.key, JSON.stringify(this.marker));
+    } catch {
+      // a full or refused storage only costs the notice
+    }
+  }
+}
