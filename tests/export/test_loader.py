@@ -142,7 +142,7 @@ import * as model from "{bundle}/model.js";
         "extends": f"{ROOT}/web/runtime/tsconfig.build.json",
         "compilerOptions": {"noEmit": True, "declaration": False, "emitDeclarationOnly": False, "rootDir": "/"},
         "include": [],
-        "files": ["check.ts"],
+        "files": ["check.ts", f"{ROOT}/web/runtime/src/page.d.ts"],
     }
     (tmp_path / "tsconfig.json").write_text(json.dumps(config))
     done = subprocess.run(

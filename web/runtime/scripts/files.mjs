@@ -20,6 +20,7 @@ export const HOMES = {
   "src/index.ts": "tinyweb.js",
   "src/client.ts": "tinyweb.js",
   "src/connection.ts": "tinyweb.js",
+  "src/device.ts": "tinyweb.js",
   "src/errors.ts": "tinyweb.js",
   ...Object.fromEntries(Object.entries(FILES).map(([file, source]) => [source, file])),
 };

@@ -2,4 +2,5 @@
 
 export * from "./index.js";
 export { Connection, startWorker } from "./connection.js";
+export { memoryBudget } from "./device.js";
 export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";

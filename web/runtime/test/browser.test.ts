@@ -304,7 +304,8 @@ describe.each(["webgpu", "wasm-single"] as const)("a function on %s", (backend) 
     site.bundles.set("function", fakeFunction());
     await visit();
     expect(await page.evaluate((b) => window.t.loadFunction("/function", { backend: b }), backend)).toMatchObject({
-      backend, model: "affine", kernels: 2, outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }],
+      backend, model: "affine",
+      functions: { run: { kernels: 2, outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }] } },
     });
     const run = (x: number[] | undefined, n: number[] | undefined, outputs?: string[]): Promise<Record<string, number[]> & Failed> =>
       page.evaluate(([a, b, o]) => window.t.run(a, b, o), [x, n, outputs] as const);

@@ -4,6 +4,7 @@
  */
 
 import { loadFunction, type FunctionInfo, type FunctionModel, type LoadOptions } from "../index.js";
+import { memoryBudget } from "../device.js";
 import { isAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, Progress } from "../host.js";
 import { PARTS, type ImageManifest, type Part, type PartName } from "./manifest.js";
@@ -23,22 +24,8 @@ export interface PartsSettings {
 }
 
 const GIB = 2 ** 30;
-/** What a page may count on: half of a device's memory where the browser tells, up to this. */
+/** Most bytes of parts that stay loaded together, also where the device would allow more. */
 const MOST = 4 * GIB;
-/** Phones end pages that take more, without a word. */
-const PHONE = GIB;
-
-/** Bytes that all loaded parts together may take, when nobody says. */
-export function defaultBudget(): number {
-  const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator> & {
-    deviceMemory?: number; maxTouchPoints?: number; userAgentData?: { mobile?: boolean };
-  };
-  const { deviceMemory, userAgent = "", maxTouchPoints = 0, userAgentData } = navigator;
-  const told = deviceMemory === undefined ? MOST : Math.min(MOST, (deviceMemory * GIB) / 2);
-  // An iPad calls itself a Macintosh, but no Macintosh has a touch screen.
-  const phone = userAgentData?.mobile ?? (/Android|iPhone|iPad|iPod/.test(userAgent) || (/Macintosh/.test(userAgent) && maxTouchPoints > 1));
-  return phone ? Math.min(told, PHONE) : told;
-}
 
 export class Parts {
   private readonly loaded = new Map<PartName, FunctionModel>();
@@ -51,7 +38,7 @@ export class Parts {
     private readonly manifest: ImageManifest,
     private readonly settings: PartsSettings,
   ) {
-    this.budget = settings.options.memoryBudgetBytes ?? defaultBudget();
+    this.budget = settings.options.memoryBudgetBytes ?? Math.min(MOST, memoryBudget());
   }
 
   get names(): PartName[] {
