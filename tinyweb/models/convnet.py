@@ -9,12 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.dtype import DType, dtypes
 from tinyweb.nn.convolutions import Conv2d
 from tinyweb.nn.parameters import parameter
+from tinyweb.tensor import Tensor
 
 
 class Weights(Protocol):
     """Parameters by their names in a checkpoint. `formats.huggingface.Checkpoint` is one, `RandomWeights` another."""
+
+    def __contains__(self, name: str) -> bool: ...
 
     def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]: ...
 
@@ -27,6 +31,9 @@ class RandomWeights:
 
     def __init__(self, seed: int = 0):
         self.seed = seed
+
+    def __contains__(self, name: str) -> bool:
+        return True
 
     def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
         """The values depend on the seed and the name alone, not on the order of reading."""
@@ -51,15 +58,26 @@ def fold_batch_norm(
     return folded.astype(np.float32), (bias - mean * scale).astype(np.float32)
 
 
+def kernel(values: npt.NDArray[Any], device: str | None, dtype: DType = dtypes.float32) -> Tensor:
+    """The weight of a convolution, held as `dtype` and computed with as float32."""
+    held = Tensor(values.astype(dtype.numpy), dtype=dtype, device=device)
+    return held if dtype is dtypes.float32 else held.float()
+
+
 def convolution(
-    weights: Weights, name: str, norm: str, shape: tuple[int, int, int], stride: int, eps: float, device: str | None
-) -> Conv2d:
-    """A convolution without bias and the batch norm `norm` as one layer; `shape`: (out, in, size of the kernel).
+    weights: Weights, name: str, norm: str, shape: tuple[int, int, int], stride: int, eps: float, device: str | None,
+    dtype: DType = dtypes.float32,
+) -> Conv2d:  # fmt: skip
+    """A convolution without bias and the batch norm `norm` as one layer; `shape`: (out, in, size of the kernel). Where
+    the weights have no such norm it was folded before: the convolution has a bias.
 
     The padding keeps the size where the stride is 1.
     """
     out, channels, size = shape
-    kernel = weights.read(f"{name}.weight", (out, channels, size, size))
-    parts = ("weight", "bias", "running_mean", "running_var")
-    folded, bias = fold_batch_norm(kernel, tuple(weights.read(f"{norm}.{p}", (out,)) for p in parts), eps)
-    return Conv2d.of(parameter(folded, device), parameter(bias, device), stride, size // 2)
+    values = weights.read(f"{name}.weight", (out, channels, size, size))
+    if f"{norm}.weight" in weights:
+        parts = ("weight", "bias", "running_mean", "running_var")
+        values, bias = fold_batch_norm(values, tuple(weights.read(f"{norm}.{p}", (out,)) for p in parts), eps)
+    else:
+        bias = weights.read(f"{name}.bias", (out,))
+    return Conv2d.of(kernel(values, device, dtype), parameter(bias, device), stride, size // 2)

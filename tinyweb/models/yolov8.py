@@ -1,6 +1,7 @@
 """YOLOv8: object detection in one pass, with the layout and parameter names of Ultralytics' checkpoints.
 
-    model = YOLOv8.from_folder("assets/models/tinyyolo")
+    model = YOLOv8.load("assets/models/tinyyolo")     # or yolov8n.pt, .safetensors, .onnx
+    for found in model.detect(image): ...             # uint8 (H, W, 3) → label, score, box
     boxes, scores = model.decode(model.maps(image))   # (1, 3, 320, 320) → (1, 2100, 4), (1, 2100, classes)
 
 What is notable:
@@ -15,12 +16,23 @@ What is notable:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tinyweb.formats.huggingface import Config, ModelFolder
-from tinyweb.models.convnet import RandomWeights, Weights, convolution
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.huggingface import Config
+from tinyweb.formats.tensors import NamedTensors
+from tinyweb.graph.ir import size_max
+from tinyweb.models.convnet import RandomWeights, Weights, convolution, kernel
+from tinyweb.models.detection import MAX_BOXES, Detection, Detector, Settings
+from tinyweb.models.yolov8_source import FIRST, SIZE, labels_for, open_source
 from tinyweb.nn.convolutions import Conv2d
 from tinyweb.nn.parameters import parameter
 from tinyweb.tensor import Tensor
@@ -61,6 +73,28 @@ class YOLOv8Config:
             eps=c.number("bn_eps", 0, 1, 1e-3),
         )
 
+    @classmethod
+    def of_weights(cls, weights: NamedTensors) -> Self:
+        """From the names and shapes of a checkpoint's weights; ModelFormatError where they are of another model."""
+        other = next((n for n in weights if re.match(r"model\.22\.(cv4|proto|one2one_cv2)\.", n)), None)
+        if other is not None:
+            raise ModelFormatError(
+                f"{weights.path} is a YOLO for another task (it has {other}): only YOLOv8 that finds boxes can be read"
+            )
+        (first, *_), (widest, *_) = weights.shape(FIRST), weights.shape("model.7.conv.weight")
+        sides, classes = (weights.shape(f"model.22.{branch}.0.2.weight")[0] for branch in ("cv2", "cv3"))
+        repeats = 0
+        while f"model.4.m.{repeats}.cv1.conv.weight" in weights:
+            repeats += 1
+        for scale in SCALES:
+            c = replace(cls.of_scale(scale, classes), reg_max=max(sides // 4, 1))
+            if (c.channels(64), c.channels(1024), c.repeats(6)) == (first, widest, repeats):
+                return c
+        raise ModelFormatError(
+            f"{weights.path} is no YOLOv8 of the scales {', '.join(SCALES)}: its first and widest layers have {first} "
+            f"and {widest} channels, its fourth {repeats} bottlenecks"
+        )
+
     def channels(self, count: int) -> int:
         """Scaled, a multiple of 8."""
         return math.ceil(min(count, self.max_channels) * self.width / 8) * 8
@@ -76,23 +110,24 @@ class Reader:
     config: YOLOv8Config
     weights: Weights
     device: str | None
+    dtype: DType
     prefix: str
 
     def at(self, name: str | int) -> Reader:
-        return Reader(self.config, self.weights, self.device, f"{self.prefix}{name}.")
+        return replace(self, prefix=f"{self.prefix}{name}.")
 
     def convolution(self, name: str, out: int, channels: int, size: int = 1, stride: int = 1) -> Convolution:
         at = self.at(name).prefix if name else self.prefix
         shape = (out, channels, size)
         return Convolution(
-            convolution(self.weights, at + "conv", at + "bn", shape, stride, self.config.eps, self.device)
+            convolution(self.weights, at + "conv", at + "bn", shape, stride, self.config.eps, self.device, self.dtype)
         )
 
     def plain(self, name: str, out: int, channels: int) -> Conv2d:
         """A 1×1 convolution with a bias and no norm."""
         weight = self.weights.read(f"{self.prefix}{name}.weight", (out, channels, 1, 1))
         bias = self.weights.read(f"{self.prefix}{name}.bias", (out,))
-        return Conv2d.of(parameter(weight, self.device), parameter(bias, self.device))
+        return Conv2d.of(kernel(weight, self.device, self.dtype), parameter(bias, self.device))
 
 
 class Convolution:
@@ -166,9 +201,14 @@ class Head:
 class YOLOv8:
     """Images (N, 3, H, W), RGB from 0 to 1, H and W multiples of 32, to boxes and scores of all positions."""
 
-    def __init__(self, config: YOLOv8Config, weights: Weights, device: str | None = None):
-        self.config = config
-        root = Reader(config, weights, device, "model.")
+    def __init__(
+        self, config: YOLOv8Config, weights: Weights, device: str | None = None, dtype: DType = dtypes.float32,
+        labels: Sequence[str] | None = None, size: tuple[int, int] = (SIZE, SIZE), defaults: Settings | None = None,
+    ):  # fmt: skip
+        """`labels` name the classes; `size` (height, width) and `defaults` are what `detector` uses."""
+        self.config, self.size, self.defaults = config, size, defaults or Settings()
+        self.labels: Sequence[str] = labels_for(labels, config.classes, "labels")
+        root = Reader(config, weights, device, dtype, "model.")
         c1, c2, c3, c4, c5 = (config.channels(n) for n in (64, 128, 256, 512, 1024))
 
         def conv(i: int, channels: int, out: int) -> Convolution:
@@ -177,6 +217,7 @@ class YOLOv8:
         def c2f(i: int, channels: int, out: int, repeats: int, shortcut: bool = False) -> C2f:
             return C2f(root.at(i), channels, out, config.repeats(repeats), shortcut)
 
+        self._detector: Detector | None = None
         self.stem = conv(0, 3, c1)
         self.down2, self.stage2 = conv(1, c1, c2), c2f(2, c2, c2, 3, shortcut=True)
         self.down3, self.stage3 = conv(3, c2, c3), c2f(4, c3, c3, 6, shortcut=True)
@@ -189,15 +230,45 @@ class YOLOv8:
         self.heads = [Head(root.at(22), i, channels, c3) for i, channels in enumerate((c3, c4, c5))]
 
     @classmethod
+    def load(cls, path: str | Path, device: str | None = None, dtype: DType = dtypes.float32) -> Self:
+        """Reads a model folder or a .pt, .safetensors or .onnx file; nothing in it is executed. `dtype`: how weights
+        are held. ModelFormatError where it is no YOLOv8's."""
+        source = open_source(path)
+        if source.config is not None:
+            config = YOLOv8Config.from_json(source.config)
+        else:
+            assert isinstance(source.weights, NamedTensors)
+            config = YOLOv8Config.of_weights(source.weights)
+        labels = labels_for(source.labels, config.classes, str(path))
+        return cls(config, source.weights, device, dtype, labels, source.size, source.defaults)
+
+    @classmethod
     def from_folder(cls, path: str | Path, device: str | None = None) -> Self:
-        """Reads config.json and the safetensors checkpoint of a folder; ModelFormatError where it is no YOLOv8's."""
-        folder = ModelFolder(path)
-        return cls(YOLOv8Config.from_json(folder.config), folder.weights(), device)
+        """Reads a model folder: the same as `load`."""
+        return cls.load(path, device)
 
     @classmethod
     def random(cls, scale: str = "n", classes: int = 80, seed: int = 0, device: str | None = None) -> Self:
         """Random weights, the same for the same seed."""
         return cls(YOLOv8Config.of_scale(scale, classes), RandomWeights(seed), device)
+
+    def detector(
+        self, size: tuple[int, int] | None = None, defaults: Settings | None = None, max_boxes: int = MAX_BOXES
+    ) -> Detector:
+        """The whole detector, for pictures of any size; `size` (height, width) of the network's input, each a multiple
+        of 32. ValueError for another size."""
+        height, width = size or self.size
+        if min(height, width) < 32 or height % 32 or width % 32:
+            raise ValueError(f"YOLOv8 needs images whose sides are multiples of 32, got {width}×{height}")
+        return Detector(self, (height, width), defaults or self.defaults, max_boxes)
+
+    def detect(
+        self, image: npt.NDArray[np.uint8], confidence: float | None = None, iou: float | None = None
+    ) -> list[Detection]:
+        """The objects in an image uint8 (H, W), (H, W, 3) or (H, W, 4), highest score first: see `Detector.detect`."""
+        if self._detector is None:
+            self._detector = self.detector()
+        return self._detector.detect(image, confidence, iou)
 
     def maps(self, x: Tensor) -> list[Tensor]:
         """The heads' raw maps (N, 4 · reg_max + classes, H / s, W / s) for the strides s of 8, 16 and 32.
@@ -221,19 +292,26 @@ class YOLOv8:
     def decode(self, maps: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Boxes (N, positions, 4) as x1 y1 x2 y2 in pixels of the input, and scores (N, positions, classes) from 0 to
         1, the positions of the finest map first, row by row."""
+        flat, bins = _flattened(maps), 4 * self.config.reg_max
+        return self._boxes(flat[:, :, :bins], _positions(maps)), flat[:, :, bins:].sigmoid()
+
+    def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of one image: boxes (n, 4), scores (n,) of the best class and classes int32 (n,) of the `limit` positions of
+        highest score, or all there are, highest first. Only their boxes are computed."""
+        maps = self.maps(x)
+        flat, positions, bins = _flattened(maps)[0], _positions(maps), 4 * self.config.reg_max
+        logits = flat[:, bins:]
+        scores, order = logits.max(1).sigmoid().contiguous().topk(min(limit, size_max(positions.shape[0])), 0)
+        classes = logits.take(order, 0).argmax(1).int()
+        return self._boxes(flat[:, :bins].take(order, 0), positions.take(order, 0)), scores, classes
+
+    def _boxes(self, sides: Tensor, positions: Tensor) -> Tensor:
+        """From the bins (…, n, 4 · reg_max) of positions (n, 3): x, y in strides and the stride."""
         bins = self.config.reg_max
-        boxes, scores = [], []
-        for stride, level in zip(STRIDES, maps, strict=True):
-            batch, channels, height, width = (int(s) for s in level.shape if isinstance(s, int))
-            flat = level.reshape(batch, channels, height * width).transpose(1, 2)
-            sides = flat[:, :, : 4 * bins].reshape(batch, height * width, 4, bins).softmax(-1)
-            sides = (sides * Tensor.arange(bins, device=level.device)).sum(-1)  # left, top, right, bottom
-            xs = (Tensor.arange(width, device=level.device) + 0.5).unsqueeze(0).expand(height, width)
-            ys = (Tensor.arange(height, device=level.device) + 0.5).unsqueeze(1).expand(height, width)
-            centre = Tensor.stack([xs, ys], axis=-1).reshape(1, height * width, 2)
-            boxes.append((centre - sides[:, :, :2]).cat(centre + sides[:, :, 2:], axis=2) * stride)
-            scores.append(flat[:, :, 4 * bins :].sigmoid())
-        return Tensor.cat(boxes, axis=1), Tensor.cat(scores, axis=1)
+        sides = sides.reshape(*sides.shape[:-1], 4, bins).softmax(-1)
+        sides = (sides * Tensor.arange(bins, device=sides.device)).sum(-1)  # left, top, right, bottom
+        centre, stride = positions[:, :2], positions[:, 2:]
+        return (centre - sides[..., :2]).cat(centre + sides[..., 2:], axis=-1) * stride
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Boxes and scores of `decode` for images."""
@@ -243,3 +321,18 @@ class YOLOv8:
 def _doubled(x: Tensor) -> Tensor:
     """Every pixel twice in each direction."""
     return x.interpolate(scale_factor=2, mode="nearest")
+
+
+def _flattened(maps: list[Tensor]) -> Tensor:
+    """(N, positions, channels) of all maps, the finest first."""
+    flat = [m.reshape(*m.shape[:2], -1) for m in maps]
+    return Tensor.cat(flat, axis=2).transpose(1, 2)
+
+
+def _positions(maps: list[Tensor]) -> Tensor:
+    """x, y (in strides) and the stride of the centres of all cells (positions, 3), in the order of `_flattened`."""
+    cells = []
+    for stride, (height, width) in zip(STRIDES, (m.shape[-2:] for m in maps), strict=True):
+        y, x = np.mgrid[:height, :width]
+        cells.append(np.stack([x + 0.5, y + 0.5, np.full_like(x, stride)], -1).reshape(-1, 3))
+    return Tensor(np.concatenate(cells).astype(np.float32), device=maps[0].device)
