@@ -22,5 +22,6 @@ export const HOMES = {
   "src/connection.ts": "tinyweb.js",
   "src/device.ts": "tinyweb.js",
   "src/errors.ts": "tinyweb.js",
+  "src/marker.ts": "tinyweb.js",
   ...Object.fromEntries(Object.entries(FILES).map(([file, source]) => [source, file])),
 };

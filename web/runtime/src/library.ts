@@ -4,3 +4,4 @@ export * from "./index.js";
 export { Connection, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
 export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
+export { LoadMarker } from "./marker.js";

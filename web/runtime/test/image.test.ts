@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { TinywebError } from "../src/errors.js";
 import { parseImageManifest } from "../src/image/manifest.js";
 import { Blend, cut, tilesOf } from "../src/image/tiles.js";
@@ -192,4 +192,39 @@ test("tiles: what is cut and blended again is the same", () => {
 test("previews", () => {
   const { data } = previewOf(Float32Array.of(0, 10, 0, -10), 1, 1, { matrix: [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bias: [0.5, 0, 1] });
   expect([...data]).toEqual([128, 255, 0, 255]);
+});
+
+test("a first visit brings all parts into storage, also those that do not fit together; a later one loads what fits", async () => {
+  const storage = new Map<string, string>();
+  vi.stubGlobal("navigator", {});
+  vi.stubGlobal("document", { addEventListener: () => undefined });
+  vi.stubGlobal("localStorage", {
+    getItem: (key: string) => storage.get(key) ?? null,
+    setItem: (key: string, value: string) => storage.set(key, value),
+    removeItem: (key: string) => storage.delete(key),
+  });
+  vi.stubGlobal("addEventListener", () => undefined);
+  vi.stubGlobal("removeEventListener", () => undefined);
+  try {
+    const first = new Pretended();
+    await first.open({ memoryBudgetBytes: 450 });
+    expect(first.log).toEqual(["+text_encoder", "-text_encoder", "+unet", "-unet", "+vae_decoder"]);
+    const second = new Pretended();
+    const generator = await second.open({ memoryBudgetBytes: 450 });
+    expect(second.log).toEqual(["+text_encoder"]);
+    expect(generator.previousLoadInterrupted).toBeUndefined();
+    // The page was ended in the middle of a picture: then one part at a time is kept, whatever memory there seems to be.
+    let left = "";
+    second.before = () => (left = storage.get("tinyweb-loading:http://x/model/") ?? "");
+    await generator.generateRgba("a", { steps: 1 });
+    expect(storage.has("tinyweb-loading:http://x/model/")).toBe(false);
+    storage.set("tinyweb-loading:http://x/model/", left);
+    const third = new Pretended();
+    const careful = await third.open();
+    expect(careful.previousLoadInterrupted?.times).toBe(1);
+    await careful.generateRgba("a", { steps: 1 });
+    expect(third.log).toEqual(["+text_encoder", "-text_encoder", "+unet", "-unet", "+vae_decoder"]);
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });

@@ -1,12 +1,13 @@
 /** Text to image: the text encoder, then steps of the UNet, then the VAE's decoder (docs/image.md). */
 
-import { aborted, throwIfAborted, TinywebError } from "../errors.js";
-import type { Backend } from "../engine.js";
 import type { Fallback } from "../backend.js";
-import type { Arrays, FunctionModel, LoadOptions } from "../index.js";
 import { fetchSmall, type Fetch } from "../download.js";
+import type { Backend } from "../engine.js";
+import { aborted, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, StartTimes } from "../host.js";
+import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
+import { LoadMarker } from "../marker.js";
 import { ClipTokenizer, type Tokens } from "./clip-tokenizer.js";
 import { parseImageManifest, type ImageDefaults, type ImageManifest, type PartName } from "./manifest.js";
 import { normals } from "./noise.js";
@@ -88,14 +89,17 @@ export class ImageGenerator {
   /** What the UNet's worker holds: function and states. */
   private given: { unet: FunctionModel; name: string; states: Float32Array } | undefined;
   private disposed = false;
+  /** The load before this one, if the page was ended during it. One part at a time is kept in memory then. */
+  previousLoadInterrupted: InterruptedLoad | undefined;
   /** Of the picture being made. */
   private onProgress: TextToImageOptions["onProgress"];
-  private start: StartTimes = { manifestMs: 0, tokenizerMs: 0, weightsMs: 0, kernelsMs: 0, readyMs: 0 };
+  private readonly start: StartTimes = { manifestMs: 0, tokenizerMs: 0, weightsMs: 0, kernelsMs: 0, readyMs: 0 };
 
   private constructor(
     private readonly manifest: ImageManifest,
     private readonly tokenizer: ClipTokenizer,
     settings: Omit<PartsSettings, "onEvent">,
+    private readonly marker: LoadMarker | undefined,
   ) {
     this.parts = new Parts(manifest, {
       ...settings,
@@ -111,28 +115,42 @@ export class ImageGenerator {
 
   /** @internal `load` and `fetch` are replaced in tests */
   static async open(base: URL, options: ImageLoadOptions, own: { load?: PartsSettings["load"]; fetch?: Fetch } = {}): Promise<ImageGenerator> {
-    const { onProgress, signal, ...rest } = options;
-    onProgress?.({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true, parts: [] });
-    const download = { fetch: own.fetch ?? ((url: string, init?: RequestInit) => fetch(url, init)), signal };
-    const json = async (file: string, most: number): Promise<unknown> => {
-      const bytes = await fetchSmall(new URL(file, base).href, most, download);
-      try {
-        return JSON.parse(new TextDecoder().decode(bytes));
-      } catch (error) {
-        throw new TinywebError("bad-manifest", `${file} is not valid JSON.`, error);
-      }
+    const { onProgress, onInterrupted, signal, ...rest } = options;
+    const report = (progress: PartsProgress): void => {
+      marker?.progress(progress);
+      onProgress?.(progress);
     };
-    const manifest = parseImageManifest(await json("manifest.json", MAX_MANIFEST));
-    const tokenizer = new ClipTokenizer(await json(manifest.tokenizer, MAX_TOKENIZER), manifest.text);
-    const generator = new ImageGenerator(manifest, tokenizer, { base, options: rest, onProgress, ...(own.load ? { load: own.load } : {}) });
+    const marker = LoadMarker.of(base);
+    const previous = await marker?.previous();
+    if (previous) Object.assign(rest, await onInterrupted?.(previous));
+    marker?.set(rest.backend);
+    let generator: ImageGenerator | undefined;
     try {
-      await generator.parts.loadAll(generator.parts.fitting(["text_encoder", "unet", "vae_decoder"]), signal);
-      const starts = generator.parts.infos.map(({ start }) => start);
-      for (const key of Object.keys(generator.start) as (keyof StartTimes)[]) generator.start[key] = Math.max(0, ...starts.map((start) => start[key]));
+      report({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true, parts: [] });
+      const download = { fetch: own.fetch ?? ((url: string, init?: RequestInit) => fetch(url, init)), signal };
+      const json = async (file: string, most: number): Promise<unknown> => {
+        const bytes = await fetchSmall(new URL(file, base).href, most, download);
+        try {
+          return JSON.parse(new TextDecoder().decode(bytes));
+        } catch (error) {
+          throw new TinywebError("bad-manifest", `${file} is not valid JSON.`, error);
+        }
+      };
+      const manifest = parseImageManifest(await json("manifest.json", MAX_MANIFEST));
+      const tokenizer = new ClipTokenizer(await json(manifest.tokenizer, MAX_TOKENIZER), manifest.text);
+      generator = new ImageGenerator(manifest, tokenizer, {
+        base, options: rest, single: previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
+      }, marker);
+      generator.previousLoadInterrupted = previous;
+      const { parts, start } = generator;
+      await parts.prepare(["text_encoder", "unet", "vae_decoder"], signal);
+      for (const key of Object.keys(start) as (keyof StartTimes)[]) start[key] = Math.max(0, ...parts.infos.map((info) => info.start[key]));
       return generator;
     } catch (error) {
-      await generator.dispose();
+      await generator?.dispose();
       throw error;
+    } finally {
+      marker?.clear();
     }
   }
 
@@ -188,8 +206,10 @@ export class ImageGenerator {
     try {
       if (this.disposed) throw new TinywebError("disposed", "This model was disposed.");
       this.onProgress = options.onProgress;
+      this.marker?.set(this.info.backend); // pictures take more memory than loading does
       return await this.generate(job, options);
     } finally {
+      this.marker?.clear();
       this.onProgress = undefined;
       release();
     }

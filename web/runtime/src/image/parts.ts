@@ -17,6 +17,8 @@ export interface PartsProgress extends Progress {
 export interface PartsSettings {
   base: URL;
   options: Omit<LoadOptions, "onProgress" | "signal">;
+  /** Keep no part beside the one in use. */
+  single: boolean;
   onProgress: ((progress: PartsProgress) => void) | undefined;
   onEvent: <Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]) => void;
   /** Replaces `loadFunction` in tests. */
@@ -30,6 +32,7 @@ const MOST = 4 * GIB;
 export class Parts {
   private readonly loaded = new Map<PartName, FunctionModel>();
   private readonly progress = new Map<PartName, Progress>();
+  /** Bytes that all loaded parts together may take. */
   private readonly budget: number;
   /** Figures of the part that was loaded last, also when it is freed again. */
   last: FunctionInfo | undefined;
@@ -38,7 +41,7 @@ export class Parts {
     private readonly manifest: ImageManifest,
     private readonly settings: PartsSettings,
   ) {
-    this.budget = settings.options.memoryBudgetBytes ?? Math.min(MOST, memoryBudget());
+    this.budget = settings.single ? 0 : (settings.options.memoryBudgetBytes ?? Math.min(MOST, memoryBudget()));
   }
 
   get names(): PartName[] {
@@ -58,15 +61,40 @@ export class Parts {
     return this.infos.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0);
   }
 
-  /** The parts at the front of the list that fit into memory together. */
-  fitting(names: readonly PartName[]): PartName[] {
+  /** The parts at the front of the list that fit into memory together, at least one. */
+  private fitting(names: readonly PartName[]): PartName[] {
     let sum = 0;
     const end = names.findIndex((name) => (sum += this.spec(name).memory) > this.budget);
     return names.slice(0, end < 0 ? names.length : Math.max(1, end));
   }
 
+  /**
+   * Loads the first parts that fit into memory together. On a first visit the others are loaded, too, one by one, and freed again: then
+   * all are in the browser's storage, and pictures can be made without a network.
+   */
+  async prepare(names: readonly PartName[], signal?: AbortSignal): Promise<void> {
+    const fitting = this.fitting(names);
+    await this.loadAll(fitting, signal);
+    if (fitting.length === names.length || this.seen()) return;
+    for (const name of names.slice(fitting.length)) await this.get(name, signal);
+    this.seen(true);
+  }
+
+  /** Whether all parts were loaded in this browser before. @param now they were */
+  private seen(now = false): boolean {
+    try {
+      if (!globalThis.document) return true; // there is no storage that would need to be filled
+      const key = `tinyweb-parts:${this.settings.base.href}`;
+      const sizes = Object.values(this.manifest.parts).map(({ weights }) => weights).join();
+      if (now) localStorage.setItem(key, sizes);
+      return localStorage.getItem(key) === sizes;
+    } catch {
+      return true; // storage is refused, and would be for weights
+    }
+  }
+
   /** Loads parts side by side; they must fit together. The first failure stops the others. */
-  async loadAll(names: readonly PartName[], signal?: AbortSignal): Promise<void> {
+  private async loadAll(names: readonly PartName[], signal?: AbortSignal): Promise<void> {
     const stop = new AbortController();
     const forward = (): void => stop.abort();
     signal?.addEventListener("abort", forward, { once: true });
