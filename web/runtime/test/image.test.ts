@@ -2,6 +2,7 @@ import { expect, test, vi } from "vitest";
 import { TinywebError } from "../src/errors.js";
 import { parseImageManifest } from "../src/image/manifest.js";
 import { Blend, cut, tilesOf } from "../src/image/tiles.js";
+import { normals } from "../src/image/noise.js";
 import { previewOf } from "../src/image/pixels.js";
 import type { PartsProgress } from "../src/image/parts.js";
 import type { Stage, StepProgress } from "../src/image/options.js";
@@ -14,6 +15,13 @@ test("a picture of the same seed and settings is the same, of another seed is no
   expect((await generator.generateRgba("a b", { seed: 7 })).data).toEqual(one.data);
   expect((await generator.generateRgba("a b", { seed: 8 })).data).not.toEqual(one.data);
   expect((await generator.generateRgba("a b", { seed: 7, scheduler: "euler-ancestral" })).data).not.toEqual(one.data);
+});
+
+test("noise may be given", async () => {
+  const generator = await new Pretended().open();
+  const one = await generator.generateRgba("a b", { seed: 7 });
+  expect((await generator.generateRgba("a b", { seed: 8, latents: normals(7, 0, 64) })).data).toEqual(one.data);
+  await expect(generator.generateRgba("a", { latents: new Float32Array(3) })).rejects.toThrowError(/64 numbers/);
 });
 
 test("parts are loaded once, states are sent once for a picture, and a known prompt needs no text encoder", async () => {

@@ -244,7 +244,7 @@ export class ImageGenerator {
     onStage?.("steps");
     const plan = planSteps(this.manifest.scheduler, job.scheduler, job.steps, begin && job.strength);
     const name = ((guided ? functions.unet2 : functions.unet1) as string).replace("{width}", `${width}`).replace("{height}", `${height}`);
-    let x = normals(job.seed, 0, count).map((n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0));
+    let x = Float32Array.from(job.latents ?? normals(job.seed, 0, count), (n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0));
     let before = new Float32Array(count);
     const times: number[] = [];
     for (const [index, { timestep, input, denoise, next }] of plan.steps.entries()) {

@@ -29,6 +29,8 @@ export interface TextToImageOptions {
   guidance?: number;
   /** 0 … 2⁵³ − 1: the same seed and settings give the same picture. Random by default. */
   seed?: number;
+  /** Noise to begin from in place of the seed's: normals, channels × height × width of the latents. */
+  latents?: Float32Array;
   /** One of the model's sizes (`info.sizes`); its first by default. */
   width?: number;
   height?: number;
@@ -51,6 +53,7 @@ export interface Job {
   steps: number;
   guidance: number;
   seed: number;
+  latents: Float32Array | undefined;
   size: Size;
   scheduler: SchedulerName;
   image: ImageInput | undefined;
@@ -80,6 +83,11 @@ export function completeJob(prompt: unknown, options: TextToImageOptions, manife
   }
   if (!schedulers.includes(scheduler)) throw new TinywebError("bad-argument", `scheduler must be one of ${schedulers.join(", ")}, not ${String(scheduler)}.`);
   if (!Number.isSafeInteger(seed) || seed < 0) throw new TinywebError("bad-argument", `seed must be an integer in 0 … 2⁵³ − 1, not ${String(seed)}.`);
+  const { latents } = options;
+  const count = (manifest.channels * size.width * size.height) / manifest.factor ** 2;
+  if (latents !== undefined && !(latents instanceof Float32Array && latents.length === count)) {
+    throw new TinywebError("bad-argument", `latents must be a Float32Array of ${count} numbers (${manifest.channels} × ${size.height / manifest.factor} × ${size.width / manifest.factor}).`);
+  }
   const guidance = number("guidance", 100);
   if (guidance > 1 && !functions.unet2) throw new TinywebError("bad-argument", "This model is made to be used without guidance: leave it out.");
   return {
@@ -88,6 +96,7 @@ export function completeJob(prompt: unknown, options: TextToImageOptions, manife
     steps: number("steps", most, 1),
     guidance,
     seed,
+    latents,
     size,
     scheduler,
     image: options.image,
