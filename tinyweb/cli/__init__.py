@@ -18,13 +18,14 @@ import typer
 from typer.exceptions import TyperException
 
 import tinyweb
-from tinyweb.cli import doctor, export_chat, export_function, run_chat, site, tune
+from tinyweb.cli import doctor, export_chat, export_detect, export_function, run_chat, site, tune
 from tinyweb.cli.common import Debug, app
 from tinyweb.errors import TinywebError
 
 __all__ = ["app", "main"]
 
-COMMANDS = (doctor, export_chat, export_function, run_chat, site, tune)  # importing a module adds its commands
+# importing a module adds its commands
+COMMANDS = (doctor, export_chat, export_detect, export_function, run_chat, site, tune)
 
 
 def _version(wanted: bool) -> None:
