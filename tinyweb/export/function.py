@@ -21,7 +21,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress, compile_plans
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest
-from tinyweb.export.recording import Examples, record, share_memory
+from tinyweb.export.recording import Examples, Recorded, record, share_memory
 from tinyweb.export.site import check_output, copy_library, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
@@ -101,6 +101,7 @@ def write_functions(
     sections: Mapping[str, Any] | None = None,
     model: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
+    prepare: Callable[[str], None] | None = None,
     targets: Sequence[str] = TARGETS,
     shard_bytes: int = DEFAULT_SHARD_BYTES,
     tune: float = 0.0,
@@ -110,26 +111,26 @@ def write_functions(
 
     An application that knows more than arrays in and out writes bundles of its own `task`: `sections` are its keys of
     the manifest (a page finds them in `info.sections`), `model` figures to show beside the count of parameters, `files`
-    names of files in `bundle` that the caller writes, by what they are.
+    names of files in `bundle` that the caller writes, by what they are. `prepare` is told each target before the
+    functions are recorded for it, so that a model computes the same in the way that suits the target; without it they
+    are recorded once.
 
     Returns the manifest. Raises as `export_function`; what is half-written is the caller's (`new_site`) to remove.
     """
     _check(functions, targets, shard_bytes)
-    recorded = {}
-    for done, (entry, (function, examples)) in enumerate(functions.items()):
-        progress("planning", done, len(functions))
-        recorded[entry] = record(function, examples)
-    progress("planning", len(functions), len(functions))
-    memory = share_memory(recorded)
-    plans = {entry: r.plan for entry, r in recorded.items()}
+    by_target = _record_for(functions, targets, prepare, progress)
+    recorded, last = by_target[targets[0]], by_target[targets[-1]]
+    memory = share_memory(recorded, last if last is not recorded else None)
+    plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
     bundle.mkdir()
     compiled = {}
     if "wasm" in targets:
         plan_layout(memory)  # refuses what is too large before the work begins
     if "webgpu" in targets:
-        compiled["webgpu"] = write_webgpu(bundle, compile_variants(plans, progress, tune / len(targets)), memory, ())
+        variants = compile_variants(plans["webgpu"], progress, tune / len(targets))
+        compiled["webgpu"] = write_webgpu(bundle, variants, memory, ())
     if "wasm" in targets:
-        kernels = compile_plans(plans, wasm_target(MAX_THREADS), progress, tune / len(targets))
+        kernels = compile_plans(plans["wasm"], wasm_target(MAX_THREADS), progress, tune / len(targets))
         compiled["wasm"] = write_wasm(bundle, kernels, memory, (), progress)
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
@@ -140,6 +141,22 @@ def write_functions(
     )  # fmt: skip
     write_json(bundle / "manifest.json", written)
     return written
+
+
+def _record_for(
+    functions: Functions, targets: Sequence[str], prepare: Callable[[str], None] | None, progress: Progress
+) -> dict[str, dict[str, Recorded]]:
+    """The functions' recordings for each target; all are the same where there is nothing to prepare."""
+    rounds: list[dict[str, Recorded]] = []
+    for target in targets if prepare else targets[:1]:
+        if prepare:
+            prepare(target)
+        rounds.append({})
+        for done, (entry, (function, examples)) in enumerate(functions.items()):
+            progress("planning", done, len(functions))
+            rounds[-1][entry] = record(function, examples, rounds[0].get(entry))
+        progress("planning", len(functions), len(functions))
+    return dict(zip(targets, rounds if prepare else rounds * len(targets)))
 
 
 def _check(functions: Functions, targets: Sequence[str], shard_bytes: int) -> None:

@@ -8,7 +8,7 @@ the device from call to call. Functions of one bundle share both.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,10 +50,15 @@ class Recorded:
         }
 
 
-def record(function: Callable[..., Any], examples: Examples) -> Recorded:
-    """Capture the function. Every input and every output gets memory of its own, which a loader may read and write."""
+def record(function: Callable[..., Any], examples: Examples, before: Recorded | None = None) -> Recorded:
+    """Capture the function. Every input and every output gets memory of its own, which a loader may read and write.
+
+    `before`: an earlier recording of the function, for another target, whose inputs and outputs it shares.
+    """
     inputs, by_name = _named_inputs(function, examples), isinstance(examples, Mapping)
-    given = {n: Tensor.empty(*_fixed(n, t), dtype=t.dtype, device=t.device).realize() for n, t in inputs.items()}
+    given = before.inputs if before else {
+        n: Tensor.empty(*_fixed(n, t), dtype=t.dtype, device=t.device).realize() for n, t in inputs.items()
+    }  # fmt: skip
     outputs: dict[str, Tensor] = {}
 
     def assigned() -> list[Tensor]:
@@ -61,7 +66,8 @@ def record(function: Callable[..., Any], examples: Examples) -> Recorded:
         for n, t in results.items():
             if n in given:
                 raise ExportError(f"An input and an output of the function are both called {n!r}: rename one of them.")
-            outputs[n] = _memory_outside(*_fixed(n, t), dtype=t.dtype, device=t.device).assign(t)
+            memory = before.outputs[n] if before else _memory_outside(*_fixed(n, t), dtype=t.dtype, device=t.device)
+            outputs[n] = memory.assign(t)
         return list(outputs.values())
 
     plan = capture(assigned)
@@ -127,10 +133,14 @@ def _fixed(name: str, t: Tensor) -> tuple[int, ...]:
     return sizes
 
 
-def share_memory(recorded: Mapping[str, Recorded]) -> Memory:
-    """The memory of functions by name: inputs and outputs of each, and weights and state, which they share."""
-    plans = {name: r.plan for name, r in recorded.items()}
-    return plan_memory(plans, [*_ends(recorded), *_outside(recorded)])
+def share_memory(recorded: Mapping[str, Recorded], again: Mapping[str, Recorded] | None = None) -> Memory:
+    """The memory of functions by name: inputs and outputs of each, and weights and state, which they share.
+
+    `again`: recordings of the same functions for another target (`before` of `record`).
+    """
+    every = {**recorded, **{f"{name} again": r for name, r in (again or {}).items()}}
+    plans = {name: r.plan for name, r in every.items()}
+    return plan_memory(plans, [*_ends(recorded), *_outside(recorded, every.values())])
 
 
 def _ends(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
@@ -141,13 +151,13 @@ def _ends(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
             yield Named(prefix + n, "state", t.uop.buffer, t.dtype, _fixed(n, t), nbytes(t.uop.buffer))
 
 
-def _outside(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
+def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Iterator[Named]:
     """Memory from outside: weights where it is only read, state where a function updates it."""
     ends: dict[UOp, str] = {}
     used: dict[UOp, str] = {}  # with the device it is on
     written: set[UOp] = set()
     names: dict[UOp, tuple[str, tuple[int, ...]]] = {}
-    for r in recorded.values():
+    for r in every:
         plan = r.plan
         ends |= {t.uop.buffer: n for n, t in (*r.inputs.items(), *r.outputs.items())}
         used |= {b: plan.device for c in plan.calls for b in c.buffers if b not in plan.memory.pool_of}

@@ -172,9 +172,10 @@ class Bert:
         x: Tensor = self.norm(self.words(ids) + self.positions[:tokens] + kinds)
         keep = None if mask is None else (mask != 0).reshape(batch, 1, 1, tokens)
         for layer in self.layers:
-            x = layer.attention_norm(x + layer.output(self._attend(layer, x, keep), self.activations))
-            inner = self._act(layer.up(x, self.activations))
-            x = layer.norm(x + layer.down(inner, self.activations))
+            # in memory what a product reads again and again
+            x = layer.attention_norm(x + layer.output(self._attend(layer, x, keep), self.activations)).contiguous()
+            inner = self._act(layer.up(x, self.activations)).contiguous()
+            x = layer.norm(x + layer.down(inner, self.activations)).contiguous()
         return x
 
     def _attend(self, layer: Layer, x: Tensor, keep: Tensor | None) -> Tensor:

@@ -209,7 +209,8 @@ class Embedder:
 
     def vectors(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """ids (batch, tokens), of which the first `lengths` (batch,), at least 1, are a text → (batch, dimensions)."""
-        tokens = int(ids.shape[1])
+        tokens = ids.shape[1]
+        assert isinstance(tokens, int)
         inside = Tensor.arange(tokens, device=ids.device).unsqueeze(0) < lengths.unsqueeze(1)
         hidden = self.model(ids, inside)
         inside, count = inside.unsqueeze(-1), lengths.float().unsqueeze(-1)

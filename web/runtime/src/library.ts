@@ -1,6 +1,7 @@
 /** What tinyweb.js exports: the public names, and what only the library's other files (scripts/files.mjs) take from it. */
 
 export * from "./index.js";
+export { FunctionModel } from "./client.js";
 export { Connection, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
 export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";

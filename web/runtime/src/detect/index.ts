@@ -1,4 +1,3 @@
-/** Object detection: `loadDetector(url)`, then `detect(image)` gives boxes in the image's pixels. */
+/** Object detection: boxes in pictures. */
 
-export { Detector, loadDetector, type DetectOptions, type Detection, type DetectorInfo, type DetectTimes } from "./detector.js";
-export type { Picture, Pixels } from "./picture.js";
+export {};

@@ -1,0 +1,90 @@
+"""Bundles of sentence embeddings: the exported module gives the vectors that Python gives."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.export.test_function import calls
+from tests.models.bert_folders import random_model, write_folder
+from tinyweb.cli import app
+from tinyweb.errors import ExportError
+from tinyweb.export.embed import EmbedOptions, check_lengths, export_embed, function_name, write_embedder, write_texts
+from tinyweb.export.loader import write_loader
+from tinyweb.models.embedding import Embedder, pad
+
+TEXTS = ["the cat sat.", "trees, trees, trees: a b c d e f g h"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "little-e5-small"
+    path.mkdir()
+    model = random_model(num_hidden_layers=1, hidden_size=64, num_attention_heads=2, intermediate_size=96)
+    return write_folder(path, model, pooling_mode_cls_token=True, pooling_mode_mean_tokens=True)
+
+
+def silent(step: str, done: int, total: int) -> None: ...
+
+
+def write(site: Path, folder: Path, quant: str) -> dict[str, Any]:
+    options = EmbedOptions(quant=quant)
+    embedder = Embedder.from_folder(folder, quant, "CPU")
+    site.mkdir()
+    manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent)
+    write_texts(site / "model", folder)
+    write_loader(site / "model", manifest)
+    return manifest
+
+
+@pytest.mark.parametrize("quant", ["f32", "q8"])
+def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tmp_path: Path) -> None:
+    """With 8-bit weights each target has kernels of its own, and both share weights, inputs and outputs."""
+    manifest = write(tmp_path / "site", folder, quant)
+    section = manifest["embed"]
+    assert (section["dimensions"], section["max_length"], section["pooling"]) == (128, 24, ["cls", "mean"])
+    assert section["prefixes"] == {"query": "query: ", "passage": "passage: "}
+    embedder = Embedder.from_folder(folder, quant, activations="int8" if quant == "q8" else "float")
+    ids = embedder.encode(TEXTS, "query")
+    made = []
+    for row, shape in zip(ids, ((64, 8), (1, 24))):
+        tokens, lengths = pad([row[: shape[1]]], *shape)
+        made.append((function_name(*shape), {"ids": tokens, "lengths": lengths}))
+    got = [outputs["output"][0] for outputs in calls(tmp_path / "site", made)]
+    want = Embedder.from_folder(folder, quant, activations=embedder.model.activations, max_length=8)
+    np.testing.assert_allclose(got[0], want.embed(TEXTS[:1], "query")[0], atol=2e-5 if quant == "f32" else 2e-3)
+    np.testing.assert_allclose(got[1], embedder.embed(TEXTS, "query")[1], atol=2e-5 if quant == "f32" else 2e-3)
+    model = tmp_path / "site" / "model"
+    assert {p.name for p in model.iterdir()} >= {"tokenizer.json", "tokenizer_config.json", "model.js", "model.d.ts"}
+    assert "loadEmbedder" in (model / "model.js").read_text() and "128 numbers" in (model / "model.js").read_text()
+    assert json.loads((model / "manifest.json").read_text()) == manifest
+    entries = manifest["targets"]["webgpu"]["variants"]["base"]["entry_points"]
+    assert entries.keys() == manifest["functions"].keys()
+
+
+def test_lengths() -> None:
+    assert check_lengths([128, 32, 128]) == (32, 128)
+    for wrong in ([], [2], list(range(10, 20))):
+        with pytest.raises(ExportError, match="--lengths"):
+            check_lengths(wrong)
+
+
+def test_user_errors(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(ExportError, match="not empty"):
+        export_embed(folder, tmp_path / "full", EmbedOptions(), silent)
+    result = CliRunner().invoke(app, ["export", "embed", str(folder), "-o", str(tmp_path / "x"), "--lengths", "many"])
+    assert isinstance(result.exception, ExportError) and "no list of numbers" in str(result.exception)
+
+
+def test_run_embed(folder: Path) -> None:
+    """Texts as arguments or as lines; vectors as JSON."""
+    run = CliRunner().invoke(app, ["run", "embed", str(folder), *TEXTS, "--kind", "query"])
+    lines = CliRunner().invoke(app, ["run", "embed", str(folder), "--kind", "query"], input="\n".join(TEXTS) + "\n")
+    assert run.stdout == lines.stdout
+    want = Embedder.from_folder(folder).embed(TEXTS, "query")
+    np.testing.assert_allclose(np.array(json.loads(run.stdout)), want, atol=1e-6)

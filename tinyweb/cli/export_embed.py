@@ -1,0 +1,76 @@
+"""`tinyweb export embed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import Activations, Debug, Quant, Tune, export_app, show_progress, stderr
+from tinyweb.errors import ExportError
+
+EmbedFolder = Annotated[
+    Path,
+    typer.Argument(metavar="FOLDER", help="A folder of a sentence-transformers (BERT) model.", show_default=False),
+]
+QueryPrefix = Annotated[
+    str | None, typer.Option(help="What queries begin with (default: what the model's folder says).")
+]
+PassagePrefix = Annotated[
+    str | None, typer.Option(help="What passages begin with (default: what the model's folder says).")
+]
+
+
+def given_prefixes(query: str | None, passage: str | None) -> dict[str, str]:
+    """Those that the user named."""
+    return {kind: words for kind, words in (("query", query), ("passage", passage)) if words is not None}
+
+
+@export_app.command("embed")
+def export_embed(
+    folder: EmbedFolder,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
+    ],
+    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
+    lengths: Annotated[
+        str, typer.Option(metavar="N,N,…", help="Tokens that texts are padded to; longer texts are cut.")
+    ] = "32,128,512",
+    query_prefix: QueryPrefix = None,
+    passage_prefix: PassagePrefix = None,
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    activations: Annotated[
+        Activations | None,
+        typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
+    ] = None,
+    tune: Tune = None,
+    debug: Debug = False,
+) -> None:
+    """Write a sentence-embedding model as a site that searches texts by meaning, for WebGPU and WebAssembly."""
+    from tinyweb.export.embed import EmbedOptions
+    from tinyweb.export.embed import export_embed as export
+
+    try:
+        sizes = [int(n) for n in lengths.split(",")]
+    except ValueError:
+        raise ExportError(f"--lengths {lengths[:40]!r} is no list of numbers: write it as in 32,128,512.") from None
+    console = stderr()
+    options = EmbedOptions(
+        quant.value, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name, force, tune or 0.0,
+        activations.value if activations else None,
+    )  # fmt: skip
+    with show_progress(console) as progress:
+        made = export(folder, output, options, progress)
+    s = made.section
+    console.print(
+        f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), vectors of "
+        f"{s['dimensions']} numbers ({' and '.join(s['pooling'])}), texts of at most {s['max_length']} tokens"
+    )
+    for kind, words in s["prefixes"].items():
+        if words:
+            console.print(f"Every {kind} begins with {words!r}", highlight=False, markup=False)
+    console.print(f"See it with: tinyweb serve {output}", highlight=False)

@@ -1,0 +1,45 @@
+"""`tinyweb run embed`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import Debug, Quant, run_app
+from tinyweb.cli.export_embed import EmbedFolder, PassagePrefix, QueryPrefix, given_prefixes
+
+
+class Kind(StrEnum):
+    """What a text is: what is looked for, or what is found."""
+
+    query = "query"
+    passage = "passage"
+
+
+@run_app.command("embed")
+def run_embed(
+    folder: EmbedFolder,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]…", help="Texts (default: the lines of standard input).")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="What the texts are; some models tell them apart.")] = Kind.passage,
+    query_prefix: QueryPrefix = None,
+    passage_prefix: PassagePrefix = None,
+    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Print the embeddings of texts as JSON: a list of vectors."""
+    from tinyweb.models.embedding import Embedder
+
+    prefixes = given_prefixes(query_prefix, passage_prefix)
+    embedder = Embedder.from_folder(folder, quant.value if quant else None, device, prefixes=prefixes)
+    given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
+    vectors = embedder.embed(given, kind.value)
+    print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

@@ -1,0 +1,146 @@
+"""`tinyweb export embed`: a sentence-embedding model becomes a site that searches its user's own texts by meaning.
+
+The bundle has one function for each shape that the network runs at, all of the same weights: `embed_BxL` takes B texts
+of at most L tokens. Section `embed` of the manifest (docs/bundle.md) says what a page has to know to make use of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyweb.errors import ExportError
+from tinyweb.export.compile import Progress
+from tinyweb.export.function import write_functions
+from tinyweb.export.loader import write_loader
+from tinyweb.export.site import check_output, check_page, copy_page, new_site
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
+from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
+from tinyweb.nn.quantize import BITS, activations_for
+from tinyweb.tensor import Tensor
+
+DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
+FILES = {"tokenizer": "tokenizer.json", "tokenizer_config": "tokenizer_config.json"}
+MAX_LENGTHS = 8
+
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """What the command line offers. `max_length` None: what the model allows, at most the longest of `lengths`.
+    `prefixes`: what queries and passages begin with, in place of what the model's folder says."""
+
+    quant: str = "q8"
+    lengths: Sequence[int] = LENGTHS
+    max_length: int | None = None
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    name: str | None = None
+    force: bool = False
+    tune: float = 0.0  # seconds to look for faster kernels
+    activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. `section`: the manifest's `embed`."""
+
+    weight_bytes: int
+    shards: int
+    section: Mapping[str, Any]
+
+
+def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Progress) -> Exported:
+    """Write the site of the model in `folder` to `output`; on an error nothing is left behind.
+
+    Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
+    """
+    check_output(output, options.force)
+    check_page("embed")
+    check_shard_bytes(options.shard_bytes)
+    lengths = check_lengths(options.lengths)
+    progress("reading the model", 0, 1)
+    embedder = Embedder.from_folder(
+        folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes
+    )
+    progress("reading the model", 1, 1)
+    name = options.name or folder.resolve().name
+    longest = min(embedder.settings.max_length, max(lengths))
+    with new_site(output, options.force) as site:
+        written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
+        write_texts(site / "model", folder)
+        write_loader(site / "model", written)
+        copy_page(site, "embed")
+    return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
+
+
+def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
+    """Shortest first, each once; ExportError where there is none, too many, or one too short for a text."""
+    found = tuple(sorted(set(lengths)))
+    if not 1 <= len(found) <= MAX_LENGTHS or found[0] < 3:
+        raise ExportError(f"--lengths takes 1 to {MAX_LENGTHS} numbers of at least 3 tokens, as in 32,128,512.")
+    return found
+
+
+def write_embedder(
+    bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress
+) -> dict[str, Any]:
+    """Write the bundle but for texts and loader; its manifest. Texts are cut after the last of `lengths` tokens."""
+    model, settings = embedder.model, embedder.settings
+    shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
+    functions = {
+        function_name(batch, length): (
+            embedder.vectors,
+            {
+                "ids": Tensor(np.zeros((batch, length), np.int32), device=DEVICE),
+                "lengths": Tensor(np.ones(batch, np.int32), device=DEVICE),
+            },
+        )
+        for batch, length in shapes
+    }
+    targets = {"webgpu": webgpu_target(), "wasm": wasm_target()}
+
+    def prepare(target: str) -> None:
+        model.activations = options.activations or activations_for(targets[target])
+
+    section = {
+        "dimensions": embedder.dimensions,
+        "max_length": lengths[-1],
+        "pooling": list(settings.pooling),
+        "normalized": settings.normalize,
+        "lowercase": settings.lowercase,
+        "prefixes": dict(settings.prefixes),
+        "functions": [{"name": function_name(b, n), "batch": b, "length": n} for b, n in shapes],
+    }
+    figures = {
+        "architecture": model.config.model_type,
+        "parameters": model.parameter_count,
+        "layers": model.config.num_hidden_layers,
+        "vocab_size": model.config.vocab_size,
+        "quant": options.quant,
+    }
+    return write_functions(
+        bundle, name, functions, task="embed", sections={"embed": section}, model=figures, files=FILES,
+        prepare=prepare if options.quant in BITS else None, shard_bytes=options.shard_bytes, tune=options.tune,
+        progress=progress,
+    )  # fmt: skip
+
+
+def function_name(batch: int, length: int) -> str:
+    """The function that takes `batch` texts of at most `length` tokens."""
+    return f"embed_{batch}x{length}"
+
+
+def write_texts(bundle: Path, folder: Path) -> None:
+    """The tokenizer's files."""
+    shutil.copyfile(folder / "tokenizer.json", bundle / FILES["tokenizer"])
+    config = folder / "tokenizer_config.json"
+    if config.is_file():
+        shutil.copyfile(config, bundle / FILES["tokenizer_config"])
+    else:
+        (bundle / FILES["tokenizer_config"]).write_text("{}\n", "utf-8")

@@ -1,0 +1,153 @@
+/** Texts to vectors: the page's side of a bundle with a section `embed`. */
+
+import { FunctionModel } from "../client.js";
+import { startWorker, type LoadOptions } from "../connection.js";
+import { fetchSmall, type Fetch } from "../download.js";
+import { describe, throwIfAborted, TinywebError } from "../errors.js";
+import type { FunctionInfo } from "../function.js";
+import type { HostEvents } from "../host.js";
+import { padBatch, planBatches } from "./batches.js";
+import { parseSection, type EmbedSection, type Kind } from "./section.js";
+import { TextTokenizer } from "./tokenizer.js";
+
+export interface EmbedProgress {
+  /** Texts whose vectors are there. */
+  done: number;
+  total: number;
+  /** An estimate; absent until there is one. */
+  secondsLeft?: number;
+}
+
+export interface EmbedOptions {
+  /** What the texts are: what is looked for, or what is found (the default). Some models tell them apart. */
+  kind?: Kind;
+  /** Called after each batch. */
+  onProgress?: (progress: EmbedProgress) => void;
+  /** Called with each vector as soon as it is there; the order is not that of the texts. */
+  onVector?: (index: number, vector: Float32Array) => void;
+  signal?: AbortSignal;
+}
+
+export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections"> {
+  /** Numbers of a vector. */
+  dimensions: number;
+  /** Tokens of a text, special ones included; what is longer is cut. */
+  maxLength: number;
+}
+
+const MAX_TOKENIZER = 64 * 2 ** 20;
+const FILES = ["tokenizer.json", "tokenizer_config.json"] as const;
+
+export class Embedder {
+  /** @internal `loadEmbedder` makes it */
+  constructor(
+    private readonly model: FunctionModel,
+    private readonly tokenizer: TextTokenizer,
+    private readonly section: EmbedSection,
+  ) {}
+
+  get info(): EmbedderInfo {
+    const { functions: _, sections: _more, ...rest } = this.model.info;
+    return { ...rest, dimensions: this.section.dimensions, maxLength: this.section.maxLength };
+  }
+
+  /** @returns the function that removes the listener */
+  on<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
+    return this.model.on(name, listener);
+  }
+
+  /**
+   * A vector of length 1 for each text, in their order: the dot product of two is the cosine of their angle. What is longer than
+   * `info.maxLength` tokens is cut; `splitText` makes passages of long texts.
+   * @throws TinywebError "bad-argument" | "aborted" | "device-lost" | …
+   */
+  async embed(texts: readonly string[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    const { kind = "passage", onProgress, onVector, signal } = options;
+    const wrong = Array.isArray(texts) ? texts.findIndex((text) => typeof text !== "string") : 0;
+    if (!Array.isArray(texts) || wrong >= 0) {
+      throw new TinywebError("bad-argument", `embed() takes an array of strings${Array.isArray(texts) ? `; number ${wrong} is none` : ""}.`);
+    }
+    if (kind !== "query" && kind !== "passage") throw new TinywebError("bad-argument", 'A text is of kind "query" or "passage".');
+    throwIfAborted(signal);
+    const rows = (texts as readonly string[]).map((text) => this.tokenizer.encode(text, kind));
+    const batches = planBatches(rows.map((row) => row.length), this.section.functions);
+    const cost = (of: typeof batches): number => of.reduce((sum, { run }) => sum + run.batch * run.length, 0);
+    const vectors = new Array<Float32Array>(texts.length);
+    const begun = performance.now();
+    const all = cost(batches);
+    let done = 0;
+    for (const [n, { run, texts: now }] of batches.entries()) {
+      const inputs = padBatch(run, now.map((i) => rows[i] as number[]));
+      const { output } = await this.model.run(inputs, { function: run.name, ...(signal ? { signal } : {}) });
+      now.forEach((index, i) => {
+        const at = i * this.section.dimensions;
+        const vector = normalized((output as Float32Array).slice(at, at + this.section.dimensions));
+        vectors[index] = vector;
+        onVector?.(index, vector);
+      });
+      done += now.length;
+      const left = cost(batches.slice(n + 1));
+      const secondsLeft = (((performance.now() - begun) / 1000) * left) / (all - left);
+      onProgress?.({ done, total: texts.length, secondsLeft });
+    }
+    return vectors;
+  }
+
+  /** Tokens of a text, special ones included, before it is cut. */
+  countTokens(text: string, kind: Kind = "passage"): number {
+    return this.tokenizer.count(text, kind);
+  }
+
+  /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
+  dispose(): Promise<void> {
+    return this.model.dispose();
+  }
+}
+
+/** Of length 1; zeros stay zeros. Vectors of the network are, where the model says so, but for rounding. */
+function normalized(vector: Float32Array): Float32Array {
+  const length = Math.hypot(...vector);
+  return length > 0 ? vector.map((x) => x / length) : vector;
+}
+
+/**
+ * Loads a bundle written by `tinyweb export embed`.
+ * @param baseUrl the bundle's folder (it holds manifest.json)
+ * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
+ */
+export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions = {}): Promise<Embedder> {
+  const { base, worker } = await startWorker(baseUrl, options);
+  const stop = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+  const files = readTexts(base, signal);
+  files.catch(() => {}); // it is waited for below
+  let model: FunctionModel | undefined;
+  try {
+    model = await FunctionModel.open(worker, base, options);
+    const section = parseSection(model.info.sections);
+    const [json, config] = await files;
+    return new Embedder(model, new TextTokenizer(json, config, section), section);
+  } catch (error) {
+    stop.abort();
+    await model?.dispose();
+    throw error;
+  }
+}
+
+/** @internal */
+export async function readTexts(base: URL, signal: AbortSignal, fetch?: Fetch): Promise<[Record<string, unknown>, Record<string, unknown>]> {
+  const own = fetch ?? (typeof Worker === "undefined" ? (await import("../node.js")).fetchHere : undefined);
+  const settings = { fetch: own ?? ((url: string, init?: RequestInit) => globalThis.fetch(url, init)), signal };
+  const [json, config] = await Promise.all(
+    FILES.map(async (name) => {
+      const url = new URL(name, base).href;
+      const text = new TextDecoder().decode(await fetchSmall(url, MAX_TOKENIZER, settings));
+      try {
+        return JSON.parse(text) as Record<string, unknown>;
+      } catch (error) {
+        throw new TinywebError("bad-manifest", `${url} is no JSON: ${describe(error)}`, error);
+      }
+    }),
+  );
+  return [Object(json), Object(config)];
+}

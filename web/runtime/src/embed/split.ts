@@ -1,0 +1,131 @@
+/** Long texts to passages: at paragraphs, sentences and words, in this order, with a little overlap. */
+
+export interface Passage {
+  /** Where it begins in the text, and where it ends, in UTF-16 units as strings count. */
+  start: number;
+  end: number;
+  text: string;
+}
+
+export interface SplitOptions {
+  /** The most a passage may measure; 120 by default. */
+  size?: number;
+  /** How much of a passage, at most, is said again at the beginning of the next; a sixth of `size` by default. */
+  overlap?: number;
+  /** What a piece measures; words by default. `(text) => embedder.countTokens(text)` measures tokens. */
+  measure?: (text: string) => number;
+}
+
+interface Piece {
+  start: number;
+  end: number;
+  size: number;
+}
+
+const DEFAULT_SIZE = 120;
+
+function countWords(text: string): number {
+  return text.split(/\s+/u).filter(Boolean).length;
+}
+
+/**
+ * Passages of at most `size`, in order; together they say all that the text says. Sentences are kept whole where they fit, and a
+ * passage ends with its paragraph where the next would not fit.
+ */
+export function splitText(text: string, options: SplitOptions = {}): Passage[] {
+  const { size = DEFAULT_SIZE, measure = countWords } = options;
+  const { overlap = Math.floor(size / 6) } = options;
+  const passages: Passage[] = [];
+  let open: Piece[] = [];
+  let total = 0;
+  let fresh = false; // whether `open` holds more than the last passage's end
+
+  const close = (): void => {
+    const [first, last] = [open[0], open.at(-1)];
+    if (fresh && first && last) passages.push({ start: first.start, end: last.end, text: text.slice(first.start, last.end) });
+    fresh = false;
+  };
+  /** Begins the next passage with the last sentences of this one. */
+  const carry = (room: number): void => {
+    let from = open.length;
+    let kept = 0;
+    while (from > 1 && kept + (open[from - 1] as Piece).size <= Math.min(overlap, room)) kept += (open[--from] as Piece).size;
+    open = open.slice(from);
+    total = kept;
+  };
+
+  for (const paragraph of paragraphsOf(text)) {
+    const pieces = sentencesOf(text, paragraph).flatMap((piece) => fitting(text, piece, size, measure));
+    const whole = pieces.reduce((sum, piece) => sum + piece.size, 0);
+    if (total + whole > size && whole <= size && total > size / 2) {
+      // a paragraph of its own reads better than two halves
+      close();
+      open = [];
+      total = 0;
+    }
+    for (const piece of pieces) {
+      if (total + piece.size > size) {
+        close();
+        carry(size - piece.size);
+      }
+      open.push(piece);
+      total += piece.size;
+      fresh = true;
+    }
+  }
+  close();
+  return passages;
+}
+
+interface Span {
+  start: number;
+  end: number;
+}
+
+/** Without white space at the ends; undefined where nothing is left. */
+function trim(text: string, { start, end }: Span): Span | undefined {
+  while (start < end && /\s/u.test(text[start] as string)) start++;
+  while (end > start && /\s/u.test(text[end - 1] as string)) end--;
+  return start < end ? { start, end } : undefined;
+}
+
+/** Spans between matches of `pattern`, without the white space around them. */
+function between(text: string, { start, end }: Span, pattern: RegExp): Span[] {
+  const spans: Span[] = [];
+  let at = start;
+  for (const match of text.slice(start, end).matchAll(pattern)) {
+    const stop = start + match.index + match[0].length;
+    spans.push({ start: at, end: stop });
+    at = stop;
+  }
+  spans.push({ start: at, end });
+  return spans.map((span) => trim(text, span)).filter((span) => span !== undefined);
+}
+
+function paragraphsOf(text: string): Span[] {
+  return between(text, { start: 0, end: text.length }, /\n\s*\n|\r\n\s*\r\n/gu);
+}
+
+function sentencesOf(text: string, span: Span): Span[] {
+  // after . ! ? … and what closes a quotation; Chinese and Japanese sentences end without a space; a line of a list is one, too
+  return between(text, span, /[.!?…]+["'”’)\]]*\s+(?=\S)|[。！？]+[」』”]*|\n(?=\s*(?:[-*•#|]|\d+[.)]))/gu);
+}
+
+/** A sentence, or where that is too long, its words in pieces that fit. */
+function fitting(text: string, span: Span, size: number, measure: (text: string) => number): Piece[] {
+  const whole = measure(text.slice(span.start, span.end));
+  if (whole <= size || span.end - span.start < 2) return [{ ...span, size: whole }];
+  const words = between(text, span, /\s+/gu);
+  const cut = words.length > 1 ? (words[Math.floor(words.length / 2)] as Span).start : middle(text, span);
+  return [{ start: span.start, end: cut }, { start: cut, end: span.end }].flatMap((half) => {
+    const trimmed = trim(text, half);
+    return trimmed ? fitting(text, trimmed, size, measure) : [];
+  });
+}
+
+/** Half of a word without spaces; never inside of a surrogate pair. */
+function middle(text: string, { start, end }: Span): number {
+  const at = start + Math.floor((end - start) / 2);
+  const pair = /[\udc00-\udfff]/u.test(text[at] ?? "") || ((text.charCodeAt(at) & 0xfc00) === 0xdc00);
+  return pair && at + 1 < end ? at + 1 : at;
+}

@@ -1,0 +1,56 @@
+/** Texts to token ids, as the model was trained to read them: tokenizer.json, special tokens added, long texts cut. */
+
+import { Tokenizer } from "@huggingface/tokenizers";
+import { describe, TinywebError } from "../errors.js";
+import type { EmbedSection, Kind } from "./section.js";
+
+type Json = Record<string, unknown>;
+
+/** What tokenizer.json may leave out, and the tokenizer library asks for. */
+const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+
+export class TextTokenizer {
+  private readonly tokenizer: Tokenizer;
+  /** Special tokens that end every text. */
+  private readonly end: number[];
+
+  /**
+   * @param json content of tokenizer.json @param config content of tokenizer_config.json
+   * @throws TinywebError "bad-manifest" for files that are not what they must be
+   */
+  constructor(
+    json: Json,
+    config: Json,
+    private readonly section: EmbedSection,
+  ) {
+    try {
+      this.tokenizer = new Tokenizer({ ...ABSENT, ...json, truncation: null, padding: null }, config);
+      const [bare, whole] = [this.ids("a", false), this.ids("a", true)];
+      const at = whole.findIndex((_, i) => bare.every((id, k) => whole[i + k] === id));
+      this.end = whole.slice(at + bare.length);
+    } catch (error) {
+      throw new TinywebError("bad-manifest", `The tokenizer of this model cannot be used: ${describe(error)}`, error);
+    }
+  }
+
+  private ids(text: string, special: boolean): number[] {
+    return this.tokenizer.encode(text, { add_special_tokens: special }).ids;
+  }
+
+  /** Ids of a text of a kind, its prefix in front. @returns at most `max_length` of them, special tokens included */
+  encode(text: string, kind: Kind): number[] {
+    const ids = this.all(text, kind);
+    const { maxLength } = this.section;
+    return ids.length <= maxLength ? ids : [...ids.slice(0, maxLength - this.end.length), ...this.end];
+  }
+
+  /** Tokens of a text before it is cut. */
+  count(text: string, kind: Kind): number {
+    return this.all(text, kind).length;
+  }
+
+  private all(text: string, kind: Kind): number[] {
+    const whole = this.section.prefixes[kind] + text;
+    return this.ids(this.section.lowercase ? whole.toLowerCase() : whole, true);
+  }
+}
