@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.pages import ExportedPage, export_command
 from tinyweb.serve import SiteServer, open_server
 
 ExportedSite = Callable[[str], Path]
@@ -43,6 +44,27 @@ def exported(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Ex
     return export
 
 
+@pytest.fixture(scope="session")
+def exported_page(
+    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, exported: ExportedSite
+) -> Callable[[ExportedPage], Path]:
+    """The site of a page with its default model; made on first use. Not to be changed by tests."""
+    made: dict[str, Path] = {}
+
+    def export(page: ExportedPage) -> Path:
+        if page.task == "chat":
+            return exported("q8")
+        if page.task not in made:
+            site = tmp_path_factory.mktemp("exported") / page.task
+            command = [sys.executable, "-m", "tinyweb.cli", *export_command(page, model_folder.parent, site)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+            assert done.returncode == 0, done.stderr
+            made[page.task] = site
+        return made[page.task]
+
+    return export
+
+
 @pytest.fixture
 def own_site(exported: ExportedSite, tmp_path: Path) -> Path:
     """A copy of the q8 site that a test may damage."""
@@ -54,11 +76,18 @@ class Served:
     """A running server: its address, and all it was asked so far ("GET /index.html 200")."""
 
     server: SiteServer
+    thread: threading.Thread
     requests: list[str] = field(default_factory=list)
 
     @property
     def address(self) -> str:
         return f"http://localhost:{self.server.port}"
+
+    def stop(self) -> None:
+        """The host is gone: nothing listens at its address any more."""
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
     def count(self, part: str) -> int:
         """How many requests so far were for a path that contains `part`."""
@@ -68,7 +97,7 @@ class Served:
 @pytest.fixture
 def served() -> Iterator[Callable[..., Served]]:
     """Starts servers; `on_request`, if given, is called with each request before its answer's body is sent."""
-    running: list[tuple[SiteServer, threading.Thread]] = []
+    running: list[Served] = []
 
     def start(site: Path, isolated: bool = True, on_request: Callable[[str], None] | None = None) -> Served:
         def log(line: str) -> None:
@@ -78,14 +107,12 @@ def served() -> Iterator[Callable[..., Served]]:
                 on_request(request)
 
         server = open_server(site, isolated=isolated, log=log)
-        state = Served(server)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        running.append((server, thread))
+        state = Served(server, threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}))
+        state.thread.start()
+        running.append(state)
         return state
 
     yield start
-    for server, thread in running:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    for state in running:
+        if state.thread.is_alive():
+            state.stop()

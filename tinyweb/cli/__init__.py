@@ -18,14 +18,24 @@ import typer
 from typer.exceptions import TyperException
 
 import tinyweb
-from tinyweb.cli import doctor, export_chat, export_embed, export_function, run_chat, run_embed, site, tune
+from tinyweb.cli import (
+    doctor,
+    export_chat,
+    export_detect,
+    export_embed,
+    export_function,
+    run_chat,
+    run_embed,
+    site,
+    tune,
+)
 from tinyweb.cli.common import Debug, app
 from tinyweb.errors import TinywebError
 
 __all__ = ["app", "main"]
 
 # importing a module adds its commands
-COMMANDS = (doctor, export_chat, export_embed, export_function, run_chat, run_embed, site, tune)
+COMMANDS = (doctor, export_chat, export_detect, export_embed, export_function, run_chat, run_embed, site, tune)
 
 
 def _version(wanted: bool) -> None:

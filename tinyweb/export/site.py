@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import tinyweb
 from tinyweb.errors import ExportError
 
 BUILT = Path(__file__).parent / "site"  # what `make setup` builds from web/: library/, and a folder for each page
@@ -21,6 +23,7 @@ TASK_LIBRARY: dict[str, tuple[str, ...]] = {
 }
 """The files of the library that each task's page and loader import."""
 ASSETS = "assets"  # where a site has the library
+FACTS, WORKER = "site.json", "sw.js"  # what a page knows of its site; what keeps the site for use without a network
 MANIFEST = "model/manifest.json"
 FORMAT, VERSION = "tinyweb-bundle", 1
 
@@ -86,6 +89,8 @@ def new_site(output: Path, force: bool = False) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
     try:
         yield work
+        if (work / WORKER).is_file():
+            seal(work)
         work.chmod(0o755)  # a temporary folder is private; a site is not
         _move_into_place(work, output)
     except BaseException:
@@ -123,6 +128,36 @@ def copy_page(site: Path, task: str) -> None:
     check_page(task)
     shutil.copytree(BUILT / task, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
     copy_library(site, TASK_LIBRARY[task])
+
+
+def seal(site: Path) -> None:
+    """Tell the page and its service worker what the finished `site` consists of: site.json, and the head of sw.js.
+
+    The worker keeps every file but the weights (the runtime keeps those) and checks each against its SHA-256, so that
+    files of two exports at one address are never mixed. Equal sites are sealed equally.
+    """
+    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file()}
+    kept = {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in files.items()
+        if name not in (FACTS, WORKER) and "/weights/" not in name and not name.endswith(".d.ts")
+    }
+    manifests = {name: json.loads(path.read_bytes()) for name, path in files.items() if path.name == "manifest.json"}
+    facts = {
+        "hash": hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16],
+        "tinyweb": tinyweb.__version__,
+        "format": VERSION,
+        "bundles": [
+            {"manifest": name, "sha256": read["weights"]["sha256"], "bytes": read["weights"]["bytes"]}
+            for name, read in manifests.items()
+            if "weights" in read
+        ],
+    }
+    write_json(site / FACTS, facts)
+    kept[FACTS] = hashlib.sha256((site / FACTS).read_bytes()).hexdigest()
+    head = f"globalThis.SITE = {json.dumps({'hash': facts['hash'], 'files': kept}, indent=1)};\n"
+    worker = (site / WORKER).read_text(encoding="utf-8")
+    (site / WORKER).write_text(head + worker, encoding="utf-8", newline="\n")
 
 
 def copy_library(site: Path, files: Iterable[str] = LIBRARY) -> None:

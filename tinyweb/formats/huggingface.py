@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -144,23 +144,36 @@ class ModelFolder:
 
 
 class Checkpoint:
-    """All tensors of a model folder, from `model.safetensors` or from the shards `model.safetensors.index.json`
-    names.
+    """All tensors of a model folder, from one safetensors file or from the shards that an index names.
+
+    `stem`: what the files are called before `.safetensors`. Where there is no such file, one of half floats
+    (`.fp16.safetensors`) will do.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, stem: str = "model"):
         self.folder = folder
-        index = folder / "model.safetensors.index.json"
         self._home: dict[str, SafetensorsFile] = {}
-        if (folder / "model.safetensors").is_file() or not index.is_file():
-            if not (folder / "model.safetensors").is_file():
-                raise ModelFormatError(
-                    f"{folder} holds no model.safetensors and no model.safetensors.index.json: "
-                    "download the model in safetensors format"
-                )
-            file = SafetensorsFile(folder / "model.safetensors")
+        full, index = f"{stem}.safetensors", f"{stem}.safetensors.index.json"
+        half, half_index = f"{stem}.fp16.safetensors", f"{stem}.safetensors.index.fp16.json"
+        found = next((n for n in (full, index, half, half_index) if (folder / n).is_file()), None)
+        if found is None:
+            raise ModelFormatError(f"{folder} holds no {full} and no {index}: download the model in safetensors format")
+        if found in (full, half):
+            file = SafetensorsFile(folder / found)
             self._home = dict.fromkeys(file.entries, file)
-            return
+        else:
+            self._read_index(folder / found)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """All tensors of one safetensors file."""
+        checkpoint = cls.__new__(cls)
+        checkpoint.folder = path.parent
+        file = SafetensorsFile(path)
+        checkpoint._home = dict.fromkeys(file.entries, file)
+        return checkpoint
+
+    def _read_index(self, index: Path) -> None:
         where = read_json(index).get("weight_map")
         if not isinstance(where, dict) or not all(isinstance(v, str) for v in where.values()):
             raise ModelFormatError(f"{index} has no 'weight_map' from tensor names to files: download it again")
@@ -172,7 +185,7 @@ class Checkpoint:
                 raise ModelFormatError(
                     f"{index} names the file {name[:80]!r}, which is no safetensors file of this folder; refused"
                 )
-        files = {name: SafetensorsFile(folder / name) for name in names}
+        files = {name: SafetensorsFile(index.parent / name) for name in names}
         for tensor, name in where.items():
             if tensor not in files[name].entries:
                 raise ModelFormatError(

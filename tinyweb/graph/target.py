@@ -37,6 +37,7 @@ class Target:
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     emulated: bool = False  # a processor plays GPU: shared memory is no nearer, loads and barriers are dear
     dot_lanes: int = 0  # 32-bit sums of a DOT instruction on products of 8-bit integers; 0: there is none
+    dot_pairs: bool = False  # its instruction takes pairs of int16: smaller integers are widened as they are loaded
 
 
 def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
@@ -47,7 +48,7 @@ def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
 
 def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
-    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4)
+    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4, dot_pairs=True)
 
 
 def webgpu_target(

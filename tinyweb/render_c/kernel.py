@@ -8,6 +8,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
+from tinyweb.render_c.invariant import filled_once
 from tinyweb.render_c.spelling import SPELLING, mask_bits
 from tinyweb.render_c.types import SCALARS, literal, scalar_name, vector_name
 from tinyweb.render_common import (
@@ -101,9 +102,14 @@ class Kernel:
                 f"n_{v.arg[0]}" if f"n_{v.arg[0]}".isidentifier() and v.arg[0].isascii() else f"n_{slot}"
             )
             out.add(f"const i32 {name} = variables[{slot}];")
+        before = filled_once(p, self._registers)
+        for u in p.uops:
+            if u in before:
+                self._statement(u)
         out.open("for (i32 grid = begin; grid < end; ++grid) {")
         for u in p.uops:
-            self._statement(u)
+            if u not in before:
+                self._statement(u)
         while out.depth:
             out.close()
 

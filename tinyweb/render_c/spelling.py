@@ -162,11 +162,14 @@ def _dot(k: Kernel, u: UOp) -> str:
     a, b, c = u.src
     n = lanes(u)
     packed = a.dtype is dtypes.uint32
-    if a.dtype is dtypes.int16 and n <= 8:
-        texts, vectors = dots.helpers(n, packed)
+    if b.dtype is dtypes.int16:
+        texts, vectors = dots.helpers(n, False)
         for name in (x for x in texts if "pairs" in x):
             k.need(name, texts[name], vectors)
-        return f"({k.x(c)} + pairs_x{n}({k.x(a)}, {k.x(b)}))"
+        halves = k.x(a)
+        if packed:  # up to the top of each half word, and down again with the sign
+            halves = f"((i16x{2 * n}){halves}{f' << {12 - 4 * u.arg}' if u.arg < 3 else ''} >> 12)"
+        return f"({k.x(c)} + pairs_x{n}({halves}, {k.x(b)}))"
     texts, vectors = dots.helpers(n, packed)
     for name, text in texts.items():
         k.need(name, text, vectors)

@@ -66,6 +66,8 @@ function sharedFiles(options: PageOptions): Map<string, () => string | Uint8Arra
   const read = (path: string) => (): Uint8Array => readFileSync(new URL(path, import.meta.url));
   return new Map<string, () => string | Uint8Array>([
     ["theme.js", read("public/theme.js")],
+    ["sw.js", read("public/sw.js")], // what the site consists of is written in front of it by the export
+    ["site.json", () => "null\n"], // not exported: no worker
     ["manifest.webmanifest", () => webManifest(options)],
     ["icon.svg", read(`icons/${options.task}/icon.svg`)],
     ...[180, ...ICON_SIZES].map((size) => [`icon-${size}.png`, read(`icons/${options.task}/icon-${size}.png`)] as const),
@@ -74,6 +76,7 @@ function sharedFiles(options: PageOptions): Map<string, () => string | Uint8Arra
 
 const TYPES: Record<string, string> = {
   ".js": "text/javascript",
+  ".json": "application/json",
   ".svg": "image/svg+xml",
   ".png": "image/png",
   ".webmanifest": "application/manifest+json",

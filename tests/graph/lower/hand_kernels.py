@@ -256,9 +256,9 @@ def quantised(dtype: DType) -> Case:
     return case
 
 
-def dots(dtype: DType) -> Case:
+def dots(dtype: DType, tokens: int = 2, outputs: int = 12) -> Case:
     """Integer products summed exactly in groups of 32, the groups scaled and added up as floats."""
-    tokens, outputs, groups = 2, 12, 3
+    groups = 3
     (i, j), (g, k) = axes(tokens, outputs), axes(groups, 32, reduce=True, first=2)
     low = -8 if dtype is dtypes.int4 else -128
     weights, x = rng.integers(low, -low, (outputs, groups, 32)), rng.integers(-128, 128, (tokens, groups, 32))
@@ -274,7 +274,12 @@ def dots(dtype: DType) -> Case:
     want = np.einsum("tgk,ogk,og,tg->to", x, weights, scales.astype(np.float64), steps.astype(np.float64))
     held = pack4(weights) if dtype.bits == 4 else weights.astype(np.int8)
     before = [zeros(tokens, outputs), held, x.astype(np.int8), scales, steps]
-    case = Case(f"dots_{dtype.short}", kernel(param(0, tokens * outputs).store(i * outputs + j, value)), before, [])
+    case = Case(
+        f"dots_{dtype.short}{'' if tokens > 1 else '_alone'}",
+        kernel(param(0, tokens * outputs).store(i * outputs + j, value)),
+        before,
+        [],
+    )
     case.after, case.tolerance = [want.astype(np.float32)], 1e-4
     return case
 
@@ -458,6 +463,7 @@ CASES: list[Case] = [
     elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(),
     linear(), linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4),
     quantised(dtypes.uint4), dots(I8), dots(dtypes.int4),
+    dots(I8, 1, 352), dots(dtypes.int4, 1, 352),
     softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(),
     transposed(), scores(0), scores(15), scores(6), symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12),
     weighted_values(0), weighted_values(17), argmax(), two_stores(), gate_and_up(), in_place(), stores_of(F16,

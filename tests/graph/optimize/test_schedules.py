@@ -28,8 +28,8 @@ from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_ta
 
 KERNELS = [
     "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
-    "quantised_i4", "dots_i8", "dots_i4", "softmax_3_13", "softmax_6_40", "softmax_columns", "convolution",
-    "padded", "transposed",
+    "quantised_i4", "dots_i8", "dots_i4", "dots_i4_alone", "softmax_3_13", "softmax_6_40", "softmax_columns",
+    "convolution", "padded", "transposed",
     "scores_6", "symbolic_softmax_12", "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place",
     "stores_f16_30", "stores_bool_21", "stores_i8_18", "bf16_sum", "products",
 ]  # fmt: skip
@@ -173,11 +173,17 @@ def test_many_schedules(name: str, target: Target, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) -> None:
     """Dots in lanes along the group, with the lanes' sums kept apart or not, and what else comes to mind."""
-    case, lanes = BY_NAME[name], data.draw(st.sampled_from((4, 8)))
+    case, lanes, steps = BY_NAME[name], data.draw(st.sampled_from((4, 8))), data.draw(st.sampled_from((2, 4)))
     r = next(x.arg.name for x in ranges_of(case.kernel) if x.arg.reduce and x.src[0].vmax == 32)
-    begin = [Split(r, 4), Bind(f"{r}.1", AxisKind.DOT), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
+    begin: list[Action] = []
+    if fields := steps == 2 and name == "dots_i4":  # the same of each half word's four
+        begin = [Split(r, 4), Bind(f"{r}.1", AxisKind.UNROLL)]
+        r, lanes = f"{r}.0", 4
+    begin += [Split(r, steps), Bind(f"{r}.1", AxisKind.DOT), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
-        begin.insert(3, Spread(f"{r}.0.1"))
+        begin.insert(-1, Spread(f"{r}.0.1"))
+    if steps == 2 and (fields or data.draw(st.booleans())):
+        begin.append(Stage(2, "i0", Space.REGISTER))
     scheduled = apply(case.kernel, begin)
     program = check(case, apply(scheduled, data.draw(schedules(scheduled, target))), target)
     if not data.draw(st.booleans()) or target.has_threads:

@@ -27,10 +27,15 @@ def product(bits: int, tokens: int) -> UOp:
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
 @pytest.mark.parametrize(("bits", "tokens"), [(8, 1), (4, 1), (8, 2), (8, 32), (4, 32)])
 def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
-    """All multiplications of integers of the activations are inside of dots, of pairs where there are many tokens."""
+    """All multiplications of integers of the activations are inside of dots: of pairs where there are many tokens, or
+    where the target has nothing else.
+    """
     program = lower(optimize(product(bits, tokens), target), target)
     dots = [u for u in program.uops if u.op is Ops.DOT]
     wanted = "int16" if tokens > 8 else "uint32" if bits == 4 else "int8"
+    if tokens == 1 and target.dot_pairs:
+        assert {u.src[1].dtype.name for u in dots} == {"int16"}
+        wanted = "uint32" if bits == 4 else "int16"
     assert dots and {u.src[0].dtype.name for u in dots} <= {wanted, "int8"}
     assert not any(u.op is Ops.MUL and u.dtype.name == "int32" for u in program.uops)
 
@@ -43,7 +48,7 @@ def test_gpus_have_none() -> None:
     ("name", "schedule", "message"),
     [
         ("dots_i8", [Bind("r1", DOT)], "a dot is 4 steps"),
-        ("dots_i8", [Split("r1", 2), Bind("r1.1", DOT)], "a dot is 4 steps"),
+        ("dots_i8", [Split("r1", 8), Bind("r1.1", DOT)], "a dot is 4 steps"),
         ("dots_i8", [Split("r0", 4), Bind("r0.1", DOT)], "a dot is 4 steps"),
         ("matmul", [Split("r0", 4), Bind("r0.1", DOT)], "there is no axis|a dot is 4 steps"),
         ("dots_i8", [Spread("r1")], "no integer sum would be left"),
@@ -57,7 +62,7 @@ def test_refused(name: str, schedule: list[Split | Bind | Spread], message: str)
         apply(BY_NAME[name].kernel, schedule)
 
 
-@pytest.mark.parametrize("name", ["dots_i8", "dots_i4"])
+@pytest.mark.parametrize("name", ["dots_i8", "dots_i4", "dots_i8_alone", "dots_i4_alone"])
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
 def test_heuristic(name: str, target: Target) -> None:
     case = BY_NAME[name]

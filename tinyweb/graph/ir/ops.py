@@ -112,7 +112,8 @@ class Ops(Enum):
     WHERE = auto()  # src: (bool, a, b)
     MULADD = auto()  # a * b + c; programs only, one rounding or two
     DOT = auto()  # programs only: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
-    #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or a, b int16 (2n,), pairs
+    #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
+    #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
     __hash__ = object.__hash__

@@ -358,9 +358,11 @@ def dots(u: UOp) -> bool:
         return False
     a, b, c = u.src
     (n,) = c.shape
-    if a.dtype is b.dtype is dtypes.int16:
-        return u.dtype is c.dtype is dtypes.int32 and a.shape == b.shape == (2 * n,)
-    return (
+    if b.dtype is dtypes.int16:
+        pairs = (a.dtype, a.shape[0], u.arg) == (dtypes.int16, 2 * n, None)
+        fields = (a.dtype, a.shape[0]) == (dtypes.uint32, n) and u.arg in range(4)
+        return u.dtype is c.dtype is dtypes.int32 and b.shape == (2 * n,) and (pairs or fields)
+    return u.arg is None and (
         u.dtype is c.dtype is dtypes.int32 and (b.dtype, b.shape[0]) == (dtypes.int8, n * 4)
         and (a.dtype, a.shape[0]) in ((dtypes.int8, n * 4), (dtypes.uint32, n // 2))
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, s
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
-from tinyweb.graph.optimize.tensorize import SMALL
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS, FIELD, SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -296,9 +296,9 @@ class _Speller:
         self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: UOp | None = None, along: UOp | None = None
     ) -> UOp:
         if dot is not None and along is not None:
-            a, b = (self._dot_operand(s, point, along, dot) for s in _small_loads(inner))
+            (a, field), (b, _) = (self._dot_operand(s, point, along, dot) for s in _small_loads(inner))
             before = UOp.const(0, u.dtype) if total is None else total
-            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // lane_count(dot))))
+            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // lane_count(dot))), field)
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
@@ -317,27 +317,45 @@ class _Speller:
         if dot is None or along is None or not loads or not self.target.dot_lanes:
             return None
         steps, width = lane_count(dot), _chunks(along, self.target)[0].width
-        types = {load.src[0].dtype for load in loads}
-        if width % 4 or types != {dtypes.int16} if steps == 2 else width % 4 or dtypes.int16 in types:
-            return None
-        if steps == 2 and width > 8:
+        if width % 4 or (steps == DOT_PAIRS and width > 8):
             return None
         for load in loads:
             strides = self._affine_of(load.src[1])[1]
-            if len(load.src) > 2 or strides.get(dot) != 1 or self._is_variables(load.src[0].buffer):
+            if len(load.src) > 2 or self._is_variables(load.src[0].buffer):
                 return None
+            if steps != DOT_PAIRS and load.src[0].dtype is dtypes.int16:
+                return None
+            # 4-bit integers as words: all that a word holds, or the same one of each half word's four
             packed = load.src[0].dtype.bits < 8
-            if packed and (strides.get(along) != steps or not self.memory.has_words(load.src[0].buffer)):
+            step = FIELD if packed and steps == DOT_PAIRS else 1
+            if strides.get(dot) != step:
+                return None
+            if packed and (strides.get(along) != steps * step or not self.memory.has_words(load.src[0].buffer)):
                 return None
             if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
                 return None
-            if packed and any(s % WORD for r, s in strides.items() if r not in (along, dot)):
+            further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot) and s % WORD]
+            if packed and (any(s < 0 for s, _ in further) or sum(s * (n - 1) for s, n in further) >= step):
                 return None
         return dot
 
-    def _dot_operand(self, load: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
-        """Four elements for each lane of a chunk; 4-bit ones as the words they lie in."""
+    def _dot_operand(self, load: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
+        """The elements for each lane of a chunk. 4-bit ones are the words they lie in; for pairs also which of each
+        half word's four, and wider ones are int16.
+        """
         memory, index = load.src[:2]
+        pairs, packed = lane_count(dot) == DOT_PAIRS, memory.buffer.dtype.bits < 8
+        if packed and pairs:
+            chunk = point[along]
+            assert isinstance(chunk, Chunk)
+            start = self._index({**point, along: chunk.first, dot: 0}, index)
+            field = start.offset % WORD
+            words = self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * WORD
+            return self.memory.raw(*words), field
+        elements = self._dot_elements(memory, index, point, along, dot)
+        return (elements.cast(dtypes.int16) if pairs else elements), None
+
+    def _dot_elements(self, memory: UOp, index: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
         stride = self._affine_of(index)[1].get(along) if along in self.lanes(index) else 0
         chunk, steps = point[along], lane_count(dot)
         assert isinstance(chunk, Chunk)

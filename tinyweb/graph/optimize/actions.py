@@ -30,7 +30,7 @@ from tinyweb.graph.optimize.rewrite import (
     replace_range,
 )
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import DOT_STEPS, Spread, are_dots
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, Spread, are_dots
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -194,8 +194,8 @@ class Reorder:
 class Bind:
     """The axis is carried out by `kind`: grid, thread, vector, unroll or dot; `dim` is the hardware dimension (0 = x).
 
-    dot: four steps of sums of products of 8-bit or 4-bit integers, or two of 16-bit ones, an instruction where the
-    target has it.
+    dot: four steps of sums of products of 8-bit or 4-bit integers, or two of integers of up to 16 bits, an instruction
+    where the target has it.
     """
 
     name: ClassVar[str] = "bind"
@@ -235,7 +235,7 @@ class Bind:
         elif kind is AxisKind.DOT:
             if not are_dots(kernel, r):
                 raise ScheduleError(
-                    f"{self}: a dot is 4 steps of an int32 sum of products of int8 or int4 and int8, or 2 of int16"
+                    f"{self}: a dot is 4 steps of an int32 sum of products of int8 or int4 and int8, or 2 of int16 too"
                 )
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
@@ -256,7 +256,7 @@ class Bind:
             for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
                 yield from _inner(r, kind, 0, TILES)
             if target.dot_lanes and r.arg.reduce:
-                yield from _inner(r, AxisKind.DOT, 0, (DOT_STEPS // 2, DOT_STEPS))
+                yield from _inner(r, AxisKind.DOT, 0, (DOT_PAIRS, DOT_STEPS))
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)

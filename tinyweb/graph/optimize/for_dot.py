@@ -8,7 +8,7 @@ from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import DOT_STEPS, Spread, dot_operands
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, Spread, dot_operands
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -30,7 +30,9 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     free = [r for r in k.outputs if r in dots[0].ranges]
     rows = max((r for r in free if r in a.src[1].ranges), key=k.size, default=None)
     columns = max((r for r in free if r in b.src[1].ranges and r not in a.src[1].ranges), key=k.size, default=None)
-    lanes = _lanes(k, target, dots[0], 2 if halves else DOT_STEPS)
+    widened = not halves and columns is None and target.dot_pairs and len({p[1].src[0] for p in pairs}) == 1
+    packed = widened and any(x.dtype.bits < 8 for pair in pairs for x in pair)
+    lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, FIELD if packed else 1)
     if lanes is None or rows is None or (halves and columns is None):
         return None
     actions = _tile(k, columns, COLUMNS) if columns is not None else []
@@ -48,7 +50,10 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
         actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
     actions += lanes
-    if columns is None and dtypes.float16 in target.storage:
+    if widened:
+        # what all rows are multiplied with is widened once for all of them
+        actions.append(Stage(b.src[0].arg.slot, row, Space.REGISTER))
+    if columns is None:
         # a row's scales are converted together, several by one instruction
         together = [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys(scales)]
         if _legal(k.kernel, [*actions, *together]):
@@ -56,18 +61,25 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     return actions if _legal(k.kernel, actions) else None
 
 
-def _lanes(k: Analysis, target: Target, dot: UOp, together: int) -> list[Action] | None:
-    """`together` steps of the innermost axis become a dot, as many as there are lanes stay apart until the end."""
+def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> list[Action] | None:
+    """`together` steps of the innermost axis become a dot, as many as there are lanes stay apart until the end.
+
+    `field`: so many neighbours are done one after another, each with those at its place in all the lanes.
+    """
     r = dot.src[-1]
     size, name = k.exact(r), r.arg.name
-    if len(dot.src) != 2 or not isinstance(size, int) or size % together:
+    if len(dot.src) != 2 or not isinstance(size, int) or size % (together * field):
         return None
-    steps, lanes = size // together, target.dot_lanes
+    steps, lanes = size // (together * field), target.dot_lanes
     while lanes > 4 and steps % lanes:
         lanes //= 2
     if steps % lanes or steps > 4 * lanes:
         return None
-    actions: list[Action] = [Split(name, together)]
+    actions: list[Action] = []
+    if field > 1:
+        actions = [Split(name, field), Bind(f"{name}.1", AxisKind.UNROLL)]
+        name = f"{name}.0"
+    actions.append(Split(name, together))
     vector = f"{name}.0"
     if steps > lanes:
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]

@@ -11,10 +11,12 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
+TOGETHER = (8, 4)  # elements that are converted together
 MAX_STAGED = 1 << 16  # elements
 
 
@@ -59,7 +61,7 @@ class Stage:
                 continue
             if value in table:
                 continue
-            if _half_words(value, load, above):
+            if _as_pairs(value, load, above):
                 halves = self._staged(load.cast(dtypes.int16), load, summed, at, len(table))
                 table[value] = halves.cast(value.dtype)
             else:
@@ -124,15 +126,40 @@ class Stage:
             kind = AxisKind.VECTOR if lanes else AxisKind.LOOP
             axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
+        filled = [copies[r] for r in layout]
+        last = layout[-1]
+        converted = value is not load and self.space is Space.REGISTER and filled[-1].arg.kind is AxisKind.LOOP
+        if converted and last is tile[-1] and _stride(load, last) == 1:
+            parts = _in_vectors(filled[-1])
+            copies[last], filled[-1:] = _joined(parts), parts
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         if self.pad and row == len(layout):
             raise ScheduleError(f"{self}: there is one row, which needs no padding")
         arg = StageArg(self.space, self.pad, row)
-        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *(copies[r] for r in layout)), arg)
+        stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
         index = UOp.const(0, dtypes.index)
         for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
             index = index + r * stride
         return stage.load(index)
+
+
+def _in_vectors(r: UOp) -> list[UOp]:
+    """A loop as a loop over vectors and their lanes, or as what it is where no vectors divide it."""
+    size = int(r.src[0].arg)
+    width = next((w for w in TOGETHER if size % w == 0), 1)
+    if width == 1:
+        return [r]
+    lanes = replace(r.arg, name=f"{r.arg.name}.v", order=r.arg.order + 1, kind=AxisKind.VECTOR)
+    inner = UOp(Ops.RANGE, r.dtype, (UOp.const(width, r.dtype),), lanes)
+    return [r.replace(src=(UOp.const(size // width, r.dtype),)), inner] if size > width else [inner]
+
+
+def _joined(parts: list[UOp]) -> UOp:
+    """The number of a step in parts of an axis, the last fastest."""
+    number = parts[0]
+    for r in parts[1:]:
+        number = number * r.src[0].arg + r
+    return number
 
 
 def walked_inside(r: UOp, at: UOp, space: Space) -> bool:
@@ -159,11 +186,13 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
     return value
 
 
-def _half_words(value: UOp, load: UOp, above: dict[UOp, list[UOp]]) -> bool:
-    """Whether small integers are only multiplied with 16-bit ones: they are staged as such, for dots of pairs."""
+def _as_pairs(value: UOp, load: UOp, above: dict[UOp, list[UOp]]) -> bool:
+    """Whether small integers are for dots of pairs alone, or multiplied with 16-bit ones: they are staged as such."""
     small = load.dtype.is_int and load.dtype.is_signed and load.dtype.bits < 16
     if not small or value.op is not Ops.CAST or value.src[0] is not load or value.dtype is not dtypes.int32:
         return False
+    if any(r.arg.kind is AxisKind.DOT and r.src[0].arg == DOT_PAIRS for r in load.src[1].ranges):
+        return True
     factors = [s for u in above[value] if u.op is Ops.MUL for s in u.src if s is not value]
     return len(factors) == len(above[value]) and all(
         s.op is Ops.CAST and s.src[0].op is Ops.LOAD and s.src[0].dtype is dtypes.int16 for s in factors

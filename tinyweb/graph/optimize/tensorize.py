@@ -13,7 +13,9 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.target import Target
 
-DOT_STEPS = 4  # products of 8-bit integers that a dot instruction adds up; of 16-bit integers half as many
+# products that a dot instruction adds up: of 8-bit integers, and of 16-bit ones, which 8-bit ones can be widened to
+DOT_STEPS, DOT_PAIRS = 4, 2
+FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
 LARGEST = 1 << 31  # what integer sums must stay below
 
@@ -30,19 +32,18 @@ def dot_operands(reduce: UOp) -> tuple[UOp, UOp] | None:
     return (a, b)
 
 
-def dot_steps(reduce: UOp) -> int:
-    """How many products a dot takes of a REDUCE's; 0 where there is no such instruction."""
+def dot_steps(reduce: UOp) -> tuple[int, ...]:
+    """How many products a dot may take of a REDUCE's; none where there is no such instruction."""
     found = dot_operands(reduce)
-    if found is None:
-        return 0
-    types = found[0].dtype, found[1].dtype
-    return {(dtypes.int8, dtypes.int8): 4, (dtypes.int4, dtypes.int8): 4, (dtypes.int16, dtypes.int16): 2}.get(types, 0)
+    if found is None or all(u.dtype is dtypes.int4 for u in found):
+        return ()
+    return (DOT_PAIRS,) if dtypes.int16 in (u.dtype for u in found) else (DOT_STEPS, DOT_PAIRS)
 
 
 def are_dots(kernel: UOp, r: UOp) -> bool:
     """Whether all that is reduced over an axis are sums of products for dots of as many steps as the axis has."""
     reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
-    return bool(reduces) and all(dot_steps(u) == r.src[0].arg for u in reduces)
+    return bool(reduces) and all(r.src[0].arg in dot_steps(u) for u in reduces)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
 
 def _dot(u: UOp, a: Array, b: Array, c: Array) -> Array:
     if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
-        nibbles = a[..., None] >> (4 * np.arange(8, dtype=np.uint32)) & 15
+        shifts = 4 * np.arange(8, dtype=np.uint32)
+        nibbles = a[..., None] >> (shifts if u.arg is None else shifts[u.arg :: 4]) & 15
         a = (nibbles.reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8) - 8
     products = a.astype(np.int32) * b.astype(np.int32)
     steps = products.shape[-1] // c.shape[-1]

@@ -2,7 +2,7 @@
 
 import type { ChatInfo, ChatPart } from "./chat.js";
 import { Connection, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
-import type { Arrays, FunctionInfo } from "./function.js";
+import { framesOf, type Arrays, type FunctionInfo, type Inputs } from "./function.js";
 import type { HostEvents } from "./host.js";
 import type { GenerateOptions } from "./options.js";
 import type { Message } from "./tokenizer.js";
@@ -62,13 +62,15 @@ export class FunctionModel extends Connection<FunctionInfo> {
 
   /**
    * One call: typed arrays by the names of the inputs; those of the outputs come back. Calls run one after another.
-   * @param inputs an input that was given before may be absent: it keeps its value
+   * @param inputs an input that was given before may be absent: it keeps its value. For u8 (height, width, 4) an ImageBitmap,
+   * VideoFrame or OffscreenCanvas of that size will do: it goes to the device without a detour through arrays, and is used up
    * @param options.function its name; may be absent where the bundle has one
    * @param options.outputs names of those wanted; all by default
    * @throws TinywebError "bad-argument" (a name, type or length that is not the function's) | "aborted" | "device-lost" | …
    */
-  run(inputs: Arrays, options: RunOptions = {}): Promise<Arrays> {
-    return this.call({ method: "run", inputs, function: options.function, outputs: options.outputs }, options.signal);
+  run(inputs: Inputs, options: RunOptions = {}): Promise<Arrays> {
+    const call = { method: "run", inputs, function: options.function, outputs: options.outputs } as const;
+    return this.call(call, options.signal, framesOf(inputs));
   }
 }
 

@@ -21,7 +21,7 @@ export interface LoadOptions extends BackendOptions {
 
 /** The part of a Worker that is needed here. */
 export interface WorkerLike {
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, transfer?: Transferable[]): void;
   terminate(): void;
   onmessage: ((event: { data: Reply }) => void) | null;
   onerror: ((event: { message?: string }) => void) | null;
@@ -154,11 +154,11 @@ export class Connection<Info> {
     }
   }
 
-  private send(id: number, call: Call, pending: Pending): void {
+  private send(id: number, call: Call, pending: Pending, transfer: Transferable[]): void {
     if (this.closed) throw this.closed;
     this.pending.set(id, pending);
     try {
-      this.worker.postMessage({ type: "call", id, call } satisfies Request);
+      this.worker.postMessage({ type: "call", id, call } satisfies Request, transfer);
     } catch (error) {
       this.pending.delete(id);
       throw new TinywebError("bad-argument", `The arguments cannot be sent to the worker: ${describe(error)}`, error);
@@ -170,11 +170,11 @@ export class Connection<Info> {
   }
 
   /** A call without parts: its stream ends at once, with the result. */
-  protected async call<Result>(call: Call, signal?: AbortSignal): Promise<Result> {
-    return (await this.stream<never, Result>(call, signal).next()).value;
+  protected async call<Result>(call: Call, signal?: AbortSignal, transfer?: Transferable[]): Promise<Result> {
+    return (await this.stream<never, Result>(call, signal, transfer).next()).value;
   }
 
-  protected async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined): AsyncGenerator<Part, Result> {
+  protected async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined, transfer: Transferable[] = []): AsyncGenerator<Part, Result> {
     if (signal?.aborted) throw aborted();
     const id = this.nextId++;
     const parts: Part[] = [];
@@ -187,7 +187,7 @@ export class Connection<Info> {
         if (ended) end = ended;
         else parts.push(part as Part);
         wake();
-      });
+      }, transfer);
       for (;;) {
         while (parts.length > 0) {
           if (signal?.aborted) throw aborted();

@@ -9,6 +9,9 @@ export interface Slice {
   bytes: number;
 }
 
+/** Pixels that are not a typed array. */
+export type Frame = ImageBitmap | VideoFrame | OffscreenCanvas;
+
 export interface Engine {
   readonly backend: Backend;
   /** Name of the GPU, or the number of threads, for people. */
@@ -24,6 +27,8 @@ export interface Engine {
   kernels(entry: string): number;
   /** Copies bytes into a buffer, ordered after all work queued so far. `offset` is a multiple of 4. */
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void;
+  /** Copies a frame of this size into a buffer as bytes RGBA, row by row; ordered as `write`. */
+  writeFrame(buffer: number, frame: Frame, width: number, height: number): void;
   /** Waits until written bytes have left staging memory. */
   flush(): Promise<void>;
   /** Sets a variable for the entry points that are run from now on. */

@@ -1,7 +1,7 @@
 /** A bundle that holds functions: arrays in, arrays out. */
 
 import type { Fallback } from "./backend.js";
-import type { Backend } from "./engine.js";
+import type { Backend, Frame } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
 import type { ModelHost, StartTimes } from "./host.js";
 import { Lock } from "./lock.js";
@@ -12,6 +12,9 @@ export type TypedArray =
   | Float32Array | Int32Array | Uint32Array | Int16Array | Uint16Array | Int8Array | Uint8Array | BigInt64Array | BigUint64Array;
 
 export type Arrays = Record<string, TypedArray>;
+
+/** Arrays by name; a frame may stand for u8 (height, width, 4), red, green, blue and opacity. */
+export type Inputs = Record<string, TypedArray | Frame>;
 
 /** An input or output. */
 export type ArrayInfo = Omit<ArraySpec, "buffer">;
@@ -73,15 +76,15 @@ export class FunctionSession {
   }
 
   /**
-   * One call. @param inputs an input that was given before may be absent: it keeps its value
+   * One call. @param inputs an input that was given before may be absent: it keeps its value; frames are closed
    * @param name which function; may be absent where there is one
    * @param outputs names of those wanted; all by default
    */
-  async run(inputs: Arrays, name?: string, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
+  async run(inputs: Inputs, name?: string, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
     const plan = this.planOf(name);
-    checkNames("input", Object.keys(Object(inputs) as Arrays), plan.inputs);
+    checkNames("input", Object.keys(Object(inputs) as Inputs), plan.inputs);
     const fresh = plan.inputs.filter(({ name }) => inputs[name] !== undefined);
-    const bytes = fresh.map((spec) => checkArray(spec, inputs[spec.name]));
+    const given = fresh.map((spec) => checkInput(spec, inputs[spec.name]));
     if (outputs) checkNames("output", outputs, plan.outputs);
     const wanted = plan.outputs.filter(({ name }) => outputs?.includes(name) ?? true);
     const release = await this.lock.acquire(signal);
@@ -93,8 +96,10 @@ export class FunctionSession {
         try {
           throwIfAborted(signal);
           const { engine } = this.host;
-          fresh.forEach(({ buffer }, i) => {
-            engine.write(buffer, 0, bytes[i] as Uint8Array<ArrayBuffer>);
+          fresh.forEach(({ buffer, shape }, i) => {
+            const input = given[i] as Uint8Array<ArrayBuffer> | Frame;
+            if (input instanceof Uint8Array) engine.write(buffer, 0, input);
+            else engine.writeFrame(buffer, input, shape[1] as number, shape[0] as number);
             this.given.add(buffer);
           });
           const slices = wanted.map((spec) => ({ buffer: spec.buffer, offset: 0, bytes: byteLength(spec) }));
@@ -112,6 +117,7 @@ export class FunctionSession {
       }
     } finally {
       release();
+      for (const frame of framesOf(inputs)) (frame as Partial<ImageBitmap>).close?.();
     }
   }
 
@@ -142,8 +148,21 @@ function checkNames(kind: string, names: readonly string[], specs: ArraySpec[]):
   }
 }
 
-/** A view of the array's bytes. */
-function checkArray(spec: ArraySpec, array: TypedArray | undefined): Uint8Array<ArrayBuffer> {
+/** The inputs that are no arrays. */
+export function framesOf(inputs: Inputs): Frame[] {
+  return Object.values(Object(inputs) as Inputs).filter(isFrame);
+}
+
+function isFrame(input: unknown): input is Frame {
+  return /ImageBitmap|VideoFrame|OffscreenCanvas/.test(Object.prototype.toString.call(input));
+}
+
+/** A view of the array's bytes; a frame as it is. */
+function checkInput(spec: ArraySpec, array: TypedArray | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
+  if (isFrame(array)) {
+    const { displayWidth, displayHeight, width = displayWidth, height = displayHeight } = array as Partial<VideoFrame & ImageBitmap>;
+    if (spec.dtype + spec.shape.join() === `u8${height},${width},4`) return array;
+  }
   const wanted = arrayOf(spec.dtype);
   const count = byteLength(spec) / wanted.BYTES_PER_ELEMENT;
   if (!(array instanceof wanted) || array.length !== count) {

@@ -3,7 +3,7 @@
 import type { BackendOptions } from "./backend.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import type { WireError } from "./errors.js";
-import type { Arrays, FunctionInfo } from "./function.js";
+import type { FunctionInfo, Inputs } from "./function.js";
 import type { HostEvents, Progress } from "./host.js";
 import type { GenerateOptions } from "./options.js";
 import type { Message } from "./tokenizer.js";
@@ -13,7 +13,7 @@ export type WireOptions = Omit<GenerateOptions, "signal">;
 
 export type Call =
   | { method: "load"; task: "chat" | "function"; baseUrl: string; options: BackendOptions; begun: number }
-  | { method: "run"; inputs: Arrays; function: string | undefined; outputs: readonly string[] | undefined }
+  | { method: "run"; inputs: Inputs; function: string | undefined; outputs: readonly string[] | undefined }
   | { method: "generate"; messages: readonly Message[]; options: WireOptions }
   | { method: "generateIds"; ids: readonly number[]; options: WireOptions }
   | { method: "logits"; ids: readonly number[] }

@@ -3,7 +3,7 @@
  * variant one more instance per worker. A step is one call to every thread, and blocks this one until all are done.
  */
 
-import type { Backend, Engine, Slice } from "./engine.js";
+import type { Backend, Engine, Frame, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
 import {
@@ -133,6 +133,12 @@ export class WasmEngine implements Engine {
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
     this.check();
     this.bytes.set(bytes, this.address(buffer) + offset);
+  }
+
+  writeFrame(buffer: number, frame: Frame, width: number, height: number): void {
+    const canvas = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true }) as OffscreenCanvasRenderingContext2D;
+    canvas.drawImage(frame, 0, 0);
+    this.write(buffer, 0, new Uint8Array(canvas.getImageData(0, 0, width, height).data.buffer));
   }
 
   async flush(): Promise<void> {}

@@ -4,7 +4,7 @@
  * steps can be in flight.
  */
 
-import type { Engine, LostListener, Slice } from "./engine.js";
+import type { Engine, Frame, LostListener, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { sleep } from "./download.js";
 import type { Evaluate } from "./expression.js";
@@ -25,6 +25,10 @@ const COPY_DST = 0x8;
 const UNIFORM = 0x40;
 const STORAGE = 0x80;
 const STAGE_COMPUTE = 0x4;
+/** Of textures that frames are copied through: COPY_SRC, COPY_DST and RENDER_ATTACHMENT. */
+const FRAME_TEXTURE = 0x13;
+/** Rows of a texture are copied together only where each takes a multiple of these bytes. */
+const ROW_BYTES = 256;
 const MODE_READ = 0x1;
 
 /** Steps in flight: the next ones are queued while the last one's token is on its way. */
@@ -197,6 +201,22 @@ export class WebGpuEngine implements Engine {
       tail.set(bytes.subarray(even));
       queue.writeBuffer(target, offset + even, tail);
     }
+  }
+
+  writeFrame(buffer: number, frame: Frame, width: number, height: number): void {
+    this.check();
+    const { device } = this;
+    const texture = device.createTexture({ size: [width, height], format: "rgba8unorm", usage: FRAME_TEXTURE });
+    device.queue.copyExternalImageToTexture({ source: frame }, { texture }, [width, height]);
+    const encoder = this.encode([]);
+    const bytesPerRow = width * 4;
+    const rows = bytesPerRow % ROW_BYTES ? 1 : height;
+    for (let y = 0; y < height; y += rows) {
+      const to = { buffer: this.buffers[buffer] as GPUBuffer, offset: y * bytesPerRow, bytesPerRow: rows > 1 ? bytesPerRow : undefined };
+      encoder.copyTextureToBuffer({ texture, origin: [0, y] }, to, [width, rows]);
+    }
+    this.submit(encoder);
+    texture.destroy(); // once the queue has copied it
   }
 
   async flush(): Promise<void> {

@@ -97,3 +97,34 @@ describe("a function", () => {
     expect(() => parseManifest(fakeFunction(change).manifest)).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }));
   });
 });
+
+describe("a frame in place of an array", () => {
+  /** As a browser's: only its name and size are looked at. */
+  class OffscreenCanvas {
+    closed = 0;
+    constructor(readonly width: number, readonly height: number) {}
+    get [Symbol.toStringTag]() { return "OffscreenCanvas"; }
+    close() { this.closed++; }
+  }
+  const pixels = (m: Record<string, any>): void => {
+    Object.assign(m.functions.run.inputs[0], { dtype: "u8", shape: [2, 2, 4] });
+    Object.assign(m.buffers[1], { dtype: "u8", shape: [2, 2, 4] });
+  };
+
+  it("goes to the device as it is, and is closed", async () => {
+    const { host } = await openFake({ task: "function", options: { backend: "wasm-single" } }, fakeFunction(pixels));
+    hosts.push(host);
+    const written: unknown[] = [];
+    host.engine.writeFrame = (...given) => void written.push(given);
+    const frame = new OffscreenCanvas(2, 2);
+    await new FunctionSession(host).run({ x: frame as never, n });
+    expect(written).toEqual([[1, frame, 2, 2]]);
+    expect(frame.closed).toBe(1);
+  });
+
+  it("must have the size, and stand for bytes", async () => {
+    const wrong = { code: "bad-argument", message: expect.stringContaining("not object") };
+    await expect((await open(pixels)).run({ x: new OffscreenCanvas(2, 3) as never, n })).rejects.toMatchObject(wrong);
+    await expect((await open()).run({ x: new OffscreenCanvas(2, 2) as never, n })).rejects.toMatchObject(wrong);
+  });
+});

@@ -30,6 +30,7 @@ class FakeEngine implements Engine {
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
     if (buffer === 2) new Uint8Array(this.ids.buffer).set(bytes, offset);
   }
+  writeFrame(): void {}
   async flush(): Promise<void> {}
   setVariable(slot: number, value: number): void {
     this.variables[slot] = value;

@@ -5,6 +5,7 @@ export { importModel, PageError, type ModelImporter } from "./model/import";
 export { ModelLoader, pageState, type Engine, type LoaderSurroundings, type ModelState, type PageState } from "./model/loader";
 export { fallbackNote, type Note } from "./model/notes";
 export { nextFrame, openShell, Shell, type AnyShell, type ShellOptions, type Surroundings } from "./shell";
+export { Site, type OfflineState, type SiteBundle, type SiteFacts } from "./site";
 export { parseShellSettings, SettingsStore, SHELL_DEFAULTS, THEMES, type ShellSettings, type Theme } from "./store/settings";
 export { folderOf, LocalStore, MemoryStore, openStore, type KeyValueStore } from "./store/storage";
 export { describeBreak, describeFailure, errorCode, errorText, type Failure as FailureTold, type Words } from "./text/failures";

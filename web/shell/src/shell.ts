@@ -5,6 +5,7 @@ import { isBackendChoice } from "./model-api";
 import { importModel } from "./model/import";
 import { ModelLoader, type LoaderSurroundings } from "./model/loader";
 import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
+import { Site } from "./site";
 import { openStore, type KeyValueStore } from "./store/storage";
 import { formatStart } from "./text/format";
 import type { Words } from "./text/failures";
@@ -27,6 +28,8 @@ export interface Surroundings<Model extends LoadedModel> extends LoaderSurroundi
 export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> {
   readonly storage: KeyValueStore;
   readonly model: ModelLoader<Model>;
+  /** The exported site that the page is part of. */
+  readonly site: Site;
   settings: Settings;
   /** Read out by screen readers. */
   announcement = "";
@@ -42,12 +45,25 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
     this.settings = this.settingsStore.load();
     this.model = new ModelLoader(env, options.words, this.settings.backend);
     this.model.subscribe(() => this.changed());
+    this.site = new Site(
+      () => this.changed(),
+      () => this.offerNewVersion(),
+    );
     this.model.onReady(({ info }) => {
       // For those who measure: since the visit began, and since the model was asked for.
       if (info.start) {
         console.info(`${options.app}: usable ${Math.round(env.ticks())} ms after the visit began; model ready ${formatStart(info.start)}`);
       }
       this.announce(`${this.title} is ready.`);
+    });
+  }
+
+  private offerNewVersion(): void {
+    this.model.note({
+      id: "update",
+      tone: "good",
+      text: "A new version is ready.",
+      action: { label: "Reload", testId: "update", act: () => void this.site.takeNewVersion() },
     });
   }
 
@@ -88,7 +104,7 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
 /** Any page's shell, as the components need it. */
 export type AnyShell = Pick<
   Shell,
-  "title" | "announcement" | "settings" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
+  "title" | "announcement" | "settings" | "site" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
 > & {
   readonly options: { app: string; words: Words };
   readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "load" | "note" | "dismissNote" | "dropNote">;
@@ -133,5 +149,11 @@ export function openShell<Model extends LoadedModel>(
     },
   );
   addEventListener("online", () => shell.model.cameOnline());
+  // The model goes first: keeping the page for later must not slow its first visit down.
+  const settled = shell.model.subscribe(() => {
+    if (shell.model.state.engine.phase === "loading") return;
+    settled();
+    void shell.site.open();
+  });
   return shell;
 }

@@ -1,3 +1,4 @@
-/** Object detection: boxes in pictures. */
+/** Object detection: `loadDetector(url)`, then `detect(image)` gives boxes in the image's pixels. */
 
-export {};
+export { Detector, loadDetector, type DetectOptions, type Detection, type DetectorInfo, type DetectTimes } from "./detector.js";
+export type { Picture, Pixels } from "./picture.js";

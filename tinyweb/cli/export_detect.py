@@ -1,0 +1,111 @@
+"""`tinyweb export detect` and `tinyweb run detect`."""
+
+from __future__ import annotations
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import AsJson, Backend, Debug, Tune, export_app, run_app, show_progress, stderr
+
+
+class Floats(StrEnum):
+    """How the weights of a detector are stored."""
+
+    f16 = "f16"
+    f32 = "f32"
+
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE", help="A YOLOv8: a folder, or a .pt, .safetensors or .onnx file.", show_default=False
+    ),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(help="The network's input: a multiple of 32, or WIDTHxHEIGHT (default: what the model was made for)."),
+]
+
+
+@export_app.command("detect")
+def export_detect(
+    source: Source,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
+    ],
+    size: Size = None,
+    quant: Annotated[Floats, typer.Option(help="Weights: 16 or 32 bit floats.")] = Floats.f16,
+    max_boxes: Annotated[int, typer.Option(help="Most objects found in one picture.")] = 300,
+    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
+        Backend.webgpu,
+        Backend.wasm,
+    ],
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    tune: Tune = None,
+    debug: Debug = False,
+) -> None:
+    """Write an object detector as a site that any web host serves, for WebGPU and WebAssembly."""
+    from tinyweb.export.detect import DetectOptions, parse_size
+    from tinyweb.export.detect import export_detect as export
+
+    console = stderr()
+    options = DetectOptions(
+        size=parse_size(size) if size else None,
+        quant=quant.value,
+        max_boxes=max_boxes,
+        shard_bytes=shard_bytes,
+        name=name,
+        force=force,
+        tune=tune or 0.0,
+        targets=tuple(t.value for t in target),
+    )
+    with show_progress(console) as progress:
+        made = export(source, output, options, progress)
+    weights, detect = made["weights"], made["detect"]
+    console.print(
+        f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s), "
+        f"{len(detect['labels'])} classes, pictures of {detect['width']}×{detect['height']}"
+    )
+    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+
+
+@run_app.command("detect")
+def run_detect(
+    source: Source,
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (PNG, JPEG, …).", show_default=False)],
+    confidence: Annotated[float | None, typer.Option(min=0, max=1, help="The lowest score of a box.")] = None,
+    iou: Annotated[float | None, typer.Option(min=0, max=1, help="How much boxes may overlap.")] = None,
+    size: Size = None,
+    device: Annotated[
+        str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Find the objects in a picture on this machine: label, score, box as x1 y1 x2 y2 in its pixels."""
+    from tinyweb.export.detect import parse_size
+    from tinyweb.formats.images import read_image
+    from tinyweb.models.yolov8 import YOLOv8
+
+    pixels = read_image(image)
+    detector = YOLOv8.load(source, device).detector(parse_size(size) if size else None)
+    detector.detect(pixels, confidence, iou)  # compiles
+    begun = time.perf_counter()
+    found = detector.detect(pixels, confidence, iou)
+    seconds = time.perf_counter() - begun
+    if as_json:
+        boxes = [{"label": d.label, "score": d.score, "box": list(d.box)} for d in found]
+        shown = {"width": pixels.shape[1], "height": pixels.shape[0], "detections": boxes, "seconds": round(seconds, 4)}
+        print(json.dumps(shown, ensure_ascii=False))
+        return
+    for d in found:
+        print(f"{d.label}  {d.score:.2f}  {' '.join(f'{v:.1f}' for v in d.box)}")
+    stderr().print(f"{len(found)} found in {seconds * 1000:.0f} ms")

@@ -1,0 +1,89 @@
+"""`tinyweb export detect`: an object detector becomes a site that finds things in pictures, in the browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyweb.dtype import dtypes
+from tinyweb.errors import ExportError
+from tinyweb.export.compile import Progress
+from tinyweb.export.function import TARGETS, write_functions
+from tinyweb.export.loader import write_loader
+from tinyweb.export.site import check_output, check_page, copy_page, new_site
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES
+from tinyweb.models.yolov8 import YOLOv8
+
+DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
+QUANTS = {"f16": dtypes.float16, "f32": dtypes.float32}
+ENTRY = "detect"
+MOST_BOXES = 1024
+
+
+@dataclass(frozen=True)
+class DetectOptions:
+    """What the command line offers. `size` (height, width) None: the one the model was made for; `name` None: the
+    site's."""
+
+    size: tuple[int, int] | None = None
+    quant: str = "f16"
+    max_boxes: int = 300
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    name: str | None = None
+    force: bool = False
+    tune: float = 0.0
+    targets: tuple[str, ...] = TARGETS
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """(height, width) of "320" or "WIDTHxHEIGHT"; ExportError for what is no size."""
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) > 2 or not all(p.isascii() and p.isdecimal() and len(p) < 6 for p in parts):
+        raise ExportError(f"{text[:40]!r} is no size: write one number, or WIDTHxHEIGHT as in 640x384.")
+    width, height = int(parts[0]), int(parts[-1])
+    if not all(32 <= n <= 2048 and n % 32 == 0 for n in (width, height)):
+        raise ExportError(f"A size of {width}×{height} is not possible: both are multiples of 32, from 32 to 2048.")
+    return height, width
+
+
+def export_detect(
+    source: str | Path,
+    folder: str | Path,
+    options: DetectOptions | None = None,
+    progress: Progress = lambda step, done, total: None,
+) -> dict[str, Any]:
+    """Write the YOLOv8 at `source` (a folder, .pt, .safetensors or .onnx file) to `folder` as a page with its model.
+
+    Returns the manifest, whose section "detect" says what a page needs to know. On an error nothing is left behind:
+    ModelFormatError for a source that cannot be read, ExportError for options or a folder that cannot be.
+    """
+    o, output = options or DetectOptions(), Path(folder)
+    if o.quant not in QUANTS:
+        raise ExportError(f"There is no precision {o.quant!r} for detectors: choose one of {', '.join(QUANTS)}.")
+    if not 1 <= o.max_boxes <= MOST_BOXES:
+        raise ExportError(f"{o.max_boxes} boxes are not possible: choose from 1 to {MOST_BOXES}.")
+    check_output(output, o.force)
+    check_page("detect")
+    progress("reading", 0, 1)
+    model = YOLOv8.load(source, DEVICE, QUANTS[o.quant])
+    detector = model.detector(o.size, max_boxes=o.max_boxes)
+    progress("reading", 1, 1)
+    defaults = detector.defaults
+    section = {
+        "entry": ENTRY,
+        "width": detector.size[1],
+        "height": detector.size[0],
+        "max_boxes": o.max_boxes,
+        "labels": list(model.labels),
+        "defaults": {"confidence": defaults.confidence, "iou": defaults.iou, "agnostic": defaults.agnostic},
+    }
+    with new_site(output, o.force) as site:
+        copy_page(site, "detect")
+        written = write_functions(
+            site / "model", o.name or output.resolve().name, {ENTRY: (detector, detector.inputs(DEVICE))},
+            task="detect", sections={"detect": section}, model={"architecture": "yolov8", "quant": o.quant},
+            targets=o.targets, shard_bytes=o.shard_bytes, tune=o.tune, progress=progress,
+        )  # fmt: skip
+        write_loader(site / "model", written)
+    return written

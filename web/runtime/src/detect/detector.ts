@@ -1,0 +1,162 @@
+/** An object detector: pictures in, boxes out. Everything between is one function of the bundle (docs/detect.md). */
+
+import type { Fallback } from "../backend.js";
+import type { Backend } from "../engine.js";
+import { throwIfAborted, TinywebError } from "../errors.js";
+import type { HostEvents, StartTimes } from "../host.js";
+import { loadFunction, type FunctionModel, type LoadOptions } from "../index.js";
+import { Lock } from "../lock.js";
+import { Fitter, type Picture } from "./picture.js";
+import { parseSection, type DetectDefaults, type DetectSection } from "./section.js";
+
+export interface DetectOptions extends Partial<DetectDefaults> {
+  signal?: AbortSignal;
+}
+
+export interface Detection {
+  label: string;
+  /** The label's place among `info.labels`. */
+  index: number;
+  /** 0 … 1 */
+  score: number;
+  /** x1, y1, x2, y2 in pixels of the picture. */
+  box: [number, number, number, number];
+}
+
+/** How long the parts of a call took, in milliseconds. */
+export interface DetectTimes {
+  /** Waiting for calls before it. */
+  waitMs: number;
+  /** Reading the picture and drawing it in the network's size. */
+  drawMs: number;
+  /** The picture to the device, the network and suppression there, and the boxes back. */
+  runMs: number;
+  /** All of the call. */
+  totalMs: number;
+}
+
+export interface DetectorInfo {
+  model: string;
+  backend: Backend;
+  /** The GPU's name, or the number of CPU threads. */
+  adapter: string;
+  labels: readonly string[];
+  /** Of the network's input. */
+  width: number;
+  height: number;
+  maxBoxes: number;
+  defaults: Readonly<DetectDefaults>;
+  memoryBytes: number;
+  modelBytes: number;
+  /** Kernels of a call. */
+  kernels: number;
+  /** Of the last call; zeros before the first. */
+  times: DetectTimes;
+  /** How long loading took, by part. */
+  start: StartTimes;
+  /** Backends that were passed over, and why. */
+  fallbacks: Fallback[];
+}
+
+/** A detector in its worker; `loadDetector` makes one. */
+export class Detector {
+  private readonly section: DetectSection;
+  private readonly fitter: Fitter;
+  private readonly lock = new Lock();
+  private times: DetectTimes = { waitMs: 0, drawMs: 0, runMs: 0, totalMs: 0 };
+
+  /** @throws TinywebError "bad-argument" where the bundle is no detector's */
+  constructor(private readonly model: FunctionModel) {
+    this.section = parseSection(model.info);
+    this.fitter = new Fitter(this.section);
+  }
+
+  get info(): DetectorInfo {
+    const { model, backend, adapter, functions, memoryBytes, modelBytes, start, fallbacks } = this.model.info;
+    const { entry, ...section } = this.section;
+    return {
+      model, backend, adapter, ...section, memoryBytes, modelBytes,
+      kernels: functions[entry]?.kernels ?? 0,
+      times: { ...this.times },
+      start,
+      fallbacks,
+    };
+  }
+
+  /** The load before this one, if the page was ended during it. */
+  get previousLoadInterrupted(): FunctionModel["previousLoadInterrupted"] {
+    return this.model.previousLoadInterrupted;
+  }
+
+  /**
+   * The objects in a picture, highest score first. Calls run one after another, and a picture is drawn when its turn comes: of
+   * a video that is the frame of that moment, and there is never more than one on its way.
+   * @throws TinywebError "bad-argument" (no picture, or settings beyond 0 … 1) | "aborted" | "device-lost" | …
+   */
+  async detect(image: Picture, options: DetectOptions = {}): Promise<Detection[]> {
+    const begun = performance.now();
+    const settings = this.settings(options);
+    const { signal } = options;
+    const release = await this.lock.acquire(signal);
+    try {
+      const turn = performance.now();
+      throwIfAborted(signal);
+      const { image: pixels, place, size } = await this.fitter.fit(image);
+      const drawn = performance.now();
+      const inputs = { image: pixels, frame: Float32Array.from(place), source: Float32Array.from(size), settings };
+      const outputs = await this.model.run(inputs, { function: this.section.entry, signal });
+      const done = performance.now();
+      this.times = { waitMs: turn - begun, drawMs: drawn - turn, runMs: this.model.info.runMs, totalMs: done - begun };
+      return this.detections(outputs as never);
+    } finally {
+      release();
+    }
+  }
+
+  /** @returns the function that removes the listener */
+  on<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
+    return this.model.on(name, listener);
+  }
+
+  /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
+  dispose(): Promise<void> {
+    return this.model.dispose();
+  }
+
+  private settings(options: DetectOptions): Float32Array {
+    const { confidence, iou, agnostic } = this.section.defaults;
+    const share = (name: "confidence" | "iou", usual: number): number => {
+      const value = options[name] ?? usual;
+      if (typeof value === "number" && value >= 0 && value <= 1) return value;
+      throw new TinywebError("bad-argument", `${name} must be a number from 0 to 1, not ${String(value)}.`);
+    };
+    return Float32Array.of(share("confidence", confidence), share("iou", iou), (options.agnostic ?? agnostic) ? 1 : 0);
+  }
+
+  private detections({ boxes, scores, classes, count }: { boxes: Float32Array; scores: Float32Array; classes: Int32Array; count: Int32Array }): Detection[] {
+    return Array.from({ length: count[0] ?? 0 }, (_, i) => {
+      const index = classes[i] as number;
+      return {
+        label: this.section.labels[index] ?? String(index),
+        index,
+        score: scores[i] as number,
+        box: [...boxes.subarray(4 * i, 4 * i + 4)] as Detection["box"],
+      };
+    });
+  }
+}
+
+/**
+ * Loads a bundle written by `tinyweb export detect`.
+ * @param baseUrl the bundle's folder (it holds manifest.json)
+ * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
+ */
+export async function loadDetector(baseUrl: string | URL, options: LoadOptions = {}): Promise<Detector> {
+  const model = await loadFunction(baseUrl, options);
+  try {
+    return new Detector(model);
+  } catch (error) {
+    await model.dispose();
+    throw error;
+  }
+}

@@ -1,0 +1,110 @@
+import { describe, expect, it } from "vitest";
+import { Detector } from "../src/detect/detector.js";
+import { Fitter, placeOf } from "../src/detect/picture.js";
+
+const INPUT = { width: 64, height: 32 };
+
+/** Pixels of one colour, or of what `colour` says. */
+function pixels(width: number, height: number, colour: (x: number, y: number) => number[] = () => [10, 20, 30]) {
+  const data = new Uint8ClampedArray(width * height * 4);
+  for (let i = 0; i < width * height; i++) data.set([...colour(i % width, Math.floor(i / width)), 255], i * 4);
+  return { data, width, height };
+}
+
+describe("fitting a picture", () => {
+  it("keeps proportions, in the middle", () => {
+    expect(placeOf(640, 480, { width: 320, height: 320 })).toEqual([0, 40, 320, 240]);
+    expect(placeOf(100, 400, INPUT)).toEqual([28, 0, 8, 32]);
+    expect(placeOf(5000, 1, INPUT)).toEqual([0, 15, 64, 1]);
+  });
+
+  it("scales pixels: a flat picture stays flat, a ramp a ramp, many become their mean", async () => {
+    const fitter = new Fitter(INPUT);
+    const flat = await fitter.fit(pixels(50, 100));
+    expect(flat.place).toEqual([24, 0, 16, 32]);
+    const image = flat.image as Uint8Array;
+    const at = (x: number, y: number): number[] => [...image.subarray((y * 64 + x) * 4, (y * 64 + x) * 4 + 4)];
+    expect(at(24, 0)).toEqual([10, 20, 30, 255]);
+    expect(at(39, 31)).toEqual([10, 20, 30, 255]);
+    expect(at(23, 0)).toEqual([0, 0, 0, 0]);
+    const ramp = (await fitter.fit(pixels(128, 64, (x, y) => [x, y, 0]))).image as Uint8Array;
+    expect([...ramp.subarray((10 * 64 + 20) * 4, (10 * 64 + 20) * 4 + 2)].map((v) => Math.abs(v - 40.5) <= 1 || Math.abs(v - 20.5) <= 1)).toEqual([true, true]);
+    const checks = (await fitter.fit(pixels(640, 320, (x, y) => [255 * ((x + y) % 2), 0, 0]))).image as Uint8Array;
+    expect(Math.abs((checks[(16 * 64 + 32) * 4] as number) - 127.5)).toBeLessThan(3);
+  });
+
+  it("refuses what is no picture", async () => {
+    const fitter = new Fitter(INPUT);
+    await expect(fitter.fit({ data: new Uint8Array(7), width: 2, height: 2 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("it has 7 bytes") });
+    await expect(fitter.fit({} as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("of an unknown kind") });
+    await expect(fitter.fit(undefined as never)).rejects.toMatchObject({ code: "bad-argument" });
+  });
+});
+
+/** A model that finds what it is told, and says what it was given. */
+function pretend(change: Record<string, unknown> = {}) {
+  const calls: { inputs: Record<string, Float32Array>; options: unknown }[] = [];
+  let flying = 0;
+  let most = 0;
+  const array = (name: string, shape: number[]) => ({ name, dtype: "f32", shape });
+  const model = {
+    info: {
+      model: "pretend", backend: "wasm", adapter: "", memoryBytes: 1, modelBytes: 1, runMs: 5, start: {}, fallbacks: [],
+      functions: {
+        look: {
+          kernels: 9,
+          inputs: [array("image", [32, 64, 4]), array("frame", [4]), array("source", [2]), array("settings", [3])],
+          outputs: [array("boxes", [7, 4]), array("scores", [7]), array("classes", [7]), array("count", [1])],
+        },
+      },
+      sections: { detect: { entry: "look", labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: false }, ...change } },
+    },
+    async run(inputs: never, options: unknown) {
+      most = Math.max(most, ++flying);
+      calls.push({ inputs, options });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      flying--;
+      return { boxes: Float32Array.from({ length: 28 }, (_, i) => i), scores: Float32Array.of(0.75, 0.5, 0, 0, 0, 0, 0), classes: Int32Array.of(1, 0, 0, 0, 0, 0, 0), count: Int32Array.of(2) };
+    },
+    on: () => () => undefined,
+    dispose: async () => undefined,
+  };
+  return { detector: () => new Detector(model as never), calls, most: () => most };
+}
+
+describe("a detector", () => {
+  it("gives labels, scores and boxes", async () => {
+    const { detector, calls } = pretend();
+    const made = detector();
+    expect(await made.detect(pixels(100, 50), { confidence: 0.5 })).toEqual([
+      { label: "dog", index: 1, score: 0.75, box: [0, 1, 2, 3] },
+      { label: "cat", index: 0, score: 0.5, box: [4, 5, 6, 7] },
+    ]);
+    const { inputs, options } = calls[0]!;
+    expect(options).toMatchObject({ function: "look" });
+    expect(inputs.frame).toEqual(Float32Array.of(0, 0, 64, 32));
+    expect(inputs.source).toEqual(Float32Array.of(100, 50));
+    expect(inputs.settings).toEqual(Float32Array.of(0.5, 0.5, 0));
+    expect(made.info).toMatchObject({ width: 64, height: 32, maxBoxes: 7, labels: ["cat", "dog"], kernels: 9, times: { runMs: 5 } });
+  });
+
+  it("has one picture on its way at most, and forgets those that are no longer wanted", async () => {
+    const { detector, calls, most } = pretend();
+    const made = detector();
+    const stop = new AbortController();
+    const all = [made.detect(pixels(4, 4)), made.detect(pixels(4, 4), { signal: stop.signal }), made.detect(pixels(4, 4))];
+    stop.abort();
+    await expect(all[1]).rejects.toMatchObject({ code: "aborted" });
+    await Promise.all([all[0], all[2]]);
+    expect(calls).toHaveLength(2);
+    expect(most()).toBe(1);
+  });
+
+  it("refuses settings that cannot be, and bundles that are no detectors", async () => {
+    await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({ code: "bad-argument", message: "iou must be a number from 0 to 1, not 2." });
+    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument" });
+    expect(() => pretend({ entry: "other" }).detector()).toThrow("manifest.json: detect.entry names no function.");
+    expect(() => pretend({ labels: [] }).detector()).toThrow("manifest.json: detect.labels is no list of names.");
+    expect(() => pretend({ defaults: { confidence: 3 } }).detector()).toThrow("defaults.confidence is no number from 0 to 1");
+  });
+});
