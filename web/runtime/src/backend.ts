@@ -18,6 +18,8 @@ export interface BackendOptions {
    * otherwise. A backend asked for by name that does not work is an error.
    */
   backend?: BackendChoice;
+  /** Functions whose kernels are compiled while the model loads, where it has many; the others when they are first run. All by default. */
+  functions?: readonly string[];
   /** Lets "auto" take a WebGPU adapter that computes on the CPU; by default WASM, usually faster, goes first. */
   allowSoftwareGpu?: boolean;
   /** Number of WASM threads; by default the number of logical cores, at most 8. */

@@ -20,7 +20,7 @@ export interface Engine {
   readonly memoryBytes: number;
   /** Most steps that can be in flight: more than one where results come back with a delay. */
   readonly depth: number;
-  /** Settles when every kernel is compiled; weights may be written before. */
+  /** Settles when every kernel that was asked for first is compiled; weights may be written before. */
   readonly compiled: Promise<void>;
 
   /** Kernels of an entry point. */

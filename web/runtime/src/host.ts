@@ -219,7 +219,7 @@ export class ModelHost {
       const { adapter, name, target, variant } = candidate;
       const source = this.file(variant.file, signal).then((bytes) => new TextDecoder().decode(bytes));
       const lost = (reason: string): void => this.settings.onEvent("device-lost", { reason });
-      return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost);
+      return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost, this.settings.options.functions);
     }
     const target = this.manifest.wasm as NonNullable<Manifest["wasm"]>;
     return WasmEngine.create(this.manifest, target, candidate.threads, this.module(candidate.variant.file, signal), this.settings.spawn);

@@ -18,6 +18,11 @@ interface Command {
   name: string;
 }
 
+interface Prepared {
+  pipeline: GPUComputePipeline;
+  layout: GPUBindGroupLayout;
+}
+
 // The standard's values: the global objects that name them are missing in some environments.
 const MAP_READ = 0x1;
 const COPY_SRC = 0x4;
@@ -48,6 +53,11 @@ export class WebGpuEngine implements Engine {
   private readonly idle: GPUBuffer[] = [];
   private readonly most: number;
   private readonly commands = new Map<string, Command[]>();
+  /** WGSL by the kernels' names. */
+  private readonly texts: Promise<Map<string, string>>;
+  private readonly layouts = new Map<string, GPUBindGroupLayout>();
+  /** By the kernels' indices, as far as they were asked for. */
+  private readonly pipelines: Promise<Prepared>[] = [];
   private failure: TinywebError | undefined;
   private gone = false;
   private last: Promise<unknown> = Promise.resolve();
@@ -60,6 +70,7 @@ export class WebGpuEngine implements Engine {
     private readonly variant: WebGpuVariant,
     source: Promise<string>,
     onLost: LostListener,
+    first: readonly string[],
   ) {
     device.addEventListener("uncapturederror", (event) => {
       this.failure ??= new TinywebError("gpu-error", `The GPU reported an error: ${event.error.message}`);
@@ -82,13 +93,16 @@ export class WebGpuEngine implements Engine {
     this.most = device.limits.maxComputeWorkgroupsPerDimension;
     for (let i = 0; i < DEPTH; i++) this.idle.push(this.stagingBuffer(STAGING_BYTES));
     this.memoryBytes = sizes.reduce((sum, size) => sum + size, this.variables.byteLength + STAGING_BYTES * DEPTH);
-    this.compiled = this.compile(source);
+    this.texts = source.then(splitKernels);
+    this.texts.catch(() => undefined);
+    this.compiled = this.compile(first);
     this.compiled.catch(() => undefined); // awaited later, together with the weights
   }
 
   /**
    * Allocates all buffers and starts compiling.
    * @param source the variant's WGSL file, perhaps still on its way
+   * @param first entry points to compile now; the others are compiled when they are first run by `step`
    * @throws TinywebError "no-backend" | "out-of-memory"
    */
   static async create(
@@ -99,6 +113,7 @@ export class WebGpuEngine implements Engine {
     variant: WebGpuVariant,
     source: Promise<string>,
     onLost: LostListener,
+    first: readonly string[] = [...variant.entryPoints.keys()],
   ): Promise<WebGpuEngine> {
     source.catch(() => undefined);
     let device: GPUDevice;
@@ -116,7 +131,7 @@ export class WebGpuEngine implements Engine {
     let engine: WebGpuEngine | undefined;
     let refused: unknown;
     try {
-      engine = new WebGpuEngine(device, adapterName, manifest, target, variant, source, onLost);
+      engine = new WebGpuEngine(device, adapterName, manifest, target, variant, source, onLost, first);
     } catch (error) {
       refused = error;
     }
@@ -134,39 +149,19 @@ export class WebGpuEngine implements Engine {
     return this.device.createBuffer({ size, usage: COPY_DST | MAP_READ });
   }
 
-  private async compile(source: Promise<string>): Promise<void> {
+  /** Compiles what these entry points need and is not compiled yet. */
+  private async compile(entries: readonly string[]): Promise<void> {
     const { device, variant } = this;
-    const texts = splitKernels(await source);
-    const layouts = new Map<string, GPUBindGroupLayout>();
-    const pipelines = await Promise.all(variant.kernels.map(async (kernel) => {
-      const code = texts.get(kernel.name);
-      if (code === undefined) throw new TinywebError("bad-manifest", `${variant.file} has no kernel "${kernel.name}".`);
-      const key = `${kernel.bindings.join()},${kernel.uniform}`;
-      const layout = layouts.get(key) ?? this.bindGroupLayout(kernel);
-      layouts.set(key, layout);
-      device.pushErrorScope("validation"); // a shader's errors are told by the pipeline's failure
-      const module = device.createShaderModule({ label: kernel.name, code });
-      device.popErrorScope().catch(() => undefined);
-      try {
-        const pipeline = await device.createComputePipelineAsync({
-          label: kernel.name,
-          layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-          compute: { module, entryPoint: kernel.entry },
-        });
-        return { pipeline, layout };
-      } catch (error) {
-        if (this.failure) throw this.failure;
-        const messages = (await module.getCompilationInfo().catch(() => undefined))?.messages ?? [];
-        const first = messages.find((message) => message.type === "error");
-        const why = first ? `line ${first.lineNum}: ${first.message}` : describe(error);
-        throw new TinywebError("compile-failed", `The GPU driver refused kernel ${kernel.name}: ${why}`, error);
-      }
-    }));
+    const lists = entries.map((entry) => [entry, variant.entryPoints.get(entry) ?? []] as const);
+    const used = new Set(lists.flatMap(([, dispatches]) => dispatches.map(({ kernel }) => kernel)));
+    await Promise.all(Array.from(used, (index) => (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel))));
+    const ready: Prepared[] = [];
+    for (const index of used) ready[index] = await (this.pipelines[index] as Promise<Prepared>);
     device.pushErrorScope("validation");
-    for (const [entry, dispatches] of variant.entryPoints) {
+    for (const [entry, dispatches] of lists) {
       this.commands.set(entry, dispatches.map((dispatch) => {
         const kernel = variant.kernels[dispatch.kernel] as Kernel;
-        const { pipeline, layout } = pipelines[dispatch.kernel] as (typeof pipelines)[number];
+        const { pipeline, layout } = ready[dispatch.kernel] as Prepared;
         const buffers = dispatch.buffers.map((id) => this.buffers[id] as GPUBuffer);
         if (kernel.uniform) buffers.push(this.uniform);
         const bindings = device.createBindGroup({
@@ -180,6 +175,32 @@ export class WebGpuEngine implements Engine {
     const invalid = await device.popErrorScope().catch((error: unknown) => error as Error);
     if (this.failure) throw this.failure;
     if (invalid) throw new TinywebError("compile-failed", `The GPU refused this model's plan: ${invalid.message}`);
+  }
+
+  private async pipeline(kernel: Kernel): Promise<Prepared> {
+    const { device, layouts } = this;
+    const code = (await this.texts).get(kernel.name);
+    if (code === undefined) throw new TinywebError("bad-manifest", `${this.variant.file} has no kernel "${kernel.name}".`);
+    const key = `${kernel.bindings.join()},${kernel.uniform}`;
+    const layout = layouts.get(key) ?? this.bindGroupLayout(kernel);
+    layouts.set(key, layout);
+    device.pushErrorScope("validation"); // a shader's errors are told by the pipeline's failure
+    const module = device.createShaderModule({ label: kernel.name, code });
+    device.popErrorScope().catch(() => undefined);
+    try {
+      const pipeline = await device.createComputePipelineAsync({
+        label: kernel.name,
+        layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+        compute: { module, entryPoint: kernel.entry },
+      });
+      return { pipeline, layout };
+    } catch (error) {
+      if (this.failure) throw this.failure;
+      const messages = (await module.getCompilationInfo().catch(() => undefined))?.messages ?? [];
+      const first = messages.find((message) => message.type === "error");
+      const why = first ? `line ${first.lineNum}: ${first.message}` : describe(error);
+      throw new TinywebError("compile-failed", `The GPU driver refused kernel ${kernel.name}: ${why}`, error);
+    }
   }
 
   private bindGroupLayout(kernel: Kernel): GPUBindGroupLayout {
@@ -239,6 +260,8 @@ export class WebGpuEngine implements Engine {
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
     this.check();
+    const missing = entries.filter((entry) => !this.commands.has(entry));
+    if (missing.length > 0) await this.compile(missing);
     const encoder = this.encode(entries);
     const sizes = slices.map(({ bytes }) => Math.ceil(bytes / 4) * 4);
     const size = sizes.reduce((sum, bytes) => sum + bytes, 0);

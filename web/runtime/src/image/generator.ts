@@ -9,7 +9,7 @@ import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../ind
 import { Lock } from "../lock.js";
 import { LoadMarker } from "../marker.js";
 import { ClipTokenizer, type Tokens } from "./clip-tokenizer.js";
-import { parseImageManifest, type ImageDefaults, type ImageManifest, type PartName } from "./manifest.js";
+import { parseImageManifest, type ImageDefaults, type ImageManifest, type PartName, type Size } from "./manifest.js";
 import { normals } from "./noise.js";
 import { completeJob, type Job, type TextToImageOptions } from "./options.js";
 import { Parts, type PartsProgress, type PartsSettings } from "./parts.js";
@@ -139,7 +139,7 @@ export class ImageGenerator {
       const manifest = parseImageManifest(await json("manifest.json", MAX_MANIFEST));
       const tokenizer = new ClipTokenizer(await json(manifest.tokenizer, MAX_TOKENIZER), manifest.text);
       generator = new ImageGenerator(manifest, tokenizer, {
-        base, options: rest, single: previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
+        base, options: rest, first: firstFunctions(manifest), single: previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
       }, marker);
       generator.previousLoadInterrupted = previous;
       const { parts, start } = generator;
@@ -243,7 +243,7 @@ export class ImageGenerator {
     const unet = await this.part("unet", signal);
     onStage?.("steps");
     const plan = planSteps(this.manifest.scheduler, job.scheduler, job.steps, begin && job.strength);
-    const name = ((guided ? functions.unet2 : functions.unet1) as string).replace("{width}", `${width}`).replace("{height}", `${height}`);
+    const name = unetFunction((guided ? functions.unet2 : functions.unet1) as string, job.size);
     let x = Float32Array.from(job.latents ?? normals(job.seed, 0, count), (n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0));
     let before = new Float32Array(count);
     const times: number[] = [];
@@ -357,6 +357,17 @@ export class ImageGenerator {
     for (const [i, tile] of inside.entries()) blend.add(await run(tile), outside[i] as (typeof outside)[number]);
     return Uint8ClampedArray.from(blend.result());
   }
+}
+
+function unetFunction(template: string, { width, height }: Size): string {
+  return template.replace("{width}", `${width}`).replace("{height}", `${height}`);
+}
+
+/** What a picture of the default settings needs. */
+function firstFunctions({ sizes, functions, defaults }: ImageManifest): PartsSettings["first"] {
+  const size = sizes[0] as Size;
+  const unet = (defaults.guidance > 1 && functions.unet2) || functions.unet1;
+  return { unet: [unetFunction(unet, size)], vae_decoder: [size.tiles.decode] };
 }
 
 function joined(a: Float32Array, b: Float32Array): Float32Array {

@@ -17,6 +17,8 @@ export interface PartsProgress extends Progress {
 export interface PartsSettings {
   base: URL;
   options: Omit<LoadOptions, "onProgress" | "signal">;
+  /** Of parts with functions for several sizes: those to compile while loading. */
+  first: Partial<Record<PartName, string[]>>;
   /** Keep no part beside the one in use. */
   single: boolean;
   onProgress: ((progress: PartsProgress) => void) | undefined;
@@ -162,7 +164,8 @@ export class Parts {
     };
     let part: FunctionModel;
     try {
-      part = await load(new URL(folder, base), { ...options, onProgress, ...(signal ? { signal } : {}) });
+      const functions = this.settings.first[name];
+      part = await load(new URL(folder, base), { ...options, ...(functions ? { functions } : {}), onProgress, ...(signal ? { signal } : {}) });
     } catch (error) {
       if (isAbort(error) || !(error instanceof TinywebError)) throw error;
       throw new TinywebError(error.code, `${error.message} (The model's part ${name}.)`, error);
