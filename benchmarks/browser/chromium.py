@@ -19,10 +19,10 @@ from benchmarks.browser.server import Server
 from benchmarks.browser.works import FUNCTIONS, LANGUAGE, LOAD, LOAD_BYTES, Language, read_module, write_graph
 from benchmarks.checkpoints import FOLDER as CHECKPOINTS
 from benchmarks.contestant import Absent, Arrays, Contestant
-from benchmarks.worker import ROOT
+from benchmarks.worker import PATIENCE, ROOT
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_MS = 170_000
+TIMEOUT_MS = 170_000 * PATIENCE
 MOST_PAGES = 5  # those used last stay open: a row has no more sides
 LIBRARY = "/peers"
 PACKAGES = {"onnxruntime": "onnxruntime-web", "jax": "@jax-js/jax", "wllama": "@wllama/wllama"}
@@ -44,7 +44,7 @@ class Chromium(Contestant):
         except RuntimeError as error:
             raise Absent(str(error)) from error
         self._folder = tempfile.TemporaryDirectory(prefix="tinyweb-bench-")
-        self.work = Path(self._folder.name)
+        self.work = Path(os.environ.get("TINYWEB_BENCH_BUNDLES") or self._folder.name)
         self.server = Server(
             {"pages": HERE / "pages", "peers": peer_modules(), "work": self.work, "checkpoints": CHECKPOINTS}
         )
