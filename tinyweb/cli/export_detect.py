@@ -47,7 +47,7 @@ def export_detect(
         Backend.wasm,
     ],
     shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
-    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the source's).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
     tune: Tune = None,
     debug: Debug = False,

@@ -24,7 +24,7 @@ MOST_BOXES = 1024
 @dataclass(frozen=True)
 class DetectOptions:
     """What the command line offers. `size` (height, width) None: the one the model was made for; `name` None: the
-    site's."""
+    source's."""
 
     size: tuple[int, int] | None = None
     quant: str = "f16"
@@ -81,7 +81,7 @@ def export_detect(
     with new_site(output, o.force) as site:
         copy_page(site, "detect")
         written = write_functions(
-            site / "model", o.name or output.resolve().name, {ENTRY: (detector, detector.inputs(DEVICE))},
+            site / "model", o.name or Path(source).resolve().stem, {ENTRY: (detector, detector.inputs(DEVICE))},
             task="detect", sections={"detect": section}, model={"architecture": "yolov8", "quant": o.quant},
             targets=o.targets, shard_bytes=o.shard_bytes, tune=o.tune, progress=progress,
         )  # fmt: skip

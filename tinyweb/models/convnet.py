@@ -59,9 +59,8 @@ def fold_batch_norm(
 
 
 def kernel(values: npt.NDArray[Any], device: str | None, dtype: DType = dtypes.float32) -> Tensor:
-    """The weight of a convolution, held as `dtype` and computed with as float32."""
-    held = Tensor(values.astype(dtype.numpy), dtype=dtype, device=device)
-    return held if dtype is dtypes.float32 else held.float()
+    """The weight of a convolution, held as `dtype`; with float32 inputs it is computed with as float32."""
+    return Tensor(values.astype(dtype.numpy), dtype=dtype, device=device)
 
 
 def convolution(
