@@ -66,7 +66,13 @@ async function install() {
       await cache.put(keyOf(path), (await find(path, sha256)) ?? (await fetchFile(path, sha256)));
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, lane));
+  try {
+    await Promise.all(Array.from({ length: AT_ONCE }, lane));
+  } catch (error) {
+    // What broke off goes on next time; where there is no room, half a page must not take the model's.
+    if (error instanceof DOMException && error.name === "QuotaExceededError") await caches.delete(cacheName(own));
+    throw error;
+  }
 }
 
 /** @type {Map<string, Pin>} */

@@ -3,6 +3,7 @@
 export * from "./model-api";
 export { importModel, PageError, type ModelImporter } from "./model/import";
 export { ModelLoader, pageState, type Engine, type LoaderSurroundings, type ModelState, type PageState } from "./model/loader";
+export { StoredLoadingMark, type LoadingMark } from "./model/loading-mark";
 export { fallbackNote, type Note } from "./model/notes";
 export { nextFrame, openShell, Shell, type AnyShell, type ShellOptions, type Surroundings } from "./shell";
 export { Site, type OfflineState, type SiteBundle, type SiteFacts } from "./site";
@@ -10,7 +11,7 @@ export { parseShellSettings, SettingsStore, SHELL_DEFAULTS, THEMES, type ShellSe
 export { folderOf, LocalStore, MemoryStore, openStore, type KeyValueStore } from "./store/storage";
 export { describeBreak, describeFailure, errorCode, errorText, type Failure as FailureTold, type Words } from "./text/failures";
 export * from "./text/format";
-export type { AboutRow } from "./ui/About";
+export { diagnostics, type AboutRow } from "./diagnostics";
 export { Dialog, DialogHead } from "./ui/Dialog";
 export { Failure } from "./ui/Failure";
 export { Confirm, Field, IconButton, Radios, Slider, type Choice } from "./ui/Fields";
@@ -19,5 +20,5 @@ export { Icon, type IconName } from "./ui/icons";
 export { Layout, Main, type LayoutProps } from "./ui/Layout";
 export { Loading } from "./ui/Loading";
 export { NoteLine } from "./ui/Notes";
-export type { PageData } from "./ui/SettingsPanel";
+export type { PageData } from "./ui/Stored";
 export { statusText, type Figure } from "./ui/StatusLine";

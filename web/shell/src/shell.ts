@@ -3,12 +3,14 @@
 import type { BackendChoice, LoadedModel } from "./model-api";
 import { isBackendChoice } from "./model-api";
 import { importModel } from "./model/import";
+import { StoredLoadingMark } from "./model/loading-mark";
 import { ModelLoader, type LoaderSurroundings } from "./model/loader";
 import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
 import { Site } from "./site";
-import { openStore, type KeyValueStore } from "./store/storage";
+import { folderOf, openStore, type KeyValueStore } from "./store/storage";
 import { formatStart } from "./text/format";
 import type { Words } from "./text/failures";
+import { WakeLock } from "./wake-lock";
 
 export interface ShellOptions<Settings extends ShellSettings> {
   /** The page's own name in storage: "tinychat". The same as in its vite.config.ts. */
@@ -18,6 +20,8 @@ export interface ShellOptions<Settings extends ShellSettings> {
   words: Words;
   /** Makes valid settings of anything; of `undefined` the defaults. */
   parseSettings(value: unknown): Settings;
+  /** Options for `load` with which the model takes less memory, if there are any. @param facts `info` of model.js */
+  smaller?(facts: unknown): object;
 }
 
 export interface Surroundings<Model extends LoadedModel> extends LoaderSurroundings<Model> {
@@ -55,6 +59,17 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
         console.info(`${options.app}: usable ${Math.round(env.ticks())} ms after the visit began; model ready ${formatStart(info.start)}`);
       }
       this.announce(`${this.title} is ready.`);
+    });
+  }
+
+  /** To be told after every attempt to keep something of the reader's: whether the browser's storage took it. */
+  reportKept(kept: boolean): void {
+    if (kept || !this.storage.lasting) return this.model.dropNote("storage");
+    this.model.note({
+      id: "storage",
+      tone: "info",
+      title: "The browser’s storage is full",
+      text: "What is new lasts until this page is closed. Deleting something in the settings makes room.",
     });
   }
 
@@ -107,7 +122,7 @@ export type AnyShell = Pick<
   "title" | "announcement" | "settings" | "site" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
 > & {
   readonly options: { app: string; words: Words };
-  readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "load" | "note" | "dismissNote" | "dropNote">;
+  readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "offersSmaller" | "load" | "chooseBackend" | "chooseSmaller" | "note" | "dismissNote" | "dropNote">;
 };
 
 function addressBackend(): BackendChoice | null {
@@ -132,10 +147,11 @@ export function openShell<Model extends LoadedModel, Settings extends ShellSetti
 export function openShell<Model extends LoadedModel>(
   options: Omit<ShellOptions<ShellSettings>, "parseSettings"> & Partial<ShellOptions<ShellSettings>>,
 ): Shell<Model> {
+  const storage = openStore(location.pathname, options.app);
   const shell = new Shell<Model>(
     { parseSettings: parseShellSettings, ...options },
     {
-      storage: openStore(location.pathname, options.app),
+      storage,
       importModel,
       addressBackend: addressBackend(),
       forgetAddressBackend: () => {
@@ -146,8 +162,12 @@ export function openShell<Model extends LoadedModel>(
       online: () => navigator.onLine,
       nextFrame,
       ticks: () => performance.now(),
+      loadingMark: new StoredLoadingMark(storage, `tinyweb-loading:${folderOf(location.pathname)}`),
+      ...(options.smaller === undefined ? {} : { smaller: options.smaller }),
     },
   );
+  const wakeLock = new WakeLock();
+  shell.model.subscribe(() => wakeLock.follow(shell.model.busy));
   addEventListener("online", () => shell.model.cameOnline());
   // The model goes first: keeping the page for later must not slow its first visit down.
   const settled = shell.model.subscribe(() => {

@@ -22,6 +22,7 @@ const shell = openShell<Chat, Settings>({
   title: (facts) => displayName(parseFacts(facts)),
   words: { kept: "your conversation is kept", next: "your next message" },
   parseSettings,
+  smaller: (facts) => ({ context: Math.max(128, Math.floor((parseFacts(facts).context ?? 2048) / 4)) }),
 });
 const app = new ChatApp({
   shell,

@@ -7,7 +7,8 @@ import type { BackendChoice, LoadedModel, LoadOptions, LoadProgress, ModelModule
 import type { KeyValueStore } from "../store/storage";
 import { describeFailure, errorCode, type Failure, type Words } from "../text/failures";
 import { backendName } from "../text/format";
-import type { ModelImporter } from "./import";
+import { PageError, type ModelImporter } from "./import";
+import type { LoadingMark } from "./loading-mark";
 import { fallbackNote, type Note } from "./notes";
 
 export type Engine<Info> =
@@ -35,8 +36,13 @@ export interface LoaderSurroundings<Model extends LoadedModel> {
   online(): boolean;
   /** Calls back before the next frame is drawn. */
   nextFrame(callback: () => void): void;
+  /** Notices that the page was ended while loading; absent where that does not matter. */
+  loadingMark?: LoadingMark;
+  /** What to load the model with to spare memory; absent where there is no smaller choice. @param facts `info` of model.js */
+  smaller?(facts: unknown): object;
 }
 
+const SMALLER = "smaller";
 const DISMISSED = "dismissed-fallback";
 /** Failures of a run after which a freshly loaded model is worth one try. */
 const REVIVABLE = new Set(["device-lost", "worker-failed", "disposed"]);
@@ -59,6 +65,8 @@ export class ModelLoader<Model extends LoadedModel> {
   private failedImports = 0;
   /** The GPU device went away and nothing has been heard of the model since. */
   private lost = false;
+  /** Spares memory: the reader's choice after a load that the device could not hold. */
+  private spare: boolean;
   private readonly runs = new Set<AbortController>();
   private readonly listeners = new Set<() => void>();
   private readonly readyListeners = new Set<(model: Model) => void>();
@@ -71,6 +79,7 @@ export class ModelLoader<Model extends LoadedModel> {
   ) {
     this.chosen = backend;
     this.addressBackend = env.addressBackend;
+    this.spare = env.smaller !== undefined && env.storage.get(SMALLER) === true;
   }
 
   /** Calls back after every change of `state`; returns the function that ends it. */
@@ -106,17 +115,19 @@ export class ModelLoader<Model extends LoadedModel> {
     this.loading.abort();
     const loading = new AbortController();
     this.loading = loading;
+    const first = !this.started;
     this.started = true;
     this.lost = false;
     this.change({
       engine: { phase: "loading", progress: null },
       notes: this.state.notes.filter(({ id }) => id !== "device"),
     });
-    this.finished = this.loadOnce(loading.signal);
+    this.finished = this.loadOnce(loading.signal, first);
     return this.finished;
   }
 
-  private async loadOnce(signal: AbortSignal): Promise<void> {
+  private async loadOnce(signal: AbortSignal, first: boolean): Promise<void> {
+    const { loadingMark } = this.env;
     await this.release();
     let latest: LoadProgress | null = null;
     const showProgress = (): void => {
@@ -134,22 +145,29 @@ export class ModelLoader<Model extends LoadedModel> {
       },
     };
     try {
+      const interrupted = first && (await loadingMark?.interrupted()) === true;
       const module = await this.importModule();
       if (signal.aborted) return;
       this.change({ facts: module.info });
-      const model = await module.load(options);
+      // The same once more might end the page once more: the reader is asked first.
+      if (interrupted) throw new PageError("interrupted", "The page was ended before its model was ready.");
+      loadingMark?.begin();
+      const model = await module.load({ ...(this.spare ? this.env.smaller?.(module.info) : {}), ...options });
       if (signal.aborted) {
         void model.dispose();
         return;
       }
+      loadingMark?.end();
       this.model = model;
       model.on("device-lost", () => this.deviceLost(model));
       model.on("backend-changed", () => this.backendChanged(model));
       this.change({ engine: { phase: "ready", info: { ...model.info } } });
       this.explainFallback(model.info);
+      this.explainSmaller();
       for (const listener of this.readyListeners) listener(model);
     } catch (error) {
       if (signal.aborted) return;
+      loadingMark?.end();
       this.change({ engine: { phase: "failed", failure: describeFailure(error, this.words, this.env.online()) } });
     }
   }
@@ -182,6 +200,26 @@ export class ModelLoader<Model extends LoadedModel> {
     if (this.backendChoice === before && this.state.engine.phase !== "failed") return;
     this.stop();
     void this.load();
+  }
+
+  /** Whether the model can be loaded smaller than it is. */
+  get offersSmaller(): boolean {
+    return this.env.smaller !== undefined && !this.spare;
+  }
+
+  /** Loads the model so that it takes less memory, also on later visits; or as it was made. */
+  chooseSmaller(smaller: boolean): void {
+    this.spare = smaller;
+    if (smaller) this.env.storage.set(SMALLER, true);
+    else this.env.storage.remove(SMALLER);
+    this.stop();
+    void this.load();
+  }
+
+  private explainSmaller(): void {
+    if (!this.spare) return this.dropNote(SMALLER);
+    const action = { label: "Load it whole", testId: "whole", act: () => this.chooseSmaller(false) };
+    this.note({ id: SMALLER, tone: "info", text: "The model was loaded smaller, to spare this device’s memory.", action });
   }
 
   /** Stops all runs. */

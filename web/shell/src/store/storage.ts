@@ -11,6 +11,8 @@ export interface KeyValueStore {
   /** Returns false when the value did not fit and is kept in memory only. */
   set(key: string, value: unknown): boolean;
   remove(key: string): void;
+  /** Whether the value of `key` did not fit and will not survive a reload. */
+  overflows(key: string): boolean;
 }
 
 export class MemoryStore implements KeyValueStore {
@@ -32,6 +34,10 @@ export class MemoryStore implements KeyValueStore {
 
   remove(key: string): void {
     this.values.delete(key);
+  }
+
+  overflows(): boolean {
+    return false;
   }
 }
 
@@ -72,6 +78,10 @@ export class LocalStore implements KeyValueStore {
   remove(key: string): void {
     this.overflow.remove(key);
     this.storage.removeItem(this.prefix + key);
+  }
+
+  overflows(key: string): boolean {
+    return this.overflow.get(key) !== undefined;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Errors of the runtime, told to people: what happened, what it means, what can be done. */
 
-export type Remedy = "retry" | "use-wasm" | "reload";
+export type Remedy = "retry" | "use-wasm" | "use-wasm-single" | "smaller" | "reload";
 
 export interface Failure {
   /** The runtime's code, or "unknown". */
@@ -69,7 +69,7 @@ const TELLINGS: Record<string, Telling> = {
   "out-of-memory": {
     title: "Not enough memory",
     text: "This device has too little free memory for the model. Closing other tabs and apps may help.",
-    remedies: ["retry", "use-wasm"],
+    remedies: ["retry", "smaller", "use-wasm"],
   },
   "no-backend": {
     title: "This browser cannot run the model",
@@ -95,6 +95,11 @@ const TELLINGS: Record<string, Telling> = {
     title: "The model stopped working",
     text: "Its background worker could not start or has crashed. {Kept}.",
     remedies: ["retry", "reload"],
+  },
+  interrupted: {
+    title: "Last time this page was ended while it loaded",
+    text: "Perhaps this device has too little memory for the model as it was loaded. {Kept}.",
+    remedies: ["smaller", "use-wasm-single", "retry"],
   },
   storage: {
     title: "The browser's storage failed",

@@ -8,6 +8,8 @@ import { Icon } from "./icons";
 const REMEDY_LABELS: Record<Remedy, string> = {
   retry: "Try again",
   "use-wasm": "Use the CPU",
+  "use-wasm-single": "Use one core of the CPU",
+  smaller: "Load it smaller",
   reload: "Reload the page",
 };
 
@@ -16,9 +18,17 @@ export function Failure({ failure, shell }: { failure: Told; shell: AnyShell }):
   const act: Record<Remedy, () => void> = {
     retry: () => void shell.model.load(),
     "use-wasm": () => shell.changeSettings({ backend: "wasm" }),
+    "use-wasm-single": () => shell.changeSettings({ backend: "wasm-single" }),
+    smaller: () => shell.model.chooseSmaller(true),
     reload: () => location.reload(),
   };
-  const remedies = failure.remedies.filter((remedy) => remedy !== "use-wasm" || !shell.model.backendChoice.startsWith("wasm"));
+  const { backendChoice, offersSmaller } = shell.model;
+  const useless = new Set<Remedy>([
+    ...(backendChoice.startsWith("wasm") ? (["use-wasm"] as const) : []),
+    ...(backendChoice === "wasm-single" ? (["use-wasm-single"] as const) : []),
+    ...(offersSmaller ? [] : (["smaller"] as const)),
+  ]);
+  const remedies = failure.remedies.filter((remedy) => !useless.has(remedy));
   return (
     <div class="failure" role="alert" data-testid="error" data-code={failure.code}>
       <Icon name="alert" />

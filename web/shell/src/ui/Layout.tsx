@@ -3,15 +3,17 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { pageState } from "../model/loader";
+import type { AboutRow } from "../diagnostics";
 import type { AnyShell } from "../shell";
-import type { AboutRow } from "./About";
+import { About } from "./About";
 import { Failure } from "./Failure";
 import { IconButton } from "./Fields";
 import { useChanges, useTheme, useVisibleHeight } from "./hooks";
 import { Icon } from "./icons";
 import { Loading } from "./Loading";
 import { NoteLine } from "./Notes";
-import { SettingsPanel, type PageData } from "./SettingsPanel";
+import { SettingsPanel } from "./SettingsPanel";
+import type { PageData } from "./Stored";
 import { StatusLine, type Figure } from "./StatusLine";
 
 export interface LayoutProps {
@@ -53,7 +55,7 @@ export function Layout(props: LayoutProps): JSX.Element {
   useEffect(() => {
     document.title = title;
   }, [title]);
-  const [settings, setSettings] = useState(false);
+  const [open, setOpen] = useState<"settings" | "about" | null>(null);
   const { engine, notes } = shell.model.state;
   const otherTheme = shownTheme === "dark" ? "light" : "dark";
   return (
@@ -81,7 +83,7 @@ export function Layout(props: LayoutProps): JSX.Element {
               data-testid="settings"
               title="Settings"
               aria-haspopup="dialog"
-              onClick={() => setSettings(true)}
+              onClick={() => setOpen("settings")}
             >
               <Icon name="settings" />
               <span class="sr-only">Settings</span>
@@ -103,17 +105,18 @@ export function Layout(props: LayoutProps): JSX.Element {
           </div>
         </footer>
       </div>
-      {settings && (
+      {open === "settings" && (
         <SettingsPanel
           shell={shell}
           data={props.data ?? []}
-          about={props.about ?? []}
+          onAbout={() => setOpen("about")}
           onReset={props.onReset ?? (() => shell.resetSettings())}
-          onClose={() => setSettings(false)}
+          onClose={() => setOpen((now) => (now === "settings" ? null : now))}
         >
           {props.settings}
         </SettingsPanel>
       )}
+      {open === "about" && <About shell={shell} rows={props.about ?? []} onClose={() => setOpen(null)} />}
       {props.dialogs}
       <div class="sr-only" role="status" aria-live="polite" data-testid="announcement">
         {shell.announcement}

@@ -1,13 +1,13 @@
-/** The settings of every page: appearance, the page's own, backend, what is stored, about. */
+/** The settings of every page: appearance, the page's own, backend, what is stored. */
 
 import type { ComponentChildren, JSX } from "preact";
 import type { BackendChoice } from "../model-api";
 import type { AnyShell } from "../shell";
 import type { Theme } from "../store/settings";
-import { AboutFigures, type AboutRow } from "./About";
 import { Dialog, DialogHead } from "./Dialog";
-import { Confirm, Radios, type Choice } from "./Fields";
+import { Radios, type Choice } from "./Fields";
 import { Icon } from "./icons";
+import { Stored, type PageData } from "./Stored";
 
 const THEME_CHOICES: readonly Choice<Theme>[] = [
   { value: "system", label: "System" },
@@ -22,36 +22,17 @@ const BACKEND_CHOICES: readonly Choice<BackendChoice>[] = [
   { value: "wasm-single", label: "CPU, one core", hint: "WASM, one thread" },
 ];
 
-/** Something of the reader's that a page keeps on the device. */
-export interface PageData {
-  /** Names it in data-testids: "delete-{key}". */
-  key: string;
-  /** "conversation", "picture" */
-  one: string;
-  /** "conversations", "pictures" */
-  many: string;
-  count: number;
-  clear(): void;
-}
-
 interface SettingsPanelProps {
   shell: AnyShell;
   /** The page's own sections: `<section><h3>…</h3>…</section>`. */
   children?: ComponentChildren;
   data: readonly PageData[];
-  about: readonly AboutRow[];
+  onAbout: () => void;
   onReset: () => void;
   onClose: () => void;
 }
 
-function ClearData({ data }: { data: PageData }): JSX.Element {
-  const { key, one, many, count } = data;
-  if (count === 0) return <p class="hint">There are no {many} on this device.</p>;
-  const what = count === 1 ? `the ${one}` : `all ${count} ${many}`;
-  return <Confirm testId={`delete-${key}`} label={`Delete ${what}`} question={`Really delete ${what}?`} onConfirm={() => data.clear()} />;
-}
-
-export function SettingsPanel({ shell, children, data, about, onReset, onClose }: SettingsPanelProps): JSX.Element {
+export function SettingsPanel({ shell, children, data, onAbout, onReset, onClose }: SettingsPanelProps): JSX.Element {
   const { settings, options } = shell;
   const kept = options.words.kept;
   return (
@@ -80,19 +61,16 @@ export function SettingsPanel({ shell, children, data, about, onReset, onClose }
           />
           <small class="hint">Changing this loads the model anew; {kept}.</small>
         </section>
-        <section>
-          <h3>About</h3>
-          <AboutFigures shell={shell} rows={about} />
-          <p class="hint">Made with tinyweb. The model runs wholly in this browser: nothing of yours ever leaves this device.</p>
-        </section>
+        <Stored shell={shell} data={data} />
         <section class="dialog-actions">
           <button type="button" class="button" data-testid="reset" onClick={onReset}>
             <Icon name="again" />
             Reset settings
           </button>
-          {data.map((each) => (
-            <ClearData key={each.key} data={each} />
-          ))}
+          <button type="button" class="button" data-testid="about-open" aria-haspopup="dialog" onClick={onAbout}>
+            <Icon name="info" />
+            About
+          </button>
         </section>
       </div>
     </Dialog>

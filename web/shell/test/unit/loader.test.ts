@@ -28,7 +28,8 @@ class FakeModel implements LoadedModel {
   }
 }
 
-function bench(options: { storage?: MemoryStore; address?: BackendChoice } = {}) {
+function bench(options: { storage?: MemoryStore; address?: BackendChoice; interrupted?: boolean; smaller?: () => object } = {}) {
+  const marks: string[] = [];
   const loads: LoadOptions[] = [];
   const models: FakeModel[] = [];
   const outcomes: (Error | "wait" | FakeModel)[] = [];
@@ -62,12 +63,18 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice } = {})
       forgetAddressBackend: () => forgotten++,
       online: () => true,
       nextFrame: (callback) => queueMicrotask(callback),
+      loadingMark: {
+        interrupted: async () => options.interrupted ?? false,
+        begin: () => marks.push("begin"),
+        end: () => marks.push("end"),
+      },
+      ...(options.smaller === undefined ? {} : { smaller: options.smaller }),
     },
     { kept: "your pictures are kept", next: "the next picture" },
     "auto",
   );
   return {
-    loader, loads, models, outcomes, imports, importErrors,
+    loader, loads, marks, models, outcomes, imports, importErrors,
     release: () => release(),
     forgotten: () => forgotten,
     phase: () => loader.state.engine.phase,
@@ -116,6 +123,38 @@ describe("loading", () => {
     outcomes.push(failure("gpu-error"));
     await loader.load();
     expect(loader.state.engine).toMatchObject({ failure: { text: expect.stringMatching(/^Your pictures are kept\. Try again/u) } });
+  });
+});
+
+describe("a load that ended the page", () => {
+  test("is not repeated unasked, and can be made smaller, also next time", async () => {
+    const storage = new MemoryStore();
+    const smaller = (): object => ({ context: 64 });
+    const { loader, loads, marks, phase } = bench({ storage, interrupted: true, smaller });
+    await loader.load();
+    expect(loader.state.engine).toMatchObject({ failure: { code: "interrupted", remedies: ["smaller", "use-wasm-single", "retry"] } });
+    expect(loads).toEqual([]);
+    expect(marks).toEqual(["end"]);
+    loader.chooseSmaller(true);
+    await settle();
+    expect(phase()).toBe("ready");
+    expect(loads).toMatchObject([{ context: 64 }]);
+    expect(loader.state.notes).toMatchObject([{ id: "smaller" }]);
+    const again = bench({ storage, smaller });
+    await again.loader.load();
+    expect(again.loads).toMatchObject([{ context: 64, backend: "auto" }]);
+    again.loader.chooseSmaller(false);
+    await settle();
+    expect(again.loads[1]).not.toHaveProperty("context");
+    expect(again.loader.state.notes).toEqual([]);
+  });
+
+  test("is marked from its beginning to its end, however that is", async () => {
+    const { loader, marks, outcomes } = bench();
+    outcomes.push(failure("gpu-error"));
+    await loader.load();
+    await loader.load();
+    expect(marks).toEqual(["begin", "end", "begin", "end"]);
   });
 });
 

@@ -179,6 +179,11 @@ export class ChatApp {
     return this.conversations.lasting;
   }
 
+  /** Room that the conversations take in storage. */
+  get conversationBytes(): number {
+    return this.conversations.bytes;
+  }
+
   /** Writes the shown conversation to storage. */
   save(): void {
     const { conversation } = this.talk;
@@ -186,7 +191,7 @@ export class ChatApp {
     if (conversation === this.saved) return;
     this.saved = conversation;
     this.lastSave = this.env.ticks();
-    this.conversations.put(conversation);
+    this.shell.reportKept(this.conversations.put(conversation));
     if (conversation.messages.length > 0) this.shell.storage.set(CURRENT, conversation.id);
   }
 

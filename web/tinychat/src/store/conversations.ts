@@ -98,6 +98,12 @@ export class ConversationStore {
     return this.storage.lasting;
   }
 
+  /** Browsers store two bytes for each character. */
+  get bytes(): number {
+    const keys = this.storage.keys().filter((key) => key.startsWith(PREFIX));
+    return keys.reduce((sum, key) => sum + 2 * (key.length + JSON.stringify(this.storage.get(key) ?? "").length), 0);
+  }
+
   /** Newest first. */
   list(): Summary[] {
     const found: Summary[] = [];
@@ -114,9 +120,12 @@ export class ConversationStore {
     return parseConversation(this.storage.get(PREFIX + id));
   }
 
-  /** Writes the conversation; an empty one is not worth keeping. When storage is full a few of the oldest make room. */
-  put(conversation: Conversation): void {
-    if (conversation.messages.length === 0) return;
+  /**
+   * Writes the conversation; an empty one is not worth keeping. When storage is full a few of the oldest make room. Returns
+   * false where even that did not help: then it lasts until the page is closed.
+   */
+  put(conversation: Conversation): boolean {
+    if (conversation.messages.length === 0) return true;
     const key = PREFIX + conversation.id;
     const others = (): Summary[] => this.list().filter((other) => other.id !== conversation.id);
     const isNew = this.storage.get(key) === undefined;
@@ -126,9 +135,10 @@ export class ConversationStore {
     // Another site on this origin may be what fills the storage: then it is no use to delete everything.
     for (let tries = 0; !this.storage.set(key, conversation) && tries < MAX_EVICTIONS; tries++) {
       const oldest = others().at(-1);
-      if (oldest === undefined) return;
+      if (oldest === undefined) return false;
       this.remove(oldest.id);
     }
+    return !this.storage.overflows(key);
   }
 
   remove(id: string): void {

@@ -96,6 +96,26 @@ const SCENES: Scene[] = [
       await page.getByTestId("delete-all").scrollIntoViewIfNeeded();
     },
   },
+  {
+    name: "about",
+    options: { mock: "no-webgpu,fast" },
+    async act(page) {
+      await reaches(page, "ready");
+      await page.getByTestId("settings").click();
+      await page.getByTestId("about-open").click();
+      await page.getByText("GPU limits").or(page.getByText("no WebGPU in this browser")).or(page.getByText("none that WebGPU")).first().waitFor();
+    },
+  },
+  {
+    name: "interrupted",
+    options: {},
+    async act(page) {
+      await reaches(page, "ready");
+      await page.evaluate(() => localStorage.setItem("tinychat:/:loading", '"x"'));
+      await page.reload();
+      await reaches(page, "error");
+    },
+  },
   { name: "download-failed", options: { mock: "download,fast" }, act: (page) => reaches(page, "error") },
   { name: "out-of-memory", options: { mock: "memory,fast" }, act: (page) => reaches(page, "error") },
   { name: "no-backend", options: { mock: "no-backend,fast" }, act: (page) => reaches(page, "error") },

@@ -320,6 +320,25 @@ describe("settings", () => {
     });
   });
 
+  test("diagnostics are copied without what was said", async () => {
+    await using({ mock: "no-webgpu,fast" }, async ({ page }) => {
+      await reaches(page, "ready");
+      await ask(page, "Hello, my name is Ada!");
+      await page.getByTestId("settings").click();
+      expect(await page.getByTestId("stored-all").textContent()).toMatch(/^1 conversation, \d+ KB$/u);
+      await page.getByTestId("about-open").click();
+      await page.getByTestId("copy-diagnostics").click();
+      await page.getByText("Copied").waitFor();
+      const text = await page.evaluate(() => navigator.clipboard.readText());
+      for (const line of ["TinyChat\n", "Model: tinychat-7m\n", "Runs on: WASM, 4 threads\n", "Not WebGPU: this browser has no WebGPU\n", "Browser: Mozilla/5.0"]) {
+        expect(text).toContain(line);
+      }
+      expect(text).not.toContain("Ada");
+      await page.keyboard.press("Escape");
+      await page.getByTestId("about-dialog").waitFor({ state: "detached" });
+    });
+  });
+
   test("deleting everything asks first", async () => {
     await using({}, async ({ page }) => {
       await reaches(page, "ready");
@@ -328,7 +347,7 @@ describe("settings", () => {
       await page.getByTestId("delete-all").click();
       expect(await page.getByTestId("message-user").count()).toBe(1);
       await page.getByTestId("delete-all").click();
-      await page.getByText("There are no conversations").waitFor();
+      await page.getByTestId("stored-all").getByText("none").waitFor();
       expect(await page.getByTestId("message-user").count()).toBe(0);
       expect(await page.evaluate(() => Object.keys(localStorage).filter((key) => key.includes(":chat:")))).toEqual([]);
     });

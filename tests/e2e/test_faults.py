@@ -1,0 +1,230 @@
+"""What goes wrong around an exported page: no conversation is lost, the page says what happened, and it recovers."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.conftest import ExportedSite, Served
+from tests.e2e.pages import TIMEOUT_MS, ask, wait_for
+
+Serve = Callable[..., Served]
+FILL_STORAGE = """() => {
+  let part = "x".repeat(2 ** 20);
+  for (let i = 0; part.length > 0; i++) {
+    try { localStorage.setItem("other" + i, part); } catch { part = part.slice(0, part.length >> 1); }
+  }
+}"""
+HIDE = """(hidden) => {
+  const pretend = (name, value) => Object.defineProperty(document, name, { get: () => value, configurable: true });
+  pretend("hidden", hidden);
+  pretend("visibilityState", hidden ? "hidden" : "visible");
+  globalThis.frame ??= requestAnimationFrame;
+  globalThis.requestAnimationFrame = hidden ? () => 0 : frame;
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+DAMAGE = """async () => {
+  const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("tinyweb-weights");
+  for await (const [, model] of root.entries()) {
+    for await (const [name, file] of model.entries()) {
+      const { size } = await file.getFile();
+      if (size < 1000) continue;
+      const writer = await file.createWritable({ keepExistingData: true });
+      await writer.write({ type: "write", position: size >> 1, data: new Uint8Array(16).fill(255) });
+      await writer.close();
+      return name;
+    }
+  }
+}"""
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    with chromium.new_context() as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        yield context
+
+
+def visit(context: BrowserContext, address: str, query: str = "?backend=wasm-single") -> Page:
+    page = context.new_page()
+    page.goto(f"{address}/{query}")
+    wait_for(page, "ready")
+    return page
+
+
+def said(page: Page) -> list[str]:
+    return page.get_by_test_id("message-user").all_inner_texts()
+
+
+def start(page: Page, text: str) -> None:
+    """Send a message; returns when the answer has begun."""
+    page.get_by_test_id("prompt").fill(text)
+    page.get_by_test_id("send").click()
+    expect(page.get_by_test_id("message-assistant").last).not_to_have_text("", timeout=TIMEOUT_MS)
+
+
+def test_storage_refused(context: BrowserContext, own_site: Path, served: Serve) -> None:
+    """As with blocked cookies: nothing can be kept, and everything works until the page is closed."""
+    refuse = (
+        'const no = () => { throw new DOMException("refused", "SecurityError"); };'
+        'Object.defineProperty(globalThis, "caches", { get: no });'
+        'Object.defineProperty(StorageManager.prototype, "getDirectory", { value: async () => no() });'
+    )
+    worker = own_site / "assets/tinyweb-worker.js"
+    worker.write_text(refuse + worker.read_text())
+    for name in ("localStorage", "sessionStorage"):
+        refuse += f'Object.defineProperty(globalThis, "{name}", {{ get: no }});'
+    context.add_init_script(f"{{ {refuse} }}")
+    site = served(own_site)
+    page = visit(context, site.address)
+    assert "12" in ask(page, "What is 7 plus 5?")
+    page.get_by_test_id("settings").click()
+    expect(page.get_by_test_id("settings-dialog")).to_contain_text("refuses to store anything")
+    page.get_by_test_id("close-settings").click()
+    page.get_by_test_id("new-chat").click()
+    page.get_by_test_id("history").get_by_text("What is 7 plus 5?").click()
+    assert said(page) == ["What is 7 plus 5?"]
+
+
+def test_no_room_for_the_model(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    site = served(exported("q8"))
+    page = context.new_page()
+    quota = {"origin": site.address, "quotaSize": 2_000_000}
+    context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)
+    page.goto(f"{site.address}/?backend=wasm-single")
+    wait_for(page, "ready")
+    assert "12" in ask(page, "What is 7 plus 5?")
+    page.reload()
+    wait_for(page, "ready")
+    assert said(page) == ["What is 7 plus 5?"]
+    page.get_by_test_id("settings").click()
+    expect(page.get_by_test_id("stored-page")).to_contain_text("could not be kept")
+    expect(page.get_by_test_id("stored-model")).to_contain_text("MB")  # as much of it as there was room for
+
+
+def test_no_room_for_conversations(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """Other pages of the address have filled the storage."""
+    page = visit(context, served(exported("q8")).address)
+    page.evaluate(FILL_STORAGE)
+    ask(page, "Hello, my name is Mira!")
+    expect(page.get_by_text("The browser’s storage is full")).to_be_visible()
+    page.evaluate(
+        "Object.keys(localStorage).filter((k) => k.startsWith('other')).forEach((k) => localStorage.removeItem(k))"
+    )
+    assert "Mira" in ask(page, "What is my name?")
+    expect(page.get_by_text("The browser’s storage is full")).not_to_be_attached()
+    page.reload()
+    wait_for(page, "ready")
+    assert said(page) == ["Hello, my name is Mira!", "What is my name?"]
+
+
+def test_a_gpu_lost_in_mid_answer(context: BrowserContext, own_site: Path, served: Serve) -> None:
+    loader = own_site / "model/model.js"
+    source = loader.read_text()
+    assert source.count("return loadChat(") == 1
+    loader.write_text(source.replace("return loadChat(", "return globalThis.loading = loadChat("))
+    page = visit(context, served(own_site).address, "?backend=webgpu")
+    start(page, "Tell me a story about a little fox")
+    assert page.evaluate("loading.then((chat) => chat.debug.loseDevice())")
+    expect(page.get_by_test_id("note")).to_contain_text("The model is back", timeout=TIMEOUT_MS)
+    wait_for(page, "ready")
+    expect(page.get_by_test_id("error")).to_have_count(0)
+    assert len(page.get_by_test_id("message-assistant").inner_text()) > 40
+    page.reload()
+    wait_for(page, "ready")
+    assert said(page) == ["Tell me a story about a little fox"]
+
+
+def test_hidden_while_it_answers(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """No frames are drawn for a hidden page; the answer is complete and kept, whether the reader comes back or not."""
+    site = served(exported("q8"))
+    page = visit(context, site.address)
+    page.evaluate(
+        "() => { globalThis.locks = 0; navigator.wakeLock.request = () => { locks += 1; return Promise.reject(); }; }"
+    )
+    start(page, "Tell me a story about a little fox")
+    page.evaluate(HIDE, True)
+    wait_for(page, "ready")
+    answer = page.get_by_test_id("message-assistant").inner_text()
+    assert len(answer) > 40
+    assert page.evaluate("locks") >= 1
+    page.evaluate(HIDE, False)
+    assert page.get_by_test_id("message-assistant").inner_text() == answer
+    page.close(run_before_unload=False)
+    page = visit(context, site.address)
+    assert page.get_by_test_id("message-assistant").inner_text() == answer
+
+
+def test_two_tabs_at_once(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    site = served(exported("q8"))
+    tabs = [context.new_page() for _ in range(2)]
+    for tab in tabs:
+        tab.goto(f"{site.address}/?backend=wasm-single", wait_until="commit")
+    for tab in tabs:
+        wait_for(tab, "ready")
+        tab.get_by_test_id("new-chat").click()
+    for number, tab in enumerate(tabs):
+        start(tab, f"Hello number {number}!")
+    for tab in tabs:
+        wait_for(tab, "ready")
+    for tab in tabs:
+        expect(tab.get_by_test_id("history")).to_contain_text("Hello number 0!")
+        expect(tab.get_by_test_id("history")).to_contain_text("Hello number 1!")
+        expect(tab.get_by_test_id("error")).to_have_count(0)
+
+
+def test_a_kept_shard_that_is_damaged(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    site = served(exported("q8"))
+    page = visit(context, site.address)
+    page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    ask(page, "Hello, my name is Mira!")
+    assert page.evaluate(DAMAGE)
+    site.requests.clear()
+    page.reload()
+    wait_for(page, "ready")
+    assert site.count("/weights/") == 1
+    assert "Mira" in ask(page, "What is my name?")
+    # the same without a network: said so, and mended as soon as there is one again
+    assert page.evaluate(DAMAGE)
+    context.set_offline(True)
+    page.reload()
+    wait_for(page, "error")
+    expect(page.get_by_test_id("error")).to_contain_text("You are offline")
+    assert len(said(page)) == 2
+    context.set_offline(False)
+    wait_for(page, "ready")
+    assert "12" in ask(page, "What is 7 plus 5?")
+
+
+def test_ended_while_loading(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """A page that the system ends for want of memory says nothing; the next visit asks before it tries that again."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def stand_still(request: str) -> None:
+        if "/weights/" in request and not go_on.is_set():
+            asked.set()
+            go_on.wait(60)
+
+    site = served(exported("q8"), on_request=stand_still)
+    page = context.new_page()
+    page.goto(f"{site.address}/?backend=wasm")
+    page.get_by_test_id("progress").wait_for()
+    assert asked.wait(60)
+    page.wait_for_function("localStorage.getItem('tinychat:/:loading') !== null")
+    page.once("crash", lambda _: go_on.set())
+    with pytest.raises(Exception, match=r"(?i)crash|closed"):
+        page.goto("chrome://crash", timeout=20_000)
+    go_on.set()
+    page.close()
+    page = context.new_page()
+    page.goto(f"{site.address}/")
+    wait_for(page, "error")
+    expect(page.get_by_test_id("error")).to_contain_text("ended while it loaded")
+    assert page.get_by_test_id("error").get_attribute("data-code") == "interrupted"
+    page.get_by_test_id("use-wasm-single").click()
+    wait_for(page, "ready")
+    assert page.get_by_test_id("backend").get_attribute("data-backend") == "wasm-single"
+    page.reload()
+    wait_for(page, "ready")
