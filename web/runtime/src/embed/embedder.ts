@@ -8,6 +8,7 @@ import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import { padBatch, planBatches } from "./batches.js";
 import { parseSection, type EmbedSection, type Kind } from "./section.js";
+import { splitText, type Passage, type SplitOptions } from "./split.js";
 import { TextTokenizer } from "./tokenizer.js";
 
 export interface EmbedProgress {
@@ -35,6 +36,7 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
   maxLength: number;
 }
 
+const PASSAGE_TOKENS = 96;
 const MAX_TOKENIZER = 64 * 2 ** 20;
 const FILES = ["tokenizer.json", "tokenizer_config.json"] as const;
 
@@ -96,6 +98,13 @@ export class Embedder {
   /** Tokens of a text, special ones included, before it is cut. */
   countTokens(text: string, kind: Kind = "passage"): number {
     return this.tokenizer.count(text, kind);
+  }
+
+  /** A long text as passages that a vector speaks for: of at most 96 tokens, of which 16 are the end of the passage before. */
+  split(text: string, options: Omit<SplitOptions, "measure"> = {}): Passage[] {
+    const none = this.countTokens("");
+    const size = Math.min(PASSAGE_TOKENS, this.section.maxLength - none);
+    return splitText(text, { size, ...options, measure: (piece) => this.countTokens(piece) - none });
   }
 
   /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */

@@ -23,6 +23,8 @@ interface Piece {
 }
 
 const DEFAULT_SIZE = 120;
+/** Below this share of the size a passage is too short to end with its paragraph. */
+const SHORT = 0.2;
 
 function countWords(text: string): number {
   return text.split(/\s+/u).filter(Boolean).length;
@@ -30,7 +32,7 @@ function countWords(text: string): number {
 
 /**
  * Passages of at most `size`, in order; together they say all that the text says. Sentences are kept whole where they fit, and a
- * passage ends with its paragraph where the next would not fit.
+ * passage ends with its paragraph unless that is very short; in a paragraph passages overlap.
  */
 export function splitText(text: string, options: SplitOptions = {}): Passage[] {
   const { size = DEFAULT_SIZE, measure = countWords } = options;
@@ -56,9 +58,8 @@ export function splitText(text: string, options: SplitOptions = {}): Passage[] {
 
   for (const paragraph of paragraphsOf(text)) {
     const pieces = sentencesOf(text, paragraph).flatMap((piece) => fitting(text, piece, size, measure));
-    const whole = pieces.reduce((sum, piece) => sum + piece.size, 0);
-    if (total + whole > size && whole <= size && total > size / 2) {
-      // a paragraph of its own reads better than two halves
+    if (total >= size * SHORT) {
+      // paragraphs speak of different things; a heading stays with what follows it
       close();
       open = [];
       total = 0;

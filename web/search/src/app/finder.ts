@@ -1,0 +1,374 @@
+/**
+ * What the page does: takes documents in, has their passages embedded piece by piece (stopped and gone on with at any time), and
+ * finds the passages that answer a query. Knows nothing of how the page looks.
+ */
+
+import { describeBreak, errorCode, type Shell, type ShellSettings } from "tinyweb-shell";
+import type { SearchModel } from "../model-api";
+import { EXAMPLE_NAME, EXAMPLE_TEXT } from "../text/example";
+import { keywords } from "../text/words";
+import { Library, type Doc } from "./library";
+import { rank, type Hit } from "./rank";
+
+export const WORDS = { kept: "your documents are kept", next: "your next search" };
+
+export interface Work {
+  doc: Doc;
+  /** Passages of all documents that wait, this one's included, and how many of them are done since work began. */
+  done: number;
+  total: number;
+  secondsLeft: number | undefined;
+}
+
+export interface FinderState {
+  docs: Doc[];
+  /** Whether storage has been read. */
+  opened: boolean;
+  query: string;
+  /** The passage that others are to be like; goes before the query. */
+  like: { doc: Doc; index: number; text: string } | null;
+  /** Null while nothing is looked for. */
+  hits: Hit[] | null;
+  searching: boolean;
+  work: Work | null;
+  /** Stopped by the reader. */
+  paused: boolean;
+  problem: { code: string; text: string } | null;
+}
+
+export interface Surroundings {
+  shell: Shell<SearchModel, ShellSettings>;
+  library: Promise<Library>;
+  newId(): string;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** A monotonic clock, milliseconds. */
+  ticks(): number;
+  /** Other tabs of this page. */
+  tell(): void;
+  /** Asks the browser not to clear what is stored. */
+  persist(): void;
+}
+
+export const LIMIT = 12;
+/** Passages that are embedded in one go take about so long, so that a search does not wait behind them. */
+const TURN_MS = 350;
+const MOST_AT_ONCE = 64;
+const SAVE_MS = 3000;
+const TYPING_MS = 140;
+const WELCOMED = "welcomed";
+
+const isAbort = (error: unknown): boolean => errorCode(error) === "aborted";
+
+export class Finder {
+  state: FinderState = {
+    docs: [], opened: false, query: "", like: null, hits: null, searching: false, work: null, paused: false, problem: null,
+  };
+  private readonly listeners = new Set<() => void>();
+  private library: Library | undefined;
+  private working: AbortController | null = null;
+  private search: AbortController | null = null;
+  private typing: ReturnType<typeof setTimeout> | undefined;
+  /** Of the last query. */
+  private vector: Float32Array | null = null;
+  private stems: ReadonlySet<string> = new Set();
+  private atOnce = 4;
+
+  constructor(private readonly env: Surroundings) {
+    env.shell.model.onReady(() => {
+      void this.work();
+      if (this.state.hits === null) this.ask(0);
+    });
+  }
+
+  get shell(): Surroundings["shell"] {
+    return this.env.shell;
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    const end = this.env.shell.subscribe(listener);
+    return () => {
+      this.listeners.delete(listener);
+      end();
+    };
+  }
+
+  private change(change: Partial<FinderState>): void {
+    this.state = { ...this.state, ...change };
+    for (const listener of this.listeners) listener();
+  }
+
+  /** Reads what is stored; on the first visit there is an example. */
+  async open(): Promise<void> {
+    this.library = await this.env.library;
+    await this.readAll();
+    this.change({ opened: true });
+    this.explainTrouble();
+    const { storage } = this.env.shell;
+    if (storage.get(WELCOMED) === undefined) {
+      storage.set(WELCOMED, true);
+      if (this.state.docs.length === 0) await this.add(EXAMPLE_NAME, EXAMPLE_TEXT);
+    }
+    void this.work();
+  }
+
+  /** Another tab has changed the documents. */
+  async refresh(): Promise<void> {
+    if (this.working !== null) return; // what is being worked on here is newer
+    await this.readAll();
+    this.rankAgain();
+    void this.work();
+  }
+
+  private async readAll(): Promise<void> {
+    const docs = (await this.library?.list()) ?? [];
+    this.change({ docs });
+  }
+
+  // ---- documents
+
+  /** @returns whether there was anything to add */
+  async add(name: string, text: string): Promise<boolean> {
+    if (text.trim() === "" || this.library === undefined) return false;
+    const doc: Doc = {
+      id: this.env.newId(), name, text, addedAt: this.env.now(), passages: [], vectors: new Float32Array(), done: 0, model: "",
+    };
+    this.change({ docs: [doc, ...this.state.docs], paused: false, problem: null });
+    await this.library.put(doc);
+    this.explainTrouble();
+    this.env.tell();
+    this.env.persist();
+    void this.work(true);
+    return true;
+  }
+
+  async remove(id: string): Promise<void> {
+    if (this.state.work?.doc.id === id) this.working?.abort();
+    this.change({ docs: this.state.docs.filter((doc) => doc.id !== id) });
+    if (this.state.like?.doc.id === id) this.query("");
+    this.rankAgain();
+    await this.library?.remove(id);
+    this.env.tell();
+  }
+
+  async removeAll(): Promise<void> {
+    this.working?.abort();
+    this.change({ docs: [] });
+    this.query("");
+    await this.library?.clear();
+    this.env.tell();
+  }
+
+  /** Brings the example back. */
+  addExample(): Promise<boolean> {
+    return this.add(EXAMPLE_NAME, EXAMPLE_TEXT);
+  }
+
+  fail(code: string, text: string): void {
+    this.change({ problem: { code, text } });
+  }
+
+  closeProblem(): void {
+    this.change({ problem: null });
+  }
+
+  private explainTrouble(): void {
+    const trouble = this.library?.trouble ?? null;
+    const { model } = this.env.shell;
+    if (trouble === null) return model.dropNote("storage");
+    const why = trouble === "full" ? "This device's storage is full" : "This browser lets the page store nothing";
+    model.note({ id: "storage", tone: "info", text: `${why}: your documents are here until you close the page.` });
+  }
+
+  // ---- embedding
+
+  /** Names the vectors' model: what it is called, and how its weights are stored. */
+  private modelName(): string {
+    const { engine, facts } = this.env.shell.model.state;
+    if (engine.phase !== "ready") return "";
+    const { model, dimensions, modelBytes } = engine.info;
+    return JSON.stringify([model, dimensions, modelBytes ?? 0, (facts as { quant?: string } | undefined)?.quant ?? ""]);
+  }
+
+  private isWhole(doc: Doc, model: string): boolean {
+    return doc.model === model && doc.passages.length > 0 && doc.done === doc.passages.length;
+  }
+
+  /** Documents of this model's vectors only; all while there is no model. */
+  private usable(): Doc[] {
+    const model = this.modelName();
+    return this.state.docs.filter((doc) => doc.model === model);
+  }
+
+  stop(): void {
+    this.change({ paused: true });
+    this.working?.abort();
+  }
+
+  goOn(): void {
+    this.change({ paused: false, problem: null });
+    void this.work(true);
+  }
+
+  /** Embeds what waits, until nothing does. @param wanted by the reader just now: then a failed load is tried again */
+  private async work(wanted = false): Promise<void> {
+    const { model } = this.env.shell;
+    if (this.working !== null || this.state.paused || (!wanted && model.state.engine.phase !== "ready")) return;
+    const work = new AbortController();
+    this.working = work;
+    const begun = this.env.ticks();
+    let done = 0;
+    let failed = false;
+    try {
+      while (this.state.docs.some((doc) => !this.isWhole(doc, this.modelName()))) {
+        const id = this.state.docs.findLast((doc) => !this.isWhole(doc, this.modelName()))?.id;
+        await model.run(async (loaded, signal) => {
+          const any = AbortSignal.any([signal, work.signal]);
+          for (;;) {
+            const doc = this.state.docs.find((other) => other.id === id);
+            if (doc === undefined || this.isWhole(doc, this.modelName())) return;
+            done += await this.turn(loaded, doc, any, (now) => this.showWork(now, done, begun));
+          }
+        }, work.signal);
+      }
+    } catch (error) {
+      // the document was removed, or the work stopped: what is done is kept
+      if (!isAbort(error)) {
+        failed = true;
+        // a load that failed is the shell's to tell; work goes on when the model is there
+        if (model.state.engine.phase === "failed") return;
+        const text = describeBreak(error, WORDS, "The documents could not be read");
+        this.change({ paused: true, problem: { code: errorCode(error), text } });
+      }
+    } finally {
+      this.working = null;
+      this.change({ work: null });
+      this.explainTrouble();
+      this.rankAgain();
+    }
+    const waiting = this.state.docs.some((doc) => !this.isWhole(doc, this.modelName()));
+    if (waiting && !failed && !this.state.paused && model.state.engine.phase === "ready") void this.work();
+    else if (!waiting && done > 0) this.env.shell.announce("All documents can be searched.");
+  }
+
+  private lastSave = 0;
+
+  /** Some passages of a document. @returns how many */
+  private async turn(model: SearchModel, doc: Doc, signal: AbortSignal, show: (doc: Doc) => void): Promise<number> {
+    const name = this.modelName();
+    const { dimensions } = model.info;
+    if (doc.model !== name || doc.passages.length === 0) {
+      const passages = model.split(doc.text).map(({ start, end }) => ({ start, end }));
+      // a text without words is one passage of nothing
+      const all = passages.length > 0 ? passages : [{ start: 0, end: doc.text.length }];
+      doc = { ...doc, passages: all, vectors: new Float32Array(all.length * dimensions), done: 0, model: name };
+    }
+    show(doc);
+    const now = doc.passages.slice(doc.done, doc.done + this.atOnce);
+    const begun = this.env.ticks();
+    const vectors = await model.embed(now.map(({ start, end }) => doc.text.slice(start, end)), { kind: "passage", signal });
+    const took = this.env.ticks() - begun;
+    if (signal.aborted) return 0;
+    if (now.length === this.atOnce) {
+      this.atOnce = Math.round(Math.min(MOST_AT_ONCE, 2 * this.atOnce, Math.max(1, (this.atOnce * TURN_MS) / Math.max(took, 1))));
+    }
+    vectors.forEach((vector, i) => doc.vectors.set(vector, (doc.done + i) * dimensions));
+    const next = { ...doc, done: doc.done + now.length };
+    this.change({ docs: this.state.docs.map((other) => (other.id === doc.id ? next : other)) });
+    const whole = next.done === next.passages.length;
+    if (whole || this.env.ticks() - this.lastSave > SAVE_MS) {
+      await this.library?.put(next);
+      this.lastSave = this.env.ticks();
+      // removed meanwhile
+      if (!this.state.docs.some(({ id }) => id === next.id)) await this.library?.remove(next.id);
+      this.rankAgain();
+      if (whole) this.env.tell();
+    }
+    return now.length;
+  }
+
+  private showWork(doc: Doc, done: number, begun: number): void {
+    const name = this.modelName();
+    // documents that are not split yet: by the length of their text
+    const left = this.state.docs.reduce((sum, other) => {
+      const now = other.id === doc.id ? doc : other;
+      if (now.model === name && now.passages.length > 0) return sum + now.passages.length - now.done;
+      return sum + Math.ceil(now.text.length / 350);
+    }, 0);
+    const seconds = (this.env.ticks() - begun) / 1000;
+    const secondsLeft = done > 0 && seconds > 1 ? (seconds / done) * left : undefined;
+    this.change({ work: { doc, done, total: done + left, secondsLeft } });
+  }
+
+  // ---- searching
+
+  /** As the reader types. */
+  query(query: string): void {
+    if (query === this.state.query && this.state.like === null) return;
+    this.change({ query, like: null });
+    this.ask(TYPING_MS);
+  }
+
+  /** Passages that say something similar. */
+  similar(hit: { doc: Doc; index: number }): void {
+    const doc = this.state.docs.find(({ id }) => id === hit.doc.id);
+    const passage = doc?.passages[hit.index];
+    if (doc === undefined || passage === undefined || hit.index >= doc.done) return;
+    this.search?.abort();
+    clearTimeout(this.typing);
+    const width = doc.vectors.length / doc.passages.length;
+    this.vector = doc.vectors.slice(hit.index * width, (hit.index + 1) * width);
+    this.stems = new Set();
+    this.change({ query: "", like: { doc, index: hit.index, text: doc.text.slice(passage.start, passage.end) }, searching: false });
+    this.rankAgain(true);
+  }
+
+  private ask(after: number): void {
+    clearTimeout(this.typing);
+    this.search?.abort();
+    if (this.state.like !== null) return;
+    const query = this.state.query.trim();
+    if (query === "") {
+      this.vector = null;
+      this.change({ hits: null, searching: false });
+      return;
+    }
+    this.change({ searching: true });
+    this.typing = setTimeout(() => void this.embedQuery(query), after);
+  }
+
+  private async embedQuery(query: string): Promise<void> {
+    const search = new AbortController();
+    this.search = search;
+    try {
+      const [vector] = await this.env.shell.model.run(
+        (model, signal) => model.embed([query], { kind: "query", signal }), search.signal,
+      );
+      if (search.signal.aborted || vector === undefined) return;
+      this.vector = vector;
+      this.stems = keywords(query);
+      this.change({ searching: false, problem: null });
+      this.rankAgain(true);
+    } catch (error) {
+      if (this.search !== search) return;
+      this.change({ searching: false });
+      if (isAbort(error) || this.env.shell.model.state.engine.phase === "failed") return;
+      this.change({ problem: { code: errorCode(error), text: describeBreak(error, WORDS, "The search broke off") } });
+    }
+  }
+
+  /** The words to highlight. */
+  get marked(): ReadonlySet<string> {
+    return this.stems;
+  }
+
+  private rankAgain(announce = false): void {
+    const { vector } = this;
+    if (vector === null) return;
+    const { like } = this.state;
+    const hits = rank(this.usable(), vector, this.stems, LIMIT, like === null ? undefined : { doc: like.doc.id, index: like.index });
+    this.change({ hits });
+    if (announce) this.env.shell.announce(hits.length === 0 ? "Nothing was found." : `${hits.length} passages found.`);
+  }
+}

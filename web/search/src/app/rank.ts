@@ -1,0 +1,50 @@
+/** Which passages answer a query: by the cosine of the vectors, and a little by the words they share. */
+
+import { share } from "../text/words";
+import type { Doc } from "./library";
+
+export interface Hit {
+  doc: Doc;
+  /** Of the passage. */
+  index: number;
+  text: string;
+  /** 0 … 1. */
+  score: number;
+}
+
+/** What all of a query's words in a passage are worth, as cosine. Names and numbers are found by it. */
+const WORDS_WORTH = 0.15;
+/** Behind the first three, passages with less than this share of the best score are left out. */
+const GOOD = 0.5;
+const ALWAYS = 3;
+/** Passages whose words are looked at. */
+const CANDIDATES = 200;
+
+/**
+ * @param vector of the query, length 1 @param stems of its words @param except a passage that is not to be found
+ * @returns at most `limit` passages, best first
+ */
+export function rank(
+  docs: readonly Doc[], vector: Float32Array, stems: ReadonlySet<string>, limit: number, except?: { doc: string; index: number },
+): Hit[] {
+  const width = vector.length;
+  const found: { doc: Doc; index: number; cosine: number }[] = [];
+  for (const doc of docs) {
+    if (doc.vectors.length !== doc.passages.length * width) continue; // another model's
+    for (let index = 0; index < doc.done; index++) {
+      if (except?.doc === doc.id && except.index === index) continue;
+      let cosine = 0;
+      for (let i = 0, at = index * width; i < width; i++) cosine += (vector[i] as number) * (doc.vectors[at + i] as number);
+      found.push({ doc, index, cosine });
+    }
+  }
+  found.sort((a, b) => b.cosine - a.cosine);
+  const hits = found.slice(0, CANDIDATES).map(({ doc, index, cosine }) => {
+    const { start, end } = doc.passages[index] as Doc["passages"][number];
+    const text = doc.text.slice(start, end);
+    return { doc, index, text, score: Math.min(1, Math.max(0, cosine + WORDS_WORTH * share(text, stems))) };
+  });
+  hits.sort((a, b) => b.score - a.score);
+  const good = (hits[0]?.score ?? 0) * GOOD;
+  return hits.slice(0, limit).filter(({ score }, i) => i < ALWAYS || score >= good);
+}

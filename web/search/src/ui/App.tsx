@@ -1,0 +1,199 @@
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { FINE_POINTER, formatParameters, Icon, Layout, Main, quantName, useChanges, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
+import type { Finder } from "../app/finder";
+import type { Hit } from "../app/rank";
+import { factsOf, type EmbedInfo } from "../model-api";
+import { EXAMPLE_NAME, EXAMPLE_QUERIES } from "../text/example";
+import { FileError, textOfFile } from "../text/files";
+import { Documents, WorkStrip } from "./Documents";
+import { PassageDialog } from "./PassageDialog";
+import { LikeLine, Results } from "./Results";
+import { useDrop } from "./use-drop";
+
+async function addFiles(finder: Finder, files: readonly File[]): Promise<void> {
+  for (const file of files) {
+    try {
+      await finder.add(file.name, await textOfFile(file));
+    } catch (error) {
+      finder.fail("bad-file", error instanceof FileError ? error.message : `“${file.name}” could not be read.`);
+    }
+  }
+}
+
+/** "/" goes to the query, arrows go through the results, Esc clears the query. */
+function useKeys(input: { current: HTMLInputElement | null }, clear: () => void): void {
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent): void => {
+      if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") !== null) return;
+      const target = event.target as HTMLElement;
+      const writing = target.matches("input:not([type=file]), textarea, select");
+      if (event.key === "/" && !writing) {
+        event.preventDefault();
+        input.current?.focus();
+        input.current?.select();
+      } else if (event.key === "Escape" && target === input.current) {
+        event.preventDefault();
+        clear();
+      } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        const items = [...document.querySelectorAll<HTMLElement>(".result-open")];
+        const at = items.findIndex((item) => item === target);
+        if (items.length === 0 || (at < 0 && target !== input.current)) return;
+        event.preventDefault();
+        const next = event.key === "ArrowDown" ? Math.min(at + 1, items.length - 1) : at - 1;
+        if (next < 0) input.current?.focus();
+        else items[next]?.focus();
+      }
+    };
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
+  }, []);
+}
+
+export function App({ finder }: { finder: Finder }): JSX.Element {
+  useChanges(finder);
+  const { state, shell } = finder;
+  const { engine } = shell.model.state;
+  const finePointer = useMedia(FINE_POINTER);
+  const input = useRef<HTMLInputElement>(null);
+  const scroller = useRef<HTMLElement>(null);
+  const [opened, setOpened] = useState<Hit | null>(null);
+  const looking = state.query.trim() !== "" || state.like !== null;
+
+  const toQuery = (): void => {
+    if (finePointer) input.current?.focus();
+  };
+  useEffect(toQuery, [finePointer]);
+  useKeys(input, () => finder.query(""));
+  const dragging = useDrop((files) => void addFiles(finder, files));
+  useEffect(() => scroller.current?.scrollTo({ top: 0 }), [state.query, state.like]);
+
+  const info = engine.phase === "ready" ? (engine.info as EmbedInfo) : null;
+  const facts = factsOf(shell.model.state.facts);
+  const passages = state.docs.reduce((sum, { done }) => sum + done, 0);
+  const figures: Figure[] = passages > 0 ? [{ key: "passages", text: `${passages.toLocaleString("en")} passages` }] : [];
+  const about: AboutRow[] = [];
+  if (info !== null) {
+    about.push(["Model", info.model]);
+    const sizes = [facts.parameters > 0 ? formatParameters(facts.parameters) : "", facts.quant === "" ? "" : quantName(facts.quant)];
+    if (sizes.some((size) => size !== "")) about.push(["Size", sizes.filter((size) => size !== "").join(", ")]);
+    about.push(["Vectors", `${info.dimensions} numbers`]);
+  }
+  const data: PageData = { key: "all", one: "document", many: "documents", count: state.docs.length, clear: () => void finder.removeAll() };
+  const example = state.docs.length === 1 && state.docs[0]?.name === EXAMPLE_NAME;
+
+  return (
+    <Layout
+      shell={shell}
+      busy={state.work === null ? null : "Reading your documents…"}
+      dock={
+        <>
+          {state.problem !== null && (
+            <div class="failure" role="alert" data-testid="error" data-code={state.problem.code}>
+              <Icon name="alert" />
+              <div>
+                <p>{state.problem.text}</p>
+              </div>
+              <button type="button" class="button quiet" data-testid="close-error" onClick={() => finder.closeProblem()}>
+                Close
+              </button>
+            </div>
+          )}
+          <WorkStrip finder={finder} />
+        </>
+      }
+      figures={figures}
+      data={[data]}
+      about={about}
+      dialogs={
+        <>
+          {opened !== null && (
+            <PassageDialog
+              hit={opened}
+              stems={finder.marked}
+              onSimilar={() => {
+                finder.similar(opened);
+                setOpened(null);
+              }}
+              onClose={() => setOpened(null)}
+            />
+          )}
+          {dragging && (
+            <div class="drop" aria-hidden="true">
+              <p>
+                <Icon name="upload" />
+                Drop files to search them
+              </p>
+            </div>
+          )}
+        </>
+      }
+    >
+      <Main wide scroller={scroller}>
+        <div class="search-page">
+          <div class="search-column">
+            <form
+              role="search"
+              class="composer query"
+              onSubmit={(event) => {
+                event.preventDefault();
+                document.querySelector<HTMLElement>(".result-open")?.click();
+              }}
+            >
+              <Icon name="search" />
+              <label class="sr-only" for="query">
+                What to look for
+              </label>
+              <input
+                ref={input}
+                id="query"
+                data-testid="query"
+                type="text"
+                inputMode="search"
+                enterkeyhint="search"
+                autocomplete="off"
+                autocapitalize="off"
+                spellcheck={false}
+                placeholder="Search in your own words"
+                aria-keyshortcuts="/"
+                value={state.query}
+                onInput={(event) => finder.query(event.currentTarget.value)}
+              />
+              {state.query !== "" && (
+                <button type="button" class="icon-button" data-testid="clear" title="Clear (Esc)" onClick={() => { finder.query(""); input.current?.focus(); }}>
+                  <Icon name="close" />
+                  <span class="sr-only">Clear</span>
+                </button>
+              )}
+            </form>
+            {state.like !== null && <LikeLine text={state.like.text} onClose={() => { finder.query(""); toQuery(); }} />}
+            {looking ? (
+              <Results finder={finder} onOpen={setOpened} />
+            ) : (
+              <div class="welcome" data-testid="welcome">
+                <h2>Finds what you mean, not only what you type</h2>
+                <p>
+                  Ask in your own words: the model compares the meaning of your question with every passage of your documents.
+                  Nothing leaves this device.
+                </p>
+                {(example || state.docs.some(({ name }) => name === EXAMPLE_NAME)) && (
+                  <>
+                    <p class="try">Try it with the example:</p>
+                    <div class="examples">
+                      {EXAMPLE_QUERIES.map((query) => (
+                        <button key={query} type="button" class="button" data-testid="example" onClick={() => { finder.query(query); toQuery(); }}>
+                          {query}
+                        </button>
+                      ))}
+                    </div>
+                  </>
+                )}
+              </div>
+            )}
+          </div>
+          <Documents finder={finder} onFiles={(files) => void addFiles(finder, files)} />
+        </div>
+      </Main>
+    </Layout>
+  );
+}

@@ -1,0 +1,138 @@
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { formatSecondsLeft, Icon, IconButton } from "tinyweb-shell";
+import type { Finder } from "../app/finder";
+import type { Doc } from "../app/library";
+import { ACCEPT, nameOf } from "../text/files";
+
+function count(n: number, one: string): string {
+  return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
+}
+
+/** How far a document is. */
+export function docText({ passages, done }: Doc, now: boolean, paused: boolean): string {
+  if (passages.length > 0 && done === passages.length) return count(passages.length, "passage");
+  if (now) return `${done} of ${count(passages.length, "passage")}…`;
+  return `${done > 0 ? `${done} of ${count(passages.length, "passage")}, ` : ""}${paused ? "stopped" : "waiting"}`;
+}
+
+/** The work under way: how far, how long still, stop and go on. */
+export function WorkStrip({ finder }: { finder: Finder }): JSX.Element | null {
+  const { work, paused, docs } = finder.state;
+  if (work !== null) {
+    return (
+      <div class="strip" data-testid="indexing">
+        <div class="strip-text">
+          <span>Reading “{work.doc.name}”</span>
+          <span class="strip-figures">
+            {work.done} of {work.total} {formatSecondsLeft(work.secondsLeft)}
+          </span>
+        </div>
+        <div class="strip-row">
+          <progress data-testid="progress" max={work.total} value={work.done} aria-label="Passages read" />
+          <IconButton icon="pause" label="Stop reading" testId="stop" onClick={() => finder.stop()} />
+        </div>
+      </div>
+    );
+  }
+  if (paused && docs.some(({ done, passages }) => passages.length === 0 || done < passages.length)) {
+    return (
+      <div class="note note-info" role="status" data-testid="paused">
+        <Icon name="pause" />
+        <p>Reading was stopped. What has been read can be searched.</p>
+        <button type="button" class="button quiet" data-testid="go-on" onClick={() => finder.goOn()}>
+          Go on
+        </button>
+      </div>
+    );
+  }
+  return null;
+}
+
+interface DocumentsProps {
+  finder: Finder;
+  onFiles: (files: readonly File[]) => void;
+}
+
+/** What can be searched, and how more gets there. */
+export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
+  const { docs, work, paused } = finder.state;
+  const [text, setText] = useState("");
+  const picker = useRef<HTMLInputElement>(null);
+  const add = (): void => {
+    const given = text;
+    setText("");
+    void finder.add(nameOf(given), given);
+  };
+  return (
+    <section class="documents" aria-labelledby="documents-title">
+      <h2 id="documents-title">Your documents</h2>
+      <form
+        class="add"
+        onSubmit={(event) => {
+          event.preventDefault();
+          add();
+        }}
+      >
+        <label class="sr-only" for="text">
+          A text to search
+        </label>
+        <textarea
+          id="text"
+          data-testid="text"
+          rows={4}
+          placeholder="Paste a text here, or drop files anywhere"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim() !== "") {
+              event.preventDefault();
+              add();
+            }
+          }}
+        />
+        <div class="add-row">
+          <button type="submit" class="button primary" data-testid="add" disabled={text.trim() === ""}>
+            Add text
+          </button>
+          <button type="button" class="button" data-testid="choose-file" onClick={() => picker.current?.click()}>
+            <Icon name="file" />
+            Add files
+          </button>
+          <input
+            ref={picker}
+            type="file"
+            class="offscreen"
+            data-testid="file"
+            multiple
+            accept={ACCEPT}
+            tabIndex={-1}
+            aria-label="Files to search"
+            onChange={(event) => {
+              onFiles([...(event.currentTarget.files ?? [])]);
+              event.currentTarget.value = "";
+            }}
+          />
+        </div>
+      </form>
+      <p class="hint">Plain text, Markdown, HTML, CSV, JSON. They stay on this device.</p>
+      <ul class="document-list" data-testid="documents">
+        {docs.map((doc) => (
+          <li key={doc.id} data-testid="document">
+            <Icon name="file" />
+            <span class="document-name">
+              {doc.name}
+              <small>{docText(work?.doc.id === doc.id ? work.doc : doc, work?.doc.id === doc.id, paused)}</small>
+            </span>
+            <IconButton icon="trash" label={`Delete “${doc.name}”`} title="Delete" testId="delete" onClick={() => void finder.remove(doc.id)} />
+          </li>
+        ))}
+      </ul>
+      {docs.length === 0 && finder.state.opened && (
+        <button type="button" class="button quiet" data-testid="add-example" onClick={() => void finder.addExample()}>
+          Add the example document
+        </button>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,82 @@
+// @ts-check
+/**
+ * A pretended embedding model with the interface of the generated loader: a vector counts the topics that a text speaks of, so that
+ * words that mean the same find each other. Besides what pretend.js knows, `?mock=` understands:
+ *
+ *   crawling        a passage takes 400 ms
+ *   lost-hard       the first passages fail with "device-lost"
+ *   full            the first passages fail for lack of memory
+ */
+
+import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } from "./pretend.js";
+
+/**
+ * @typedef {import("tinyweb-shell").LoadOptions} LoadOptions
+ * @typedef {import("../../src/model-api").EmbedInfo} EmbedInfo
+ * @typedef {import("../../src/model-api").SearchModel} SearchModel
+ */
+
+const TOPICS = [
+  ["router", "internet", "connection", "connections", "unplug", "provider", "online"],
+  ["leaves", "plants", "sunlight", "sugar", "food", "seedling", "light"],
+  ["wasp", "insects", "sting", "ice", "doctor", "aid"],
+  ["train", "rail", "trip", "overnight", "night", "rome", "vienna"],
+  ["heating", "radiators", "fuel", "saving", "money", "heaters"],
+  ["bread", "dough", "bake", "oven", "flour", "baker"],
+  ["cat", "cats", "kidneys", "pet", "animal"],
+  ["rental", "contract", "tenant", "flat", "lease"],
+  ["bank", "card", "payments", "account"],
+  ["bicycle", "chain", "oil", "bike"],
+];
+
+export const info = { name: "tinyembed", parameters: 8_765_432, quant: "q8", modelBytes: MODEL_BYTES };
+
+/** @param {string} text */
+function vectorOf(text) {
+  const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
+  const vector = new Float32Array(TOPICS.length + 6).fill(0.05);
+  for (const word of words) {
+    const topic = TOPICS.findIndex((topic) => topic.includes(word));
+    if (topic >= 0) vector[topic] = (vector[topic] ?? 0) + 1;
+    else vector[TOPICS.length + (word.length % 6)] = (vector[TOPICS.length + (word.length % 6)] ?? 0) + 0.03;
+  }
+  const length = Math.hypot(...vector);
+  return vector.map((x) => x / length);
+}
+
+/** @param {LoadOptions} [options] @returns {Promise<SearchModel>} */
+export async function load(options = {}) {
+  const figures = { ...(await pretendLoading(options)), model: info.name, dimensions: TOPICS.length + 6 };
+  const { on } = pretendEvents();
+  let disposed = false;
+  let calls = 0;
+  return {
+    info: figures,
+    on,
+    dispose() {
+      disposed = true;
+      mock.disposed++;
+    },
+    async embed(texts, { kind, signal }) {
+      mock.asked.push({ kind, texts: [...texts] });
+      if (kind === "passage") calls++;
+      if (asked.has("crawling") && kind === "passage") await new Promise((resolve) => setTimeout(resolve, 400 * texts.length));
+      else await pause(30, signal);
+      if (disposed) throw fail("disposed", "This model was disposed.");
+      if (signal.aborted) throw fail("aborted", "Stopped.");
+      if (kind === "passage" && calls === 1 && mock.loads === 1) {
+        if (asked.has("full")) throw fail("out-of-memory", "The GPU has not enough memory for this model.");
+        if (asked.has("lost-hard")) throw fail("device-lost", "The GPU device was lost: driver reset.");
+      }
+      return texts.map(vectorOf);
+    },
+    split(text) {
+      let at = 0;
+      return text.split(/\n\n+/u).flatMap((paragraph) => {
+        const start = text.indexOf(paragraph, at);
+        at = start + paragraph.length;
+        return paragraph.trim() === "" ? [] : [{ start, end: at }];
+      });
+    },
+  };
+}

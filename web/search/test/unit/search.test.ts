@@ -1,0 +1,108 @@
+/** Words, ranking, files and what storage may hold. */
+
+import { describe, expect, test } from "vitest";
+import { Library, parseDoc, type Doc } from "../../src/app/library";
+import { rank } from "../../src/app/rank";
+import { decode, FileError, nameOf, textOfFile } from "../../src/text/files";
+import { highlight, keywords, share, stem } from "../../src/text/words";
+
+function doc(id: string, rows: [string, number[]][], done = rows.length): Doc {
+  let text = "";
+  const passages = rows.map(([words]) => {
+    const start = text.length;
+    text += `${words}\n\n`;
+    return { start, end: start + words.length };
+  });
+  return { id, name: id, text, addedAt: 1, passages, vectors: Float32Array.from(rows.flatMap(([, v]) => v)), done, model: "m" };
+}
+
+describe("words", () => {
+  test("of one stem find each other", () => {
+    for (const [a, b] of [["train", "trains"], ["baking", "bake"], ["stopped", "stops"], ["Plants", "plant"], ["quick", "quickly"], ["box", "boxes"]]) {
+      expect(stem(a as string), `${a} ${b}`).toBe(stem(b as string));
+    }
+    expect(stem("cat")).not.toBe(stem("cash"));
+  });
+
+  test("that say nothing are no keywords", () => {
+    expect([...keywords("How do the plants make their food?")]).toEqual(["plant", "mak", "food"]);
+    expect(keywords("what is it").size).toBe(0);
+  });
+
+  test("are marked where they stand", () => {
+    const runs = highlight("A train: two trains.", keywords("train"));
+    expect(runs.map(({ text }) => text).join("")).toBe("A train: two trains.");
+    expect(runs.filter(({ marked }) => marked).map(({ text }) => text)).toEqual(["train", "trains"]);
+    expect(highlight("<b>&amp;</b>", new Set())).toEqual([{ text: "<b>&amp;</b>", marked: false }]);
+    expect(share("Müller's trains", keywords("train Müller zebra"))).toBeCloseTo(2 / 3);
+  });
+});
+
+describe("rank", () => {
+  const docs = [doc("a", [["one", [1, 0]], ["two words", [0.8, 0.6]], ["three", [0, 1]]]), doc("b", [["four", [0.6, 0.8]], ["not yet", [1, 0]]], 1)];
+
+  test("puts the nearest first, and leaves out what is not there", () => {
+    expect(rank(docs, Float32Array.of(1, 0), new Set(), 10).map(({ text }) => text)).toEqual(["one", "two words", "four"]);
+    expect(rank(docs, Float32Array.of(1, 0), new Set(), 1)).toHaveLength(1);
+  });
+
+  test("heeds words that are shared", () => {
+    const [best] = rank(docs, Float32Array.of(0.95, 0.312), keywords("words"), 10);
+    expect(best?.text).toBe("two words");
+  });
+
+  test("leaves out the passage that others are to be like, and vectors of other models", () => {
+    expect(rank(docs, Float32Array.of(1, 0), new Set(), 10, { doc: "a", index: 0 })[0]?.text).toBe("two words");
+    expect(rank(docs, Float32Array.of(1, 0, 0), new Set(), 10)).toEqual([]);
+  });
+});
+
+describe("files", () => {
+  const file = (name: string, content: BlobPart, type = ""): File => new File([content], name, { type });
+
+  test("are text in any of the usual encodings", async () => {
+    expect(await textOfFile(file("a.txt", "grün\r\nblau"))).toBe("grün\nblau");
+    expect(decode(Uint8Array.of(0x67, 0x72, 0xfc, 0x6e))).toBe("grün");
+    expect(decode(Uint8Array.of(0xff, 0xfe, 0x67, 0, 0xfc, 0))).toBe("gü");
+    expect(decode(Uint8Array.of(1, 0, 2))).toBeUndefined();
+  });
+
+  test("that are none are refused with what to do", async () => {
+    await expect(textOfFile(file("a.PDF", "x"))).rejects.toThrowError(/PDF files cannot be read here/u);
+    await expect(textOfFile(file("noname", "x", "application/pdf"))).rejects.toThrowError(/PDF/u);
+    await expect(textOfFile(file("a.docx", "x"))).rejects.toThrowError(/word processors/u);
+    await expect(textOfFile(file("a.txt", " \n"))).rejects.toThrowError(FileError);
+    await expect(textOfFile(file("a.png", "\0\0"))).rejects.toThrowError(/is no text/u);
+  });
+
+  test("names of pasted texts are their first words", () => {
+    expect(nameOf("# Title\n\nText")).toBe("Title");
+    expect(nameOf("word ".repeat(40))).toMatch(/^(word ?)+…$/u);
+    expect(nameOf("\n")).toBe("Pasted text");
+  });
+});
+
+describe("the library", () => {
+  test("takes what is damaged as a text that is to be read again", () => {
+    const good = doc("a", [["one", [1, 0]]]);
+    expect(parseDoc(good)).toEqual(good);
+    for (const change of [{ passages: [{}] }, { vectors: [1] }, { done: 2 }, { model: 3 }, { vectors: new Float32Array(3).subarray(0, 0) }]) {
+      expect(parseDoc({ ...good, ...change })).toMatchObject({ text: good.text, passages: [], done: 0 });
+    }
+    expect(parseDoc({ id: 1 })).toBeUndefined();
+    expect(parseDoc(null)).toBeUndefined();
+  });
+
+  test("keeps documents in memory where there is no storage", async () => {
+    const library = await Library.open("/", undefined);
+    expect(library.trouble).toBe("refused");
+    const [one, two] = [doc("a", [["one", [1, 0]]]), { ...doc("b", []), addedAt: 2 }];
+    await library.put(one);
+    await library.put(two);
+    expect((await library.list()).map(({ id }) => id)).toEqual(["b", "a"]);
+    await library.remove("b");
+    expect(await library.list()).toEqual([one]);
+    await library.clear();
+    expect(await library.list()).toEqual([]);
+  });
+});
