@@ -204,16 +204,30 @@ export class Connection<Info> {
   }
 }
 
-/** The bundle's folder as a URL that ends with a slash, and a worker for its model. */
+/** What stands in for a page's workers and files; nothing where there are workers. */
+const platform = async (): Promise<typeof import("./node.js") | undefined> =>
+  typeof Worker === "undefined" ? import("./node.js") : undefined;
+
+/** `fetch`; in Node it knows files, too. */
+export const fetchAny = async (url: string, init?: RequestInit): Promise<Response> =>
+  ((await platform())?.fetchHere ?? fetch)(url, init);
+
+/** The bundle's folder as a URL that ends with a slash; relative to the page, in Node to the current folder. */
+export async function folderUrl(baseUrl: string | URL): Promise<URL> {
+  const base = new URL(baseUrl, globalThis.location?.href ?? (await platform())?.here());
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  return base;
+}
+
+/** The bundle's folder, and a worker for its model. */
 export async function startWorker(baseUrl: string | URL, { workerUrl, backend }: LoadOptions): Promise<{ base: URL; worker: WorkerLike }> {
   try {
-    const node = typeof Worker === "undefined" ? await import("./node.js") : undefined;
-    const base = new URL(baseUrl, globalThis.location?.href ?? node?.here());
-    if (!base.pathname.endsWith("/")) base.pathname += "/";
+    const base = await folderUrl(baseUrl);
+    const node = await platform();
     // Bundlers know the address, and the options, by how they stand here.
     const worker = node ? node.startThread(workerUrl, !backend?.startsWith("wasm"))
       : workerUrl ? new Worker(workerUrl, { type: "module", name: "tinyweb" })
-      : new Worker(new URL(/* @vite-ignore */ "./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
+      : new Worker(new URL("./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
     return { base, worker: worker as unknown as WorkerLike };
   } catch (error) {
     throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);

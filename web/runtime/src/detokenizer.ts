@@ -11,7 +11,7 @@ export interface Detokenizer {
   end(): string;
 }
 
-/** @param byteLevel whether the vocabulary spells bytes as the GPT-2 alphabet does */
+/** @internal @param byteLevel whether the vocabulary spells bytes as the GPT-2 alphabet does */
 export function createDetokenizer(tokenizer: Tokenizer, byteLevel: boolean): Detokenizer {
   return byteLevel ? new ByteLevelDetokenizer(tokenizer) : new PrefixDetokenizer(tokenizer);
 }

@@ -2,7 +2,7 @@
 
 export * from "./index.js";
 export { FunctionModel } from "./client.js";
-export { Connection, startWorker } from "./connection.js";
+export { Connection, fetchAny, folderUrl, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
 export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
 export { LoadMarker } from "./marker.js";

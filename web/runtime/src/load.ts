@@ -1,3 +1,73 @@
-/** `load(url)`: any bundle, by what its manifest says it is for. */
+/** `load(url)`: a model of any kind, by what its manifest says. Of the library, only what that kind needs is loaded. */
 
-export {};
+import { Value } from "./check.js";
+import { loadChat, loadFunction, type Chat, type FunctionModel } from "./client.js";
+import { fetchAny, folderUrl, type LoadOptions } from "./connection.js";
+import { fetchSmall } from "./download.js";
+import { describe, TinywebError } from "./errors.js";
+import type { ImageGenerator } from "./image/index.js";
+
+/** What `load` gives, by task. */
+export interface Models {
+  chat: Chat;
+  function: FunctionModel;
+  image: ImageGenerator;
+}
+
+export type Task = keyof Models;
+export type Model = Models[Task];
+
+export interface AnyLoadOptions<Kind extends Task = Task> extends LoadOptions {
+  /** The kind that is expected: a bundle of another kind is then an error, and the result has this kind's type. */
+  task?: Kind;
+}
+
+type Loader<Kind extends Task> = (base: URL, options: LoadOptions) => Promise<Models[Kind]>;
+
+const LOADERS: { [Kind in Task]: () => Promise<Loader<Kind>> } = {
+  chat: async () => loadChat,
+  function: async () => loadFunction,
+  image: async () => (await import("./image/index.js")).loadImageGenerator,
+};
+
+/** Sections of a bundle of functions that make it something more. */
+const SECTIONS: readonly Task[] = [];
+
+const MAX_MANIFEST = 64 * 2 ** 20;
+
+/** What a bundle is for. @throws TinywebError "bad-manifest" | "download-failed" | "aborted" */
+export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<Task> {
+  const file = new URL("manifest.json", await folderUrl(url)).href;
+  const bytes = await fetchSmall(file, MAX_MANIFEST, { fetch: fetchAny, signal });
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder().decode(bytes));
+  } catch (error) {
+    throw new TinywebError("bad-manifest", `manifest.json is not valid JSON: ${describe(error)}`, error);
+  }
+  const manifest = new Value(json);
+  manifest.at("format").oneOf("tinyweb-bundle");
+  const version = manifest.at("version").integer();
+  if (version !== 1) manifest.at("version").fail(`is ${version}, this library reads version 1: ${version > 1 ? "update tinyweb" : "export again"}`);
+  const named = manifest.at("task").text();
+  const task = named === "function" ? SECTIONS.find((section) => manifest.at(section).present) ?? named : named;
+  if (Object.hasOwn(LOADERS, task)) return task as Task;
+  return manifest.at("task").fail(`"${task}" is not one of ${Object.keys(LOADERS).join(", ")}, which this library knows: update tinyweb`);
+}
+
+/**
+ * Loads the bundle in a folder, whatever it is for: a chat, functions, images. `"generate" in model` and the like tell which; or ask for
+ * a kind with `options.task`.
+ * @param url the folder (it holds manifest.json)
+ * @throws TinywebError "bad-manifest" (also for a task or a format that is newer than this library) | "bad-argument" (it is not of the
+ *   kind that was asked for) | what that kind's own loader throws
+ */
+export async function load<Kind extends Task>(url: string | URL, options: AnyLoadOptions<Kind> & { task: Kind }): Promise<Models[Kind]>;
+export async function load(url: string | URL, options?: AnyLoadOptions): Promise<Model>;
+export async function load(url: string | URL, { task: asked, ...options }: AnyLoadOptions = {}): Promise<Model> {
+  const task = await taskOf(url, options.signal);
+  if (asked !== undefined && asked !== task) {
+    throw new TinywebError("bad-argument", `This bundle's task is ${task}, not ${asked}.`);
+  }
+  return (await LOADERS[task]())(await folderUrl(url), options);
+}

@@ -20,7 +20,15 @@ const site = new Site();
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "tinyweb-node-"));
-  for (const [name, bundle] of [["chat", fakeBundle()], ["function", fakeFunction()]] as const) {
+  const bundles = {
+    chat: fakeBundle(),
+    function: fakeFunction(),
+    newer: fakeFunction((m) => (m.version = 2)),
+    unknown: fakeFunction((m) => (m.task = "telepathy")),
+    broken: fakeFunction((m) => (m.format = "zip")),
+    picture: fakeFunction((m) => (m.task = "image")),
+  };
+  for (const [name, bundle] of Object.entries(bundles)) {
     site.bundles.set(name, bundle);
     for (const [path, bytes] of bundle.files) {
       await mkdir(dirname(join(folder, name, path)), { recursive: true });
@@ -36,7 +44,9 @@ afterAll(async () => {
 
 /** What a program prints, as JSON; it runs in the folder of the bundles. */
 async function node(program: string, env: NodeJS.ProcessEnv = {}): Promise<unknown> {
-  const source = `import * as tinyweb from ${JSON.stringify(new URL("tinyweb.js", BUILT).href)};\n${program}`;
+  const names = { tinyweb: "tinyweb.js", any: "tinyweb-load.js", talk: "tinyweb-openai.js" };
+  const imports = Object.entries(names).map(([name, file]) => `import * as ${name} from ${JSON.stringify(new URL(file, BUILT).href)};`);
+  const source = [...imports, program].join("\n");
   await writeFile(join(folder, "program.mjs"), source);
   const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: folder, env: { ...process.env, ...env }, timeout: 50_000 });
   return JSON.parse(stdout);
@@ -80,6 +90,28 @@ describe("in Node", () => {
       await f.dispose();
       console.log(JSON.stringify([...y]));
     `)).toEqual([11, 6, 19, 26]);
+  });
+
+  it("any bundle, by what its manifest says", async () => {
+    expect(await node(`
+      const chat = await any.load("./chat", { backend: "wasm-single" });
+      const { choices } = await new talk.OpenAI({ chat }).chat.completions.create({ messages: [{ role: "user", content: "hi" }], max_tokens: 3, temperature: 0 });
+      const f = await any.load("./function", { backend: "wasm-single", task: "function" });
+      const { positive } = await f.run({ x: Float32Array.of(1, -2, 3, 4), n: Int32Array.of(10) });
+      const errors = [];
+      for (const [name, options] of [["newer"], ["unknown"], ["broken"], ["picture"], ["chat", { task: "function" }]]) {
+        const error = await any.load("./" + name, options).catch((e) => e);
+        errors.push([error instanceof tinyweb.TinywebError, error.code, error.message]);
+      }
+      await Promise.all([chat.dispose(), f.dispose()]);
+      console.log(JSON.stringify([choices[0].message.content.length > 0, [...positive], errors]));
+    `)).toEqual([true, [1, 0, 1], [
+      [true, "bad-manifest", "manifest.json: version: is 2, this library reads version 1: update tinyweb"],
+      [true, "bad-manifest", expect.stringMatching(/task: "telepathy" is not one of chat, .*update tinyweb/)],
+      [true, "bad-manifest", expect.stringContaining("format")],
+      [true, "bad-manifest", expect.stringContaining("manifest.json")],
+      [true, "bad-argument", "This bundle's task is chat, not function."],
+    ]]);
   });
 
   it("what is not there is told, and the program ends", async () => {

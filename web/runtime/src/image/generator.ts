@@ -1,6 +1,7 @@
 /** Text to image: the text encoder, then steps of the UNet, then the VAE's decoder (docs/image.md). */
 
 import type { Fallback } from "../backend.js";
+import { fetchAny, folderUrl } from "../connection.js";
 import { fetchSmall, type Fetch } from "../download.js";
 import type { Backend } from "../engine.js";
 import { aborted, throwIfAborted, TinywebError } from "../errors.js";
@@ -127,7 +128,7 @@ export class ImageGenerator {
     let generator: ImageGenerator | undefined;
     try {
       report({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true, parts: [] });
-      const download = { fetch: own.fetch ?? ((url: string, init?: RequestInit) => fetch(url, init)), signal };
+      const download = { fetch: own.fetch ?? fetchAny, signal };
       const json = async (file: string, most: number): Promise<unknown> => {
         const bytes = await fetchSmall(new URL(file, base).href, most, download);
         try {
@@ -390,7 +391,5 @@ function recent(times: readonly number[]): number {
  */
 export async function loadImageGenerator(baseUrl: string | URL, options: ImageLoadOptions = {}): Promise<ImageGenerator> {
   if (options.signal?.aborted) throw aborted();
-  const base = new URL(baseUrl, globalThis.location?.href);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
-  return ImageGenerator.open(base, options);
+  return ImageGenerator.open(await folderUrl(baseUrl), options);
 }
