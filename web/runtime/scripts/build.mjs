@@ -33,7 +33,8 @@ for (const [file, source] of Object.entries(FILES)) {
     resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
     transform: { target: "es2022" },
     preserveEntrySignatures: "strict",
-    treeshake: { manualPureFunctions: ["Object.freeze"] }, // frozen tables that nobody reads are left out
+    // Frozen tables that nobody reads are left out; of the libraries, what only reads properties.
+    treeshake: { manualPureFunctions: ["Object.freeze"], propertyReadSideEffects: false, unknownGlobalSideEffects: false },
     output: { dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js") },
   });
 }

@@ -76,7 +76,7 @@ export async function candidates(
     if (!backends.includes(choice)) throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, ${backends.join(", ")}.`);
     backends = choice === "wasm" ? ["wasm", "wasm-single"] : [choice];
   }
-  if (!((options.context ?? STEP) >= 16)) throw new TinywebError("bad-argument", `context must be a number of tokens, at least 16, not ${String(options.context)}.`);
+  if (!((options.context ?? STEP) >= 16)) throw new TinywebError("bad-argument", `context must be at least 16 tokens, not ${options.context}.`);
   const found: Candidate[] = [];
   for (const backend of backends) {
     const result = await probes[backend]();

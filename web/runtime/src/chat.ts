@@ -1,10 +1,8 @@
 /** The chat itself: one conversation at a time, its figures, and going on where it was after a lost device. */
 
-import type { Fallback } from "./backend.js";
-import type { Backend } from "./engine.js";
 import { isAbort, throwIfAborted } from "./errors.js";
 import { fitMessages } from "./fit.js";
-import type { ModelHost, StartTimes } from "./host.js";
+import type { HostInfo, ModelHost } from "./host.js";
 import { Lock } from "./lock.js";
 import { Loop } from "./loop.js";
 import { checkIds, checkMessages, completeOptions, type GenerateOptions, type Settings } from "./options.js";
@@ -21,25 +19,12 @@ export interface ChatPart {
 
 export type StopReason = "end" | "max-tokens" | "context-full" | "aborted";
 
-export interface ChatInfo {
-  /** The model's name. */
-  model: string;
-  backend: Backend;
-  /** The GPU's name, or the number of CPU threads. */
-  adapter: string;
+export interface ChatInfo extends HostInfo {
   /** Decoding speed of the last answer; 0 before the first. */
   tokensPerSecond: number;
   /** From the call to the first token of the last answer, in milliseconds; 0 before the first. */
   firstTokenMs: number;
-  /** Bytes held on the device or in WASM memory: weights, state and temporaries. */
-  memoryBytes: number;
-  /** Bytes of the weights. */
-  modelBytes: number;
   kernelsPerToken: number;
-  /** How long loading took, by part. */
-  start: StartTimes;
-  /** Backends that were passed over, and why. */
-  fallbacks: Fallback[];
   /** Tokens the model sees at once. */
   context: number;
   /** Tokens it could see at once with more memory. */
@@ -59,7 +44,6 @@ export interface ChatInfo {
 }
 
 export class ChatSession {
-  readonly pace = new Pace();
   private readonly lock = new Lock();
   private readonly loop: Loop;
   private readonly plan: ChatPlan;
@@ -73,22 +57,19 @@ export class ChatSession {
   };
 
   /** @param host of a bundle whose task is "chat" */
-  constructor(private readonly host: ModelHost) {
+  constructor(
+    private readonly host: ModelHost,
+    private readonly pace = new Pace(),
+  ) {
     this.plan = host.manifest.chat as ChatPlan;
     this.loop = new Loop(host.manifest, () => host.engine);
   }
 
   get info(): ChatInfo {
-    const { manifest, engine, fallbacks } = this.host;
+    const { engine } = this.host;
     return {
-      model: manifest.name,
-      backend: engine.backend,
-      adapter: engine.adapter,
-      memoryBytes: engine.memoryBytes,
-      modelBytes: manifest.weights.bytes,
+      ...this.host.info,
       kernelsPerToken: engine.kernels(this.plan.decode) + engine.kernels(this.plan.sample),
-      start: { ...this.host.start },
-      fallbacks: [...fallbacks],
       context: this.host.context,
       fullContext: this.plan.context,
       defaults: this.plan.defaults,

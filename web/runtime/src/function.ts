@@ -1,9 +1,8 @@
 /** A bundle that holds functions: arrays in, arrays out. */
 
-import type { Fallback } from "./backend.js";
-import type { Backend, Frame } from "./engine.js";
+import type { Frame } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
-import type { ModelHost, StartTimes } from "./host.js";
+import type { HostInfo, ModelHost } from "./host.js";
 import { Lock } from "./lock.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
@@ -19,26 +18,13 @@ export type Inputs = Record<string, TypedArray | Frame>;
 /** An input or output. */
 export type ArrayInfo = Omit<ArraySpec, "buffer">;
 
-export interface FunctionInfo {
-  /** The bundle's name. */
-  model: string;
-  backend: Backend;
-  /** The GPU's name, or the number of CPU threads. */
-  adapter: string;
+export interface FunctionInfo extends HostInfo {
   /** `kernels`: of one call. */
   functions: Record<string, { inputs: ArrayInfo[]; outputs: ArrayInfo[]; kernels: number }>;
   /** What else the bundle's manifest says, by its keys. */
   sections: Record<string, unknown>;
-  /** Bytes held on the device or in WASM memory. */
-  memoryBytes: number;
-  /** Bytes of the weights. */
-  modelBytes: number;
   /** From the inputs' arrival in the worker to the outputs, of the last call; 0 before the first. */
   runMs: number;
-  /** How long loading took, by part. */
-  start: StartTimes;
-  /** Backends that were passed over, and why. */
-  fallbacks: Fallback[];
 }
 
 export class FunctionSession {
@@ -54,7 +40,7 @@ export class FunctionSession {
   }
 
   get info(): FunctionInfo {
-    const { manifest, engine, fallbacks, start } = this.host;
+    const { manifest, engine } = this.host;
     const shown = ({ name, dtype, shape }: ArraySpec): ArrayInfo => ({ name, dtype, shape });
     const described = ({ entry, inputs, outputs }: FunctionPlan): FunctionInfo["functions"][string] => ({
       inputs: inputs.map(shown),
@@ -62,16 +48,10 @@ export class FunctionSession {
       kernels: engine.kernels(entry),
     });
     return {
-      model: manifest.name,
-      backend: engine.backend,
-      adapter: engine.adapter,
+      ...this.host.info,
       functions: Object.fromEntries([...this.plans].map(([name, plan]) => [name, described(plan)])),
       sections: manifest.sections,
-      memoryBytes: engine.memoryBytes,
-      modelBytes: manifest.weights.bytes,
       runMs: this.runMs,
-      start: { ...start },
-      fallbacks: [...fallbacks],
     };
   }
 

@@ -39,6 +39,23 @@ export interface StartTimes {
   readyMs: number;
 }
 
+/** Figures that every loaded model has. */
+export interface HostInfo {
+  /** The bundle's name. */
+  model: string;
+  backend: Backend;
+  /** The GPU's name, or the number of CPU threads. */
+  adapter: string;
+  /** Bytes held on the device or in WASM memory: weights, state and temporaries. */
+  memoryBytes: number;
+  /** Bytes of the weights. */
+  modelBytes: number;
+  /** How long loading took, by part. */
+  start: StartTimes;
+  /** Backends that were passed over, and why. */
+  fallbacks: Fallback[];
+}
+
 export interface HostEvents {
   "device-lost": { reason: string };
   "backend-changed": { from: Backend; to: Backend; reason: string };
@@ -127,6 +144,11 @@ export class ModelHost {
     this.lostAt = performance.now();
     const to = this.engine.backend;
     if (to !== backend) this.settings.onEvent("backend-changed", { from: backend, to, reason: cause.message });
+  }
+
+  get info(): HostInfo {
+    const { manifest: { name, weights }, engine: { backend, adapter, memoryBytes }, start, fallbacks } = this;
+    return { model: name, backend, adapter, memoryBytes, modelBytes: weights.bytes, start: { ...start }, fallbacks: [...fallbacks] };
   }
 
   dispose(): void {

@@ -3,6 +3,7 @@
 import { Value } from "./check.js";
 import { loadChat, loadFunction, type Chat, type FunctionModel } from "./client.js";
 import { fetchAny, folderUrl, type LoadOptions } from "./connection.js";
+import type { Detector } from "./detect/index.js";
 import { fetchSmall } from "./download.js";
 import { describe, TinywebError } from "./errors.js";
 import type { ImageGenerator } from "./image/index.js";
@@ -11,6 +12,7 @@ import type { ImageGenerator } from "./image/index.js";
 export interface Models {
   chat: Chat;
   function: FunctionModel;
+  detect: Detector;
   image: ImageGenerator;
 }
 
@@ -27,11 +29,12 @@ type Loader<Kind extends Task> = (base: URL, options: LoadOptions) => Promise<Mo
 const LOADERS: { [Kind in Task]: () => Promise<Loader<Kind>> } = {
   chat: async () => loadChat,
   function: async () => loadFunction,
+  detect: async () => (await import("./detect/index.js")).loadDetector,
   image: async () => (await import("./image/index.js")).loadImageGenerator,
 };
 
 /** Sections of a bundle of functions that make it something more. */
-const SECTIONS: readonly Task[] = [];
+const SECTIONS: readonly Task[] = ["detect"];
 
 const MAX_MANIFEST = 64 * 2 ** 20;
 
@@ -56,7 +59,7 @@ export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<T
 }
 
 /**
- * Loads the bundle in a folder, whatever it is for: a chat, functions, images. `"generate" in model` and the like tell which; or ask for
+ * Loads the bundle in a folder, whatever it is for: a chat, functions, detection, images. `"generate" in model` and the like tell which; or ask for
  * a kind with `options.task`.
  * @param url the folder (it holds manifest.json)
  * @throws TinywebError "bad-manifest" (also for a task or a format that is newer than this library) | "bad-argument" (it is not of the

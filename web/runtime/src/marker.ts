@@ -37,6 +37,15 @@ export function smaller({ backend, times }: Pick<Marker, "backend" | "times">): 
   return { backend: backend?.startsWith("wasm") ? "wasm-single" : "wasm", context: Math.max(LEAST, CONTEXT >> (times - 1)) };
 }
 
+/** Storage that is full, damaged or refused only costs the notice. */
+function quietly<Result>(work: () => Result): Result | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
+
 /** The marker of one model, for one load. */
 export class LoadMarker {
   private marker: Marker | undefined;
@@ -50,19 +59,15 @@ export class LoadMarker {
 
   /** @returns nothing where there is no storage: in workers, in Node, where the browser refuses it */
   static of(baseUrl: string | URL): LoadMarker | undefined {
-    try {
-      // Node has a `localStorage` that warns when it is touched; only pages have a document.
-      return globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, localStorage);
-    } catch {
-      return undefined;
-    }
+    // Node has a `localStorage` that warns when it is touched; only pages have a document.
+    return quietly(() => globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, localStorage));
   }
 
   /** The load that was interrupted, if one was. */
   async previous(): Promise<InterruptedLoad | undefined> {
-    const left = this.read();
+    const left = quietly(() => JSON.parse(this.storage.getItem(this.key) as string) as Marker);
     const locks = await navigator.locks?.query().catch(() => undefined);
-    if (!left || locks?.held?.some(({ name }) => name === this.key)) return undefined; // another tab is at it
+    if (!left?.times || locks?.held?.some(({ name }) => name === this.key)) return undefined; // another tab is at it
     this.marker = left;
     const { backend: _tried, ...rest } = left;
     return { ...rest, recommended: smaller(left) };
@@ -89,27 +94,10 @@ export class LoadMarker {
     this.marker = undefined;
     globalThis.removeEventListener("pagehide", this.leave);
     this.release();
-    try {
-      this.storage.removeItem(this.key);
-    } catch {
-      // nothing was kept
-    }
-  }
-
-  private read(): Marker | undefined {
-    try {
-      const marker = JSON.parse(this.storage.getItem(this.key) ?? "null") as Marker | null;
-      return typeof marker?.times === "number" ? marker : undefined;
-    } catch {
-      return undefined;
-    }
+    quietly(() => this.storage.removeItem(this.key));
   }
 
   private write(): void {
-    try {
-      this.storage.setItem(this.key, JSON.stringify(this.marker));
-    } catch {
-      // a full or refused storage only costs the notice
-    }
+    quietly(() => this.storage.setItem(this.key, JSON.stringify(this.marker)));
   }
 }

@@ -4,6 +4,7 @@ import { ChatSession, type ChatPart } from "./chat.js";
 import { toWire, TinywebError } from "./errors.js";
 import { FunctionSession } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
+import { Pace } from "./pace.js";
 import type { Call, Reply, Request } from "./protocol.js";
 
 /** The part of a message port that is needed here. */
@@ -14,10 +15,10 @@ export interface Port {
 /** @returns the function to call with every message from the page */
 export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partial<HostSettings>): (request: Request) => void {
   const running = new Map<number, AbortController>();
+  const pace = new Pace();
   let host: ModelHost | undefined;
   let session: ChatSession | FunctionSession | undefined;
   let disposed = false;
-  let hidden = false;
 
   const postInfo = (): void => {
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
@@ -40,8 +41,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
       },
     }, signal);
     if (disposed) host.dispose();
-    session = call.task === "chat" ? new ChatSession(host) : new FunctionSession(host);
-    if (session instanceof ChatSession) session.pace.set(hidden);
+    session = call.task === "chat" ? new ChatSession(host, pace) : new FunctionSession(host);
     postInfo();
   }
 
@@ -95,10 +95,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   return (request) => {
     if (request.type === "call") void handle(request.id, request.call);
     else if (request.type === "cancel") running.get(request.id)?.abort();
-    else if (request.type === "hidden") {
-      hidden = request.hidden;
-      if (session instanceof ChatSession) session.pace.set(hidden);
-    }
+    else if (request.type === "hidden") pace.set(request.hidden);
     else {
       disposed = true;
       for (const controller of running.values()) controller.abort();

@@ -1,6 +1,6 @@
 /**
  * Browser storage for weights, one folder per model (named by the hash of its weights), one file per shard (named by its
- * hash). OPFS where workers have it, else the Cache API, else nothing. Whatever is read back is verified by the caller.
+ * hash): in OPFS, which all browsers have that this library is made for. Whatever is read back is verified by the caller.
  */
 
 /** Writes one shard; chunks come in order. */
@@ -24,22 +24,12 @@ export interface ShardCache {
 const FOLDER = "tinyweb-weights";
 const USED = "last-used";
 
-/** The best storage that works here, opened for one model; undefined where the browser offers none. */
-export async function openShardCache(model: string): Promise<ShardCache | undefined> {
-  for (const open of [openOpfs, openCacheStorage]) {
-    try {
-      const cache = await open(model);
-      if (cache) return cache;
-    } catch {
-      // Private windows and blocked cookies refuse storage with many kinds of errors; the next kind may work.
-    }
-  }
-  return undefined;
+/** Storage for one model; undefined where the browser offers none, or refuses it: private windows and blocked cookies do, with many kinds of errors. */
+export function openShardCache(model: string): Promise<ShardCache | undefined> {
+  return openOpfs(model).catch(() => undefined);
 }
 
-async function openOpfs(model: string): Promise<ShardCache | undefined> {
-  if (typeof navigator === "undefined" || !navigator.storage?.getDirectory) return undefined;
-  if (typeof FileSystemFileHandle === "undefined" || !("createSyncAccessHandle" in FileSystemFileHandle.prototype)) return undefined;
+async function openOpfs(model: string): Promise<ShardCache> {
   const root = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
   const folder = await root.getDirectoryHandle(model, { create: true });
   const access = async (name: string): Promise<FileSystemSyncAccessHandle> =>
@@ -113,40 +103,4 @@ function opfsWriter(handle: FileSystemSyncAccessHandle): ShardWriter {
       }
     },
   };
-}
-
-async function openCacheStorage(model: string): Promise<ShardCache | undefined> {
-  if (typeof caches === "undefined") return undefined;
-  const own = `${FOLDER}-${model}`;
-  const cache = await caches.open(own);
-  return {
-    async read(sha256) {
-      const response = await cache.match(key(sha256)).catch(() => undefined);
-      return response && new Uint8Array(await response.arrayBuffer());
-    },
-
-    async open(sha256, keep) {
-      if (keep > 0) return undefined; // entries are written whole, so a beginning is never stored
-      return {
-        write: () => true,
-        async close(whole) {
-          if (whole) await cache.put(key(sha256), new Response(whole)).catch(() => undefined);
-        },
-      };
-    },
-
-    async remove(sha256) {
-      await cache.delete(key(sha256)).catch(() => undefined);
-    },
-
-    async evictOther() {
-      const other = (await caches.keys()).find((name) => name.startsWith(`${FOLDER}-`) && name !== own);
-      return other !== undefined && caches.delete(other);
-    },
-  };
-}
-
-/** Cache entries are addressed by URL; this one is never fetched. */
-function key(sha256: string): string {
-  return new URL(`/${FOLDER}/${sha256}`, globalThis.location?.href ?? "http://localhost/").href;
 }

@@ -40,17 +40,17 @@ const GLOBALS: Record<string, unknown> = {
   },
   strftime_now: (format: string): string => {
     const now = new Date();
-    const pad = (n: number): string => String(n).padStart(2, "0");
+    const iso = new Date(now.getTime() - 60_000 * now.getTimezoneOffset()).toISOString(); // of the local time
     const month = (style: "short" | "long"): string => now.toLocaleString("en", { month: style });
     const fields: Record<string, string> = {
-      Y: String(now.getFullYear()),
-      m: pad(now.getMonth() + 1),
-      d: pad(now.getDate()),
+      Y: iso.slice(0, 4),
+      m: iso.slice(5, 7),
+      d: iso.slice(8, 10),
       b: month("short"),
       B: month("long"),
-      H: pad(now.getHours()),
-      M: pad(now.getMinutes()),
-      S: pad(now.getSeconds()),
+      H: iso.slice(11, 13),
+      M: iso.slice(14, 16),
+      S: iso.slice(17, 19),
     };
     return format.replace(/%([A-Za-z])/g, (field, letter) => fields[letter] ?? field);
   },

@@ -165,7 +165,6 @@ export class WebGpuEngine implements Engine {
         const buffers = dispatch.buffers.map((id) => this.buffers[id] as GPUBuffer);
         if (kernel.uniform) buffers.push(this.uniform);
         const bindings = device.createBindGroup({
-          label: kernel.name,
           layout,
           entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })),
         });
@@ -206,7 +205,6 @@ export class WebGpuEngine implements Engine {
   private bindGroupLayout(kernel: Kernel): GPUBindGroupLayout {
     const types: GPUBufferBindingType[] = kernel.uniform ? [...kernel.bindings, "uniform"] : kernel.bindings;
     return this.device.createBindGroupLayout({
-      label: kernel.name,
       entries: types.map((type, binding) => ({ binding, visibility: STAGE_COMPUTE, buffer: { type } })),
     });
   }

@@ -91,7 +91,7 @@ window.t = {
       if (name !== "tinyweb-weights") continue;
       for await (const model of folder.keys()) found.push(model);
     }
-    return { opfs: found, caches: await caches.keys() };
+    return found;
   },
 };
 window.ready = true;

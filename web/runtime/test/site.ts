@@ -65,11 +65,10 @@ export class Site {
       const code = readFileSync(new URL(path.slice("/assets/".length), BUILT), "utf8");
       // A browser without some kind of storage, as far as the worker can see.
       const without = search.get("without") ?? "";
-      const opfs = without.includes("opfs") ? "delete FileSystemFileHandle.prototype.createSyncAccessHandle;" : "";
-      const caches = without.includes("caches") ? "Object.defineProperty(globalThis, 'caches', { value: undefined });" : "";
+      const opfs = without.includes("opfs") ? "navigator.storage.getDirectory = undefined;" : "";
       const refuse = "() => Promise.reject(new DOMException('refused', 'SecurityError'))";
-      const refused = without.includes("leave") ? `navigator.storage.getDirectory = ${refuse}; CacheStorage.prototype.open = ${refuse};` : "";
-      return text(opfs + caches + refused + code);
+      const refused = without.includes("leave") ? `navigator.storage.getDirectory = ${refuse};` : "";
+      return text(opfs + refused + code);
     }
     const [, name = "", ...rest] = path.split("/");
     return this.bundles.get(name)?.files.get(rest.join("/"));
