@@ -5,6 +5,7 @@ import { loadChat, loadFunction, type Chat, type FunctionModel } from "./client.
 import { fetchAny, folderUrl, type LoadOptions } from "./connection.js";
 import type { Detector } from "./detect/index.js";
 import { fetchSmall } from "./download.js";
+import type { Embedder } from "./embed/index.js";
 import { describe, TinywebError } from "./errors.js";
 import type { ImageGenerator } from "./image/index.js";
 
@@ -14,6 +15,7 @@ export interface Models {
   function: FunctionModel;
   detect: Detector;
   image: ImageGenerator;
+  embed: Embedder;
 }
 
 export type Task = keyof Models;
@@ -31,10 +33,11 @@ const LOADERS: { [Kind in Task]: () => Promise<Loader<Kind>> } = {
   function: async () => loadFunction,
   detect: async () => (await import("./detect/index.js")).loadDetector,
   image: async () => (await import("./image/index.js")).loadImageGenerator,
+  embed: async () => (await import("./embed/index.js")).loadEmbedder,
 };
 
 /** Sections of a bundle of functions that make it something more. */
-const SECTIONS: readonly Task[] = ["detect"];
+const SECTIONS: readonly Task[] = ["detect", "embed"];
 
 const MAX_MANIFEST = 64 * 2 ** 20;
 
@@ -59,7 +62,7 @@ export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<T
 }
 
 /**
- * Loads the bundle in a folder, whatever it is for: a chat, functions, detection, images. `"generate" in model` and the like tell which; or ask for
+ * Loads the bundle in a folder, whatever it is for: a chat, functions, detection, images, embeddings. `"generate" in model` and the like tell which; or ask for
  * a kind with `options.task`.
  * @param url the folder (it holds manifest.json)
  * @throws TinywebError "bad-manifest" (also for a task or a format that is newer than this library) | "bad-argument" (it is not of the

@@ -7,5 +7,5 @@ export const BUILT = new URL("../test-results/assets/", import.meta.url);
 
 export function setup(): void {
   const cwd = fileURLToPath(new URL("..", import.meta.url));
-  execFileSync("node", ["scripts/build.mjs", fileURLToPath(BUILT)], { cwd, env: { ...process.env, NODE_ENV: "production" }, stdio: ["ignore", "ignore", "pipe"] });
+  execFileSync("node", ["scripts/build.mjs", fileURLToPath(BUILT)], { cwd, env: { ...process.env, NODE_ENV: "production" }, stdio: ["ignore", "ignore", "inherit"] });
 }

@@ -1,9 +1,9 @@
 /** Texts to vectors: the page's side of a bundle with a section `embed`. */
 
 import { FunctionModel } from "../client.js";
-import { startWorker, type LoadOptions } from "../connection.js";
+import { fetchAny, startWorker, type LoadOptions } from "../connection.js";
 import { fetchSmall, type Fetch } from "../download.js";
-import { describe, throwIfAborted, TinywebError } from "../errors.js";
+import { describe, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import { padBatch, planBatches } from "./batches.js";
@@ -126,9 +126,8 @@ function normalized(vector: Float32Array): Float32Array {
  */
 export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions = {}): Promise<Embedder> {
   const { base, worker } = await startWorker(baseUrl, options);
-  const stop = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
-  const files = readTexts(base, signal);
+  const { controller: stop, unlink } = linkedAbort(options.signal);
+  const files = readTexts(base, stop.signal);
   files.catch(() => {}); // it is waited for below
   let model: FunctionModel | undefined;
   try {
@@ -140,13 +139,14 @@ export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions =
     stop.abort();
     await model?.dispose();
     throw error;
+  } finally {
+    unlink();
   }
 }
 
 /** @internal */
-export async function readTexts(base: URL, signal: AbortSignal, fetch?: Fetch): Promise<[Record<string, unknown>, Record<string, unknown>]> {
-  const own = fetch ?? (typeof Worker === "undefined" ? (await import("../node.js")).fetchHere : undefined);
-  const settings = { fetch: own ?? ((url: string, init?: RequestInit) => globalThis.fetch(url, init)), signal };
+export async function readTexts(base: URL, signal: AbortSignal, fetch: Fetch = fetchAny): Promise<[Record<string, unknown>, Record<string, unknown>]> {
+  const settings = { fetch, signal };
   const [json, config] = await Promise.all(
     FILES.map(async (name) => {
       const url = new URL(name, base).href;
