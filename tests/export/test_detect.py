@@ -1,0 +1,143 @@
+"""`tinyweb export detect` and `tinyweb run detect`: what is written, and what is refused before any work."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tinyweb.export.detect as export
+from tinyweb.cli import main
+from tinyweb.errors import ExportError, ModelFormatError
+from tinyweb.export.detect import DetectOptions, export_detect, parse_size
+from tinyweb.formats.images import read_image
+from tinyweb.models.detection import Detection, Detector, Settings
+from tinyweb.tensor import Tensor
+
+
+class Corners:
+    """A network of no weights: sees four boxes wherever the picture's first pixel is bright."""
+
+    labels = ("dark", "bright")
+
+    def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+        assert x.shape == (1, 3, 32, 64)
+        boxes = np.array([[0, 0, 16, 16], [1, 1, 17, 17], [0, 0, 16, 16], [40, 20, 64, 32]], np.float32)
+        scores = np.array([0.9, 0.8, 0.7, 0.3], np.float32)
+        classes = np.array([1, 1, 0, 1], np.int32)
+        return Tensor(boxes), Tensor(scores) * (x[0, 0, 0, 0] > 0.5), Tensor(classes)
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the page was built and the network was `Corners`."""
+
+    class Model:
+        labels = Corners.labels
+
+        def detector(self, size: tuple[int, int] | None, max_boxes: int) -> Detector:
+            return Detector(Corners(), size or (32, 64), Settings(0.2, 0.5), max_boxes)
+
+    monkeypatch.setattr(export, "check_page", lambda task: None)
+    monkeypatch.setattr(export, "copy_page", lambda site, task: (site / "sw.js").write_text(""))
+    monkeypatch.setattr(export.YOLOv8, "load", lambda *_: Model())
+
+
+def test_what_is_written(built: None, tmp_path: Path) -> None:
+    options = DetectOptions(max_boxes=5, targets=("wasm",))
+    manifest = export_detect(tmp_path / "corners.pt", tmp_path / "site", options)
+    assert manifest == json.loads((tmp_path / "site/model/manifest.json").read_text())
+    assert (manifest["task"], manifest["name"]) == ("detect", "corners")
+    assert manifest["detect"] == {
+        "entry": "detect", "width": 64, "height": 32, "max_boxes": 5, "labels": ["dark", "bright"],
+        "defaults": {"confidence": 0.2, "iou": 0.5, "agnostic": False},
+    }  # fmt: skip
+    ends = manifest["functions"]["detect"]
+    shapes = {a["name"]: (a["dtype"], a["shape"]) for a in (*ends["inputs"], *ends["outputs"])}
+    assert shapes == {
+        "image": ("u8", [32, 64, 4]), "frame": ("f32", [4]), "source": ("f32", [2]), "settings": ("f32", [3]),
+        "boxes": ("f32", [5, 4]), "scores": ("f32", [5]), "classes": ("i32", [5]), "count": ("i32", [1]),
+    }  # fmt: skip
+    loader = (tmp_path / "site/model/model.js").read_text()
+    assert 'import { loadDetector } from "../assets/tinyweb-detect.js"' in loader
+    assert 'labels: Object.freeze(["dark", "bright"])' in loader
+    assert "confidence?: number" in (tmp_path / "site/model/model.d.ts").read_text()
+
+
+def test_boxes_in_pixels_of_the_picture() -> None:
+    """Suppression by class, the way back through the letterbox, clipped to the picture."""
+    detector = Detector(Corners(), (32, 64), Settings(0.2, 0.5))
+    image = np.full((64, 128, 3), 255, np.uint8)
+    found = detector.detect(image)
+    assert [(d.label, round(d.score, 3), d.box) for d in found] == [
+        ("bright", 0.9, (0, 0, 32, 32)), ("dark", 0.7, (0, 0, 32, 32)), ("bright", 0.3, (80, 40, 128, 64)),
+    ]  # fmt: skip
+    assert len(detector.detect(image, agnostic=True)) == 2
+    assert len(detector.detect(image, confidence=0.5, iou=0.9)) == 3
+    assert detector.detect(np.zeros((64, 128, 3), np.uint8)) == []
+    # a tall picture lies in the middle, grey to both sides: its first pixel is not the network's
+    assert detector.detect(np.full((64, 32, 3), 255, np.uint8)) == []
+
+
+@pytest.mark.parametrize(("text", "size"), [("320", (320, 320)), ("640x384", (384, 640)), ("64×32", (32, 64))])
+def test_sizes(text: str, size: tuple[int, int]) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "abc", "x", "1x2x3", "-32", "3.2", "٣٢", "100", "0", "32x31", "999999", "4096"])
+def test_sizes_that_cannot_be(text: str) -> None:
+    with pytest.raises(ExportError, match=r"is no size: write one number|is not possible: both are multiples of 32"):
+        parse_size(text)
+
+
+def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(options: DetectOptions, message: str) -> None:
+        with pytest.raises(ExportError, match=message):
+            export_detect(tmp_path / "x.pt", tmp_path / "site", options)
+        assert not (tmp_path / "site").exists()
+
+    refuse(DetectOptions(quant="q4"), "There is no precision 'q4' for detectors: choose one of f16, f32")
+    refuse(DetectOptions(max_boxes=0), "0 boxes are not possible")
+    monkeypatch.undo()
+    monkeypatch.setattr(export, "check_page", lambda task: None)
+    with pytest.raises(ModelFormatError, match="does not exist: give a model folder"):
+        export_detect(tmp_path / "x.pt", tmp_path / "site")
+
+
+def test_run_detect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Model:
+        def detector(self, size: tuple[int, int] | None) -> "Model":
+            return self
+
+        def detect(self, image: np.ndarray, confidence: float | None, iou: float | None) -> list[Detection]:
+            assert (image.shape, confidence, iou) == ((20, 10, 3), 0.4, None)
+            return [Detection("cat", 0.75, (1.0, 2.0, 3.0, 4.5))]
+
+    monkeypatch.setattr(export.YOLOv8, "load", lambda *_: Model())
+    Image.new("RGB", (10, 20)).save(tmp_path / "x.png")
+    command = ["run", "detect", "model.pt", str(tmp_path / "x.png"), "--confidence", "0.4"]
+    with pytest.raises(SystemExit, match="0"):
+        main(command)
+    assert capsys.readouterr().out == "cat  0.75  1.0 2.0 3.0 4.5\n"
+    with pytest.raises(SystemExit, match="0"):
+        main([*command, "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["detections"] == [{"label": "cat", "score": 0.75, "box": [1.0, 2.0, 3.0, 4.5]}]
+    assert (printed["width"], printed["height"]) == (10, 20)
+
+
+def test_pictures(tmp_path: Path) -> None:
+    turned = Image.new("RGB", (4, 2), (255, 0, 0))
+    exif = turned.getexif()
+    exif[0x0112] = 6  # the camera was held upright
+    turned.save(tmp_path / "turned.jpg", exif=exif)
+    assert read_image(tmp_path / "turned.jpg").shape == (4, 2, 3)
+    Image.new("L", (3, 2), 7).save(tmp_path / "grey.png")
+    assert (read_image(tmp_path / "grey.png") == 7).all()
+    (tmp_path / "text.png").write_bytes(b"no picture")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "turned.jpg").read_bytes()[:-200])
+    for name, message in {"none.png": "cannot be read: No such file", "text.png": "is no picture that can be read",
+                          "cut.jpg": "cut.jpg"}.items():  # fmt: skip
+        with pytest.raises(ModelFormatError, match=message):
+            read_image(tmp_path / name)
