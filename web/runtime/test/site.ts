@@ -6,9 +6,9 @@ import type { AddressInfo } from "node:net";
 import { BUILT } from "./build.js";
 import type { FakeBundle } from "./fake-bundle.js";
 
-export const CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
+export const CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; style-src 'self'";
 
-const TYPES: Record<string, string> = { html: "text/html", js: "text/javascript", json: "application/json" };
+const TYPES: Record<string, string> = { html: "text/html", js: "text/javascript", css: "text/css", json: "application/json" };
 
 export class Site {
   readonly bundles = new Map<string, FakeBundle>();
