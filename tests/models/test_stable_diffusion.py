@@ -333,3 +333,30 @@ def test_refusals(tiny: Callable[[str], Path], tmp_path: Path) -> None:
     part = Checkpoint.of_file(path)
     assert len(open_original(part, "")) == 4 and vae_config(part).factor == 4 and unet_config(part).levels == 2
     assert f"{UNET}out.2.weight" in part
+
+
+def test_golden_pictures_of_the_embedded_model() -> None:
+    """What diffusers computes with the embedded model's weights, stage by stage."""
+    folder = Path(__file__).resolve().parents[2] / "assets" / "models" / "tinysd"
+    golden, told = load_file(folder / "golden.safetensors"), json.loads((folder / "golden.json").read_text())
+    model, prompt = StableDiffusion.from_path(folder), told["prompt"]
+    assert model.source.tokenizer(prompt) == golden["input_ids"].ravel().tolist()
+    assert model.source.tokenizer("") == golden["uncond_input_ids"].ravel().tolist()
+    states = [model.encode_prompt(p) for p in ("", prompt)]
+    for got, name in zip(states, ("uncond_embeddings", "text_embeddings"), strict=True):
+        assert relative(got, golden[name]) < 1e-3
+    first, both = float(told["timesteps"][0]), np.concatenate(states)
+    for guidance, name in ((0.0, "unet_uncond"), (1.0, "unet_cond")):
+        assert relative(model.predict(golden["latents"], first, both, guidance), golden[name]) < 1e-3
+    picture = model.generate(
+        prompt, steps=told["steps"], guidance=told["guidance_scale"], scheduler="ddim", latents=golden["latents"]
+    )
+    wanted = ((golden["image"][0] / 2 + 0.5).clip(0, 1) * 255).transpose(1, 2, 0)
+    error = np.square(picture - wanted).mean()
+    assert 10 * np.log10(255**2 / error) > 50  # dB; the rounding to bytes alone leaves about 59
+
+
+def relative(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference, as a share of the largest value."""
+    assert got.shape == wanted.shape
+    return float(np.abs(got - wanted).max() / np.abs(wanted).max())

@@ -24,8 +24,10 @@ from tinyweb.cli import (
     export_detect,
     export_embed,
     export_function,
+    export_image,
     run_chat,
     run_embed,
+    run_image,
     site,
     tune,
 )
@@ -35,7 +37,19 @@ from tinyweb.errors import TinywebError
 __all__ = ["app", "main"]
 
 # importing a module adds its commands
-COMMANDS = (doctor, export_chat, export_detect, export_embed, export_function, run_chat, run_embed, site, tune)
+COMMANDS = (
+    doctor,
+    export_chat,
+    export_detect,
+    export_embed,
+    export_function,
+    export_image,
+    run_chat,
+    run_embed,
+    run_image,
+    site,
+    tune,
+)
 
 
 def _version(wanted: bool) -> None:
@@ -64,6 +78,8 @@ def _sentence(error: BaseException) -> str | None:
         text = error.format_message() if isinstance(error, TyperException) else str(error)
         text = text.strip().replace("Value error, ", "")
         return text if text.endswith((".", "!", "?")) or not text else text + "."
+    if isinstance(error, NotImplementedError) and str(error):
+        return f"This is not supported yet: {error}."
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"The disk is full{_where(error)}: make room and try again."
     if isinstance(error, OSError) and error.strerror:

@@ -52,6 +52,8 @@ def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
     manifest = read_manifest(site)
     model = site if (site / "manifest.json").is_file() else site / "model"
     try:
+        if "parts" in manifest:
+            return _composite(manifest, model, verify)
         report = _report(manifest, model)
         if verify:
             report["verified"] = _verify(manifest, model)
@@ -59,6 +61,29 @@ def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
         detail = f"{type(error).__name__}: {error}"
         raise ExportError(f"The manifest of {site} is damaged ({detail}): export the model again.") from None
     return report
+
+
+def _composite(manifest: Mapping[str, Any], model: Path, verify: bool) -> dict[str, Any]:
+    """Of a model in parts that take turns in memory: the reports of all, sums of what adds up."""
+    parts: dict[str, Any] = {}
+    for name, folder in manifest["parts"].items():
+        _inside(model, f"{folder}manifest.json")
+        parts[name] = inspect_site(model / folder, verify)
+    report = {
+        "name": manifest["name"],
+        "task": manifest["task"],
+        "version": manifest["version"],
+        "model": manifest["model"],
+        "bytes": {
+            "download": sum(p["bytes"]["download"] for p in parts.values()),
+            "largest_part": max(
+                sum(p["bytes"][k] for k in ("weights", "state", "temporaries")) for p in parts.values()
+            ),
+        },
+        "weights": {"shards": sum(p["weights"]["shards"] for p in parts.values())},
+        "parts": parts,
+    }
+    return report | ({"verified": True} if verify else {})
 
 
 def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
@@ -179,6 +204,16 @@ def table(report: Mapping[str, Any]) -> Table:
     grid.add_row("download", f"{_mb(report['bytes']['download'])} in {report['weights']['shards']} file(s)")
     if report.get("verified"):
         grid.add_row("", "every hash is right")
+    for part, inner in report.get("parts", {}).items():
+        grid.add_row("", "")
+        grid.add_row(part, f"{_mb(inner['bytes']['download'])} to download")
+        _add_targets(grid, inner)
+    if "targets" in report:
+        _add_targets(grid, report)
+    return grid
+
+
+def _add_targets(grid: Table, report: Mapping[str, Any]) -> None:
     for name, target in report["targets"].items():
         grid.add_row("", "")
         grid.add_row(
@@ -191,7 +226,6 @@ def table(report: Mapping[str, Any]) -> Table:
         grid.add_row("  memory", ", ".join(f"{kind} {_mb(count)}" for kind, count in target["bytes"].items()))
         if "limits" in target:
             grid.add_row("  limits needed", "\n".join(f"{limit} {value}" for limit, value in target["limits"].items()))
-    return grid
 
 
 def _mb(count: int) -> str:

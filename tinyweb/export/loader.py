@@ -37,6 +37,8 @@ def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
 
 def loader_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the templates may use."""
+    if manifest["task"] == "image":
+        return _image_values(manifest)
     targets = manifest["targets"]
     task = _chat_values(manifest) if manifest["task"] == "chat" else _function_values(manifest)
     return task | {
@@ -50,6 +52,25 @@ def loader_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "state_bytes": sum(b["bytes"] for b in manifest["buffers"] if b["kind"] == "state"),
         "temporary_bytes": max(t["bytes"]["temporaries"] for t in targets.values()),
         "max_threads": targets["wasm"]["memory"]["stacks"]["max_threads"] if "wasm" in targets else 1,
+    }
+
+
+def _image_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a composite: its parts' bundles have no loaders of their own."""
+    image, sizes = manifest["image"], [{k: s[k] for k in ("width", "height")} for s in manifest["image"]["sizes"]]
+    parts = [
+        {"name": name, "weights": b["weights"], "memory": max(n for key, n in b.items() if key != "weights")}
+        for name, b in manifest["bytes"].items()
+    ]
+    return {
+        "name": _plain(manifest["name"]),
+        "model": manifest["model"],
+        "image": image,
+        "defaults": image["defaults"],
+        "plain_sizes": sizes,
+        "sizes": [f"{s['width']}×{s['height']}" for s in sizes],
+        "tiled": any(len(s["tiles"]["rows"]) * len(s["tiles"]["columns"]) > 1 for s in image["sizes"]),
+        "parts": parts,
     }
 
 

@@ -35,3 +35,10 @@ def read_image(path: str | Path) -> npt.NDArray[np.uint8]:
     except (OSError, SyntaxError, ValueError, EOFError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise ModelFormatError(f"{path} cannot be read: {why}") from None
+
+
+def cover(pixels: npt.NDArray[np.uint8], width: int, height: int) -> npt.NDArray[np.uint8]:
+    """A picture (H, W, 3) scaled until it covers (height, width), and cut evenly at the edges."""
+    from PIL import Image, ImageOps
+
+    return np.array(ImageOps.fit(Image.fromarray(pixels), (width, height), Image.Resampling.LANCZOS))

@@ -209,7 +209,8 @@ def _timesteps(config: SchedulerConfig, scheduler: str, steps: int) -> list[floa
         ratio = count // (steps + more)
         return [float(min(i * ratio + config.steps_offset, count - 1)) for i in range(steps - 1 + more, more - 1, -1)]
     gaps = steps - 1 + more
-    points = [i * (count - 1) / gaps if gaps else 0.0 for i in range(gaps, more - 1, -1)]
+    # one step alone begins where there is nothing but noise
+    points = [i * (count - 1) / gaps for i in range(gaps, more - 1, -1)] if gaps else [count - 1.0]
     return points if scheduler.startswith("euler") else [float(round(p)) for p in points]
 
 

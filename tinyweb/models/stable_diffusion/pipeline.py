@@ -180,14 +180,16 @@ class StableDiffusion:
         scheduler: str | None = None,
         image: Picture | None = None,
         strength: float | None = None,
+        latents: Latents | None = None,
         on_step: Callable[[int, int, Latents], None] | None = None,
     ) -> Picture:
         """A picture (height, width, 3), uint8, of the prompt: the same for the same arguments.
 
         `guidance`: how much more the prompt counts than the negative prompt; up to 1, only the prompt is looked at.
         `image`: a picture (height, width, 3 or 4) to begin with; `strength` (more than 0, at most 1): how much of it is
-        painted over. `on_step(done, steps, denoised)` is called after every step, with what the picture's latents
-        (1, C, h, w) look like by now. What is not given is what suits the model (`source.defaults`).
+        painted over. `latents` (1, C, h, w): noise to begin with in place of the
+        seed's. `on_step(done, steps, denoised)` is called after every step, with what the picture's latents (1, C, h,
+        w) look like by now. What is not given is what suits the model (`source.defaults`).
 
         Raises TinywebError for sizes, steps or names that cannot be.
         """
@@ -207,7 +209,9 @@ class StableDiffusion:
         if guidance > 1:
             states = np.concatenate([self.encode_prompt(negative_prompt), states])
         shape = (1, c, height // self.source.vae.factor, width // self.source.vae.factor)
-        x = np.float32(plan.noise) * latent_noise(seed, shape, 0)
+        if latents is not None and latents.shape != shape:
+            raise TinywebError(f"Noise for a picture of {width}×{height} pixels is {shape}, not {latents.shape}.")
+        x = np.float32(plan.noise) * (latent_noise(seed, shape, 0) if latents is None else latents.astype(np.float32))
         if image is not None:
             x = x + np.float32(plan.image) * self.encode(image)[0]
         previous = np.zeros_like(x)

@@ -28,6 +28,8 @@ from tinyweb.models.stable_diffusion.original import (
 from tinyweb.models.stable_diffusion.prompt import PromptTokenizer
 from tinyweb.models.stable_diffusion.unet import UNet, UNetConfig
 
+EXTRAS = "tinyweb.json"  # a file in a model's folder: settings and prompts that suit the model
+MAX_EXAMPLES = 16
 STEM = "diffusion_pytorch_model"
 # names that older files have for the autoencoder's attention
 _OLD_NAMES = {".to_q.": ".query.", ".to_k.": ".key.", ".to_v.": ".value.", ".to_out.0.": ".proj_attn."}
@@ -57,6 +59,7 @@ class Source:
     defaults: Defaults
     tokenizer: PromptTokenizer
     weights: dict[str, Weights]  # of text_encoder, unet and vae
+    examples: tuple[str, ...] = ()  # prompts that suit the model
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: str | Path | None = None, prediction: str | None = None) -> Self:
@@ -111,13 +114,15 @@ class Source:
         chosen = default_scheduler(scheduler)
         turbo = chosen == "euler" and scheduler.values.get("timestep_spacing") == "trailing"
         size = unet.sample_size * vae.factor
+        defaults, examples = _extras(path, _defaults(chosen, turbo, size))
         return cls(
-            path.resolve().name, text, unet, vae, SchedulerConfig.from_json(scheduler), _defaults(chosen, turbo, size),
+            path.resolve().name, text, unet, vae, SchedulerConfig.from_json(scheduler), defaults,
             PromptTokenizer.from_folder(tokenizer or path / "tokenizer", text.max_position_embeddings),
             {
                 part: DiffusersPart(Checkpoint(path / part, "model" if part == "text_encoder" else STEM))
                 for part in configs
             },
+            examples,
         )  # fmt: skip
 
     @classmethod
@@ -182,6 +187,23 @@ def _defaults(scheduler: str, turbo: bool, size: int) -> Defaults:
     if turbo:
         return Defaults(scheduler, 1, 1.0, size, size)
     return Defaults(scheduler, 4, 1.0, size, size) if scheduler == "lcm" else Defaults(scheduler, 20, 7.5, size, size)
+
+
+def _extras(path: Path, usual: Defaults) -> tuple[Defaults, tuple[str, ...]]:
+    """What a folder's tinyweb.json says: `examples`, a list of prompts; `steps`, `guidance` and `strength`."""
+    if not (path / EXTRAS).is_file():
+        return usual, ()
+    c = _config(path / EXTRAS)
+    examples = c.values.get("examples") or []
+    if not isinstance(examples, list) or not all(isinstance(e, str) and 0 < len(e) < 1000 for e in examples):
+        raise ModelFormatError(f"{c.where}: 'examples' must be a list of prompts")
+    defaults = replace(
+        usual,
+        steps=c.integer("steps", 1, 1000, usual.steps),
+        guidance=c.number("guidance", 0, 100, usual.guidance),
+        strength=c.number("strength", 0.01, 1, usual.strength),
+    )
+    return defaults, tuple(examples[:MAX_EXAMPLES])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""`tinyweb export image`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import Backend, Debug, Quant, Tune, export_app, show_progress, stderr
+
+
+class Scheduler(StrEnum):
+    """Samplers of diffusion models."""
+
+    ddim = "ddim"
+    euler = "euler"
+    euler_ancestral = "euler-ancestral"
+    dpm_2m = "dpm++2m"
+    lcm = "lcm"
+
+
+class Prediction(StrEnum):
+    """What a denoiser predicts."""
+
+    epsilon = "epsilon"
+    v_prediction = "v_prediction"
+    sample = "sample"
+
+
+ImageSource = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A Stable Diffusion 1.x, 2.x or SD-Turbo: a folder in diffusers' layout, or a .safetensors checkpoint.",
+        show_default=False,
+    ),
+]
+TokenizerFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="CLIP's tokenizer (vocab.json, merges.txt), where SOURCE has none beside it."),
+]
+Predicts = Annotated[
+    Prediction | None, typer.Option("--prediction", help="What the model predicts, where its files do not say.")
+]
+
+
+@export_app.command("image")
+def export_image(
+    source: ImageSource,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
+    ],
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pixels of pictures: one number, or WIDTHxHEIGHT; may be given several times (default: the model's)."
+        ),
+    ] = None,
+    quant: Annotated[
+        Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
+    ] = Quant.f16,
+    scheduler: Annotated[Scheduler | None, typer.Option(help="The page's default (default: the model's).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="The page's default (default: what suits the model).")
+    ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=100.0, help="The page's default; 1 leaves guidance out of the export altogether."),
+    ] = None,
+    tile: Annotated[int, typer.Option(help="Longest side, in pixels, of what the decoder paints at once.")] = 320,
+    tokenizer: TokenizerFolder = None,
+    prediction: Predicts = None,
+    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
+        Backend.webgpu,
+        Backend.wasm,
+    ],
+    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
+    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    tune: Tune = None,
+    debug: Debug = False,
+) -> None:
+    """Write a text to image model as a site that any web host serves, for WebGPU and WebAssembly."""
+    from tinyweb.export.image import ImageOptions, parse_size
+    from tinyweb.export.image import export_image as export
+
+    console = stderr()
+    options = ImageOptions(
+        sizes=tuple(parse_size(s) for s in size or ()),
+        quant=quant.value,
+        scheduler=scheduler.value if scheduler else None,
+        steps=steps,
+        guidance=guidance,
+        tile=tile,
+        tokenizer=tokenizer,
+        prediction=prediction.value if prediction else None,
+        shard_bytes=shard_bytes,
+        name=name,
+        force=force,
+        tune=tune or 0.0,
+        targets=tuple(t.value for t in target),
+    )
+    with show_progress(console) as progress:
+        made = export(source, output, options, progress)
+    weights = {part: b["weights"] / 1e6 for part, b in made["bytes"].items()}
+    sizes = ", ".join(f"{s['width']}×{s['height']}" for s in made["image"]["sizes"])
+    parts = ", ".join(f"{part.replace('_', ' ')} {n:.1f}" for part, n in weights.items())
+    console.print(f"{output}: {sum(weights.values()):.1f} MB of weights ({parts}), pictures of {sizes}")
+    console.print(f"See it with: tinyweb serve {output}", highlight=False)
