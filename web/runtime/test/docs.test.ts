@@ -52,9 +52,14 @@ async function node(file: string, ...args: string[]): Promise<string> {
 }
 
 describe("the examples of the documentation", () => {
-  it.each(blocks.filter(({ run }) => run))("$name runs", async ({ name, code }) => {
-    writeFileSync(join(staged.project, `${name}.mjs`), code);
-    expect(await node(`${name}.mjs`)).not.toBe("");
+  it("run, where they need no real model", async () => {
+    const run = blocks.filter((block) => block.run);
+    for (const { name, code } of run) writeFileSync(join(staged.project, `${name}.mjs`), code);
+    const all = run.map(({ name }) => `await import("./${name}.mjs");\nconsole.log("ran ${name}");`);
+    writeFileSync(join(staged.project, "all.mjs"), all.join("\n"));
+    const said = (await node("all.mjs")).split("\n");
+    expect(said.filter((line) => line.startsWith("ran "))).toEqual(run.map(({ name }) => `ran ${name}`));
+    expect(run.length).toBeGreaterThan(5);
   });
 
   it("have the right names and types, and those of examples/web", () => {
