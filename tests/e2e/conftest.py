@@ -45,9 +45,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Ex
 
 
 @pytest.fixture(scope="session")
-def exported_page(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, exported: ExportedSite
-) -> Callable[[ExportedPage], Path]:
+def exported_page(tmp_path_factory: pytest.TempPathFactory, exported: ExportedSite) -> Callable[[ExportedPage], Path]:
     """The site of a page with its default model; made on first use. Not to be changed by tests."""
     made: dict[str, Path] = {}
 
@@ -56,7 +54,7 @@ def exported_page(
             return exported("q8")
         if page.task not in made:
             site = tmp_path_factory.mktemp("exported") / page.task
-            command = [sys.executable, "-m", "tinyweb.cli", *export_command(page, model_folder.parent, site)]
+            command = [sys.executable, "-m", "tinyweb.cli", *export_command(page, site)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
             assert done.returncode == 0, done.stderr
             made[page.task] = site

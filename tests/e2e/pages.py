@@ -5,11 +5,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
 MODELS = Path(__file__).resolve().parents[2] / "assets" / "models"
 TIMEOUT_MS = 180_000  # two cores may be shared with other work
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "device_scale_factor": 3,
+    "is_mobile": True,
+    "has_touch": True,
+}
 
 
 def wait_for(page: Page, state: str) -> None:
@@ -39,6 +46,25 @@ def use_detect(page: Page) -> None:
     assert sorted(f["label"] for f in found) == ["3", "7", "A", "K", "heart", "star"]
 
 
+def use_image(page: Page) -> None:
+    page.get_by_test_id("prompt").fill("a red circle on a white background")
+    page.get_by_test_id("generate").click()
+    wait_for(page, "generating")
+    wait_for(page, "ready")
+    painted = page.get_by_test_id("image").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
+    assert painted >= 64
+
+
+def use_search(page: Page) -> None:
+    if page.get_by_test_id("document").count() == 0:
+        page.get_by_test_id("text").fill("Cats sleep for most of the day.\n\nThe train to Paris leaves at nine.")
+        page.get_by_test_id("add").click()
+        page.get_by_test_id("document").wait_for(timeout=TIMEOUT_MS)
+    page.get_by_test_id("query").fill("")
+    page.get_by_test_id("query").fill("When does the train leave?")
+    expect(page.get_by_test_id("result-item").first).to_contain_text("train", timeout=TIMEOUT_MS)
+
+
 @dataclass(frozen=True)
 class ExportedPage:
     """`use` does something with the ready page and checks what comes out."""
@@ -50,9 +76,14 @@ class ExportedPage:
 
 
 DETECT = ExportedPage("detect", "tinyyolo", (), use_detect)
-PAGES = (ExportedPage("chat", "tinychat-7m", ("--quant", "q8"), use_chat), DETECT)
+PAGES = (
+    ExportedPage("chat", "tinychat-7m", ("--quant", "q8"), use_chat),
+    DETECT,
+    ExportedPage("image", "tinysd", (), use_image),
+    ExportedPage("embed", "tinyembed", (), use_search),
+)
 """Of the tasks whose page is part of tinyweb; a page joins the tests of all pages by its line here."""
 
 
-def export_command(page: ExportedPage, models: Path, site: Path) -> list[str]:
-    return ["export", page.task, str(models / page.source), *page.options, "-o", str(site)]
+def export_command(page: ExportedPage, site: Path) -> list[str]:
+    return ["export", page.task, str(MODELS / page.source), *page.options, "-o", str(site)]

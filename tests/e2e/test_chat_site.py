@@ -8,10 +8,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import ExportedSite, Served
-from tests.e2e.pages import TIMEOUT_MS, wait_for
+from tests.e2e.pages import PHONE, TIMEOUT_MS, wait_for
 from tests.e2e.pages import ask as say
-
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True}
 
 Serve = Callable[..., Served]
 
@@ -64,7 +62,7 @@ def test_it_calculates_and_remembers(
 
 
 def test_on_a_phone(chromium: Browser, exported: ExportedSite, served: Serve) -> None:
-    with chromium.new_context(**PHONE) as context:  # type: ignore[arg-type]
+    with chromium.new_context(**PHONE) as context:
         page = open_page(context, served(exported("q8")).address)
         assert "Mira" in say(page, "Hello, my name is Mira!")
         assert re.search(r"\b12\b", say(page, "What is 7 plus 5?"))

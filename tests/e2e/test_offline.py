@@ -45,8 +45,19 @@ def publish(site: Path, mark: str) -> None:
     seal(site)
 
 
-@pytest.mark.parametrize("tested", PAGES, ids=lambda page: page.task)
-@pytest.mark.parametrize("backend", [pytest.param("webgpu", marks=pytest.mark.slow), "wasm"])
+@pytest.mark.parametrize(
+    ("tested", "backend"),
+    [
+        pytest.param(
+            page,
+            backend,
+            marks=[] if (page, backend) == (CHAT, "wasm") else pytest.mark.slow,
+            id=f"{page.task}-{backend}",
+        )
+        for page in PAGES
+        for backend in ("webgpu", "wasm")
+    ],
+)
 def test_without_a_network(
     context: BrowserContext, exported_page: Exported, served: Serve, tested: ExportedPage, backend: str
 ) -> None:

@@ -13,7 +13,7 @@ export interface Kept {
   quota: number | undefined;
 }
 
-/** Where the runtime keeps weights: a folder, or a cache, for each bundle, named by the hash of its weights. */
+/** Where the runtime keeps weights: a folder for each bundle, named by the hash of its weights. */
 const WEIGHTS = "tinyweb-weights";
 
 type Folder = FileSystemDirectoryHandle & { entries(): AsyncIterable<[string, FileSystemHandle]> };
@@ -35,26 +35,13 @@ async function folderBytes(folder: Folder): Promise<number> {
   return bytes;
 }
 
-async function cacheBytes(name: string): Promise<number> {
-  const cache = await caches.open(name);
-  let bytes = 0;
-  for (const key of await cache.keys()) bytes += (await (await cache.match(key))?.blob())?.size ?? 0;
-  return bytes;
-}
-
 /** Bytes of each model that is kept, by the hash of its weights. */
 async function modelBytes(): Promise<Map<string, number>> {
   const found = new Map<string, number>();
-  const add = (name: string, bytes: number): void => void found.set(name, (found.get(name) ?? 0) + bytes);
   const folder = await weightsFolder();
   if (folder !== undefined) {
     for await (const [name, handle] of folder.entries()) {
-      if (handle.kind === "directory") add(name, await folderBytes(handle as Folder).catch(() => 0));
-    }
-  }
-  if (typeof caches !== "undefined") {
-    for (const name of await caches.keys()) {
-      if (name.startsWith(`${WEIGHTS}-`)) add(name.slice(WEIGHTS.length + 1), await cacheBytes(name));
+      if (handle.kind === "directory") found.set(name, await folderBytes(handle as Folder).catch(() => 0));
     }
   }
   return found;
@@ -74,6 +61,5 @@ export async function deleteModel(bundles: readonly SiteBundle[]): Promise<void>
   const folder = await weightsFolder();
   for (const { sha256 } of bundles) {
     await folder?.removeEntry(sha256, { recursive: true }).catch(() => undefined);
-    if (typeof caches !== "undefined") await caches.delete(`${WEIGHTS}-${sha256}`);
   }
 }
