@@ -23,7 +23,7 @@ export const MAX_STEPS = 100;
 export const MAX_GUIDANCE = 20;
 
 /** What a model is taken to offer before it is known. */
-export type Offer = Pick<ImageModelInfo, "sizes" | "schedulers" | "defaults" | "guidance" | "imageToImage" | "maxTokens" | "examples">;
+export type Offer = Pick<ImageModelInfo, "sizes" | "schedulers" | "defaults" | "guidance" | "imageToImage" | "maxTokens" | "examples"> & Partial<Pick<ImageModelInfo, "parameters">>;
 
 export const UNKNOWN_OFFER: Offer = {
   sizes: [],

@@ -87,7 +87,7 @@ function useFiles(take: (file: File) => void): boolean {
 
 export function App({ studio }: { studio: Studio }): JSX.Element {
   useChanges(studio);
-  const { state, offer, shell } = studio;
+  const { state, shell } = studio;
   const { job, deleted } = state;
   const { engine } = shell.model.state;
   const finePointer = useMedia(FINE_POINTER);
@@ -170,7 +170,6 @@ export function App({ studio }: { studio: Studio }): JSX.Element {
         <div class="studio">
           <Stage
             studio={studio}
-            examples={offer.examples}
             waiting={engine.phase === "loading"}
             onExample={(example) => {
               studio.edit({ prompt: example });

@@ -9,7 +9,14 @@ import type { Rgba } from "../model-api";
 import { fileName, imageData } from "../picture/convert";
 import { samplerName } from "./Controls";
 
-const EXAMPLES = ["a red circle", "a blue star on a yellow background", "a green square above a white ring", "a boat on the sea at sunset"];
+/** For models that say nothing of their own: the small ones draw plain shapes, the others were shown everything. */
+const SHAPES = ["a red circle", "a blue star on a yellow background", "a green heart on a white background", "a small pink diamond on a black background", "a red square to the left of a blue circle"];
+const SCENES = ["a lighthouse on a cliff at sunset, oil painting", "a fox in the snow, photograph", "a bowl of oranges on a wooden table", "a small house by a lake, watercolour"];
+const SMALL = 50_000_000; // parameters
+
+function examplesOf({ examples, parameters = 0 }: Studio["offer"]): readonly string[] {
+  return examples.length > 0 ? examples : parameters > SMALL ? SCENES : SHAPES;
+}
 
 /** Latents as they are now, one pixel each. */
 function Preview({ picture }: { picture: Rgba }): JSX.Element {
@@ -125,13 +132,12 @@ function Finished({ shown, studio }: { shown: Shown; studio: Studio }): JSX.Elem
 
 interface StageProps {
   studio: Studio;
-  examples: readonly string[];
   /** The model is being loaded. */
   waiting: boolean;
   onExample: (example: string) => void;
 }
 
-export function Stage({ studio, examples, waiting, onExample }: StageProps): JSX.Element {
+export function Stage({ studio, waiting, onExample }: StageProps): JSX.Element {
   const { job, shown } = studio.state;
   if (job !== null) return <section class="stage" aria-label="Picture"><Painting job={job} waiting={waiting} /></section>;
   return (
@@ -145,7 +151,7 @@ export function Stage({ studio, examples, waiting, onExample }: StageProps): JSX
             <p>Say it in a few words. The picture is made on this device; nothing leaves it.</p>
           </div>
           <ul class="examples" aria-label="Examples">
-            {(examples.length > 0 ? examples : EXAMPLES).slice(0, 8).map((example) => (
+            {examplesOf(studio.offer).slice(0, 8).map((example) => (
               <li key={example}>
                 <button type="button" data-testid="example" onClick={() => onExample(example)}>
                   {example}
