@@ -1,7 +1,9 @@
-"""Exported image sites in headless Chromium: pictures on every backend, the numbers behind them, stops, faults, the second visit."""
+"""Exported image sites in headless Chromium: pictures on every backend, the numbers behind them, stops, faults."""
 
 import base64
+import importlib.util
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,13 +15,16 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from safetensors.numpy import load_file
 
 from tests.e2e.conftest import Served
+from tests.e2e.pages import PAGES, PHONE, ExportedPage, wait_for
 from tests.models.tiny_diffusion import write_tiny_diffusion
 from tinyweb.models.stable_diffusion import StableDiffusion
 
 TIMEOUT_MS = 240_000  # two cores may be shared with other work
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True}
+MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "tinysd"
+IMAGE = next(page for page in PAGES if page.task == "image")
 
 Serve = Callable[..., Served]
 Pixels = npt.NDArray[np.uint8]
@@ -37,7 +42,8 @@ def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def image_site(tiny_diffusion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The random model as a site. Not to be changed by tests."""
     site = tmp_path_factory.mktemp("exported") / "image"
-    command = [sys.executable, "-m", "tinyweb.cli", "export", "image", str(tiny_diffusion), "--quant", "f32", "--size", "64x64", "-o", str(site)]  # fmt: skip
+    options = ["--quant", "f32", "--size", "64x64", "-o", str(site)]
+    command = [sys.executable, "-m", "tinyweb.cli", "export", "image", str(tiny_diffusion), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return site
@@ -47,10 +53,6 @@ def image_site(tiny_diffusion: Path, tmp_path_factory: pytest.TempPathFactory) -
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     with chromium.new_context() as context:
         yield context
-
-
-def wait_for(page: Page, state: str) -> None:
-    page.locator(f'[data-testid="app"][data-state="{state}"]').wait_for(timeout=TIMEOUT_MS)
 
 
 def open_page(context: BrowserContext, address: str, query: str = "") -> Page:
@@ -105,7 +107,13 @@ def reference(tiny_diffusion: Path) -> StableDiffusion:
 
 
 @pytest.mark.parametrize(
-    ("backend", "device"), [("wasm", {}), ("wasm-single", PHONE), ("webgpu", {}), ("webgpu", PHONE)]
+    ("backend", "device"),
+    [
+        ("wasm", {}),
+        ("wasm-single", PHONE),
+        pytest.param("webgpu", {}, marks=pytest.mark.slow),
+        pytest.param("webgpu", PHONE, marks=pytest.mark.slow),
+    ],
 )
 def test_pictures_are_those_of_python(
     chromium: Browser, image_site: Path, served: Serve, reference: StableDiffusion, backend: str, device: dict[str, Any]
@@ -146,6 +154,7 @@ def test_from_a_picture_and_without_guidance(
     assert psnr(made, mine) >= 35
 
 
+@pytest.mark.slow
 def test_one_unet_step_and_the_text_states_agree(
     context: BrowserContext, image_site: Path, served: Serve, reference: StableDiffusion
 ) -> None:
@@ -208,20 +217,99 @@ GPUAdapter.prototype.requestDevice = async function (...args) {
 """
 
 
-def test_a_lost_device_in_the_middle(context: BrowserContext, image_site: Path, served: Serve) -> None:
+@pytest.mark.slow
+def test_a_lost_device_in_the_middle(chromium: Browser, image_site: Path, served: Serve) -> None:
     def spoil(route: Route) -> None:
         answer = route.fetch()
         route.fulfill(response=answer, body=LOSE + answer.text())
 
-    context.route("**/tinyweb-worker.js", spoil)
-    page = open_page(context, served(image_site).address, "?backend=webgpu")
-    whole = paint(page, "red circle", steps=8)
-    page.get_by_test_id("prompt").fill("red circle")
-    page.get_by_test_id("seed").fill("7")
-    page.get_by_test_id("generate").click()
-    page.get_by_test_id("preview").wait_for(timeout=TIMEOUT_MS)
-    page.evaluate("new BroadcastChannel('lose').postMessage('now')")
-    page.get_by_test_id("image").wait_for(timeout=TIMEOUT_MS)
-    assert psnr(shown(page), whole) >= 50
-    expect(page.get_by_test_id("note").first).to_contain_text("The model is back")
-    expect(page.get_by_test_id("picture")).to_have_count(2)
+    # The page's own worker would answer before the route.
+    with chromium.new_context(service_workers="block") as context:
+        context.route("**/tinyweb-worker.js", spoil)
+        page = open_page(context, served(image_site).address, "?backend=webgpu")
+        whole = paint(page, "red circle", steps=8)
+        page.get_by_test_id("generate").click()
+        page.get_by_test_id("preview").wait_for(timeout=TIMEOUT_MS)
+        page.evaluate("new BroadcastChannel('lose').postMessage('now')")
+        page.get_by_test_id("image").wait_for(timeout=TIMEOUT_MS)
+        assert psnr(shown(page), whole) >= 50
+        expect(page.get_by_test_id("note").first).to_contain_text("The model is back")
+        expect(page.get_by_test_id("picture")).to_have_count(2)
+
+
+# -- the default model: pictures that show what was asked for ---------------------------------------------------------
+
+
+def checks() -> Any:
+    """The model's eval.py."""
+    spec = importlib.util.spec_from_file_location("tinysd_eval", MODEL / "eval.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "device", "count", "steps"),
+    [("wasm", {}, 8, None), ("wasm-single", PHONE, 8, None), ("webgpu", {}, 2, 6), ("webgpu", PHONE, 1, 6)],
+)
+def test_pictures_show_what_was_asked_for(
+    chromium: Browser,
+    exported_page: Callable[[ExportedPage], Path],
+    served: Serve,
+    backend: str,
+    device: dict[str, Any],
+    count: int,
+    steps: int | None,
+) -> None:
+    site = served(exported_page(IMAGE))
+    check = checks().check
+    wrong = []
+    with chromium.new_context(**device) as context:
+        page = open_page(context, site.address, f"?backend={backend}")
+        for job in json.loads((MODEL / "page_prompts.json").read_text())[:count]:
+            found = check(job["prompt"], paint(page, job["prompt"], job["seed"], steps))
+            if found["everything"] < 1:
+                wrong.append((job["prompt"], found))
+    assert len(wrong) <= count // 4, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["wasm", "webgpu"])
+def test_golden_tensors(
+    context: BrowserContext, exported_page: Callable[[ExportedPage], Path], served: Serve, backend: str
+) -> None:
+    golden = load_file(MODEL / "golden.safetensors")
+    told = json.loads((MODEL / "golden.json").read_text())
+    page = open_page(context, served(exported_page(IMAGE)).address, "?backend=wasm")
+    flat = {name: array.ravel().tolist() for name, array in golden.items()}
+    height, width = golden["image"].shape[2:]
+    found = page.evaluate(
+        """async ([backend, golden, told, size]) => {
+          const { loadFunction } = await import("./assets/tinyweb.js");
+          const unet = await loadFunction("model/unet/", { backend, functions: [`unet_1_${size}`] });
+          const inputs = {
+            latents: Float32Array.from(golden.latents),
+            timestep: Float32Array.of(told.timesteps[0]),
+            states: Float32Array.from(golden.text_embeddings),
+          };
+          const { output } = await unet.run(inputs, { function: `unet_1_${size}` });
+          await unet.dispose();
+          if (backend === "webgpu") return { output: [...output] };
+          const { load } = await import("./model/model.js");
+          const model = await load({ backend });
+          const { steps, guidance_scale: guidance, prompt } = told;
+          const { data } = await model.generateRgba(prompt, { steps, guidance, scheduler: "ddim", latents: inputs.latents });
+          await model.dispose();
+          return { output: [...output], data: [...data] };
+        }""",
+        [backend, flat, told, f"{width}x{height}"],
+    )
+    expected = golden["unet_cond"].ravel()
+    assert np.max(np.abs(np.array(found["output"]) - expected)) <= 1e-3 * np.max(np.abs(expected))
+    if "data" in found:
+        painted = np.array(found["data"], np.float64).reshape(height, width, 4)[:, :, :3]
+        pixels = np.clip(golden["image"][0].transpose(1, 2, 0) / 2 + 0.5, 0, 1) * 255
+        assert psnr(painted, pixels) >= 35
