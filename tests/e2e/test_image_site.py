@@ -301,7 +301,8 @@ def test_golden_tensors(
           const { load } = await import("./model/model.js");
           const model = await load({ backend });
           const { steps, guidance_scale: guidance, prompt } = told;
-          const { data } = await model.generateRgba(prompt, { steps, guidance, scheduler: "ddim", latents: inputs.latents });
+          const options = { steps, guidance, scheduler: "ddim", latents: inputs.latents };
+          const { data } = await model.generateRgba(prompt, options);
           await model.dispose();
           return { output: [...output], data: [...data] };
         }""",
