@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -25,6 +26,7 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import (
     Action,
     Bind,
+    Fuse,
     GroupReduce,
     Hoist,
     Peel,
@@ -47,6 +49,7 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (Split("i0", 4), "split(i0, 4)"),
     (Split("i0", 5, overlap=True), "split(i0, 5, overlap)"),
     (Peel("r0", 5), "peel(r0, 5)"),
+    (Fuse("i0", "i1"), "fuse(i0, i1)"),
     (Reorder(("i1", "i0")), "reorder(i1, i0)"),
     (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
     (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),
@@ -95,6 +98,17 @@ def test_padded_stage() -> None:
     (staged,) = (u for u in k.toposort() if u.op is Ops.STAGE)
     assert staged.arg == StageArg(Space.SHARED, 4, 1)
     assert staged.arg.strides([r.src[0].vmax for r in staged.src[1:]]) == ((16, 1), 8 * 16)
+
+
+@pytest.mark.parametrize("name", ["matmul", "elementwise", "convolution", "padded", "dots_i4", "softmax_columns"])
+def test_fused_axes_compute_the_same(name: str) -> None:
+    """With divisions where accesses do not walk over both axes as over one; bound and split afterwards."""
+    case = BY_NAME[name]
+    axes = [r.arg.name for r in ranges_of(case.kernel) if not r.arg.reduce]
+    for outer, inner in pairwise(axes):
+        fuse = Fuse(outer, inner)
+        check(case, apply(case.kernel, [fuse, Split(outer, 8), Bind(f"{outer}.1", AxisKind.VECTOR)]), cpu_target(8, 2))
+        check(case, apply(case.kernel, [fuse, Bind(outer, AxisKind.GRID)]), webgpu_target())
 
 
 def test_split_and_reorder_and_bind() -> None:
@@ -151,6 +165,10 @@ def test_merging_is_part_of_every_schedule() -> None:
         ([Split("i1", 12), Bind("i1.1", AxisKind.THREAD), Bind("i0", AxisKind.THREAD)], "axis i1.1 of the same value"),
         ([Reorder(("i0", "r0"))], "output axes and reduced axes nest apart"),
         ([Reorder(("i0", "i0"))], "an axis is named twice"),
+        ([Fuse("i0", "r0")], "two output axes are fused"),
+        ([Fuse("i0", "i0")], "two output axes are fused"),
+        ([Bind("i1", AxisKind.GRID), Fuse("i0", "i1")], "an axis that is bound stays as it is"),
+        ([Stage(1, "i0", Space.REGISTER), Fuse("i0", "i1")], "what is staged knows its axes"),
         ([GroupReduce("i0", 4)], "the axis is not reduced"),
         ([Peel("i0", 5)], "the axis must be a loop that is reduced"),
         ([Peel("r0", 32)], "the axis may be too short for blocks of 32"),

@@ -12,6 +12,7 @@ from tinyweb.graph.ir import AxisKind
 from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import cpu_target, wasm_target
+from tinyweb.tracing import capture
 
 rng = np.random.default_rng(5)
 
@@ -38,6 +39,15 @@ def test_products(m: int, k: int, n: int, left: bool, right: bool) -> None:
 def test_batches_share_their_blocks() -> None:
     a, b = normal(3, 2, 70, 300), normal(3, 2, 300, 90)
     np.testing.assert_allclose((Tensor(a) @ Tensor(b)).numpy(), a @ b, rtol=1e-4, atol=1e-3)
+
+
+def test_positions_of_a_small_image_are_one_axis() -> None:
+    """Vectors of eight do not divide rows of ten or twenty, but what all rows are together, or nearly."""
+    convolution = capture(lambda: Tensor.empty(1, 24, 20, 20).conv2d(Tensor.empty(40, 24, 1, 1)).realize()).calls[-1]
+    first, *others = (str(a) for a in heuristic(convolution.kernel, wasm_target(2)))
+    assert first.startswith("fuse(") and not any(a.startswith("fuse(") for a in others)
+    windows = capture(lambda: Tensor.empty(1, 24, 20, 20).conv2d(Tensor.empty(40, 24, 3, 3)).realize()).calls[-1]
+    assert not any(str(a).startswith("fuse(") for a in heuristic(windows.kernel, wasm_target(2)))
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8])

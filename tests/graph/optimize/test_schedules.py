@@ -11,6 +11,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize import (
     Action,
     Bind,
+    Fuse,
     GroupReduce,
     Hoist,
     Peel,
@@ -44,13 +45,15 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel", "hoist", "dot", "spread"] if r.arg.reduce else ["grid", "overlap"]
+    kinds += ["peel", "hoist", "dot", "spread"] if r.arg.reduce else ["grid", "overlap", "fuse"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
         return Split(name, draw(st.sampled_from(FACTORS)))
     if kind == "overlap":
         return Split(name, draw(st.sampled_from(FACTORS)), overlap=True)
+    if kind == "fuse":
+        return Fuse(name, draw(st.sampled_from([o.arg.name for o in ranges if not o.arg.reduce])))
     if kind == "peel":
         return Peel(name, draw(st.sampled_from(FACTORS)))
     if kind == "spread":

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeAlias, get_args, get_origin, get_type_hint
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.rewrite import (
@@ -344,10 +345,10 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread"
+Action: TypeAlias = "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread"
 Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
-    a.name: a for a in (Split, Peel, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread)
+    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread)
 }
 
 

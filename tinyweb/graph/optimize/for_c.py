@@ -6,6 +6,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.contraction import schedule_contraction
+from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.stage import Stage, whole_value
 from tinyweb.graph.symbolic import const_factor
@@ -20,9 +21,10 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
     """Actions for a kernel on a processor."""
-    contraction = schedule_contraction(k, target)
+    fuses, kernel = fused(k.kernel)
+    contraction = schedule_contraction(Analysis(kernel) if fuses else k, target)
     if contraction is not None:
-        return contraction
+        return [*fuses, *contraction]
     plan = _Plan(k, target)
     if k.heavy is None:
         plan.elementwise(k.outputs)

@@ -1,0 +1,82 @@
+"""Fuse: two output axes that walk over memory as one become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.rewrite import loops_of
+from tinyweb.graph.symbolic import simplify, split_by
+from tinyweb.graph.target import Target
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Two output axes become one that walks over all steps of `inner` for each of `axis`, whose name and place it has.
+
+    Blocks and vectors then cross the end of a row: the positions of a small image are one long axis.
+    """
+
+    name: ClassVar[str] = "fuse"
+    axis: str
+    inner: str
+
+    def __str__(self) -> str:
+        return f"fuse({self.axis}, {self.inner})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        outer, inner = find_axis(kernel, self.axis), find_axis(kernel, self.inner)
+        if outer is inner or outer.arg.reduce or inner.arg.reduce:
+            raise ScheduleError(f"{self}: two output axes are fused")
+        if outer.arg.kind is not AxisKind.LOOP or inner.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: an axis that is bound stays as it is; fuse before")
+        if outer.src[0].op is not Ops.CONST or inner.src[0].op is not Ops.CONST:
+            raise ScheduleError(f"{self}: the sizes must be constant")
+        if loops_of(kernel).stages:
+            raise ScheduleError(f"{self}: what is staged knows its axes; fuse before the stage")
+        size = int(inner.src[0].arg)
+        whole = outer.replace(src=(UOp.const(int(outer.src[0].arg) * size, outer.dtype),))
+        return simplify(substitute(kernel, {outer: whole // size, inner: whole % size}))
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Fuse, ...]]:
+        """Neighbours that every access walks over as one axis."""
+        for fuse in _neighbours(kernel):
+            if walked_as_one(kernel, fuse) is not None:
+                yield (fuse,)
+
+
+def fused(kernel: UOp) -> tuple[list[Fuse], UOp]:
+    """What every access walks over as one axis is one: the actions, and the kernel after them."""
+    actions: list[Fuse] = []
+    while found := next(((f, k) for f in _neighbours(kernel) if (k := walked_as_one(kernel, f)) is not None), None):
+        actions.append(found[0])
+        kernel = found[1]
+    return actions, kernel
+
+
+def _neighbours(kernel: UOp) -> Iterator[Fuse]:
+    loops = loops_of(kernel)
+    axes = [] if loops.stages else [r for r in loops.ranges if not r.arg.reduce]
+    for a, b in pairwise(axes):
+        if all(r.arg.kind is AxisKind.LOOP and r.src[0].op is Ops.CONST for r in (a, b)):
+            yield Fuse(a.arg.name, b.arg.name)
+
+
+def walked_as_one(kernel: UOp, fuse: Fuse) -> UOp | None:
+    """The kernel with two axes fused, if that leaves no division: all that depends on them steps evenly."""
+    pair = find_axis(kernel, fuse.axis), find_axis(kernel, fuse.inner)
+    for u in kernel.toposort():
+        if u.op in (Ops.LOAD, Ops.STORE) and any(r in u.src[1].ranges for r in pair):
+            strides = [parts[0] if (parts := split_by(u.src[1], r)) is not None else None for r in pair]
+            if not isinstance(strides[1], int) or strides[0] != strides[1] * int(pair[1].src[0].arg):
+                return None
+    whole = fuse.apply(kernel)
+    r = find_axis(whole, fuse.axis)
+    if any(u.op in (Ops.FLOORDIV, Ops.MOD) and r in u.ranges for u in whole.toposort()):
+        return None
+    return whole
