@@ -98,6 +98,11 @@ export class Studio {
       deleted: null,
     };
     env.shell.subscribe(() => this.notify());
+    env.shell.model.onReady((model) => {
+      if (model.previousLoadInterrupted === undefined) return;
+      const text = "The page was ended in the middle last time, perhaps for lack of memory. It keeps less of the model in memory now; pictures take longer.";
+      env.shell.model.note({ id: "careful", tone: "info", text });
+    });
     void this.refreshGallery();
   }
 

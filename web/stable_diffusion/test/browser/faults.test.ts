@@ -105,3 +105,10 @@ test("another backend in the middle of a picture stops it and loads the model an
   await expect.poll(() => page.getByTestId("backend").getAttribute("data-backend")).toBe("wasm");
   await context.close();
 });
+
+test("a page that was ended in the middle says what it does about it", async () => {
+  const { page, context } = await open(browser(), { mock: "fast,careful" });
+  await page.getByText("keeps less of the model in memory now").waitFor();
+  await paint(page, "a red circle");
+  await context.close();
+});
