@@ -51,6 +51,7 @@ export class LoadMarker {
   private marker: Marker | undefined;
   private release = (): void => undefined;
   private readonly leave = (): void => this.clear();
+  private readonly look = (): void => this.write();
 
   private constructor(
     private readonly key: string,
@@ -78,6 +79,7 @@ export class LoadMarker {
     const times = (this.marker?.times ?? 0) + 1;
     this.marker = { time: Date.now(), phase: "manifest", loadedBytes: 0, totalBytes: 0, times, backend };
     globalThis.addEventListener("pagehide", this.leave);
+    document?.addEventListener("visibilitychange", this.look);
     const over = new Promise<void>((resolve) => (this.release = resolve));
     navigator.locks?.request(this.key, { mode: "shared" }, () => over).catch(() => undefined);
     this.write();
@@ -93,11 +95,14 @@ export class LoadMarker {
   clear(): void {
     this.marker = undefined;
     globalThis.removeEventListener("pagehide", this.leave);
+    document?.removeEventListener("visibilitychange", this.look);
     this.release();
-    quietly(() => this.storage.removeItem(this.key));
+    this.write();
   }
 
+  /** Pages that nobody looks at are ended all the time; that says nothing of this one's memory. */
   private write(): void {
-    quietly(() => this.storage.setItem(this.key, JSON.stringify(this.marker)));
+    const { key, marker, storage } = this;
+    quietly(() => (marker && !document?.hidden ? storage.setItem(key, JSON.stringify(marker)) : storage.removeItem(key)));
   }
 }

@@ -75,6 +75,29 @@ describe("a load that is interrupted", () => {
     expect(page.kept.size).toBe(0);
   });
 
+  it("is not one of a page that nobody looked at", async () => {
+    const kept: boolean[] = [];
+    const show = (hidden: boolean): void => {
+      page.hidden = hidden;
+      page.dispatchEvent(new Event("visibilitychange"));
+      kept.push(page.kept.has(KEY));
+    };
+    await open({
+      onProgress: ({ phase }) => {
+        if (phase === "weights" && kept.length === 0) show(true);
+        if (phase === "compile") {
+          kept.push(page.kept.has(KEY));
+          show(false);
+        }
+      },
+    });
+    expect(kept).toEqual([false, false, true]);
+    expect(page.kept.size).toBe(0);
+    show(true);
+    show(false);
+    expect(page.kept.size).toBe(0);
+  });
+
   it("is noticed the next time, before anything is downloaded, and the smaller setting is taken", async () => {
     left();
     const told: InterruptedLoad[] = [];
