@@ -38,7 +38,9 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
 
 const PASSAGE_TOKENS = 96;
 const MAX_TOKENIZER = 64 * 2 ** 20;
-const FILES = ["tokenizer.json", "tokenizer_config.json"] as const;
+const FILES = ["manifest.json", "tokenizer.json", "tokenizer_config.json"] as const;
+
+type Json = Record<string, unknown>;
 
 export class Embedder {
   /** @internal `loadEmbedder` makes it */
@@ -127,17 +129,19 @@ function normalized(vector: Float32Array): Float32Array {
 export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions = {}): Promise<Embedder> {
   const { base, worker } = await startWorker(baseUrl, options);
   const { controller: stop, unlink } = linkedAbort(options.signal);
-  const files = readTexts(base, stop.signal);
-  files.catch(() => {}); // it is waited for below
+  const files = readJson(base, stop.signal);
   let model: FunctionModel | undefined;
   try {
-    model = await FunctionModel.open(worker, base, options);
-    const section = parseSection(model.info.sections);
-    const [json, config] = await files;
+    const [manifest, json, config] = await files;
+    const section = parseSection(manifest);
+    // what a query needs; the other shapes' kernels are compiled when they are first needed
+    const functions = section.functions.slice(0, 1).map(({ name }) => name);
+    model = await FunctionModel.open(worker, base, { functions, ...options });
     return new Embedder(model, new TextTokenizer(json, config, section), section);
   } catch (error) {
     stop.abort();
-    await model?.dispose();
+    if (model) await model.dispose();
+    else worker.terminate();
     throw error;
   } finally {
     unlink();
@@ -145,18 +149,18 @@ export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions =
 }
 
 /** @internal */
-export async function readTexts(base: URL, signal: AbortSignal, fetch: Fetch = fetchAny): Promise<[Record<string, unknown>, Record<string, unknown>]> {
+export async function readJson(base: URL, signal: AbortSignal, fetch: Fetch = fetchAny): Promise<[Json, Json, Json]> {
   const settings = { fetch, signal };
-  const [json, config] = await Promise.all(
+  const [manifest, json, config] = await Promise.all(
     FILES.map(async (name) => {
       const url = new URL(name, base).href;
       const text = new TextDecoder().decode(await fetchSmall(url, MAX_TOKENIZER, settings));
       try {
-        return JSON.parse(text) as Record<string, unknown>;
+        return Object(JSON.parse(text)) as Json;
       } catch (error) {
         throw new TinywebError("bad-manifest", `${url} is no JSON: ${describe(error)}`, error);
       }
     }),
   );
-  return [Object(json), Object(config)];
+  return [manifest as Json, json as Json, config as Json];
 }

@@ -24,7 +24,7 @@ interface Piece {
 
 const DEFAULT_SIZE = 120;
 /** Below this share of the size a passage is too short to end with its paragraph. */
-const SHORT = 0.2;
+const SHORT = 0.1;
 
 function countWords(text: string): number {
   return text.split(/\s+/u).filter(Boolean).length;

@@ -224,11 +224,10 @@ export class Finder {
       while (this.state.docs.some((doc) => !this.isWhole(doc, this.modelName()))) {
         const id = this.state.docs.findLast((doc) => !this.isWhole(doc, this.modelName()))?.id;
         await model.run(async (loaded, signal) => {
-          const any = AbortSignal.any([signal, work.signal]);
           for (;;) {
             const doc = this.state.docs.find((other) => other.id === id);
             if (doc === undefined || this.isWhole(doc, this.modelName())) return;
-            done += await this.turn(loaded, doc, any, (now) => this.showWork(now, done, begun));
+            done += await this.turn(loaded, doc, signal, (now) => this.showWork(now, done, begun));
           }
         }, work.signal);
       }

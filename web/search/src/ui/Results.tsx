@@ -34,7 +34,7 @@ export function Results({ finder, onOpen }: { finder: Finder; onOpen: (hit: Hit)
     return <p class="hint waiting" data-testid="nothing">{why}</p>;
   }
   return (
-    <ol class={searching ? "results is-old" : "results"} data-testid="results" aria-label={like === null ? "Passages found" : "Similar passages"} aria-busy={searching}>
+    <ol class={searching ? "results is-old" : "results"} data-testid="results" aria-label={like === null ? "Passages found" : "Similar passages"} aria-busy={searching} data-query={finder.state.query}>
       {hits.map((hit) => (
         <Result key={`${hit.doc.id}:${hit.index}`} hit={hit} stems={finder.marked} onOpen={() => onOpen(hit)} onSimilar={() => finder.similar(hit)} />
       ))}

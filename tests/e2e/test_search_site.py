@@ -1,0 +1,92 @@
+"""The exported search page in headless Chromium: one's own text found in other words, on both backends, desktop and phone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.e2e.conftest import Served
+from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, find, use_search, wait_for
+from tinyweb.models.embedding import Embedder
+
+DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True}
+EMBED = next(page for page in PAGES if page.task == "embed")
+TINYEMBED = Path(__file__).parents[2] / "assets" / "models" / "tinyembed"
+
+TEXT = """The ferry to the island was cancelled because the sea was too rough.
+
+My sister repairs old clocks in a workshop behind the station.
+
+The soup needs more salt, and the potatoes are not yet soft.
+
+Our landlord has raised the rent for the second time this year.
+"""
+QUERIES = {
+    "housing is getting more expensive": "landlord",
+    "fixing antique watches": "sister",
+    "boat trip called off due to waves": "ferry",
+}
+
+
+@pytest.fixture
+def open_site(
+    chromium: Browser, exported_page: Callable[[ExportedPage], Path], served: Callable[..., Served]
+) -> Iterator[Callable[..., Page]]:
+    contexts = []
+
+    def open_page(device: dict[str, object], query: str) -> Page:
+        contexts.append(chromium.new_context(**device))
+        page: Page = contexts[-1].new_page()
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("pageerror", lambda error: pytest.fail(str(error)))
+        page.goto(f"{served(exported_page(EMBED)).address}/{query}")
+        wait_for(page, "ready")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(
+    ("device", "backend"),
+    [
+        pytest.param(DESKTOP, "wasm", id="desktop-wasm"),
+        pytest.param(PHONE, "webgpu", id="phone-webgpu", marks=pytest.mark.slow),
+        pytest.param(PHONE, "wasm-single", id="phone-wasm-single", marks=pytest.mark.slow),
+        pytest.param(DESKTOP, "webgpu", id="desktop-webgpu", marks=pytest.mark.slow),
+    ],
+)
+def test_a_pasted_text_is_found_in_other_words(open_site: Callable[..., Page], device: dict, backend: str) -> None:
+    page = open_site(device, f"?backend={backend}")
+    assert page.get_by_test_id("backend").get_attribute("data-backend") == backend
+    use_search(page)
+    page.get_by_test_id("text").fill(TEXT)
+    page.get_by_test_id("add").click()
+    page.get_by_test_id("documents").get_by_text("4 passages", exact=True).wait_for()
+    for query, word in QUERIES.items():
+        assert word in find(page, query)[0], query
+    page.reload()
+    assert "landlord" in find(page, "housing is getting more expensive")[0]
+
+
+def test_the_same_vectors_as_in_python(open_site: Callable[..., Page]) -> None:
+    """embed() of the library, on texts of all lengths, beside the Embedder of the same precision."""
+    texts = ["Short.", *TEXT.split("\n\n"), TEXT, TEXT * 4, ""]
+    page = open_site(DESKTOP, "?backend=wasm")
+    got = page.evaluate(
+        """async (texts) => {
+          const { load } = await import("./model/model.js");
+          const model = await load({ backend: "wasm-single" });
+          const vectors = await model.embed(texts);
+          await model.dispose();
+          return vectors.map((v) => [...v]);
+        }""",
+        texts,
+    )
+    want = Embedder.from_folder(TINYEMBED, "q8", activations="int8", max_length=128).embed(texts)
+    cosines = (np.array(got) * want).sum(1)
+    assert cosines.min() > 0.999, cosines
