@@ -1,4 +1,4 @@
-"""The exported search page in headless Chromium: one's own text found in other words, on both backends, desktop and phone."""
+"""The exported search page in headless Chromium: one's own text found in other words, on both backends."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,7 +60,9 @@ def open_site(
         pytest.param(DESKTOP, "webgpu", id="desktop-webgpu", marks=pytest.mark.slow),
     ],
 )
-def test_a_pasted_text_is_found_in_other_words(open_site: Callable[..., Page], device: dict, backend: str) -> None:
+def test_a_pasted_text_is_found_in_other_words(
+    open_site: Callable[..., Page], device: dict[str, object], backend: str
+) -> None:
     page = open_site(device, f"?backend={backend}")
     assert page.get_by_test_id("backend").get_attribute("data-backend") == backend
     use_search(page)
