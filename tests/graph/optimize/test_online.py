@@ -118,6 +118,15 @@ def test_no_scores_in_memory_on_any_target() -> None:
         assert any(u.op is Ops.RUNNING for u in optimize(k, target).toposort()), target.name
 
 
+@pytest.mark.parametrize("width", [24, 40, 80, 96, 160])
+def test_widths_of_heads_fit_into_shared_memory(width: int) -> None:
+    """Widths with few powers of two leave few threads along the columns: fewer of them share the keys then."""
+    target = webgpu_target()
+    for rows, keys in ((64, 64), (64, 77), (1, 256)):
+        program = lower(optimize(kernel(rows, keys, width, width), target), target)
+        assert 0 < program.shared_bytes <= target.shared_bytes
+
+
 def test_what_else_needs_the_weights_keeps_them() -> None:
     q, k, v = Tensor(data(2, 4, 8)).realize(), Tensor(data(2, 9, 8)).realize(), Tensor(data(2, 9, 8)).realize()
 

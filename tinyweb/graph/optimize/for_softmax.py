@@ -141,7 +141,13 @@ def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
     # few rows: their keys are shared by as many threads as there may be
     split, length = 1, k.size(softmax.row)
     most = min(target.max_invocations, length, WORKGROUP if rows > 1 else 256)
-    while 2 * split * threads <= most and 2 * split <= min(target.max_workgroup[1], MOST_PARTS):
+    columns = k.volume(softmax.columns)
+
+    def fits(parts: int) -> bool:
+        """Scores and weights of a block, and what the parts have summed when they are put together."""
+        return 4 * rows * (parts * (columns + 2) + 4 * parts * threads) <= target.shared_bytes
+
+    while 2 * split * threads <= most and 2 * split <= min(target.max_workgroup[1], MOST_PARTS) and fits(2 * split):
         split *= 2
     block = threads * split
     axis = softmax.row.arg.name
