@@ -30,6 +30,8 @@ export interface GenerateOptions {
   topP?: number;
   repetitionPenalty?: number;
   seed?: number;
+  /** Most tokens per second while the page is hidden. */
+  hiddenTokensPerSecond?: number;
   signal?: AbortSignal;
 }
 

@@ -23,6 +23,8 @@ export interface Surroundings {
 
 /** While an answer streams it is written to storage this often, milliseconds. */
 const SAVE_EVERY = 1000;
+/** Spares the battery while nobody reads; the answer is still complete when the reader comes back after a while. */
+const HIDDEN_TOKENS_PER_SECOND = 10;
 const CURRENT = "current";
 
 /** The runtime's word for why an answer ended by itself, in the page's. */
@@ -309,7 +311,8 @@ export class ChatApp {
     if (this.anew && this.state.settings.temperature === null) {
       sampling.temperature = Math.max(sampling.temperature, FALLBACK_SAMPLING.temperature);
     }
-    const parts = chat.generate(messages, { ...sampling, seed: this.env.newSeed(), signal });
+    const hiddenTokensPerSecond = HIDDEN_TOKENS_PER_SECOND;
+    const parts = chat.generate(messages, { ...sampling, seed: this.env.newSeed(), hiddenTokensPerSecond, signal });
     try {
       for await (const part of parts) {
         if (signal.aborted) return;
