@@ -6,7 +6,15 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PORT ?= 8080
-MODEL := assets/models/tinychat-7m
+TASK ?= chat
+# What each task's page is shown with: the embedded default models.
+TASKS := chat detect image embed
+MODEL_chat := assets/models/tinychat-7m
+MODEL_detect := assets/models/tinyyolo
+MODEL_image := assets/models/tinysd
+MODEL_embed := assets/models/tinyembed
+DEMO = build/demo/$(TASK)
+DEMOS := $(TASKS:%=build/demo/%/model/manifest.json)
 BIN := .venv/bin
 SITE := tinyweb/export/site
 QUIETLY := tools/quietly.sh
@@ -27,8 +35,13 @@ setup: setup-run setup-dev ## Prepare everything: Python and Node packages, the 
 	@echo "tinyweb: ready; try 'make demo'"
 
 .PHONY: demo
-demo: build/demo/model/manifest.json ## Export the embedded chat model and serve it: make demo PORT=8080
-	@exec $(BIN)/tinyweb serve build/demo --port $(PORT)
+demo: ## Export an embedded model and serve its page: make demo TASK=chat|detect|image|embed PORT=8080
+	@$(MAKE) $(DEMO)/model/manifest.json
+	@exec $(BIN)/tinyweb serve $(DEMO) --port $(PORT)
+
+.PHONY: $(TASKS:%=demo-%)
+$(TASKS:%=demo-%): demo-%:
+	@$(MAKE) demo TASK=$*
 
 ##@ Check
 .PHONY: test
@@ -71,9 +84,9 @@ bench-all: setup ## The same without a limit of time
 bench-peers: setup .venv-bench/.stamp benchmarks/browser/node_modules/.stamp ## Install what `make bench` measures against: onnxruntime, llama.cpp, wllama, …
 
 .PHONY: screenshots
-screenshots: setup build/demo/model/manifest.json ## Take docs/images/ anew from the demo's pages
+screenshots: setup $(DEMOS) ## Take docs/images/ anew: every page on desktop and phone, light and dark
 	@echo "tinyweb: screenshots"
-	$(BIN)/python tools/screenshots.py build/demo docs/images
+	$(BIN)/python tools/screenshots.py docs/images $(foreach task,$(TASKS),$(task)=build/demo/$(task))
 
 .PHONY: docs
 docs: setup-dev ## Write docs/reference/ anew from the docstrings
@@ -132,6 +145,7 @@ build/web.stamp: node_modules/.stamp tools/build_web.sh $(WEB_SOURCES)
 	@$(QUIETLY) "building the pages from web/" "see above" tools/build_web.sh
 	@mkdir -p build && touch $@
 
-build/demo/model/manifest.json: .venv/.run build/web.stamp $(PYTHON_SOURCES) $(wildcard $(MODEL)/*)
-	@echo "tinyweb: exporting $(MODEL) to build/demo"
-	@$(BIN)/tinyweb export chat $(MODEL) --quant q8 --force -o build/demo
+.SECONDEXPANSION:
+$(DEMOS): build/demo/%/model/manifest.json: .venv/.run build/web.stamp $(PYTHON_SOURCES) $$(wildcard $$(MODEL_$$*)/*)
+	@echo "tinyweb: exporting $(MODEL_$*) to build/demo/$*"
+	@$(BIN)/tinyweb export $* $(MODEL_$*) --force -o build/demo/$*
