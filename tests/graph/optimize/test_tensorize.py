@@ -68,3 +68,23 @@ def test_heuristic(name: str, target: Target) -> None:
     case = BY_NAME[name]
     program = check(case, optimize(case.kernel, target), target)
     assert any(u.op is Ops.DOT for u in program.uops)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_gated_rows_are_finished_in_vectors(bits: int) -> None:
+    """SwiGLU of two products: the sums of eight rows wait for each other, on any processor with products of pairs."""
+    random, rows, width = np.random.default_rng(1), 352, 256
+    found = [quantize(random.standard_normal((rows, width)).astype(np.float32), bits, device="WASM") for _ in range(2)]
+    x = random.standard_normal((1, width)).astype(np.float32)
+    gate, up = (q for q in found if q is not None)
+    given = Tensor(x, device="WASM").realize()
+    plan = capture(lambda: (gate.product(given, "int8").silu() * up.product(given, "int8")).realize())
+    text = [str(a) for a in heuristic(plan.calls[-1].kernel, wasm_target(2))]
+    assert any(a.startswith("hoist(") for a in text) and any("at=acc." in a for a in text)
+
+    groups = x.reshape(-1, 32)
+    steps = (np.abs(groups).max(1) * np.float32(1 / 127)).astype(np.float32)
+    rounded = (np.rint(groups * (1 / steps)[:, None]) * steps[:, None]).reshape(1, width).astype(np.float64)
+    a, b = (rounded @ q.dense().numpy().astype(np.float64).T for q in (gate, up))
+    made = (gate.product(given, "int8").silu() * up.product(given, "int8")).numpy()
+    np.testing.assert_allclose(made, a / (1 + np.exp(-a)) * b, rtol=2e-4, atol=2e-3)

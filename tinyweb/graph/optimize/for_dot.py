@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, Spread, dot_operands
 from tinyweb.graph.symbolic import const_factor
@@ -15,6 +16,8 @@ from tinyweb.graph.target import Target
 # fewer products than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
+TOGETHER = 8  # rows whose sums are finished together
+DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to end, which is what bounds it
 
 
@@ -30,7 +33,8 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     free = [r for r in k.outputs if r in dots[0].ranges]
     rows = max((r for r in free if r in a.src[1].ranges), key=k.size, default=None)
     columns = max((r for r in free if r in b.src[1].ranges and r not in a.src[1].ranges), key=k.size, default=None)
-    widened = not halves and columns is None and target.dot_pairs and len({p[1].src[0] for p in pairs}) == 1
+    shared = {min(pair, key=lambda u: k.volume(u.src[1].ranges)).src[0] for pair in pairs}
+    widened = not halves and columns is None and target.dot_pairs and len(shared) == 1
     packed = widened and any(x.dtype.bits < 8 for pair in pairs for x in pair)
     lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, FIELD if packed else 1)
     if lanes is None or rows is None or (halves and columns is None):
@@ -39,6 +43,9 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     tiled = _tile(k, rows, (ROWS if len(dots) == 1 else ROWS // 2) if columns is not None else ROWS_ALONE)
     actions += tiled
     row = f"{rows.arg.name}.0" if len(tiled) > 1 else rows.arg.name
+    finish = _finish(k, dots, rows) if widened else []
+    if finish:
+        actions, row = [finish[0]], f"{rows.arg.name}.0"
     if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
         actions.append(Bind(row, AxisKind.GRID))
     elif columns is not None and isinstance(actions[0], Split) and isinstance(tiled[0], Split):
@@ -49,13 +56,14 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         # what many columns are multiplied with is widened once; and so are its scales
         weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
         actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
-    actions += lanes
+    actions += [*finish[1:], *lanes]
     if widened:
         # what all rows are multiplied with is widened once for all of them
         actions.append(Stage(b.src[0].arg.slot, row, Space.REGISTER))
     if columns is None:
         # a row's scales are converted together, several by one instruction
-        together = [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys(scales)]
+        at = f"acc.{rows.arg.name}.1" if finish else row
+        together = [Stage(slot, at, Space.REGISTER) for slot in dict.fromkeys(scales)]
         if _legal(k.kernel, [*actions, *together]):
             return [*actions, *together]
     return actions if _legal(k.kernel, actions) else None
@@ -85,6 +93,31 @@ def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> 
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]
         vector = f"{vector}.1"
     return [*actions, Bind(vector, AxisKind.VECTOR), Spread(vector), Bind(f"{name}.1", AxisKind.DOT)]
+
+
+def _finish(k: Analysis, dots: list[UOp], rows: UOp) -> list[Action]:
+    """Where much is done with a row's sums, those of a block of rows wait for each other: it is done in vectors then.
+
+    The sums themselves stay one row after the other, each complete before the next.
+    """
+    sums = {u.src[1:] for u in k.reduces if u not in dots}
+    if len(sums) != 1 or len(ranges := sums.pop()) != 1 or const_factor(k.exact(rows)) % TOGETHER or k.in_place:
+        return []
+    made: set[UOp] = set(dots)
+    for u in k.nodes:
+        if u not in made and any(s in made for s in u.src):
+            made.add(u)
+    if not any(u.op in DEAR for u in made) or not all(k.contiguous(s, rows) for s in k.stores):
+        return []
+    axis, row, steps = ranges[0].arg.name, rows.arg.name, k.exact(ranges[0])
+    if not isinstance(steps, int):
+        return []
+    return [
+        Split(row, TOGETHER),
+        Split(axis, steps),
+        Hoist(f"{axis}.0", f"{row}.0"),
+        Bind(f"{row}.1", AxisKind.VECTOR),
+    ]
 
 
 def _tile(k: Analysis, r: UOp, factor: int) -> list[Action]:
