@@ -242,6 +242,7 @@ def test_half_floats_and_old_names(tiny: Callable[[str], Path], tmp_path: Path) 
     assert half.load_decoder("f32").conv_in.weight.dtype.short == "f32"
 
 
+@pytest.mark.slow
 def test_quantised(tiny: Callable[[str], Path]) -> None:
     source, random = Source.open(tiny("sd1")), np.random.default_rng(4)
     unet = source.load_unet("q8")
