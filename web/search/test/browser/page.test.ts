@@ -88,7 +88,7 @@ test("everything works by keyboard", async () => {
   await page.keyboard.press("/");
   expect(await focusedTestId(page)).toBe("query");
   await page.keyboard.type("overnight rail trip");
-  await page.locator('[data-testid="results"][aria-busy="false"]').waitFor();
+  await page.locator('[data-testid="results"][aria-busy="false"][data-query="overnight rail trip"]').waitFor();
   await page.keyboard.press("ArrowDown");
   expect(await focusedTestId(page)).toBe("open-result");
   await page.keyboard.press("ArrowDown");

@@ -27,7 +27,7 @@ export async function settled(page: Page): Promise<void> {
 
 export async function ask(page: Page, query: string): Promise<void> {
   await page.getByTestId("query").fill(query);
-  await page.locator('[data-testid="results"][aria-busy="false"]').waitFor();
+  await page.locator(`[data-testid="results"][aria-busy="false"][data-query="${query}"]`).waitFor();
 }
 
 /** The text of the first result. */
