@@ -122,7 +122,10 @@ test("reading is stopped, and goes on where it was after a reload", async () => 
 
 test("storage that is refused is no obstacle", async () => {
   const { page, context } = await open(browser(), { mock: "slow" });
-  await context.addInitScript(() => Object.defineProperty(globalThis, "indexedDB", { get: () => undefined }));
+  await context.addInitScript(() => {
+    localStorage.clear(); // a first visit
+    Object.defineProperty(globalThis, "indexedDB", { get: () => undefined });
+  });
   await page.goto(page.url().replace("slow", "fast"));
   await settled(page);
   expect(await page.getByTestId("note").innerText()).toContain("until you close the page");
