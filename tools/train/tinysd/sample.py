@@ -39,19 +39,21 @@ def main():
     os.makedirs(args.to, exist_ok=True)
     torch.set_num_threads(1)
     state = torch.load(os.path.join(args.out, "average.pt"))
+    shipped = lambda part: {k: v.half().float() for k, v in part.items()}
     print("%d steps, %.1f minutes" % (state["steps"], state["minutes"]))
     tok = tokenizer.Tokenizer.load(args.tokenizer)
     unet, text = common.make_unet().eval(), common.ClipText(len(tok.ids))
-    unet.load_state_dict(state["unet"])
-    text.load_state_dict(state["text"])
+    unet.load_state_dict(shipped(state["unet"]))
+    text.load_state_dict(shipped(state["text"]))
     jobs = judge.plan(random.Random(args.seed), args.count)
     z = torch.randn(len(jobs), 4, common.LATENT, common.LATENT, generator=torch.Generator().manual_seed(args.seed))
     cond, blank = text(torch.tensor([tok(p) for _, p in jobs])), text(torch.tensor([tok("")]))
-    z = common.ddim(unet, cond, blank, z, args.steps, args.guidance)
+    z = torch.cat([common.ddim(unet, c, blank, n, args.steps, args.guidance)
+                   for c, n in zip(cond.split(28), z.split(28), strict=True)])
     path = os.path.join(args.out, "vae.pt")
     if os.path.exists(path):
         vae = common.make_vae().eval()
-        vae.load_state_dict(torch.load(path))
+        vae.load_state_dict(shipped(torch.load(path)))
         img = vae.decode(z).sample
     else:
         img = blocks(z)
