@@ -13,6 +13,7 @@ from tinyweb.errors import ExportError, ModelFormatError
 from tinyweb.export.detect import DetectOptions, export_detect, parse_size
 from tinyweb.formats.images import read_image
 from tinyweb.models.detection import Detection, Detector, Settings
+from tinyweb.models.yolov8 import YOLOv8
 from tinyweb.tensor import Tensor
 
 
@@ -41,7 +42,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(export, "check_page", lambda task: None)
     monkeypatch.setattr(export, "copy_page", lambda site, task: (site / "sw.js").write_text(""))
-    monkeypatch.setattr(export.YOLOv8, "load", lambda *_: Model())
+    monkeypatch.setattr(YOLOv8, "load", lambda *_: Model())
 
 
 def test_what_is_written(built: None, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_run_detect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
             assert (image.shape, confidence, iou) == ((20, 10, 3), 0.4, None)
             return [Detection("cat", 0.75, (1.0, 2.0, 3.0, 4.5))]
 
-    monkeypatch.setattr(export.YOLOv8, "load", lambda *_: Model())
+    monkeypatch.setattr(YOLOv8, "load", lambda *_: Model())
     Image.new("RGB", (10, 20)).save(tmp_path / "x.png")
     command = ["run", "detect", "model.pt", str(tmp_path / "x.png"), "--confidence", "0.4"]
     with pytest.raises(SystemExit, match="0"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import AxisKind, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
@@ -204,8 +204,10 @@ def emulated_tile(plan: Plan, heavy: UOp, found: Product) -> bool:
     k = plan.k
     columns, rows = found.columns[0], found.rows[0]
     several = len(k.reduces) > 1
-    plan.tile_within(columns, EMULATED_TILE, AxisKind.VECTOR)
-    plan.tile_within(rows, EMULATED_TILE // 2 if several else EMULATED_TILE, AxisKind.UNROLL)
+    # An exponential is a page of text for each element, and drivers that emulate take long to compile: smaller tiles.
+    tile = EMULATED_TILE // 2 if not several and any(u.op is Ops.EXP for u in k.nodes) else EMULATED_TILE
+    plan.tile_within(columns, tile, AxisKind.VECTOR)
+    plan.tile_within(rows, EMULATED_TILE // 2 if several else tile, AxisKind.UNROLL)
     steps = max((r for r in heavy.src[1:] if r in plan.left), key=k.size)
     plan.tile(
         steps, fitting_divisor(k.size(steps), EMULATED_STEPS // 2 if several else EMULATED_STEPS), AxisKind.UNROLL
