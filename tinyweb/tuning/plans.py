@@ -195,7 +195,8 @@ def _search(kernel: UOp, target: Target, worker: Worker, seconds: float, device:
         RuntimeMeasure(kernel, worker, seconds=max(seconds / 10, 0.5)),
         seconds,
         starts=() if before is None else (before,),
-        keep_workgroups=device in SERIAL,
+        # with few large blocks a worker that comes late, as others do after a pause, holds up all
+        keep_workgroups=device in SERIAL or target.parallel_threads > 1,
     )
 
 
