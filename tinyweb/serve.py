@@ -380,7 +380,7 @@ def announce(server: SiteServer, host: str) -> Iterator[str]:
     elif not everywhere and lan:
         yield "For other devices: --host 0.0.0.0"
     if not server.isolated:
-        yield "Without isolation headers: WebAssembly runs on one thread"
+        yield "Without isolation headers: on a first visit WebAssembly runs on one thread"
 
 
 def serve(

@@ -48,14 +48,13 @@ def publish(site: Path, mark: str) -> None:
 @pytest.mark.parametrize(
     ("tested", "backend"),
     [
-        pytest.param(
-            page,
-            backend,
-            marks=[] if (page, backend) == (CHAT, "wasm") else pytest.mark.slow,
-            id=f"{page.task}-{backend}",
-        )
-        for page in PAGES
-        for backend in ("webgpu", "wasm")
+        pytest.param(CHAT, "wasm", id="chat-wasm"),
+        pytest.param(CHAT, "webgpu", id="chat-webgpu", marks=pytest.mark.slow),
+        *(
+            pytest.param(page, "wasm", id=f"{page.task}-wasm", marks=pytest.mark.slow)
+            for page in PAGES
+            if page is not CHAT
+        ),
     ],
 )
 def test_without_a_network(
