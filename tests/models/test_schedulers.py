@@ -150,7 +150,7 @@ def test_refusals() -> None:
     with pytest.raises(TinywebError, match=r"strength of 1\.5"):
         plan_steps(config, "ddim", 20, 1.5)
     for fields, kind, text in [
-        ({"clip_sample": True}, NotImplementedError, "'clip_sample' 'True' is not supported"),
+        ({"thresholding": True}, NotImplementedError, "'thresholding' 'True' is not supported"),
         ({"beta_schedule": "exotic"}, ModelFormatError, "'beta_schedule' must be one of scaled_linear"),
         ({"rescale_betas_zero_snr": True}, ModelFormatError, "leaves nothing of the image"),
     ]:

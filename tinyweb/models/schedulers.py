@@ -53,10 +53,10 @@ LCM_SIGMA_DATA = 0.5
 NEARLY_ZERO = 2.0**-24  # ᾱ that stands for zero where s = σ / α has to be finite
 # what a config may ask for and is not built: field → the only values that are
 _UNBUILT: dict[str, tuple[Any, ...]] = {
-    "trained_betas": (), "clip_sample": (False,), "thresholding": (False,), "use_exponential_sigmas": (False,),
+    "trained_betas": (), "thresholding": (False,), "use_exponential_sigmas": (False,),
     "use_beta_sigmas": (False,), "use_lu_lambdas": (False,), "use_flow_sigmas": (False,),
     "interpolation_type": ("linear",), "timestep_type": ("discrete",), "final_sigmas_type": ("zero",),
-    "sigma_min": (), "sigma_max": (), "algorithm_type": ("dpmsolver++",), "solver_type": ("midpoint", "bh1", "bh2"),
+    "sigma_min": (), "sigma_max": (),
 }  # fmt: skip
 
 Array = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class SchedulerConfig:
 
     @classmethod
     def from_json(cls, c: Config) -> Self:
-        """Checks a scheduler_config.json. Latents are never clipped, so that an absent `clip_sample` means false.
+        """Checks a scheduler_config.json. `clip_sample` is for pixels: latents are never clipped, whatever it says.
 
         ModelFormatError names the field that is wrong, NotImplementedError one that asks for what is not built.
         """
