@@ -25,7 +25,7 @@ export function WorkStrip({ finder }: { finder: Finder }): JSX.Element | null {
         <div class="strip-text">
           <span>Reading “{work.doc.name}”</span>
           <span class="strip-figures">
-            {work.done} of {work.total} {formatSecondsLeft(work.secondsLeft)}
+            {[`${work.done} of ${work.total}`, formatSecondsLeft(work.secondsLeft)].filter(Boolean).join(" · ")}
           </span>
         </div>
         <div class="strip-row">
