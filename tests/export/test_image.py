@@ -105,6 +105,7 @@ def test_the_exported_modules_compute_the_same(folder: Path, tmp_path: Path) -> 
     assert (got["image"][:, :, 3] == 255).all() and manifest["bytes"]["unet"]["wasm"] > 0
 
 
+@pytest.mark.slow
 def test_previews_resemble_pictures() -> None:
     """Of the embedded model, whose latents keep colours."""
     encoder = Source.open(TINYSD).load_encoder("f32", "CPU")
