@@ -205,7 +205,7 @@ test("previews", () => {
 test("a first visit brings all parts into storage, also those that do not fit together; a later one loads what fits", async () => {
   const storage = new Map<string, string>();
   vi.stubGlobal("navigator", {});
-  vi.stubGlobal("document", { addEventListener: () => undefined });
+  vi.stubGlobal("document", { addEventListener: () => undefined, removeEventListener: () => undefined });
   vi.stubGlobal("localStorage", {
     getItem: (key: string) => storage.get(key) ?? null,
     setItem: (key: string, value: string) => storage.set(key, value),

@@ -151,7 +151,7 @@ function timesteps(config: SchedulerConfig, name: SchedulerName, spacing: (typeo
   const whole = name.startsWith("euler") ? (t: number): number => t : roundHalfEven;
   switch (spacing) {
     case "linspace":
-      return list((i) => whole(parts > 1 ? (parts - 1 - i) * ((all - 1) / (parts - 1)) : 0));
+      return list((i) => whole(parts > 1 ? (parts - 1 - i) * ((all - 1) / (parts - 1)) : all - 1));
     case "leading":
       return list((i) => Math.min((parts - 1 - i) * Math.floor(all / parts) + offset, all - 1));
     case "trailing":
