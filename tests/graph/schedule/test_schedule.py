@@ -18,6 +18,7 @@ from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.indexing import reshape_groups
 from tinyweb.graph.schedule.memory import plan_memory
 from tinyweb.graph.schedule.schedule import new_buffer
+from tinyweb.tracing import capture
 
 F32 = dtypes.float32
 
@@ -58,6 +59,15 @@ def test_values_and_kernel_count(name: str, ours: Any, theirs: Any, kernels: int
     got = oracle.numpy(ours(oracle.tensor(A), oracle.tensor(B)))
     np.testing.assert_allclose(got, theirs(A, B), rtol=1e-5, atol=1e-6)
     assert oracle.kernels == kernels
+
+
+@pytest.mark.parametrize("inner", [32, 48])
+def test_a_product_of_a_product_is_not_stored_term_by_term(inner: int) -> None:
+    """The second product's new axis may be as long as the first one's sum: that makes it no row to walk along."""
+    x, up, down = Tensor.ones(2, 8, 32).realize(), Tensor.ones(inner, 32).realize(), Tensor.ones(32, inner).realize()
+    plan = capture(lambda: [x.linear(up).gelu().linear(down)])
+    assert len(plan.calls) == 2
+    assert plan.pool_bytes == (2 * 8 * inner * 4,)
 
 
 def test_grouped_attention_over_a_symbolic_length() -> None:

@@ -9,8 +9,7 @@ One pass from the leaves up carries for every node what computing one of its ele
   that walks the row, which computes the reduce once per row.
 
 Memory is given where a FULL or ROW value would be computed again and again: before it is broadcast along other axes,
-before
-it is reduced, and where users in different kernels need it.
+before it is reduced, and where users in different kernels need it.
 """
 
 from __future__ import annotations
@@ -45,6 +44,8 @@ class State:
     row_size: Size = 1  # elements of the reduces below
     row_axes: frozenset[int] = frozenset()  # ROW: the node's axes that share a reduce
     heavy: bool = False  # every element has transcendental work of its own
+    # FULL: the reduce reads its memory more than once (a matrix product), so there is no row in memory that others walk
+    contraction: bool = False
     inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
 
 
@@ -140,7 +141,10 @@ class Fusion:
             s = self.state[x]
         if not axes:
             return s
-        return State(Kind.FULL, size_prod(x.shape[a] for a in sorted(axes)), inputs=s.inputs)
+        largest = max((size_max(size_prod(m.shape)) for m in s.inputs), default=None)
+        contraction = largest is not None and size_max(size_prod(x.shape)) > largest
+        row_size = size_prod(x.shape[a] for a in sorted(axes))
+        return State(Kind.FULL, row_size, contraction=contraction, inputs=s.inputs)
 
     def _of_integers(self, x: UOp) -> bool:
         """Whether the reduces that a FULL value is made of are of integers."""
@@ -158,13 +162,13 @@ class Fusion:
         if s.kind is Kind.FULL:
             if self._is_cheap(x, s):
                 return State(inputs=s.inputs)
-            if same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size):
+            if not s.contraction and same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size):
                 return State(Kind.ROW, s.row_size, axes, inputs=s.inputs)
             self._realize(x)
         elif s.kind is Kind.ROW or (s.heavy and size_max(size_prod(x.shape)) >= HEAVY_FROM):
             self._realize(x)
         s = self.state[x]
-        return State(s.kind, s.row_size, s.row_axes, False, s.inputs)
+        return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs)
 
     @staticmethod
     def _is_cheap(x: UOp, s: State) -> bool:
@@ -184,8 +188,9 @@ class Fusion:
             return s
         if u.op is Ops.PERMUTE:
             return State(
-                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy, s.inputs
-            )
+                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy,
+                inputs=s.inputs,
+            )  # fmt: skip
         if u.op is Ops.RESHAPE:
             moved: set[int] = set()
             for olds, news in reshape_groups(x.shape, u.shape):
@@ -196,7 +201,7 @@ class Fusion:
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)
             else:
-                return State(s.kind, s.row_size, frozenset(moved), s.heavy, s.inputs)
+                return State(s.kind, s.row_size, frozenset(moved), s.heavy, inputs=s.inputs)
         self._realize(x)
         return self.state[x]
 
@@ -228,28 +233,32 @@ class Fusion:
         for want in (Kind.FULL, Kind.ROW):
             for st in states.values():
                 if st.kind is want:
-                    return State(want, st.row_size, st.row_axes, heavy, inputs)
+                    contraction = any(other.contraction for other in states.values())
+                    return State(want, st.row_size, st.row_axes, heavy, contraction, inputs)
         return State(heavy=heavy, inputs=inputs)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
         """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same
         row."""
         end = self.meeting.of[u]
-        if is_memory(end) or not self._along_row(end, state.row_size):
+        if is_memory(end) or not self._along_row(end, state):
             return False
         size = size_prod(u.shape)
         for i, v in enumerate(self.meeting.between(u)):
-            if i == MOST_BETWEEN or not self._along_row(v, state.row_size):
+            if i == MOST_BETWEEN or not self._along_row(v, state):
                 return False
             # a value that varies along the row it is about to be reduced over would be computed once per use
             if state.kind is Kind.FULL and v.op is Ops.REDUCE and size != 1 and same(size_prod(v.src[0].shape), size):
                 return False
         return True
 
-    def _along_row(self, v: UOp, row_size: Size) -> bool:
-        """Elementwise work, or a broadcast or reduce along a row of that size."""
+    def _along_row(self, v: UOp, state: State) -> bool:
+        """Elementwise work, or a broadcast or reduce along the row of that state."""
         if v.op in ELEMENTWISE or (v.op is Ops.RESHAPE and self._adds_or_drops_ones(v)):
             return True
+        if state.contraction:
+            return False
+        row_size = state.row_size
         if v.op is Ops.EXPAND:
             return same(size_prod(n for o, n in zip(v.src[0].shape, v.shape, strict=True) if not same(o, n)), row_size)
         return v.op is Ops.REDUCE and same(size_prod(v.src[0].shape[a] for a in v.arg[1]), row_size)
