@@ -49,13 +49,14 @@ def denoiser(x: np.ndarray, timestep: float) -> np.ndarray:
     return np.sin(1.3 * x + timestep / 200 + np.linspace(0, 1, x.size).reshape(x.shape)) * 0.9
 
 
+# diffusers' ancestral Euler does not know models that predict the picture itself
+COMBINATIONS = [(s, n) for s in SCHEDULERS for n in CONFIGS if (s, n) != ("euler-ancestral", "image")]
+
+
 @pytest.mark.parametrize("steps", [1, 7, 20])
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(("scheduler", "name"), COMBINATIONS)
 def test_like_diffusers(scheduler: str, name: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given = CONFIGS[name]
-    if scheduler == "euler-ancestral" and given.get("prediction_type") == "sample":
-        pytest.skip("diffusers does not have it")
     judge_class, module = JUDGES[scheduler]
     spacing = given.get("timestep_spacing", DEFAULT_SPACING.get(scheduler))
     if steps == 1 and spacing == "linspace" and scheduler not in ("dpm++2m", "lcm"):

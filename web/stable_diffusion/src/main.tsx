@@ -3,7 +3,6 @@ import { folderOf, openShell, parseShellSettings, type ShellSettings } from "tin
 import "tinyweb-shell/styles.css";
 import { pageTitle } from "./app/facts";
 import { Studio } from "./app/studio";
-import { WakeLock } from "./app/wake-lock";
 import type { ImageModel } from "./model-api";
 import { filesOf } from "./picture/convert";
 import { Gallery } from "./store/gallery";
@@ -37,7 +36,6 @@ const studio = new Studio({
   filesOf,
   toUrl: (blob) => URL.createObjectURL(blob),
   freeUrl: (url) => URL.revokeObjectURL(url),
-  wakeLock: new WakeLock(),
   tell: () => others?.postMessage("changed"),
   persist: () => void navigator.storage?.persist?.().catch(() => undefined),
 });

@@ -68,7 +68,6 @@ export interface StudioSurroundings {
   filesOf(picture: Rgba): Promise<{ file: Uint8Array<ArrayBuffer>; thumb: Uint8Array<ArrayBuffer> }>;
   toUrl(blob: Blob): string;
   freeUrl(url: string): void;
-  wakeLock: { hold(): void; release(): void };
   /** Tells other tabs of this site that the gallery has changed. */
   tell(): void;
   /** Asks the browser not to clear this site's storage by itself. */
@@ -231,7 +230,6 @@ export class Studio {
     // At once, whatever the model is doing: the reader has decided. A next picture waits until the step is done.
     this.running = null;
     this.change({ job: null });
-    this.env.wakeLock.release();
     this.shell.announce("Stopped.");
   }
 
@@ -244,7 +242,6 @@ export class Studio {
     };
     this.change({ job, problem: null });
     this.shell.announce("Drawing.");
-    this.env.wakeLock.hold();
     const progress = (change: Partial<Job>): void => {
       if (!signal.aborted && this.state.job !== null) this.change({ job: { ...this.state.job, ...change } });
     };
@@ -274,10 +271,7 @@ export class Studio {
       }
       this.tellProblem(errorCode(error), describeBreak(error, this.shell.options.words, "The picture broke off"));
     } finally {
-      if (!signal.aborted) {
-        this.change({ job: null });
-        this.env.wakeLock.release();
-      }
+      if (!signal.aborted) this.change({ job: null });
     }
   }
 
