@@ -78,6 +78,7 @@ def test_a_second_visit_downloads_nothing(context: BrowserContext, exported: Exp
     page = open_page(context, site.address, "?backend=wasm")
     first = site.count("/weights/")
     assert first == len(list((exported("q8") / "model/weights").iterdir()))
+    page.evaluate("async () => { await navigator.serviceWorker.ready }")  # what it keeps was fetched on this visit
     page.close()
     site.requests.clear()
     page = open_page(context, site.address, "?backend=wasm-single")

@@ -70,7 +70,22 @@ def wrapped(value: z3.ArithRef, dtype: DType) -> z3.ArithRef:
 
 
 class Numbers(Terms):
-    """Integers and bools; of floats nothing is known."""
+    """Integers and bools; of floats nothing is known. With `elements`, an element of memory that the kernel does not
+    write is one value in all loads whose gates hold; this takes longer."""
+
+    def __init__(self, elements: bool = False) -> None:
+        super().__init__()
+        self.elements = elements
+        self.loaded: dict[tuple[UOp, UOp], list[tuple[z3.BoolRef, z3.ArithRef]]] = {}
+
+    def looks_into(self, u: UOp) -> tuple[UOp, ...]:
+        return u.src[2:] if self._reads_an_element(u) else ()
+
+    def _reads_an_element(self, u: UOp) -> bool:
+        if not self.elements or u.op is not Ops.LOAD or not u.dtype.is_int or u.src[0].op is not Ops.PARAM:
+            return False
+        # the first argument is what the kernel writes; vectors of a program have several elements
+        return u.src[0].arg.slot > 0 and (not u.shape or bool(u.lanes))
 
     def one(self, u: UOp, src: list[z3.ExprRef]) -> z3.ExprRef:
         if u.dtype.kind == "bool":
@@ -89,6 +104,12 @@ class Numbers(Terms):
                 return x
             case Ops.LANE:
                 return self.anything(u) if u.src[0].op is not Ops.STACK else self(u.src[0].src[u.arg])
+        if self._reads_an_element(u):
+            gate, value = src[0] if src else z3.BoolVal(True), self.anything(u)
+            others = self.loaded.setdefault((u.src[0], u.src[1]), [])
+            self.facts += [z3.Implies(z3.And(gate, g), value == v) for g, v in others]
+            others.append((gate, value))
+            return value
         if u.op not in ELEMENTWISE or any(s.dtype.is_float for s in u.src):
             return self.anything(u)
         match u.op:
