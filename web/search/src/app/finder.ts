@@ -108,7 +108,7 @@ export class Finder {
     const { storage } = this.env.shell;
     if (storage.get(WELCOMED) === undefined) {
       storage.set(WELCOMED, true);
-      if (this.state.docs.length === 0) await this.add(EXAMPLE_NAME, EXAMPLE_TEXT);
+      if (this.state.docs.length === 0) await this.add(EXAMPLE_NAME, EXAMPLE_TEXT, false);
     }
     void this.work();
   }
@@ -128,8 +128,8 @@ export class Finder {
 
   // ---- documents
 
-  /** @returns whether there was anything to add */
-  async add(name: string, text: string): Promise<boolean> {
+  /** @param wanted by the reader just now: then a failed load is tried again @returns whether there was anything to add */
+  async add(name: string, text: string, wanted = true): Promise<boolean> {
     if (text.trim() === "" || this.library === undefined) return false;
     const doc: Doc = {
       id: this.env.newId(), name, text, addedAt: this.env.now(), passages: [], vectors: new Float32Array(), done: 0, model: "",
@@ -139,7 +139,7 @@ export class Finder {
     this.explainTrouble();
     this.env.tell();
     this.env.persist();
-    void this.work(true);
+    void this.work(wanted);
     return true;
   }
 
@@ -235,8 +235,8 @@ export class Finder {
       // the document was removed, or the work stopped: what is done is kept
       if (!isAbort(error)) {
         failed = true;
-        // a load that failed is the shell's to tell; work goes on when the model is there
-        if (model.state.engine.phase === "failed") return;
+        // a load that failed is the shell's to tell, also if it is tried again by now; work goes on when the model is there
+        if (model.state.engine.phase !== "ready") return;
         const text = describeBreak(error, WORDS, "The documents could not be read");
         this.change({ paused: true, problem: { code: errorCode(error), text } });
       }
@@ -347,10 +347,10 @@ export class Finder {
       if (search.signal.aborted || vector === undefined) return;
       this.vector = vector;
       this.stems = keywords(query);
-      this.change({ searching: false, problem: null });
       this.rankAgain(true);
+      this.change({ searching: false, problem: null });
     } catch (error) {
-      if (this.search !== search) return;
+      if (search.signal.aborted) return; // whoever ended it says what comes next
       this.change({ searching: false });
       if (isAbort(error) || this.env.shell.model.state.engine.phase === "failed") return;
       this.change({ problem: { code: errorCode(error), text: describeBreak(error, WORDS, "The search broke off") } });
