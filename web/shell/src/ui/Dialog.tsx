@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "./Fields";
 
 interface DialogProps {
@@ -14,7 +14,8 @@ interface DialogProps {
 /** A modal dialog: the browser keeps focus inside, closes it with Esc and gives focus back. */
 export function Dialog({ kind, labelledBy, testId, onClose, children }: DialogProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // before anything is drawn: there is no moment in which keys go to the page behind
+  useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
     return () => dialog?.close();
