@@ -13,7 +13,7 @@ export function pageTests(): ViteUserConfig {
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
             globalSetup: ["test/browser/site.ts"],
-            testTimeout: 30_000,
+            testTimeout: 60_000, // a busy machine is not a failure
             hookTimeout: 60_000,
             // One browser at a time: timing matters to some checks, and machines are small.
             fileParallelism: false,
