@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import size_max
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
 
@@ -135,8 +136,8 @@ class Detector:
         boxes, scores, classes, count = (t.numpy() for t in self._compiled(*given))
         labels = self.network.labels
         return [
-            Detection(labels[int(classes[i])], float(scores[i]), tuple(float(v) for v in boxes[i]))  # type: ignore[arg-type]
-            for i in range(int(count[0]))
+            Detection(labels[int(classes[i])], float(scores[i]), (float(x1), float(y1), float(x2), float(y2)))
+            for i, (x1, y1, x2, y2) in enumerate(boxes[: int(count[0])])
         ]
 
     def _arrays(self, *given: Tensor) -> list[Tensor]:
@@ -186,7 +187,7 @@ def suppress(
     `settings`: see `Detector`. Returns the `max_boxes` best of those kept, in order: boxes, scores, classes, and how
     many there are, int32 (1,); what follows them is zeros.
     """
-    n = int(scores.shape[0])  # type: ignore[arg-type]
+    n = size_max(scores.shape[0])
     spare = -n % WORD
     boxes = boxes.pad(((0, spare), (0, 0))).contiguous()
     scores, classes = scores.pad(((0, spare),)).contiguous(), classes.pad(((0, spare),)).contiguous()
@@ -214,7 +215,7 @@ def suppress(
 
 def _overlaps(boxes: Tensor, classes: Tensor, settings: Tensor) -> Tensor:
     """For each box, words (n, n / 32) of bits: which boxes before it overlap it too much."""
-    n = int(classes.shape[0])  # type: ignore[arg-type]
+    n = size_max(classes.shape[0])
     place = Tensor.arange(n, device=boxes.device)
 
     def words(t: Tensor) -> Tensor:
@@ -237,7 +238,7 @@ def _overlaps(boxes: Tensor, classes: Tensor, settings: Tensor) -> Tensor:
 
 def _decided(overlaps: Tensor, state: Tensor) -> Tensor:
     """The state (n + 1) after the next 32 candidates: one by one, who is kept, then whom those strike out."""
-    n, words = (int(s) for s in overlaps.shape)  # type: ignore[arg-type]
+    n, words = (size_max(s) for s in overlaps.shape)
     word = state[n]
     mine = Tensor.arange(WORD, device=state.device) + word * WORD
     fallen, before = state.take(mine, 0), overlaps.reshape(-1).take(mine * words + word, 0)
@@ -252,7 +253,7 @@ def _decided(overlaps: Tensor, state: Tensor) -> Tensor:
 
 def _normalised(image: Tensor, frame: Tensor) -> Tensor:
     """Pixels (H, W, 4), grey where `frame` is not, as the network wants them: (1, 3, H, W) from 0 to 1."""
-    height, width = (int(s) for s in image.shape[:2])  # type: ignore[arg-type]
+    height, width = (size_max(s) for s in image.shape[:2])
     x = Tensor.arange(width, device=image.device).float()
     y = Tensor.arange(height, device=image.device).float()
     across = (x >= frame[0]) & (x < frame[0] + frame[2])
