@@ -204,6 +204,29 @@ def test_an_export_that_is_stopped(small_model: Path, tmp_path: Path, by: signal
     assert not out.exists()
 
 
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_within_a_finaliser_is_not_lost(by: signal.Signals, code: int) -> None:
+    """Python ignores what a finaliser raises; three times over the signal arrives in one."""
+    script = f"""
+import signal, time
+from tinyweb.cli import app, main
+
+class Last:
+    def __del__(self):
+        signal.raise_signal({int(by)})
+
+@app.command()
+def work() -> None:
+    for _ in range(3):
+        Last()
+    time.sleep(30)
+
+main(["work"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path) -> None:
     """Twice the same bytes, whatever the site is called; what inspect says of it; --force."""
     sites = [tmp_path / "one", tmp_path / "else/two"]

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any
@@ -72,6 +73,15 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)  # unwinds, so that what is half-written goes away
 
 
+def _not_to_be_lost(lost: sys.UnraisableHookArgs, /) -> None:
+    """Python drops what is raised within a finaliser, and so the wish to stop: it is sent again, a little later."""
+    if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
+        by = signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM
+        threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, by]).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def _sentence(error: BaseException) -> str | None:
     """What a user is told about an error; None for a defect of tinyweb, which keeps its traceback."""
     if isinstance(error, TinywebError | TyperException):
@@ -100,6 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _terminated)
     # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.unraisablehook = _not_to_be_lost
     command: Callable[..., Any] = typer.main.get_command(app)
     try:
         code = command(arguments, prog_name="tinyweb", standalone_mode=False)
