@@ -59,7 +59,8 @@ def _niceness(wanted: int | None, pids: Sequence[int]) -> Iterator[None]:
                 before[thread] = os.getpriority(os.PRIO_PROCESS, thread)
                 os.setpriority(os.PRIO_PROCESS, thread, wanted)
     for path in groups_before:
-        path.write_text(str(wanted))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a browser's helper that has ended meanwhile
+            path.write_text(str(wanted))
     try:
         yield
     finally:
