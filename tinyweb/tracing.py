@@ -254,7 +254,8 @@ def _rebuild(r: Any, table: dict[UOp, UOp], storages: dict[int, Storage], values
         storage = storages.setdefault(id(r.storage), Storage(memory))
     else:
         storage = r.storage  # memory from outside
-    view = _with_bounds(replace_all([r.view], table)[0], lambda s: bound_size(s, values))
+    view = replace_all([r.view], table)[0] if base in table else r.view
+    view = _with_bounds(view, lambda s: bound_size(s, values))
     return r.kind._wrap(view, r.device, storage)
 
 
@@ -322,7 +323,7 @@ def _with_bounds(view: UOp, bind: Callable[[Size], Size]) -> UOp:
         arg = v.arg
         if v.op is Ops.SHRINK:
             arg = tuple(tuple(s if isinstance(s, int) else bind(unbound(s)) for s in pair) for pair in v.arg)
-        view = v.replace(src=(view,), arg=arg)
+        view = v if view is v.src[0] and arg is v.arg else v.replace(src=(view,), arg=arg)
     return view
 
 

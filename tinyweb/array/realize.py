@@ -24,6 +24,7 @@ from tinyweb.array.storage import (
     replace_versions,
     replaced,
     shaped,
+    tensors_beside_memory,
     with_history,
 )
 from tinyweb.device import (
@@ -185,18 +186,14 @@ def _needs_gradient(node: UOp, leaves: set[UOp]) -> bool:
 def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[TensorCore, UOp]]:
     """What live tensors become when nodes are replaced and versions of memory in `old` are gone."""
     recorder = current_recorder()
-    tensors = [
-        t
-        for t in live_tensors()
-        if view_base(t.uop) is not t.storage.memory and not (recorder and recorder.is_outside(t.storage.number))
-    ]
+    tensors = [t for t in tensors_beside_memory() if not (recorder and recorder.is_outside(t.storage.number))]
     new = replace_versions([t.uop for t in tensors], table, old)
     return [(t, u) for t, u in zip(tensors, new, strict=True) if u is not t.uop]
 
 
 def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[TensorCore, set[UOp]]]:
     """Live tensors that read versions in `old`, with these, although `table` will have been applied to them."""
-    tensors = [t for t in live_tensors() if not owns_memory(t)]
+    tensors = [t for t in tensors_beside_memory() if not owns_memory(t)]
     reads: dict[UOp, set[UOp]] = {}
     none: set[UOp] = set()
     for u in walk([t.uop for t in tensors], {**table, **dict.fromkeys(old)}):
@@ -299,13 +296,17 @@ def _reads_memory(u: UOp) -> bool:
 def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
     """Before a recorded plan runs: carry out pending updates of memory it uses, and keep what live tensors read of the
     memory it is about to change."""
-    while True:
-        pending = walk((t.uop for t in live_tensors() if not in_memory(t.uop)), ())
+    while others := tensors_beside_memory():
+        pending = walk((t.uop for t in others if not in_memory(t.uop)), ())
         update = next((u for u in pending if u.op is Ops.ASSIGN and u.buffer in used), None)
         if update is None:
             break
         _compute(device, _Work({update: None}))
-    if changed:
+    if changed and others:
         work = _Work()
         copies = _keep(work, changed, {})
-        _run(device, work, {}, changed, copies or ())
+        if work.nodes or copies:
+            _run(device, work, {}, changed, copies or ())
+        else:  # nobody reads it: only histories that did are dropped
+            for t, u in _replacement({}, changed):
+                t.uop = u

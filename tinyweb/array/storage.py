@@ -41,6 +41,12 @@ def live_tensors() -> list[TensorCore]:
     return list(_live.values())
 
 
+def tensors_beside_memory() -> list[TensorCore]:
+    """Live tensors that are not simply (views of) their own storage's memory: pending, or values with a history."""
+    held = (t for weak in _live.valuerefs() if (t := weak()) is not None)
+    return [t for t in held if t.uop is not t.storage.memory and view_base(t.uop) is not t.storage.memory]
+
+
 def remember(t: TensorCore) -> None:
     """`t` is live from now until its last reference goes."""
     _live[id(t)] = t
@@ -134,6 +140,8 @@ def replace_all(roots: list[UOp], table: dict[UOp, UOp]) -> list[UOp]:
 
 def replace_versions(roots: list[UOp], table: dict[UOp, UOp], gone: Container[UOp]) -> list[UOp]:
     """`replace_all`; what only gradients ask for is dropped where it reads versions of memory that are `gone`."""
+    if all(r in table for r in roots):
+        return [table[r] for r in roots]
     done, lost = dict(table), set()
     for u in walk(roots, table, values_only=False):
         if u in done:
