@@ -1,19 +1,11 @@
 import { render } from "preact";
-import { folderOf, openShell, parseShellSettings, type ShellSettings } from "tinyweb-shell";
+import { folderOf, newId, openShell, parseShellSettings, type ShellSettings } from "tinyweb-shell";
 import "tinyweb-shell/styles.css";
 import { Finder, WORDS } from "./app/finder";
 import { Library } from "./app/library";
 import { pageTitle, type SearchModel } from "./model-api";
 import { App } from "./ui/App";
 import "./styles/page.css";
-
-const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
-
-function newId(): string {
-  // crypto.randomUUID needs a secure context; a page on the local network has none.
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => ALPHABET[byte % ALPHABET.length]).join("");
-}
 
 const shell = openShell<SearchModel, ShellSettings>({ app: "tinysearch", title: pageTitle, words: WORDS, parseSettings: parseShellSettings });
 const folder = folderOf(location.pathname);

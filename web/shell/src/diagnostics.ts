@@ -2,10 +2,16 @@
 
 import type { AnyShell } from "./shell";
 import { measureKept } from "./store/kept";
-import { backendName, formatBytes, formatStart } from "./text/format";
+import { backendName, formatBytes, formatStart, modelSizes, type ModelSizes } from "./text/format";
 
 /** A label and its value. */
 export type AboutRow = readonly [label: string, value: string];
+
+/** What a page says of its model first. */
+export function modelRows(name: string | undefined, sizes: ModelSizes): AboutRow[] {
+  const parts = modelSizes(sizes);
+  return [...(name === undefined ? [] : [["Model", name] as const]), ...(parts.length === 0 ? [] : [["Size", parts.join(", ")] as const])];
+}
 
 /** Limits of the GPU that models of this kind run into. */
 const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup"] as const;

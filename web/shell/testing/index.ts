@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import axe from "axe-core";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
-import { inject } from "vitest";
+import { afterAll, beforeAll, inject } from "vitest";
 import type { PageState } from "../src/model/loader";
 import "./site"; // the type of what is injected
 
@@ -33,6 +33,18 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: findBrowser(), args: ["--no-sandbox"] });
 }
 
+let running: Browser | undefined;
+
+/** The browser of this file's tests, which begins with `useBrowser()`. */
+export const browser = (): Browser => running as Browser;
+
+export function useBrowser(): void {
+  beforeAll(async () => {
+    running = await launch();
+  });
+  afterAll(() => running?.close());
+}
+
 export const DESKTOP = { viewport: { width: 1280, height: 800 } } as const;
 export const PHONE = {
   viewport: { width: 390, height: 844 },
@@ -40,6 +52,8 @@ export const PHONE = {
   isMobile: true,
   hasTouch: true,
 } as const;
+
+export const SMALL_PHONE = { ...PHONE, viewport: { width: 320, height: 568 } } as const;
 
 export interface Opened {
   page: Page;
@@ -54,18 +68,21 @@ export interface OpenOptions {
   /** What the pretended model does; see pretend.js and the page's test/mock/model.js. */
   mock?: string;
   query?: string;
-  device?: typeof DESKTOP | typeof PHONE;
+  device?: { viewport: { width: number; height: number }; deviceScaleFactor?: number; isMobile?: boolean; hasTouch?: boolean };
   dark?: boolean;
   reducedMotion?: boolean;
+  /** The system draws in a few colours of its own. */
+  forcedColors?: boolean;
 }
 
 /** Opens the page in a context of its own: its storage is empty. */
 export async function open(browser: Browser, options: OpenOptions = {}): Promise<Opened> {
-  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false } = options;
+  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false, forcedColors = false } = options;
   const context = await browser.newContext({
     ...device,
     colorScheme: dark ? "dark" : "light",
     reducedMotion: reducedMotion ? "reduce" : "no-preference",
+    forcedColors: forcedColors ? "active" : "none",
     permissions: ["clipboard-read", "clipboard-write"],
   });
   const page = await context.newPage();
@@ -77,7 +94,7 @@ export async function open(browser: Browser, options: OpenOptions = {}): Promise
   });
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("request", (request) => {
-    if (!request.url().startsWith(site) && !request.url().startsWith("data:")) foreign.push(request.url());
+    if (!request.url().startsWith(site) && !/^(data|blob):/u.test(request.url())) foreign.push(request.url());
   });
   await page.goto(`${site}?mock=${mock}${query === "" ? "" : `&${query}`}`);
   return { page, context, problems, foreign };
@@ -99,13 +116,23 @@ export async function shoot(page: Page, name: string): Promise<void> {
 /** What axe finds wrong, one line each. */
 export async function violations(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
-  const { violations: found } = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run());
+  const { violations: found } = await page.evaluate(() => {
+    // With the system's own colours, axe would compare the page's, which nobody sees.
+    const enabled = !matchMedia("(forced-colors: active)").matches;
+    return (globalThis as unknown as { axe: typeof axe }).axe.run({ rules: { "color-contrast": { enabled } } });
+  });
   return found.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html}: ${node.failureSummary ?? ""}`));
 }
 
-/** By how many pixels the page itself scrolls sideways; it must not. */
-export function overflow(page: Page): Promise<number> {
-  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+/** What reaches beyond the sides of the screen, where nobody can scroll to. */
+export function overflow(page: Page): Promise<string[]> {
+  return page.evaluate(() =>
+    [...document.querySelectorAll<HTMLElement>("body *")]
+      .filter((element) => element.checkVisibility() && element.closest(".offscreen, pre, table") === null)
+      .map((element) => ({ element, box: element.getBoundingClientRect() }))
+      .filter(({ box }) => box.width > 0 && (box.left < -1 || box.right > innerWidth + 1))
+      .map(({ element, box }) => `${element.outerHTML.slice(0, 80)} ${box.left} to ${box.right} of ${innerWidth}`),
+  );
 }
 
 /** What can be touched and is smaller than 44 pixels. */

@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { folderOf, openShell, parseShellSettings, type ShellSettings } from "tinyweb-shell";
+import { folderOf, newId, openShell, parseShellSettings, type ShellSettings } from "tinyweb-shell";
 import "tinyweb-shell/styles.css";
 import { pageTitle } from "./app/facts";
 import { Studio } from "./app/studio";
@@ -8,14 +8,6 @@ import { filesOf } from "./picture/convert";
 import { Gallery } from "./store/gallery";
 import { App } from "./ui/App";
 import "./styles/page.css";
-
-const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
-
-function newId(): string {
-  // crypto.randomUUID needs a secure context; a page on the local network has none.
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => ALPHABET[byte % ALPHABET.length]).join("");
-}
 
 const shell = openShell<ImageModel, ShellSettings>({
   app: "tinypaint",

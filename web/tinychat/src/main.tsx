@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { nextFrame, openShell } from "tinyweb-shell";
+import { newId, nextFrame, openShell } from "tinyweb-shell";
 import "tinyweb-shell/styles.css";
 import { ChatApp } from "./app/chat-app";
 import { displayName, parseFacts } from "./app/facts";
@@ -8,14 +8,6 @@ import { parseSettings, type Settings } from "./store/settings";
 import { App } from "./ui/App";
 import "./styles/layout.css";
 import "./styles/messages.css";
-
-const ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz";
-
-function newId(): string {
-  // crypto.randomUUID needs a secure context; a page on the local network has none.
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => ALPHABET[byte % ALPHABET.length]).join("");
-}
 
 const shell = openShell<Chat, Settings>({
   app: "tinychat",

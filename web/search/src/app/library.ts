@@ -3,6 +3,7 @@
  * in memory until the page is closed.
  */
 
+import { done, finished, openDatabase, troubleOf, type Trouble } from "tinyweb-shell";
 import type { Passage } from "../model-api";
 
 export interface Doc {
@@ -20,25 +21,7 @@ export interface Doc {
   model: string;
 }
 
-/** Why documents do not last: null while all is well. */
-export type Trouble = "refused" | "full" | null;
-
 const STORE = "documents";
-
-function done<Result>(request: IDBRequest<Result>): Promise<Result> {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("storage failed"));
-  });
-}
-
-function finished(transaction: IDBTransaction): Promise<void> {
-  return new Promise((resolve, reject) => {
-    transaction.oncomplete = () => resolve();
-    // a full disk aborts the transaction without failing any of its requests
-    transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new Error("storage failed"));
-  });
-}
 
 const isPassage = (p: unknown): p is Passage =>
   typeof p === "object" && p !== null && Number.isInteger((p as Passage).start) && Number.isInteger((p as Passage).end);
@@ -71,12 +54,8 @@ export class Library {
   /** Opens the store of the site in this folder; never fails. @param idb is replaced in tests */
   static async open(folder: string, idb: IDBFactory | undefined = globalThis.indexedDB): Promise<Library> {
     try {
-      const request = idb.open(`tinyweb-search:${folder}`, 1);
-      request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "id" });
-      const database = await done(request);
-      // another tab with a newer page waits for this one to let go
-      database.onversionchange = () => database.close();
-      return new Library(database);
+      if (idb === undefined) return new Library(null);
+      return new Library(await openDatabase(idb, `tinyweb-search:${folder}`, (database) => database.createObjectStore(STORE, { keyPath: "id" })));
     } catch {
       return new Library(null);
     }
@@ -120,7 +99,7 @@ export class Library {
       this.trouble = null;
       return true;
     } catch (error) {
-      this.trouble = (error as Partial<DOMException> | null)?.name === "QuotaExceededError" ? "full" : "refused";
+      this.trouble = troubleOf(error);
       return false;
     }
   }

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { FINE_POINTER, formatParameters, Icon, Layout, Main, quantName, useChanges, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
+import { FileDrop, FINE_POINTER, Icon, IconButton, Layout, Main, modelRows, ProblemLine, useChanges, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
 import type { Hit } from "../app/rank";
 import { factsOf, type EmbedInfo } from "../model-api";
@@ -9,7 +9,6 @@ import { FileError, textOfFile } from "../text/files";
 import { Documents, WorkStrip } from "./Documents";
 import { PassageDialog } from "./PassageDialog";
 import { LikeLine, Results } from "./Results";
-import { useDrop } from "./use-drop";
 
 async function addFiles(finder: Finder, files: readonly File[]): Promise<void> {
   for (const file of files) {
@@ -65,20 +64,13 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
   };
   useEffect(toQuery, [finePointer]);
   useKeys(input, () => finder.query(""));
-  const dragging = useDrop((files) => void addFiles(finder, files));
   useEffect(() => scroller.current?.scrollTo({ top: 0 }), [state.query, state.like]);
 
   const info = engine.phase === "ready" ? (engine.info as EmbedInfo) : null;
   const facts = factsOf(shell.model.state.facts);
   const passages = state.docs.reduce((sum, { done }) => sum + done, 0);
   const figures: Figure[] = passages > 0 ? [{ key: "passages", text: `${passages.toLocaleString("en")} passages` }] : [];
-  const about: AboutRow[] = [];
-  if (info !== null) {
-    about.push(["Model", info.model]);
-    const sizes = [facts.parameters > 0 ? formatParameters(facts.parameters) : "", facts.quant === "" ? "" : quantName(facts.quant)];
-    if (sizes.some((size) => size !== "")) about.push(["Size", sizes.filter((size) => size !== "").join(", ")]);
-    about.push(["Vectors", `${info.dimensions} numbers`]);
-  }
+  const about: AboutRow[] = info === null ? [] : [...modelRows(info.model, facts), ["Vectors", `${info.dimensions} numbers`]];
   const data: PageData = { key: "all", one: "document", many: "documents", count: state.docs.length, clear: () => void finder.removeAll() };
   const example = state.docs.length === 1 && state.docs[0]?.name === EXAMPLE_NAME;
 
@@ -86,19 +78,9 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
     <Layout
       shell={shell}
       busy={state.work === null ? null : "Reading your documents…"}
-      dock={
+      lines={
         <>
-          {state.problem !== null && (
-            <div class="failure" role="alert" data-testid="error" data-code={state.problem.code}>
-              <Icon name="alert" />
-              <div>
-                <p>{state.problem.text}</p>
-              </div>
-              <button type="button" class="button quiet" data-testid="close-error" onClick={() => finder.closeProblem()}>
-                Close
-              </button>
-            </div>
-          )}
+          <ProblemLine problem={state.problem} onClose={() => finder.closeProblem()} />
           <WorkStrip finder={finder} />
         </>
       }
@@ -118,14 +100,7 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
               onClose={() => setOpened(null)}
             />
           )}
-          {dragging && (
-            <div class="drop" aria-hidden="true">
-              <p>
-                <Icon name="upload" />
-                Drop files to search them
-              </p>
-            </div>
-          )}
+          <FileDrop text="Drop files to search them" onFiles={(files) => void addFiles(finder, files)} />
         </>
       }
     >
@@ -160,10 +135,16 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
                 onInput={(event) => finder.query(event.currentTarget.value)}
               />
               {state.query !== "" && (
-                <button type="button" class="icon-button" data-testid="clear" title="Clear (Esc)" onClick={() => { finder.query(""); input.current?.focus(); }}>
-                  <Icon name="close" />
-                  <span class="sr-only">Clear</span>
-                </button>
+                <IconButton
+                  icon="close"
+                  label="Clear"
+                  title="Clear (Esc)"
+                  testId="clear"
+                  onClick={() => {
+                    finder.query("");
+                    input.current?.focus();
+                  }}
+                />
               )}
             </form>
             {state.like !== null && <LikeLine text={state.like.text} onClose={() => { finder.query(""); toQuery(); }} />}
@@ -181,7 +162,7 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
                     <p class="try">Try it with the example:</p>
                     <div class="examples">
                       {EXAMPLE_QUERIES.map((query) => (
-                        <button key={query} type="button" class="button" data-testid="example" onClick={() => { finder.query(query); toQuery(); }}>
+                        <button key={query} type="button" class="pill" data-testid="example" onClick={() => { finder.query(query); toQuery(); }}>
                           {query}
                         </button>
                       ))}

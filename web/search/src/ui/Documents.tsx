@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { formatSecondsLeft, Icon, IconButton } from "tinyweb-shell";
+import { useState } from "preact/hooks";
+import { FilePicker, formatSecondsLeft, Icon, IconButton } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
 import type { Doc } from "../app/library";
 import { ACCEPT, nameOf } from "../text/files";
@@ -58,7 +58,6 @@ interface DocumentsProps {
 export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
   const { docs, work, paused } = finder.state;
   const [text, setText] = useState("");
-  const picker = useRef<HTMLInputElement>(null);
   const add = (): void => {
     const given = text;
     setText("");
@@ -66,7 +65,7 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
   };
   return (
     <section class="documents" aria-labelledby="documents-title">
-      <h2 id="documents-title">Your documents</h2>
+      <h2 id="documents-title" class="part-title">Your documents</h2>
       <form
         class="add"
         onSubmit={(event) => {
@@ -79,6 +78,7 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
         </label>
         <textarea
           id="text"
+          class="input"
           data-testid="text"
           rows={4}
           placeholder="Paste a text here, or drop files anywhere"
@@ -95,24 +95,9 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
           <button type="submit" class="button primary" data-testid="add" disabled={text.trim() === ""}>
             Add text
           </button>
-          <button type="button" class="button" data-testid="choose-file" onClick={() => picker.current?.click()}>
-            <Icon name="file" />
+          <FilePicker testId="choose-file" icon="file" accept={ACCEPT} multiple onFiles={onFiles}>
             Add files
-          </button>
-          <input
-            ref={picker}
-            type="file"
-            class="offscreen"
-            data-testid="file"
-            multiple
-            accept={ACCEPT}
-            tabIndex={-1}
-            aria-label="Files to search"
-            onChange={(event) => {
-              onFiles([...(event.currentTarget.files ?? [])]);
-              event.currentTarget.value = "";
-            }}
-          />
+          </FilePicker>
         </div>
       </form>
       <p class="hint">Plain text, Markdown, HTML, CSV, JSON. They stay on this device.</p>

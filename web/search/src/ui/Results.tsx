@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { Icon } from "tinyweb-shell";
+import { IconButton } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
 import type { Hit } from "../app/rank";
 import { highlight } from "../text/words";
@@ -49,10 +49,7 @@ export function LikeLine({ text, onClose }: { text: string; onClose: () => void 
       <p>
         <span>Similar to</span> “{text}”
       </p>
-      <button type="button" class="icon-button" data-testid="close-like" title="Back to searching" onClick={onClose}>
-        <Icon name="close" />
-        <span class="sr-only">Back to searching</span>
-      </button>
+      <IconButton icon="close" label="Back to searching" testId="close-like" onClick={onClose} />
     </div>
   );
 }

@@ -1,22 +1,11 @@
-/** Every state of the page on desktop and phone, light and dark: nothing broken, nothing inaccessible. With pictures. */
+/** Every state of the page on all kinds of screens. */
 
 import { Buffer } from "node:buffer";
-import type { Page } from "playwright-core";
-import { describe, expect, test } from "vitest";
-import { DESKTOP, open, overflow, PHONE, shoot, tooSmallToTouch, violations, type OpenOptions } from "tinyweb-shell/testing";
-import { ask, browser, settled, useBrowser } from "./using";
+import { testLooks } from "tinyweb-shell/testing/looks";
+import { ask, settled } from "./using";
 
-useBrowser();
-
-interface Scene {
-  name: string;
-  options: OpenOptions;
-  act(page: Page): Promise<void>;
-}
-
-const SCENES: Scene[] = [
+testLooks([
   { name: "welcome", options: {}, act: settled },
-  { name: "loading", options: { mock: "slow" }, act: (page) => page.getByText("3.1 of 7.8 MB").waitFor() },
   {
     name: "results",
     options: {},
@@ -61,27 +50,4 @@ const SCENES: Scene[] = [
       await page.getByTestId("error").waitFor();
     },
   },
-];
-
-const LOOKS = [
-  { device: DESKTOP, dark: false, looks: "desktop-light" },
-  { device: PHONE, dark: true, looks: "phone-dark" },
-  // The others differ in nothing that a check would find: for the pictures.
-  ...(process.env["TINYWEB_SHOTS"] === undefined
-    ? []
-    : [{ device: DESKTOP, dark: true, looks: "desktop-dark" }, { device: PHONE, dark: false, looks: "phone-light" }]),
-];
-
-describe.each(SCENES)("$name", ({ name, options, act }) => {
-  test.each(LOOKS)("$looks", async ({ device, dark, looks }) => {
-    const { page, context, problems, foreign } = await open(browser(), { ...options, device, dark, reducedMotion: true });
-    await act(page);
-    await shoot(page, `${name}-${looks}`);
-    expect(await violations(page)).toEqual([]);
-    expect(await overflow(page)).toBe(0);
-    if (device === PHONE) expect(await tooSmallToTouch(page)).toEqual([]);
-    expect(problems).toEqual([]);
-    expect(foreign).toEqual([]);
-    await context.close();
-  });
-});
+]);

@@ -1,23 +1,9 @@
 /** What the tests of the built page share. */
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll } from "vitest";
-import { launch, reaches } from "tinyweb-shell/testing";
+import type { Page } from "playwright-core";
+import { reaches } from "tinyweb-shell/testing";
 
-let running: Browser | undefined;
-
-export function browser(): Browser {
-  if (running === undefined) throw new Error("There is no browser yet.");
-  return running;
-}
-
-/** Starts a browser for the tests of a file. */
-export function useBrowser(): void {
-  beforeAll(async () => {
-    running = await launch();
-  }, 60_000);
-  afterAll(() => running?.close());
-}
+export { browser, useBrowser } from "tinyweb-shell/testing";
 
 /** The model is there, and everything has been read. */
 export async function settled(page: Page): Promise<void> {

@@ -76,3 +76,19 @@ const QUANT_NAMES: Record<string, string> = {
 export function quantName(quant: string): string {
   return QUANT_NAMES[quant] ?? quant;
 }
+
+/** How large a model is, as far as that is known. */
+export interface ModelSizes {
+  parameters?: number;
+  quant?: string;
+  modelBytes?: number;
+}
+
+/** "7.3 million parameters", "8-bit weights", "7.8 MB": what is known of these. Lines break between the parts, not inside of them. */
+export function modelSizes({ parameters, quant, modelBytes }: ModelSizes): string[] {
+  const parts: string[] = [];
+  if (parameters !== undefined && parameters > 0) parts.push(formatParameters(parameters));
+  if (quant !== undefined && quant !== "") parts.push(quantName(quant));
+  if (modelBytes !== undefined && modelBytes > 0) parts.push(formatBytes(modelBytes));
+  return parts.map((part) => part.replaceAll(" ", "\u00a0").replaceAll("-", "\u2011"));
+}

@@ -30,6 +30,8 @@ export interface LayoutProps {
   children: ComponentChildren;
   /** Above the notes: what floats over the content. */
   floating?: ComponentChildren;
+  /** Below the notes: lines that come and go, such as `UndoLine` and `ProblemLine`. */
+  lines?: ComponentChildren;
   /** Below notes, progress and errors: the page's controls that stay in reach. */
   dock?: ComponentChildren;
   /** The page's own figures of the status line. */
@@ -95,11 +97,14 @@ export function Layout(props: LayoutProps): JSX.Element {
         <footer class="dock">
           <div class="dock-inner">
             {props.floating}
-            {notes.map((note) => (
-              <NoteLine key={note.id} note={note} onClose={() => shell.model.dismissNote(note.id)} />
-            ))}
-            {engine.phase === "loading" && <Loading progress={engine.progress} />}
-            {engine.phase === "failed" && <Failure failure={engine.failure} shell={shell} />}
+            <div class="dock-lines">
+              {notes.map((note) => (
+                <NoteLine key={note.id} note={note} onClose={() => shell.model.dismissNote(note.id)} />
+              ))}
+              {engine.phase === "loading" && <Loading progress={engine.progress} />}
+              {engine.phase === "failed" && <Failure failure={engine.failure} shell={shell} />}
+              {props.lines}
+            </div>
             {props.dock}
             <StatusLine engine={engine} busy={busy} figures={props.figures ?? []} />
           </div>

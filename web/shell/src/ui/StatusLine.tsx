@@ -40,8 +40,10 @@ export function StatusLine({ engine, busy, figures }: StatusLineProps): JSX.Elem
   }
   return (
     <p class="status-line">
-      <span class={`status-dot dot-${pageState(engine, busy !== null)}`} />
-      <span data-testid="status">{statusText(engine, busy)}</span>
+      <span data-testid="status">
+        <span class={`status-dot dot-${pageState(engine, busy !== null)}`} />
+        {statusText(engine, busy)}
+      </span>
       {info !== null && (
         <span class="figure" data-testid="backend" data-backend={info.backend} title={info.adapter ?? ""}>
           {backendName(info.backend, info.adapter)}

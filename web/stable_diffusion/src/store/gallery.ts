@@ -3,6 +3,7 @@
  * What cannot be stored (storage refused or full) is kept in memory until the page is closed, so that nothing is lost at once.
  */
 
+import { done, finished, openDatabase, troubleOf, type Trouble } from "tinyweb-shell";
 import { parseRecipe, type Recipe } from "../app/recipe";
 
 export interface Picture {
@@ -20,26 +21,8 @@ export interface Kept {
   file: Uint8Array<ArrayBuffer>;
 }
 
-/** Why pictures do not last: null while all is well. */
-export type Trouble = "refused" | "full" | null;
-
 const LISTED = "pictures";
 const FILES = "files";
-
-function done<Result>(request: IDBRequest<Result>): Promise<Result> {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("storage failed"));
-  });
-}
-
-function finished(transaction: IDBTransaction): Promise<void> {
-  return new Promise((resolve, reject) => {
-    transaction.oncomplete = () => resolve();
-    // A full disk aborts the transaction without failing any of its requests.
-    transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new Error("storage failed"));
-  });
-}
 
 function parsePicture(value: unknown): Picture | undefined {
   if (typeof value !== "object" || value === null) return undefined;
@@ -64,16 +47,12 @@ export class Gallery {
   static async open(folder: string, idb: IDBFactory | undefined = globalThis.indexedDB): Promise<Gallery> {
     try {
       if (idb === undefined) return new Gallery(null);
-      const request = idb.open(`tinyweb-image:${folder}`, 1);
-      request.onupgradeneeded = () => {
-        request.result.createObjectStore(LISTED, { keyPath: "id" });
-        request.result.createObjectStore(FILES);
-      };
-      const database = await done(request);
-      const gallery = new Gallery(database);
-      // Another tab with a newer page waits for this one to let go.
-      database.onversionchange = () => database.close();
-      return gallery;
+      return new Gallery(
+        await openDatabase(idb, `tinyweb-image:${folder}`, (database) => {
+          database.createObjectStore(LISTED, { keyPath: "id" });
+          database.createObjectStore(FILES);
+        }),
+      );
     } catch {
       return new Gallery(null);
     }
@@ -104,7 +83,7 @@ export class Gallery {
       this.memory.delete(kept.picture.id);
       if (this.trouble === "full") this.trouble = null;
     } catch (error) {
-      this.trouble = (error as Partial<DOMException> | null)?.name === "QuotaExceededError" ? "full" : "refused";
+      this.trouble = troubleOf(error);
     }
   }
 

@@ -1,8 +1,7 @@
 /** What the next picture is made with, beside the prompt. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
-import { Field, Icon, IconButton, Slider } from "tinyweb-shell";
+import { Field, FilePicker, IconButton, Slider } from "tinyweb-shell";
 import { MAX_GUIDANCE, MAX_PROMPT, MAX_STEPS } from "../app/draft";
 import type { Studio } from "../app/studio";
 
@@ -21,29 +20,14 @@ const STRENGTH = { min: 0.05, max: 1, step: 0.05 };
 
 function StartPicture({ studio }: { studio: Studio }): JSX.Element {
   const { start } = studio.state;
-  const input = useRef<HTMLInputElement>(null);
   const strength = studio.recipe.strength ?? 0.75;
   return (
     <section class="start">
-      <input
-        ref={input}
-        type="file"
-        accept="image/*"
-        hidden
-        data-testid="file"
-        aria-label="Picture to begin from"
-        onChange={(event) => {
-          const file = event.currentTarget.files?.[0];
-          if (file !== undefined) void studio.take(file, file.name);
-          event.currentTarget.value = "";
-        }}
-      />
       {start === null ? (
         <>
-          <button type="button" class="button" data-testid="choose-file" onClick={() => input.current?.click()}>
-            <Icon name="image" />
+          <FilePicker testId="choose-file" icon="image" accept="image/*" onFiles={([file]) => file !== undefined && void studio.take(file, file.name)}>
             Begin from a picture
-          </button>
+          </FilePicker>
           <small>Or drop or paste one. A picture that was made here brings its settings back.</small>
         </>
       ) : (
@@ -74,7 +58,7 @@ export function Controls({ studio }: { studio: Studio }): JSX.Element {
   const sizes = offer.sizes.length > 0 ? offer.sizes : [{ width: recipe.width, height: recipe.height }];
   const schedulers = offer.schedulers.length > 0 ? offer.schedulers : [recipe.scheduler];
   return (
-    <section class="controls" aria-labelledby="controls-title">
+    <section class="card controls" aria-labelledby="controls-title">
       <h2 id="controls-title" class="sr-only">
         How it is painted
       </h2>

@@ -153,7 +153,7 @@ export function Stage({ studio, waiting, onExample }: StageProps): JSX.Element {
           <ul class="examples" aria-label="Examples">
             {examplesOf(studio.offer).slice(0, 8).map((example) => (
               <li key={example}>
-                <button type="button" data-testid="example" onClick={() => onExample(example)}>
+                <button type="button" class="pill" data-testid="example" onClick={() => onExample(example)}>
                   {example}
                 </button>
               </li>

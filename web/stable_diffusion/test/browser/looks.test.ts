@@ -1,30 +1,11 @@
-/** Every state of the page on desktop and phone, light and dark: nothing broken, nothing inaccessible. With pictures. */
+/** Every state of the page on all kinds of screens. */
 
-import type { Page } from "playwright-core";
-import { describe, expect, test } from "vitest";
-import { DESKTOP, open, overflow, PHONE, reaches, shoot, tooSmallToTouch, violations, type OpenOptions } from "tinyweb-shell/testing";
-import { browser, paint, useBrowser } from "./using";
+import { reaches } from "tinyweb-shell/testing";
+import { testLooks } from "tinyweb-shell/testing/looks";
+import { paint } from "./using";
 
-useBrowser();
-
-interface Scene {
-  name: string;
-  options: OpenOptions;
-  act(page: Page): Promise<void>;
-}
-
-const SCENES: Scene[] = [
+testLooks([
   { name: "empty", options: {}, act: (page) => reaches(page, "ready") },
-  { name: "loading", options: { mock: "slow" }, act: (page) => page.getByText("3.1 of 7.8 MB").waitFor() },
-  {
-    name: "painting",
-    options: { mock: "hanging" },
-    async act(page) {
-      await page.getByTestId("prompt").fill("a blue square on a yellow background");
-      await page.getByTestId("generate").click();
-      await page.getByText("Step 2 of 6", { exact: true }).waitFor();
-    },
-  },
   {
     name: "gallery",
     options: {},
@@ -32,6 +13,15 @@ const SCENES: Scene[] = [
       await reaches(page, "ready");
       for (const prompt of ["a red circle", "a blue square on a yellow background", "a green circle on a black background", "a pink square on a cyan background"]) await paint(page, prompt);
       await page.getByTestId("picture").nth(3).waitFor();
+    },
+  },
+  {
+    name: "painting",
+    options: { mock: "hanging" },
+    async act(page) {
+      await page.getByTestId("prompt").fill("a blue square on a yellow background");
+      await page.getByTestId("generate").click();
+      await page.getByText("Step 2 of 6", { exact: true }).waitFor();
     },
   },
   {
@@ -53,27 +43,4 @@ const SCENES: Scene[] = [
       await page.getByTestId("error").waitFor();
     },
   },
-];
-
-const LOOKS = [
-  { device: DESKTOP, dark: false, looks: "desktop-light" },
-  { device: PHONE, dark: true, looks: "phone-dark" },
-  // The others differ in nothing that a check would find: for the pictures.
-  ...(process.env["TINYWEB_SHOTS"] === undefined
-    ? []
-    : [{ device: DESKTOP, dark: true, looks: "desktop-dark" }, { device: PHONE, dark: false, looks: "phone-light" }]),
-];
-
-describe.each(SCENES)("$name", ({ name, options, act }) => {
-  test.each(LOOKS)("$looks", async ({ device, dark, looks }) => {
-    const { page, context, problems, foreign } = await open(browser(), { ...options, device, dark, reducedMotion: true });
-    await act(page);
-    await shoot(page, `${name}-${looks}`);
-    expect(await violations(page)).toEqual([]);
-    expect(await overflow(page)).toBe(0);
-    if (device === PHONE) expect(await tooSmallToTouch(page)).toEqual([]);
-    expect(problems).toEqual([]);
-    expect(foreign.filter((url) => !url.startsWith("blob:"))).toEqual([]);
-    await context.close();
-  });
-});
+]);

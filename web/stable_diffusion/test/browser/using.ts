@@ -1,19 +1,9 @@
 /** What the tests of the page do with it. */
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll } from "vitest";
-import { launch, reaches } from "tinyweb-shell/testing";
+import type { Page } from "playwright-core";
+import { reaches } from "tinyweb-shell/testing";
 
-/** The browser of this file's tests. */
-export const browser = (): Browser => running as Browser;
-let running: Browser | undefined;
-
-export function useBrowser(): void {
-  beforeAll(async () => {
-    running = await launch();
-  });
-  afterAll(() => running?.close());
-}
+export { browser, useBrowser } from "tinyweb-shell/testing";
 
 export interface Asked {
   prompt: string;

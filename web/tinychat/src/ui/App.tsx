@@ -1,33 +1,15 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Dialog, FINE_POINTER, formatSpeed, Icon, IconButton, Layout, Main, useChanges, useEscape, useFollowing, useMedia, type Figure } from "tinyweb-shell";
+import { Composer, Dialog, FINE_POINTER, formatSpeed, Icon, IconButton, Layout, Main, UndoLine, useChanges, useEscape, useFollowing, useMedia, type Figure } from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
-import { Composer } from "./Composer";
 import { Messages } from "./Messages";
 import { aboutRows, AnswerSettings, conversationData } from "./Settings";
 import { Sidebar } from "./Sidebar";
 import { Welcome } from "./Welcome";
 
 const WIDE = "(min-width: 900px)";
-const UNDO_MS = 8000;
-
-export function UndoLine({ app, title }: { app: ChatApp; title: string }): JSX.Element {
-  useEffect(() => {
-    const timer = setTimeout(() => app.forgetRemoved(), UNDO_MS);
-    return () => clearTimeout(timer);
-  }, [app, title]);
-  return (
-    <div class="note note-info" role="status" data-testid="undo-note">
-      <Icon name="trash" />
-      <p>Deleted “{title}”.</p>
-      <button type="button" class="button quiet" data-testid="undo" onClick={() => app.undoRemove()}>
-        Undo
-      </button>
-    </div>
-  );
-}
 
 function figures(state: State): Figure[] {
   if (state.engine.phase !== "ready") return [];
@@ -113,17 +95,21 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
           <span class="new-chat-label">New chat</span>
         </button>
       }
-      floating={
-        <>
-          {!atEnd && <IconButton class="jump" icon="down" label="Jump to the latest" testId="jump" onClick={jump} />}
-          {state.deleted !== null && <UndoLine app={app} title={state.deleted.title} key={state.deleted.id} />}
-        </>
+      floating={!atEnd && <IconButton class="jump" icon="down" label="Jump to the latest" testId="jump" onClick={jump} />}
+      lines={
+        state.deleted !== null && (
+          <UndoLine key={state.deleted.id} title={state.deleted.title} onUndo={() => app.undoRemove()} onForget={() => app.forgetRemoved()} />
+        )
       }
       dock={
         <Composer
           input={prompt}
           text={draft}
-          name={name}
+          label={`Message ${name}`}
+          placeholder={`Message ${name}`}
+          action="Send"
+          testId="send"
+          maxLines={6}
           busy={busy}
           onText={setDraft}
           onSend={() => send(draft)}

@@ -1,19 +1,15 @@
 /** The page's part of the settings. */
 
 import type { JSX } from "preact";
-import { Field, Slider, type AboutRow, type PageData } from "tinyweb-shell";
+import { Field, modelRows, Slider, type AboutRow, type PageData } from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
 import { LIMITS } from "../store/settings";
-import { modelSizes } from "./Welcome";
 
 /** What is known of the model, beyond what the shell knows of every one. */
 export function aboutRows(state: State): AboutRow[] {
-  const rows: AboutRow[] = [];
-  if (state.facts.name !== undefined) rows.push(["Model", state.facts.name]);
-  const sizes = modelSizes(state.facts);
-  if (sizes.length > 0) rows.push(["Size", sizes.join(", ")]);
+  const rows = modelRows(state.facts.name, state.facts);
   const info = state.engine.phase === "ready" ? state.engine.info : null;
   const context = info?.context ?? state.facts.context;
   if (context !== undefined) rows.push(["Remembers", `${context} tokens, question and answer together`]);

@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { formatBytes, formatParameters, quantName } from "tinyweb-shell";
+import { modelSizes } from "tinyweb-shell";
 import { displayName, type ModelFacts } from "../app/facts";
 import { Mark } from "./Mark";
 
@@ -17,16 +17,6 @@ const SUGGESTIONS: readonly Suggestion[] = [
   { title: "My name is …", hint: "Then ask what it is", text: "My name is ", open: true },
   { title: "What is the capital of France?", hint: "Capitals, animals, opposites", text: "What is the capital of France?" },
 ];
-
-/** "7.3 million parameters", "8-bit weights", "7.8 MB", as far as it is known. */
-export function modelSizes(facts: ModelFacts): string[] {
-  const parts: string[] = [];
-  if (facts.parameters !== undefined) parts.push(formatParameters(facts.parameters));
-  if (facts.quant !== undefined) parts.push(quantName(facts.quant));
-  if (facts.modelBytes !== undefined) parts.push(formatBytes(facts.modelBytes));
-  // Lines break between the parts, not inside of them.
-  return parts.map((part) => part.replaceAll(" ", "\u00a0").replaceAll("-", "\u2011"));
-}
 
 interface WelcomeProps {
   facts: ModelFacts;

@@ -19,7 +19,7 @@ describe("faults", () => {
   });
 
   test("without network the page says so, and goes on when it is back", async () => {
-    const { page, context } = await open(browser, { mock: "fast" });
+    const { page, context } = await open(browser(), { mock: "fast" });
     await reaches(page, "ready");
     await page.route("**/model/model.js*", (route) => route.abort());
     await page.addInitScript(() => {
@@ -41,7 +41,7 @@ describe("faults", () => {
   });
 
   test("a site without a model says what is missing", async () => {
-    const { page, context } = await open(browser);
+    const { page, context } = await open(browser());
     await page.route("**/model/model.js*", (route) => route.fulfill({ contentType: "text/javascript", body: "export const a = 1;" }));
     await page.reload();
     await reaches(page, "error");

@@ -75,7 +75,7 @@ describe("on a phone", () => {
 
 describe("the page itself", () => {
   test("forbids what it does not need", async () => {
-    const { page, context, problems } = await open(browser);
+    const { page, context, problems } = await open(browser());
     await reaches(page, "ready");
     const policy = await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
     for (const rule of ["default-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'"]) {
@@ -99,7 +99,7 @@ describe("the page itself", () => {
 
   test("can be put on the home screen", async () => {
     const site = inject("siteUrl");
-    const { page, context } = await open(browser);
+    const { page, context } = await open(browser());
     const href = await page.locator("link[rel=manifest]").getAttribute("href");
     const manifest = (await (await page.request.get(new URL(href ?? "", site).href)).json()) as {
       icons: { src: string }[];

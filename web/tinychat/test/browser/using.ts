@@ -1,14 +1,11 @@
 /** What the tests of the page share: one browser for a file, talking, and opening a page that must end without problems. */
 
-import type { Browser, Page } from "playwright-core";
-import { launch, mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened } from "tinyweb-shell/testing";
-import { afterAll, beforeAll, expect } from "vitest";
+import type { Page } from "playwright-core";
+import { browser, mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened, useBrowser } from "tinyweb-shell/testing";
+import { expect } from "vitest";
 
-export let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+export { browser };
+useBrowser();
 
 interface Asked {
   messages: { role: string; content: string }[];
@@ -33,7 +30,7 @@ export async function ask(page: Page, text: string): Promise<string> {
 
 /** Opens a page, does something with it, and demands that nothing went wrong on the way. */
 export async function using(options: OpenOptions, act: (opened: Opened) => Promise<void>): Promise<void> {
-  const opened = await open(browser, options);
+  const opened = await open(browser(), options);
   try {
     await act(opened);
     expect(opened.problems).toEqual([]);

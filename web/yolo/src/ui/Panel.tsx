@@ -32,6 +32,7 @@ function Classes({ viewer }: { viewer: Viewer }): JSX.Element {
         {labels.length > MANY && (
           <input
             type="search"
+            class="input"
             aria-label="Search the classes"
             placeholder="Search"
             data-testid="search-classes"
@@ -50,7 +51,7 @@ function Classes({ viewer }: { viewer: Viewer }): JSX.Element {
         {labels.map((label, index) =>
           needle !== "" && !label.toLowerCase().includes(needle) ? null : (
             <li key={index}>
-              <button type="button" class="chip" aria-pressed={!hidden.has(label)} onClick={() => toggle(label)}>
+              <button type="button" class="pill chip" aria-pressed={!hidden.has(label)} onClick={() => toggle(label)}>
                 <span class="dot" style={{ background: colourOf(index) }} />
                 {label}
               </button>
@@ -66,7 +67,7 @@ export function Panel({ viewer }: { viewer: Viewer }): JSX.Element {
   const { found, source } = viewer.state;
   const { labels } = viewer.facts;
   return (
-    <section class="panel" aria-label="What is looked for">
+    <section class="card" aria-label="What is looked for">
       {source !== null && (
         <div class="result">
           <p data-testid="result">{found === null ? "Looking…" : summary(found)}</p>

@@ -1,19 +1,11 @@
-/** Every state of the page on desktop and phone, light and dark: nothing broken, nothing inaccessible. With pictures. */
+/** Every state of the page on all kinds of screens. */
 
-import type { Page } from "playwright-core";
-import { describe, expect, test } from "vitest";
-import { DESKTOP, open, overflow, PHONE, reaches, shoot, tooSmallToTouch, violations, type OpenOptions } from "tinyweb-shell/testing";
-import { boxes, browser, choose, useBrowser } from "./using";
+import { Buffer } from "node:buffer";
+import { reaches } from "tinyweb-shell/testing";
+import { testLooks } from "tinyweb-shell/testing/looks";
+import { boxes, choose } from "./using";
 
-useBrowser();
-
-interface Scene {
-  name: string;
-  options: OpenOptions;
-  act(page: Page): Promise<void>;
-}
-
-const SCENES: Scene[] = [
+testLooks([
   { name: "empty", options: {}, act: (page) => reaches(page, "ready") },
   {
     name: "found",
@@ -21,6 +13,7 @@ const SCENES: Scene[] = [
     async act(page) {
       await choose(page);
       await boxes(page);
+      await page.waitForTimeout(100); // they are drawn with the next frame
     },
   },
   {
@@ -42,28 +35,4 @@ const SCENES: Scene[] = [
       await page.getByTestId("error").waitFor();
     },
   },
-];
-
-const LOOKS = [
-  { device: DESKTOP, dark: false, looks: "desktop-light" },
-  { device: PHONE, dark: true, looks: "phone-dark" },
-  // The others differ in nothing that a check would find: for the pictures.
-  ...(process.env["TINYWEB_SHOTS"] === undefined
-    ? []
-    : [{ device: DESKTOP, dark: true, looks: "desktop-dark" }, { device: PHONE, dark: false, looks: "phone-light" }]),
-];
-
-describe.each(SCENES)("$name", ({ name, options, act }) => {
-  test.each(LOOKS)("$looks", async ({ device, dark, looks }) => {
-    const { page, context, problems, foreign } = await open(browser(), { ...options, device, dark, reducedMotion: true });
-    await act(page);
-    await page.waitForTimeout(100); // the boxes are drawn with the next frame
-    await shoot(page, `${name}-${looks}`);
-    expect(await violations(page)).toEqual([]);
-    expect(await overflow(page)).toBe(0);
-    if (device === PHONE) expect(await tooSmallToTouch(page)).toEqual([]);
-    expect(problems).toEqual([]);
-    expect(foreign.filter((url) => !url.startsWith("blob:"))).toEqual([]);
-    await context.close();
-  });
-});
+]);

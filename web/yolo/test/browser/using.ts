@@ -1,19 +1,8 @@
 /** What the tests of the page do with it. */
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll } from "vitest";
-import { launch } from "tinyweb-shell/testing";
+import type { Page } from "playwright-core";
 
-/** The browser of this file's tests. */
-export const browser = (): Browser => running as Browser;
-let running: Browser | undefined;
-
-export function useBrowser(): void {
-  beforeAll(async () => {
-    running = await launch();
-  });
-  afterAll(() => running?.close());
-}
+export { browser, useBrowser } from "tinyweb-shell/testing";
 
 /** A picture of stripes, as a PNG made in the page. */
 export async function picture(page: Page, width = 480, height = 320): Promise<{ name: string; mimeType: string; buffer: Buffer }> {

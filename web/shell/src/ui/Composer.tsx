@@ -1,28 +1,37 @@
+/** The field for what is said to the model, with the button that sends it, or stops what it began. */
+
 import type { JSX, RefObject } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { Icon } from "tinyweb-shell";
-
-/** About seven lines; after that the text scrolls. */
-const MAX_HEIGHT = 184;
+import { Icon } from "./icons";
 
 interface ComposerProps {
   input: RefObject<HTMLTextAreaElement | null>;
   text: string;
-  name: string;
-  /** An answer is being written or waited for: the button stops it. */
+  /** Of the field, for screen readers. */
+  label: string;
+  placeholder: string;
+  /** What the button does: "Send". Shown beside its icon where `named`. */
+  action: string;
+  /** Of the button while it sends. */
+  testId: string;
+  named?: boolean;
+  /** From this many lines on the text scrolls; earlier where the screen is low. */
+  maxLines: number;
+  maxLength?: number;
+  /** What was sent is being worked on: the button stops it. */
   busy: boolean;
   onText: (text: string) => void;
   onSend: () => void;
   onStop: () => void;
 }
 
-export function Composer({ input, text, name, busy, onText, onSend, onStop }: ComposerProps): JSX.Element {
+export function Composer({ input, text, label, placeholder, action, testId, named = false, maxLines, maxLength, busy, onText, onSend, onStop }: ComposerProps): JSX.Element {
   useLayoutEffect(() => {
     const element = input.current;
     if (element === null) return;
     element.style.height = "auto";
-    element.style.height = `${Math.min(MAX_HEIGHT, element.scrollHeight)}px`;
-    element.style.overflowY = element.scrollHeight > MAX_HEIGHT ? "auto" : "hidden";
+    element.style.height = `${element.scrollHeight}px`;
+    element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
   }, [text, input]);
 
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -41,15 +50,17 @@ export function Composer({ input, text, name, busy, onText, onSend, onStop }: Co
       }}
     >
       <label class="sr-only" for="prompt">
-        Message {name}
+        {label}
       </label>
       <textarea
         id="prompt"
         ref={input}
         data-testid="prompt"
         rows={1}
+        style={{ maxHeight: `min(${maxLines * 1.625}em + 1.125rem, var(--app-height, 100dvh) * 0.3)` }}
         value={text}
-        placeholder={`Message ${name}`}
+        maxLength={maxLength}
+        placeholder={placeholder}
         enterkeyhint="send"
         autocomplete="off"
         onInput={(event) => onText(event.currentTarget.value)}
@@ -58,14 +69,14 @@ export function Composer({ input, text, name, busy, onText, onSend, onStop }: Co
       {/* One element for both, so that focus stays on it when one becomes the other. */}
       <button
         type="button"
-        class={`send-button${busy ? " is-stop" : ""}`}
-        data-testid={busy ? "stop" : "send"}
-        aria-label={busy ? "Stop" : "Send"}
-        title={busy ? "Stop (Esc)" : "Send (Enter)"}
+        class={`send-button${named ? " is-named" : ""}${busy ? " is-stop" : ""}`}
+        data-testid={busy ? "stop" : testId}
+        title={busy ? "Stop (Esc)" : `${action} (Enter)`}
         disabled={!busy && text.trim() === ""}
         onClick={busy ? onStop : onSend}
       >
         <Icon name={busy ? "stop" : "send"} />
+        <span class={named ? undefined : "sr-only"}>{busy ? "Stop" : action}</span>
       </button>
     </form>
   );
