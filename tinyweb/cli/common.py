@@ -58,6 +58,21 @@ ModelFolder = Annotated[
 SiteFolder = Annotated[
     Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)
 ]
+# What the exports take alike.
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False)
+]
+WeightQuant = Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")]
+ActivationsChoice = Annotated[
+    Activations | None,
+    typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
+]
+Targets = Annotated[list[Backend], typer.Option("--target", help="What it is to run on; may be given twice.")]
+ALL_TARGETS = [Backend.webgpu, Backend.wasm]
+ShardBytes = Annotated[int, typer.Option(help="The largest size of one file of weights.")]
+SHARD_BYTES = 16 * 2**20
+Name = Annotated[str | None, typer.Option(help="The model's name in the page (default: its folder's or file's).")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")]
 Tune = Annotated[
     float | None,
     typer.Option(

@@ -10,7 +10,22 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, Backend, Debug, Tune, export_app, run_app, show_progress, stderr
+from tinyweb.cli.common import (
+    ALL_TARGETS,
+    SHARD_BYTES,
+    AsJson,
+    Debug,
+    Force,
+    Name,
+    Output,
+    ShardBytes,
+    Targets,
+    Tune,
+    export_app,
+    run_app,
+    show_progress,
+    stderr,
+)
 
 
 class Floats(StrEnum):
@@ -35,20 +50,14 @@ Size = Annotated[
 @export_app.command("detect")
 def export_detect(
     source: Source,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
-    ],
+    output: Output,
     size: Size = None,
     quant: Annotated[Floats, typer.Option(help="Weights: 16 or 32 bit floats.")] = Floats.f16,
     max_boxes: Annotated[int, typer.Option(help="Most objects found in one picture.")] = 300,
-    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
-        Backend.webgpu,
-        Backend.wasm,
-    ],
-    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
-    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the source's).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    target: Targets = ALL_TARGETS,
+    shard_bytes: ShardBytes = SHARD_BYTES,
+    name: Name = None,
+    force: Force = False,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:

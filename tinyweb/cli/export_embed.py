@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Activations, Debug, Quant, Tune, export_app, show_progress, stderr
+from tinyweb.cli.common import (
+    SHARD_BYTES,
+    ActivationsChoice,
+    Debug,
+    Force,
+    Name,
+    Output,
+    Quant,
+    ShardBytes,
+    Tune,
+    WeightQuant,
+    export_app,
+    show_progress,
+    stderr,
+)
 from tinyweb.errors import ExportError
 
 EmbedFolder = Annotated[
@@ -30,23 +44,17 @@ def given_prefixes(query: str | None, passage: str | None) -> dict[str, str]:
 @export_app.command("embed")
 def export_embed(
     folder: EmbedFolder,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
-    ],
-    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
+    output: Output,
+    quant: WeightQuant = Quant.q8,
     lengths: Annotated[
         str, typer.Option(metavar="N,N,…", help="Tokens that texts are padded to; longer texts are cut.")
     ] = "32,128,512",
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
-    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
-    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
-    activations: Annotated[
-        Activations | None,
-        typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
-    ] = None,
+    shard_bytes: ShardBytes = SHARD_BYTES,
+    name: Name = None,
+    force: Force = False,
+    activations: ActivationsChoice = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Backend, Debug, Tune, export_app, show_progress, stderr
+from tinyweb.cli.common import (
+    ALL_TARGETS,
+    SHARD_BYTES,
+    Debug,
+    Force,
+    Name,
+    Output,
+    ShardBytes,
+    Targets,
+    Tune,
+    export_app,
+    show_progress,
+    stderr,
+)
 
 
 @export_app.command("function")
@@ -20,16 +32,11 @@ def export_function(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="SITE", help="The folder; new or empty.", show_default=False)
-    ],
-    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
-        Backend.webgpu,
-        Backend.wasm,
-    ],
-    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
-    name: Annotated[str | None, typer.Option(help="The model's name (default: the folder's).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")] = False,
+    output: Output,
+    target: Targets = ALL_TARGETS,
+    shard_bytes: ShardBytes = SHARD_BYTES,
+    name: Name = None,
+    force: Force = False,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:

@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Backend, Debug, Quant, Tune, export_app, show_progress, stderr
+from tinyweb.cli.common import (
+    ALL_TARGETS,
+    SHARD_BYTES,
+    Debug,
+    Force,
+    Name,
+    Output,
+    Quant,
+    ShardBytes,
+    Targets,
+    Tune,
+    export_app,
+    show_progress,
+    stderr,
+)
 
 
 class Scheduler(StrEnum):
@@ -49,10 +63,7 @@ Predicts = Annotated[
 @export_app.command("image")
 def export_image(
     source: ImageSource,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False),
-    ],
+    output: Output,
     size: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,13 +84,10 @@ def export_image(
     tile: Annotated[int, typer.Option(help="Longest side, in pixels, of what the decoder paints at once.")] = 320,
     tokenizer: TokenizerFolder = None,
     prediction: Predicts = None,
-    target: Annotated[list[Backend], typer.Option(help="What it is to run on; may be given twice.")] = [  # noqa: B006
-        Backend.webgpu,
-        Backend.wasm,
-    ],
-    shard_bytes: Annotated[int, typer.Option(help="The largest size of one file of weights.")] = 16 * 2**20,
-    name: Annotated[str | None, typer.Option(help="The model's name in the page (default: the folder's).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a site that an earlier export wrote.")] = False,
+    target: Targets = ALL_TARGETS,
+    shard_bytes: ShardBytes = SHARD_BYTES,
+    name: Name = None,
+    force: Force = False,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
