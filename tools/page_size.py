@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tinyweb.export.site import ASSETS, BUILT, LIBRARY, TASK_LIBRARY
+from tinyweb.export.site import ASSETS, BUILT, LIBRARY, LICENSES, TASK_LIBRARY
 
 KB = 1000
 RUNTIME_BUDGET = 44 * KB
@@ -17,9 +17,11 @@ PAGE_BUDGET = 150 * KB  # of an exported site: its loader is on top
 
 
 def exported_files(site: Path) -> dict[str, Path]:
-    """Everything of a site that is not the model itself; the model's generated loader counts as the page's."""
+    """Everything of a site that is neither the model itself nor the texts of licences, which nobody loads unasked;
+    the model's generated loader counts as the page's."""
     files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file()}
-    return {name: path for name, path in files.items() if not name.startswith("model/") or name == "model/model.js"}
+    others = {name: path for name, path in files.items() if not name.startswith("model/") or name == "model/model.js"}
+    return {name: path for name, path in others.items() if name != LICENSES}
 
 
 def built_files(task: str) -> dict[str, Path]:

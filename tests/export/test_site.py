@@ -7,7 +7,16 @@ import pytest
 
 from tinyweb.errors import ExportError
 from tinyweb.export import site as site_module
-from tinyweb.export.site import check_output, check_page, copy_page, looks_exported, new_site, write_json
+from tinyweb.export.site import (
+    LIBRARY,
+    check_output,
+    check_page,
+    copy_library,
+    copy_page,
+    looks_exported,
+    new_site,
+    write_json,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -95,7 +104,7 @@ def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write(tmp_path / "built" / name)
     with pytest.raises(ExportError, match=r"library/tinyweb.js is missing.*make setup"):
         check_page("chat")
-    for name in ("tinyweb.js", "tinyweb-worker.js", "tinyweb-detect.js"):
+    for name in ("tinyweb.js", "tinyweb-worker.js", "tinyweb-detect.js", "licenses.txt"):
         write(tmp_path / "built/library" / name)
     with pytest.raises(ExportError, match="`tinyweb export embed` has not been built"):
         check_page("embed")
@@ -107,9 +116,29 @@ def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "assets/tinyweb-worker.js",
         "assets/tinyweb.js",
         "index.html",
+        "licenses.txt",
     ]
     assert (tmp_path / "chat/assets/page-1.css").read_text() == "chat/assets/page-1.css"
     assert "assets/tinyweb-detect.js" in files(tmp_path / "detect")
+
+
+def test_licences_of_page_and_library_are_one_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "BUILT", tmp_path / "built")
+    between = "\n" + "=" * 80 + "\n\n"
+    write(tmp_path / "built/chat/index.html")
+    for name in LIBRARY:
+        write(tmp_path / "built/library" / name)
+    with pytest.raises(ExportError, match=r"library/licenses.txt is missing.*make setup"):
+        check_page("chat")
+    (tmp_path / "built/chat/licenses.txt").write_text(between.join(["tinyweb 1\n", "preact 1\n", "shared 1\n"]))
+    (tmp_path / "built/library/licenses.txt").write_text(between.join(["tinyweb 1\n", "jinja 1\n", "shared 1\n"]))
+    (tmp_path / "site").mkdir()
+    copy_page(tmp_path / "site", "chat")
+    notices = (tmp_path / "site/licenses.txt").read_text().split(between)
+    assert notices == ["tinyweb 1\n", "jinja 1\n", "preact 1\n", "shared 1\n"]
+    (tmp_path / "function").mkdir()
+    copy_library(tmp_path / "function")  # a bundle without a page
+    assert (tmp_path / "function/licenses.txt").read_text().split(between) == ["tinyweb 1\n", "jinja 1\n", "shared 1\n"]
 
 
 def test_json_is_readable_and_right(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ TASK_LIBRARY: dict[str, tuple[str, ...]] = {
 """The files of the library that each task's page and loader import."""
 ASSETS = "assets"  # where a site has the library
 FACTS, WORKER = "site.json", "sw.js"  # what a page knows of its site; what keeps the site for use without a network
+LICENSES = "licenses.txt"  # whose code a site holds, with the texts of their licences
+BETWEEN_LICENSES = f"\n{'=' * 80}\n\n"  # as web/shell/licenses.mjs writes it
 MANIFEST = "model/manifest.json"
 FORMAT, VERSION = "tinyweb-bundle", 1
 
@@ -50,7 +52,7 @@ def check_page(task: str) -> None:
 
 def check_library(files: Iterable[str] = LIBRARY) -> None:
     """ExportError where one of the library's `files` has not been built."""
-    for name in files:
+    for name in (*files, LICENSES):
         if not (BUILT / "library" / name).is_file():
             raise ExportError(
                 f"The runtime library has not been built (library/{name} is missing): "
@@ -161,12 +163,18 @@ def seal(site: Path) -> None:
 
 
 def copy_library(site: Path, files: Iterable[str] = LIBRARY) -> None:
-    """Put `files` of the runtime library alone into `site`."""
+    """Put `files` of the runtime library into `site`, and the licences of what is in them, beside those of the page."""
     files = tuple(files)
     check_library(files)
     (site / ASSETS).mkdir(exist_ok=True)
     for name in files:
         shutil.copyfile(BUILT / "library" / name, site / ASSETS / name)
+    told = [
+        path.read_text(encoding="utf-8") for path in (site / LICENSES, BUILT / "library" / LICENSES) if path.is_file()
+    ]
+    own, *others = [notice for text in told for notice in text.split(BETWEEN_LICENSES)]
+    merged = BETWEEN_LICENSES.join([own, *sorted({*others} - {own})])
+    (site / LICENSES).write_text(merged, encoding="utf-8", newline="\n")
 
 
 def write_json(path: Path, value: object, width: int = 120) -> None:

@@ -4,6 +4,7 @@ import { createReadStream, existsSync, readFileSync } from "node:fs";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { HtmlTagDescriptor, Plugin, UserConfig } from "vite";
+import { Notices } from "./licenses.mjs";
 
 export type Task = "chat" | "detect" | "image" | "embed";
 
@@ -101,6 +102,21 @@ function sharedFilesPlugin(options: PageOptions): Plugin {
   };
 }
 
+/** licenses.txt: whose code the page holds. The export adds what the library holds. */
+function licensesPlugin(): Plugin {
+  return {
+    name: "tinyweb-licenses",
+    generateBundle: {
+      order: "post",
+      handler(_options, bundle) {
+        const notices = new Notices();
+        notices.add(bundle);
+        this.emitFile({ type: "asset", fileName: "licenses.txt", source: notices.text() });
+      },
+    },
+  };
+}
+
 /** The head that all pages have; what is special to one stands in its index.html. */
 function headPlugin({ app, name, description }: PageOptions): Plugin {
   const meta = (attrs: Record<string, string>): HtmlTagDescriptor => ({ tag: "meta", attrs, injectTo: "head-prepend" });
@@ -158,7 +174,7 @@ export function pageConfig(root: string, options: PageOptions): UserConfig {
     root: folder,
     base: "./",
     publicDir: `${folder}/public`,
-    plugins: [headPlugin(options), sharedFilesPlugin(options), pretendedModel(folder)],
+    plugins: [headPlugin(options), sharedFilesPlugin(options), licensesPlugin(), pretendedModel(folder)],
     build: {
       target: ["chrome111", "edge111", "firefox121", "safari16.4"],
       // Every browser of the target preloads modules by itself.

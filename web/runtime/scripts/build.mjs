@@ -1,8 +1,9 @@
-// Builds the library's files. usage: node scripts/build.mjs [FOLDER]        FOLDER: dist by default
-import { rmSync } from "node:fs";
+// Builds the library's files. usage: node scripts/build.mjs [FOLDER] [--sourcemap]        FOLDER: dist by default
+import { rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
+import { Notices } from "../../shell/licenses.mjs";
 import { FILES, HOMES } from "./files.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -21,6 +22,9 @@ const elsewhere = (own) => ({
   },
 });
 
+const notices = new Notices();
+const licenses = { name: "tinyweb-licenses", generateBundle: (_options, bundle) => notices.add(bundle) };
+
 rmSync(folder, { recursive: true, force: true });
 for (const [file, source] of Object.entries(FILES)) {
   await build({
@@ -28,13 +32,14 @@ for (const [file, source] of Object.entries(FILES)) {
     input: at(source),
     platform: "browser",
     logLevel: "warn",
-    plugins: [elsewhere(file)],
+    plugins: [elsewhere(file), licenses],
     tsconfig: at("tsconfig.build.json"),
     resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
     transform: { target: "es2022" },
     preserveEntrySignatures: "strict",
     // Frozen tables that nobody reads are left out; of the libraries, what only reads properties.
     treeshake: { manualPureFunctions: ["Object.freeze"], propertyReadSideEffects: false, unknownGlobalSideEffects: false },
-    output: { dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js") },
+    output: { dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js"), sourcemap: process.argv.includes("--sourcemap") },
   });
 }
+writeFileSync(resolve(folder, "licenses.txt"), notices.text());

@@ -45,7 +45,7 @@ describe("the package", () => {
     const scripts = files.filter((file) => file.endsWith(".js")).sort();
     expect(scripts).toEqual(Object.keys(FILES as object).map((name) => `dist/${name}`).sort());
     const others = files.filter((file) => !file.endsWith(".js") && !file.endsWith(".d.ts"));
-    expect(others.sort()).toEqual(["LICENSE", "README.md", "package.json"]);
+    expect(others.sort()).toEqual(["LICENSE", "README.md", "dist/licenses.txt", "package.json"]);
     expect(bytes).toBeLessThan(200_000);
     const { exports } = JSON.parse(readFileSync(join(staged.project, "node_modules/tinyweb/package.json"), "utf8")) as { exports: Record<string, unknown> };
     const named = Object.values(exports).flatMap((target) => (typeof target === "string" ? [target] : Object.values(target as object))) as string[];

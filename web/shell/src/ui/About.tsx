@@ -40,6 +40,10 @@ export function About({ shell, rows, onClose }: AboutProps): JSX.Element {
             <Icon name={copied ? "check" : "copy"} />
             <span aria-live="polite">{copied ? "Copied" : "Copy diagnostics"}</span>
           </button>
+          <a class="button" data-testid="licenses" href="./licenses.txt" target="_blank" rel="noopener">
+            <Icon name="file" />
+            Licences
+          </a>
         </section>
         <p class="hint">The copy holds what stands above and how much is stored, and nothing that you wrote or opened.</p>
       </div>
