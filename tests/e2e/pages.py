@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,12 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-MODELS = Path(__file__).resolve().parents[2] / "assets" / "models"
+from tinyweb.export.site import copy_page
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "assets" / "models"
+WORKSPACES = {"chat": "tinychat", "detect": "yolo", "image": "stable_diffusion", "embed": "search"}
+MOCKS = {task: ROOT / "web" / name / "test/mock" for task, name in WORKSPACES.items()}
 TIMEOUT_MS = 180_000  # two cores may be shared with other work
 PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 844},
@@ -17,6 +23,15 @@ PHONE: dict[str, Any] = {
     "is_mobile": True,
     "has_touch": True,
 }
+
+
+def pretended(folder: Path, task: str) -> Path:
+    """A site of a page with the pretended model of the page's own tests."""
+    folder.mkdir()
+    copy_page(folder, task)
+    shutil.copytree(MOCKS[task], folder / "model")
+    shutil.copyfile(ROOT / "web/shell/testing/pretend.js", folder / "model/pretend.js")
+    return folder
 
 
 def wait_for(page: Page, state: str) -> None:

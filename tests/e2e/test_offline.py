@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, wait_for
+from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, pretended, wait_for
 from tinyweb.export.site import BUILT, copy_page, seal
 
 Serve = Callable[..., Served]
@@ -162,6 +162,44 @@ def test_half_a_new_version_is_not_taken(context: BrowserContext, own_site: Path
     (own_site / "model/model.js").write_bytes(new_loader)
     page.reload()
     page.get_by_test_id("update").wait_for()
+
+
+def test_a_site_inside_the_folder_of_another(context: BrowserContext, served: Serve, tmp_path: Path) -> None:
+    """The outer one's worker is asked for the inner one's files, too; each keeps and deletes its own only."""
+    outer = pretended(tmp_path / "outer", "chat")
+    seal(outer)
+    inner = pretended(outer / "search", "embed")
+    seal(inner)
+    site = served(outer)
+    addresses = [f"{site.address}/", f"{site.address}/search/"]
+    for address in addresses:
+        page = visit(context, f"{address}?mock=fast")
+        page.get_by_test_id("settings").click()
+        page.get_by_test_id("stored-page").filter(has_text="opens without a network").wait_for()
+        page.close()
+    (inner / "theme.js").write_text((inner / "theme.js").read_text() + "\nglobalThis.newer = true;\n")
+    (inner / "sw.js").write_bytes((BUILT / "embed/sw.js").read_bytes())
+    seal(inner)
+    page = context.new_page()
+    page.goto(f"{addresses[1]}?mock=fast")
+    page.get_by_test_id("update").click()
+    page.wait_for_function("globalThis.newer")
+    wait_for(page, "ready")
+    kept = "caches.keys().then((names) => names.map((name) => name.split(':').slice(0, 2).join(':')).sort())"
+    page.reload()  # lets go of what nobody uses any more
+    wait_for(page, "ready")
+    for _ in range(50):
+        if len(page.evaluate(kept)) == 4:
+            break
+        page.wait_for_timeout(100)
+    names = [f"tinyweb-site{kind}:{folder}" for kind in ("", "-clients") for folder in ("/", "/search/")]
+    assert page.evaluate(kept) == sorted(names)
+    context.set_offline(True)
+    site.stop()
+    for address, title in zip(addresses, ("TinyChat", "TinySearch"), strict=True):
+        page.goto(f"{address}?mock=fast")
+        wait_for(page, "ready")
+        assert page.title() == title
 
 
 @pytest.mark.slow

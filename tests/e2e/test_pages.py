@@ -4,7 +4,6 @@ else, and fit for a home screen. The models are pretended ones where a page's ow
 import gzip
 import json
 import re
-import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,14 +13,13 @@ import page_size  # tools/page_size.py
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+import tinyweb
 from tests.conftest import ROOT
 from tests.e2e.conftest import Served
-from tests.e2e.pages import PAGES, PHONE, TIMEOUT_MS, ExportedPage, wait_for
-from tinyweb.export.site import BUILT, copy_page
+from tests.e2e.pages import MOCKS, PAGES, PHONE, TIMEOUT_MS, ExportedPage, pretended, wait_for
+from tinyweb.export.site import BUILT
 
 Serve = Callable[..., Served]
-WORKSPACES = {"chat": "tinychat", "detect": "yolo", "image": "stable_diffusion", "embed": "search"}
-MOCKS = {task: ROOT / "web" / name / "test/mock" for task, name in WORKSPACES.items()}
 AXE = (ROOT / "node_modules/axe-core/axe.min.js").read_text()
 TOO_SMALL = """() =>
   [...document.querySelectorAll("button, summary, select, input[type=range], label:has(input[type=radio])")]
@@ -50,12 +48,7 @@ def site(task: str, tmp_path: Path, exported_page: Callable[[ExportedPage], Path
     """The page with a pretended model beside it, else with its default one."""
     if not MOCKS[task].is_dir():
         return exported_page(next(page for page in PAGES if page.task == task))
-    folder = tmp_path / "site"
-    folder.mkdir()
-    copy_page(folder, task)
-    shutil.copytree(MOCKS[task], folder / "model")
-    shutil.copyfile(ROOT / "web/shell/testing/pretend.js", folder / "model/pretend.js")
-    return folder
+    return pretended(tmp_path / "site", task)
 
 
 @pytest.fixture
@@ -139,6 +132,17 @@ def test_asks_nobody_else_and_evaluates_nothing(context: BrowserContext, served:
     assert tried == [False, False, False]
 
 
+def test_says_whose_code_it_holds(context: BrowserContext, served: Serve, site: Path, task: str) -> None:
+    page = visit(context, served, site)
+    page.get_by_test_id("settings").click()
+    page.get_by_test_id("about-open").click()
+    address = urljoin(page.url, page.get_by_test_id("licenses").get_attribute("href"))
+    text = page.request.get(address).text()
+    assert text.startswith(f"tinyweb {tinyweb.__version__}, MIT")
+    for package in ("preact", "@huggingface/tokenizers", *(("marked", "dompurify") if task == "chat" else ())):
+        assert f"\n\n{package} " in text
+
+
 def test_weight(task: str) -> None:
     assert not page_size.over_budget(task, page_size.built_files(task), page_size.PAGE_BUDGETS[task])
     # what is needed before anything is drawn
@@ -171,7 +175,9 @@ def test_fit_for_a_home_screen(context: BrowserContext, served: Serve, site: Pat
     assert manifest["display"] == "standalone"
     sizes = {icon["sizes"] for icon in manifest["icons"]}
     assert {"192x192", "512x512"} <= sizes
-    assert any("maskable" in icon["purpose"] for icon in manifest["icons"])
+    assert {icon["sizes"] for icon in manifest["icons"] if icon["purpose"] == "maskable"} == {"192x192", "512x512"}
+    assert "id" not in manifest  # it is relative to the origin: sites in two folders would be one and the same app
+    assert manifest["theme_color"] and manifest["background_color"]
     for icon in manifest["icons"]:
         answer = page.request.get(urljoin(base, icon["src"]))
         assert answer.ok and answer.headers["content-type"] == icon["type"]

@@ -39,15 +39,13 @@ const ICON_SIZES = [192, 512];
 function webManifest({ name, description }: PageOptions): string {
   const icons = [
     { src: "icon.svg", sizes: "any", type: "image/svg+xml", purpose: "any" },
-    ...ICON_SIZES.map((size) => ({
-      src: `icon-${size}.png`,
-      sizes: `${size}x${size}`,
-      type: "image/png",
-      purpose: size === 512 ? "any maskable" : "any",
-    })),
+    // Square to the edge, with what matters in the middle: good as they are, and under whatever shape a system cuts.
+    ...["any", "maskable"].flatMap((purpose) =>
+      ICON_SIZES.map((size) => ({ src: `icon-${size}.png`, sizes: `${size}x${size}`, type: "image/png", purpose })),
+    ),
   ];
   const manifest = {
-    id: "./",
+    // No id: it would be relative to the origin, one for all sites there; without, the address of the site itself is taken.
     name,
     short_name: name,
     description,

@@ -46,7 +46,9 @@ export class Site {
     const { serviceWorker } = navigator;
     // `serviceWorker` is missing in pages from plain http and in some private windows.
     if (this.facts === null || serviceWorker === undefined) return;
-    this.become(serviceWorker.controller === null ? "preparing" : "ready");
+    // A site in a folder further up may have a worker that this page was opened through; it keeps nothing of this one.
+    const own = serviceWorker.controller?.scriptURL === new URL("./sw.js", location.href).href;
+    this.become(own ? "ready" : "preparing");
     try {
       const registration = await serviceWorker.register("./sw.js", { scope: "./", updateViaCache: "none" });
       this.registration = registration;

@@ -73,11 +73,13 @@ export interface OpenOptions {
   reducedMotion?: boolean;
   /** The system draws in a few colours of its own. */
   forcedColors?: boolean;
+  /** The reader's own size of text. */
+  textPercent?: number;
 }
 
 /** Opens the page in a context of its own: its storage is empty. */
 export async function open(browser: Browser, options: OpenOptions = {}): Promise<Opened> {
-  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false, forcedColors = false } = options;
+  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false, forcedColors = false, textPercent = 100 } = options;
   const context = await browser.newContext({
     ...device,
     colorScheme: dark ? "dark" : "light",
@@ -85,6 +87,13 @@ export async function open(browser: Browser, options: OpenOptions = {}): Promise
     forcedColors: forcedColors ? "active" : "none",
     permissions: ["clipboard-read", "clipboard-write"],
   });
+  if (textPercent !== 100) {
+    await context.addInitScript((percent) => {
+      const enlarge = (): void => document.documentElement?.style.setProperty("font-size", `${percent}%`);
+      new MutationObserver(enlarge).observe(document, { childList: true });
+      enlarge();
+    }, textPercent);
+  }
   const page = await context.newPage();
   const problems: string[] = [];
   const foreign: string[] = [];

@@ -47,8 +47,6 @@ const SHARED: readonly Scene[] = [
 
 interface Look extends OpenOptions {
   looks: string;
-  /** The reader's own size of text, in percent. */
-  text?: number;
 }
 
 const SIDEWAYS = { ...PHONE, viewport: { width: PHONE.viewport.height, height: PHONE.viewport.width } };
@@ -60,7 +58,7 @@ const LOOKS: readonly Look[] = [
 const MORE_LOOKS: readonly Look[] = [
   { looks: "small-light", device: SMALL_PHONE, dark: false },
   { looks: "landscape-dark", device: SIDEWAYS, dark: true },
-  { looks: "large-text-light", device: PHONE, dark: false, text: 200 },
+  { looks: "large-text-light", device: PHONE, dark: false, textPercent: 200 },
   { looks: "contrast-dark", device: DESKTOP, dark: true, forcedColors: true },
 ];
 /** Colours do not depend on the size, nor sizes on the colours: for the pictures. */
@@ -73,10 +71,9 @@ const PICTURES = process.env["TINYWEB_SHOTS"] !== undefined;
 /** Of pixels, that the content has at least: the page is more than its controls. */
 const LOWEST = 96;
 
-async function look({ name, options, act }: Scene, { looks, text, ...how }: Look): Promise<void> {
+async function look({ name, options, act }: Scene, { looks, ...how }: Look): Promise<void> {
   // Fades would lower the contrast that is measured.
   const { page, context, problems, foreign } = await open(browser(), { ...options, ...how, reducedMotion: true });
-  if (text !== undefined) await page.evaluate((size) => void (document.documentElement.style.fontSize = `${size}%`), text);
   await act(page);
   await shoot(page, `${name}-${looks}`);
   expect(await violations(page)).toEqual([]);

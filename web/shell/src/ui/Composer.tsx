@@ -27,11 +27,16 @@ interface ComposerProps {
 
 export function Composer({ input, text, label, placeholder, action, testId, named = false, maxLines, maxLength, busy, onText, onSend, onStop }: ComposerProps): JSX.Element {
   useLayoutEffect(() => {
-    const element = input.current;
-    if (element === null) return;
-    element.style.height = "auto";
-    element.style.height = `${element.scrollHeight}px`;
-    element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
+    const fit = (): void => {
+      const element = input.current;
+      if (element === null) return;
+      element.style.height = "auto";
+      element.style.height = `${element.scrollHeight}px`;
+      element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
+    };
+    fit();
+    addEventListener("resize", fit); // a phone was turned
+    return () => removeEventListener("resize", fit);
   }, [text, input]);
 
   const onKeyDown = (event: KeyboardEvent): void => {

@@ -85,6 +85,11 @@ export function useVisibleHeight(): void {
   }, []);
 }
 
+/** Scrolls to the beginning: smoothly, unless the reader wants things to keep still. */
+export function scrollToTop(element: HTMLElement | null): void {
+  element?.scrollTo({ top: 0, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth" });
+}
+
 const NEAR_END = 40;
 
 export interface Following {

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Composer, FileDrop, FINE_POINTER, Layout, Main, modelRows, ProblemLine, UndoLine, useChanges, useEscape, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
+import { Composer, FileDrop, FINE_POINTER, Layout, Main, modelRows, ProblemLine, scrollToTop, UndoLine, useChanges, useEscape, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
 import { MAX_PROMPT } from "../app/draft";
 import type { Job, Studio } from "../app/studio";
 import { Controls } from "./Controls";
@@ -36,7 +36,7 @@ export function App({ studio }: { studio: Studio }): JSX.Element {
 
   const generate = (): void => {
     if (!studio.generate()) return;
-    scroller.current?.scrollTo({ top: 0, behavior: "smooth" });
+    scrollToTop(scroller.current);
     // On a phone the keyboard goes away, so that the picture can be seen.
     if (!finePointer) prompt.current?.blur();
   };
@@ -122,7 +122,7 @@ export function App({ studio }: { studio: Studio }): JSX.Element {
             }}
           />
           <Controls studio={studio} />
-          <GalleryGrid studio={studio} onOpen={() => scroller.current?.scrollTo({ top: 0, behavior: "smooth" })} />
+          <GalleryGrid studio={studio} onOpen={() => scrollToTop(scroller.current)} />
         </div>
       </Main>
     </Layout>
