@@ -33,7 +33,7 @@ _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
-enum { SPINS = 10000, BLOCKS_PER_THREAD = 4, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
+enum { SPINS = 10000, BLOCKS_PER_THREAD = 8, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
 static i32 *const taken = (i32 *)${control}, *const done = taken + 1;
 static i32 *const present = taken + 2, *const ended = taken + 3;
 
@@ -84,7 +84,7 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
 #define LAUNCH(size, kernel, ...) { \\
-  const i32 count = size, length = count / (threads * BLOCKS_PER_THREAD) + 1; \\
+  const i32 count = size, length = (count - 1) / (threads * BLOCKS_PER_THREAD) + 1; \\
   const i32 end = first + (count + length - 1) / length; \\
   for (i32 block; (block = take(end, needed)) >= 0; finish()) { \\
     const i32 begin = (block - first) * length; \\

@@ -35,7 +35,7 @@ extern int sched_getaffinity(int process, size_t bytes, void *set);
 extern int pthread_setaffinity_np(void *thread, size_t bytes, const void *set);
 #endif
 
-enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 4, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
+enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 8, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
 
 typedef struct {
   void (*run)(void *const *buffers, const int *variables, int begin, int end);
