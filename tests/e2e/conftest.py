@@ -1,5 +1,6 @@
 """Exported sites (each made once per run) and servers that remember what was asked of them."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.pages import ExportedPage, export_command
+from tests.models.tiny_diffusion import write_tiny_diffusion
 from tinyweb.serve import SiteServer, open_server
 
 ExportedSite = Callable[[str], Path]
@@ -63,6 +65,25 @@ def exported_page(tmp_path_factory: pytest.TempPathFactory, exported: ExportedSi
     return export
 
 
+@pytest.fixture(scope="session")
+def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Stable Diffusion of random weights."""
+    folder = tmp_path_factory.mktemp("diffusion") / "model"
+    write_tiny_diffusion(folder, "sd1")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def image_site(tiny_diffusion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The random model as a site. Not to be changed by tests."""
+    site = tmp_path_factory.mktemp("exported") / "image"
+    options = ["--quant", "f32", "--size", "64x64", "-o", str(site)]
+    command = [sys.executable, "-m", "tinyweb.cli", "export", "image", str(tiny_diffusion), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
 @pytest.fixture
 def own_site(exported: ExportedSite, tmp_path: Path) -> Path:
     """A copy of the q8 site that a test may damage."""
@@ -99,7 +120,10 @@ def served() -> Iterator[Callable[..., Served]]:
 
     def start(site: Path, isolated: bool = True, on_request: Callable[[str], None] | None = None) -> Served:
         def log(line: str) -> None:
-            request = line.split('"')[1].split(" HTTP")[0] + line.split('"')[2][:4]
+            found = re.search(r'"(\S+ \S+) HTTP[^"]*" (\d+)', line)
+            if found is None:  # "Request timed out: …" of a connection that was kept open
+                return
+            request = " ".join(found.groups())
             state.requests.append(request)
             if on_request is not None:
                 on_request(request)

@@ -24,6 +24,25 @@ PHONE: dict[str, Any] = {
     "has_touch": True,
 }
 
+# The page believes that it is hidden, or shown again.
+HIDE = """(hidden) => {
+  const pretend = (name, value) => Object.defineProperty(document, name, { get: () => value, configurable: true });
+  pretend("hidden", hidden);
+  pretend("visibilityState", hidden ? "hidden" : "visible");
+  globalThis.frame ??= requestAnimationFrame;
+  globalThis.requestAnimationFrame = hidden ? () => 0 : frame;
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+# In the worker: keeps the devices that are made, and destroys them when it is told.
+LOSE = """
+const { requestDevice } = GPUAdapter.prototype;
+GPUAdapter.prototype.requestDevice = async function (...args) {
+  const device = await requestDevice.apply(this, args);
+  new BroadcastChannel("lose").onmessage = () => device.destroy();
+  return device;
+};
+"""
+
 
 def pretended(folder: Path, task: str) -> Path:
     """A site of a page with the pretended model of the page's own tests."""
@@ -63,6 +82,7 @@ def use_detect(page: Page) -> None:
 
 def use_image(page: Page) -> None:
     page.get_by_test_id("prompt").fill("a red circle on a white background")
+    page.get_by_test_id("steps").fill("3")  # a step takes seconds on a software GPU
     page.get_by_test_id("generate").click()
     wait_for(page, "generating")
     wait_for(page, "ready")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.conftest import Served
 from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, pretended, wait_for
+from tests.e2e.painting import begin, expect_pictures
 from tinyweb.export.site import BUILT, copy_page, seal
 
 Serve = Callable[..., Served]
@@ -34,10 +35,10 @@ def visit(context: BrowserContext, address: str) -> Page:
     return page
 
 
-def publish(site: Path, mark: str) -> None:
+def publish(site: Path, mark: str, task: str = "chat") -> None:
     """Another export at the same place: its loader and its page say `mark`."""
     shutil.rmtree(site / "assets")
-    copy_page(site, "chat")
+    copy_page(site, task)
     for name in ("model/model.js", "theme.js"):
         lines = (site / name).read_text().splitlines()
         kept = [line for line in lines if not line.startswith("globalThis.mark")]
@@ -48,13 +49,14 @@ def publish(site: Path, mark: str) -> None:
 @pytest.mark.parametrize(
     ("tested", "backend"),
     [
-        pytest.param(CHAT, "wasm", id="chat-wasm"),
-        pytest.param(CHAT, "webgpu", id="chat-webgpu", marks=pytest.mark.slow),
-        *(
-            pytest.param(page, "wasm", id=f"{page.task}-wasm", marks=pytest.mark.slow)
-            for page in PAGES
-            if page is not CHAT
-        ),
+        pytest.param(
+            page,
+            backend,
+            id=f"{page.task}-{backend}",
+            marks=[] if page is CHAT and backend == "wasm" else pytest.mark.slow,
+        )
+        for page in PAGES
+        for backend in ("wasm", "webgpu")
     ],
 )
 def test_without_a_network(
@@ -66,11 +68,13 @@ def test_without_a_network(
     site.stop()
     page.reload()
     wait_for(page, "ready")
+    assert page.get_by_test_id("backend").get_attribute("data-backend") == backend
     tested.use(page)
     # and in a new tab, as from the home screen
     page.close()
     page = context.new_page()
-    page.goto(f"{site.address}/")
+    page.set_default_timeout(TIMEOUT_MS)
+    page.goto(f"{site.address}/?backend={backend}")
     wait_for(page, "ready")
     tested.use(page)
 
@@ -108,6 +112,25 @@ def test_a_new_version_is_offered(context: BrowserContext, own_site: Path, serve
     assert page.evaluate("mark") == ["new", "new"]
     assert page.get_by_text("A new version is ready").count() == 0
     assert "Mira" in ask(page, "What is my name?")
+
+
+def test_a_new_version_waits_for_a_picture(
+    context: BrowserContext, image_site: Path, tmp_path: Path, served: Serve
+) -> None:
+    site = Path(shutil.copytree(image_site, tmp_path / "site"))
+    publish(site, "old", "image")
+    page = visit(context, f"{served(site).address}/?backend=wasm-single")
+    publish(site, "new", "image")
+    page.reload()
+    wait_for(page, "ready")
+    page.get_by_test_id("update").wait_for()
+    begin(page, "red circle", steps=40)
+    with page.expect_navigation():
+        page.get_by_test_id("update").click()
+        page.get_by_text("opens as soon as this is done").wait_for()
+    wait_for(page, "ready")
+    assert page.evaluate("mark") == ["new", "new"]
+    expect_pictures(page, "red circle")
 
 
 def test_other_tabs_go_on_with_the_version_they_have(context: BrowserContext, own_site: Path, served: Serve) -> None:

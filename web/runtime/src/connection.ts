@@ -14,7 +14,7 @@ export interface LoadOptions extends BackendOptions {
   workerUrl?: string | URL;
   /**
    * Called before anything is downloaded if the page was ended while it loaded this model the last time (on phones: too little memory).
-   * May ask the reader; what it returns goes before these options, such as `previous.recommended`.
+   * May ask the reader; what it returns goes before these options, such as `previous.recommended`. What it throws ends the load.
    */
   onInterrupted?: (previous: InterruptedLoad) => SmallerSetting | undefined | void | Promise<SmallerSetting | undefined | void>;
 }

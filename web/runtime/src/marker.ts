@@ -61,7 +61,8 @@ export class LoadMarker {
   /** @returns nothing where there is no storage: in workers, in Node, where the browser refuses it */
   static of(baseUrl: string | URL): LoadMarker | undefined {
     // Node has a `localStorage` that warns when it is touched; only pages have a document.
-    return quietly(() => globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, localStorage));
+    // Without locks (plain http) nothing tells of other tabs: each has a marker of its own.
+    return quietly(() => globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, navigator.locks ? localStorage : sessionStorage));
   }
 
   /** The load that was interrupted, if one was. */

@@ -32,3 +32,4 @@ interface Storage {
 }
 
 declare var localStorage: Storage;
+declare var sessionStorage: Storage;

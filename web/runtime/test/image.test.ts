@@ -206,11 +206,12 @@ test("a first visit brings all parts into storage, also those that do not fit to
   const storage = new Map<string, string>();
   vi.stubGlobal("navigator", {});
   vi.stubGlobal("document", { addEventListener: () => undefined, removeEventListener: () => undefined });
-  vi.stubGlobal("localStorage", {
+  const kept = {
     getItem: (key: string) => storage.get(key) ?? null,
     setItem: (key: string, value: string) => storage.set(key, value),
     removeItem: (key: string) => storage.delete(key),
-  });
+  };
+  for (const name of ["localStorage", "sessionStorage"]) vi.stubGlobal(name, kept);
   vi.stubGlobal("addEventListener", () => undefined);
   vi.stubGlobal("removeEventListener", () => undefined);
   try {
@@ -232,6 +233,17 @@ test("a first visit brings all parts into storage, also those that do not fit to
     expect(careful.previousLoadInterrupted?.times).toBe(1);
     await careful.generateRgba("a", { steps: 1 });
     expect(third.log).toEqual(["+text_encoder", "-text_encoder", "+unet", "-unet", "+vae_decoder"]);
+    // So it is where that is asked for.
+    const fourth = new Pretended();
+    await (await fourth.open({ oneAtATime: true })).generateRgba("a", { steps: 1 });
+    expect(fourth.log).toEqual(third.log);
+    // A reader who is asked first: nothing is loaded, and the marker is gone.
+    storage.set("tinyweb-loading:http://x/model/", left);
+    const fifth = new Pretended();
+    const ask = (): never => { throw new Error("asked"); };
+    await expect(fifth.open({ onInterrupted: ask })).rejects.toThrow("asked");
+    expect(fifth.log).toEqual([]);
+    expect(storage.has("tinyweb-loading:http://x/model/")).toBe(false);
   } finally {
     vi.unstubAllGlobals();
   }

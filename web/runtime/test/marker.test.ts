@@ -131,6 +131,22 @@ describe("a load that is interrupted", () => {
     expect(smaller({ backend: "auto", times: 9 })).toEqual({ backend: "wasm", context: 256 });
   });
 
+  it("ends with what the question throws, and is asked about once", async () => {
+    left();
+    const onInterrupted = (): never => { throw new Error("asked"); };
+    await expect(open({ onInterrupted })).rejects.toThrow("asked");
+    expect((await open({ onInterrupted })).previousLoadInterrupted).toBeUndefined();
+  });
+
+  it("is this tab's own matter where nothing tells of others", async () => {
+    vi.stubGlobal("navigator", {});
+    left();
+    vi.stubGlobal("sessionStorage", { getItem: () => null, setItem: () => undefined, removeItem: () => undefined });
+    expect((await open()).previousLoadInterrupted).toBeUndefined();
+    vi.stubGlobal("sessionStorage", page.localStorage);
+    expect((await open()).previousLoadInterrupted?.times).toBe(1);
+  });
+
   it("is none while another tab loads", async () => {
     left();
     page.held.push({ name: KEY });

@@ -3,7 +3,6 @@
 export * from "./model-api";
 export { importModel, PageError, type ModelImporter } from "./model/import";
 export { ModelLoader, pageState, type Engine, type LoaderSurroundings, type ModelState, type PageState } from "./model/loader";
-export { StoredLoadingMark, type LoadingMark } from "./model/loading-mark";
 export { fallbackNote, type Note } from "./model/notes";
 export { nextFrame, openShell, Shell, type AnyShell, type ShellOptions, type Surroundings } from "./shell";
 export { Site, type OfflineState, type SiteBundle, type SiteFacts } from "./site";

@@ -20,6 +20,8 @@ export interface LoadOptions {
   backend?: BackendChoice;
   onProgress?: (progress: LoadProgress) => void;
   signal?: AbortSignal;
+  /** Called before anything is downloaded if the page was ended while it used this model the last time; what it throws ends the load. */
+  onInterrupted?: () => void;
 }
 
 /** A backend that was tried or considered before the one in use, and why it is not used. */

@@ -3,11 +3,10 @@
 import type { BackendChoice, LoadedModel } from "./model-api";
 import { isBackendChoice } from "./model-api";
 import { importModel } from "./model/import";
-import { StoredLoadingMark } from "./model/loading-mark";
 import { ModelLoader, type LoaderSurroundings } from "./model/loader";
 import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
 import { Site } from "./site";
-import { folderOf, openStore, type KeyValueStore } from "./store/storage";
+import { openStore, type KeyValueStore } from "./store/storage";
 import { formatStart } from "./text/format";
 import type { Words } from "./text/failures";
 import { WakeLock } from "./wake-lock";
@@ -78,7 +77,24 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
       id: "update",
       tone: "good",
       text: "A new version is ready.",
-      action: { label: "Reload", testId: "update", act: () => void this.site.takeNewVersion() },
+      action: { label: "Reload", testId: "update", act: () => this.takeNewVersion() },
+    });
+  }
+
+  /** Not in the middle of what the model does: that would be lost. */
+  private takeNewVersion(): void {
+    const take = (): void => void this.site.takeNewVersion();
+    if (!this.model.busy) return take();
+    this.model.note({
+      id: "update",
+      tone: "busy",
+      text: "The new version opens as soon as this is done.",
+      action: { label: "Reload now", testId: "update-now", act: take },
+    });
+    const done = this.model.subscribe(() => {
+      if (this.model.busy) return;
+      done();
+      take();
     });
   }
 
@@ -162,7 +178,6 @@ export function openShell<Model extends LoadedModel>(
       online: () => navigator.onLine,
       nextFrame,
       ticks: () => performance.now(),
-      loadingMark: new StoredLoadingMark(storage, `tinyweb-loading:${folderOf(location.pathname)}`),
       ...(options.smaller === undefined ? {} : { smaller: options.smaller }),
     },
   );

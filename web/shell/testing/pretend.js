@@ -9,6 +9,7 @@
  *   one-thread      "auto" ends on WASM with one thread
  *   download, hash, memory, no-backend, compile   the first load fails with that error, later ones succeed
  *   memory-gpu      WebGPU has not enough memory, WASM has
+ *   interrupted     the page was ended in the middle the last time
  *   fast            no pauses
  */
 
@@ -76,6 +77,7 @@ export async function pretendLoading(options) {
   mock.loads++;
   sessionStorage.setItem("mock-loads", String(mock.loads));
   mock.loadOptions.push(options);
+  if (asked.has("interrupted")) options.onInterrupted?.();
   const fromCache = asked.has("cached");
   onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
   await pause(60, signal);

@@ -14,6 +14,7 @@ const shell = openShell<ImageModel, ShellSettings>({
   title: pageTitle,
   words: { kept: "your pictures are kept", next: "your next picture" },
   parseSettings: parseShellSettings,
+  smaller: () => ({ oneAtATime: true }),
 });
 
 const folder = folderOf(location.pathname);

@@ -74,7 +74,5 @@ export interface GeneratedImage extends Rgba {
 
 export interface ImageModel extends LoadedModel {
   readonly info: ImageModelInfo;
-  /** There when the page was ended while it loaded or painted the last time. */
-  readonly previousLoadInterrupted?: unknown;
   generateRgba(prompt: string, options?: GenerateOptions): Promise<GeneratedImage>;
 }

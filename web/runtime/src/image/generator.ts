@@ -19,6 +19,8 @@ import { planSteps, type SchedulerName } from "./schedulers.js";
 import { Blend, cut, tilesOf } from "./tiles.js";
 
 export interface ImageLoadOptions extends Omit<LoadOptions, "onProgress"> {
+  /** Keep no part in memory beside the one in use, also where there is room for more: pictures take longer. */
+  oneAtATime?: boolean;
   /** Of loading, now and whenever a part is loaded later. */
   onProgress?: (progress: PartsProgress) => void;
 }
@@ -116,17 +118,17 @@ export class ImageGenerator {
 
   /** @internal `load` and `fetch` are replaced in tests */
   static async open(base: URL, options: ImageLoadOptions, own: { load?: PartsSettings["load"]; fetch?: Fetch } = {}): Promise<ImageGenerator> {
-    const { onProgress, onInterrupted, signal, ...rest } = options;
+    const { onProgress, onInterrupted, oneAtATime = false, signal, ...rest } = options;
     const report = (progress: PartsProgress): void => {
       marker?.progress(progress);
       onProgress?.(progress);
     };
     const marker = LoadMarker.of(base);
-    const previous = await marker?.previous();
-    if (previous) Object.assign(rest, await onInterrupted?.(previous));
-    marker?.set(rest.backend);
     let generator: ImageGenerator | undefined;
     try {
+      const previous = await marker?.previous();
+      if (previous) Object.assign(rest, await onInterrupted?.(previous));
+      marker?.set(rest.backend);
       report({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true, parts: [] });
       const download = { fetch: own.fetch ?? fetchAny, signal };
       const json = async (file: string, most: number): Promise<unknown> => {
@@ -140,7 +142,7 @@ export class ImageGenerator {
       const manifest = parseImageManifest(await json("manifest.json", MAX_MANIFEST));
       const tokenizer = new ClipTokenizer(await json(manifest.tokenizer, MAX_TOKENIZER), manifest.text);
       generator = new ImageGenerator(manifest, tokenizer, {
-        base, options: rest, first: firstFunctions(manifest), single: previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
+        base, options: rest, first: firstFunctions(manifest), single: oneAtATime || previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
       }, marker);
       generator.previousLoadInterrupted = previous;
       const { parts, start } = generator;

@@ -8,7 +8,6 @@ import type { KeyValueStore } from "../store/storage";
 import { describeFailure, errorCode, type Failure, type Words } from "../text/failures";
 import { backendName } from "../text/format";
 import { PageError, type ModelImporter } from "./import";
-import type { LoadingMark } from "./loading-mark";
 import { fallbackNote, type Note } from "./notes";
 
 export type Engine<Info> =
@@ -36,8 +35,6 @@ export interface LoaderSurroundings<Model extends LoadedModel> {
   online(): boolean;
   /** Calls back before the next frame is drawn. */
   nextFrame(callback: () => void): void;
-  /** Notices that the page was ended while loading; absent where that does not matter. */
-  loadingMark?: LoadingMark;
   /** What to load the model with to spare memory; absent where there is no smaller choice. @param facts `info` of model.js */
   smaller?(facts: unknown): object;
 }
@@ -46,6 +43,11 @@ const SMALLER = "smaller";
 const DISMISSED = "dismissed-fallback";
 /** Failures of a run after which a freshly loaded model is worth one try. */
 const REVIVABLE = new Set(["device-lost", "worker-failed", "disposed"]);
+
+/** The same once more might end the page once more: the reader is asked first. */
+function onInterrupted(): never {
+  throw new PageError("interrupted", "The page was ended while it loaded or used its model.");
+}
 
 function stopped(): Error {
   return Object.assign(new Error("Stopped."), { code: "aborted" });
@@ -127,7 +129,6 @@ export class ModelLoader<Model extends LoadedModel> {
   }
 
   private async loadOnce(signal: AbortSignal, first: boolean): Promise<void> {
-    const { loadingMark } = this.env;
     await this.release();
     let latest: LoadProgress | null = null;
     const showProgress = (): void => {
@@ -139,25 +140,21 @@ export class ModelLoader<Model extends LoadedModel> {
     const options: LoadOptions = {
       backend: this.backendChoice,
       signal,
+      ...(first ? { onInterrupted } : {}),
       onProgress: (progress) => {
         if (latest === null) this.env.nextFrame(showProgress);
         latest = progress;
       },
     };
     try {
-      const interrupted = first && (await loadingMark?.interrupted()) === true;
       const module = await this.importModule();
       if (signal.aborted) return;
       this.change({ facts: module.info });
-      // The same once more might end the page once more: the reader is asked first.
-      if (interrupted) throw new PageError("interrupted", "The page was ended before its model was ready.");
-      loadingMark?.begin();
       const model = await module.load({ ...(this.spare ? this.env.smaller?.(module.info) : {}), ...options });
       if (signal.aborted) {
         void model.dispose();
         return;
       }
-      loadingMark?.end();
       this.model = model;
       model.on("device-lost", () => this.deviceLost(model));
       model.on("backend-changed", () => this.backendChanged(model));
@@ -167,7 +164,6 @@ export class ModelLoader<Model extends LoadedModel> {
       for (const listener of this.readyListeners) listener(model);
     } catch (error) {
       if (signal.aborted) return;
-      loadingMark?.end();
       this.change({ engine: { phase: "failed", failure: describeFailure(error, this.words, this.env.online()) } });
     }
   }

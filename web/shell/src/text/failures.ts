@@ -97,7 +97,7 @@ const TELLINGS: Record<string, Telling> = {
     remedies: ["retry", "reload"],
   },
   interrupted: {
-    title: "Last time this page was ended while it loaded",
+    title: "Last time this page was ended in the middle",
     text: "Perhaps this device has too little memory for the model as it was loaded. {Kept}.",
     remedies: ["smaller", "use-wasm-single", "retry"],
   },

@@ -29,7 +29,6 @@ class FakeModel implements LoadedModel {
 }
 
 function bench(options: { storage?: MemoryStore; address?: BackendChoice; interrupted?: boolean; smaller?: () => object } = {}) {
-  const marks: string[] = [];
   const loads: LoadOptions[] = [];
   const models: FakeModel[] = [];
   const outcomes: (Error | "wait" | FakeModel)[] = [];
@@ -48,6 +47,7 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; interr
           info: { name: "fake" },
           async load(given = {}) {
             loads.push(given);
+            if (options.interrupted === true) given.onInterrupted?.();
             const outcome = outcomes.shift() ?? new FakeModel();
             given.onProgress?.({ phase: "weights", loadedBytes: 1, totalBytes: 4, fromCache: false });
             if (outcome === "wait") await new Promise<void>((resolve) => (release = resolve));
@@ -63,18 +63,13 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; interr
       forgetAddressBackend: () => forgotten++,
       online: () => true,
       nextFrame: (callback) => queueMicrotask(callback),
-      loadingMark: {
-        interrupted: async () => options.interrupted ?? false,
-        begin: () => marks.push("begin"),
-        end: () => marks.push("end"),
-      },
       ...(options.smaller === undefined ? {} : { smaller: options.smaller }),
     },
     { kept: "your pictures are kept", next: "the next picture" },
     "auto",
   );
   return {
-    loader, loads, marks, models, outcomes, imports, importErrors,
+    loader, loads, models, outcomes, imports, importErrors,
     release: () => release(),
     forgotten: () => forgotten,
     phase: () => loader.state.engine.phase,
@@ -130,15 +125,15 @@ describe("a load that ended the page", () => {
   test("is not repeated unasked, and can be made smaller, also next time", async () => {
     const storage = new MemoryStore();
     const smaller = (): object => ({ context: 64 });
-    const { loader, loads, marks, phase } = bench({ storage, interrupted: true, smaller });
+    const { loader, loads, phase } = bench({ storage, interrupted: true, smaller });
     await loader.load();
     expect(loader.state.engine).toMatchObject({ failure: { code: "interrupted", remedies: ["smaller", "use-wasm-single", "retry"] } });
-    expect(loads).toEqual([]);
-    expect(marks).toEqual(["end"]);
+    expect(loads).toHaveLength(1);
     loader.chooseSmaller(true);
     await settle();
     expect(phase()).toBe("ready");
-    expect(loads).toMatchObject([{ context: 64 }]);
+    expect(loads[1]).toMatchObject({ context: 64 });
+    expect(loads[1]).not.toHaveProperty("onInterrupted");
     expect(loader.state.notes).toMatchObject([{ id: "smaller" }]);
     const again = bench({ storage, smaller });
     await again.loader.load();
@@ -147,14 +142,6 @@ describe("a load that ended the page", () => {
     await settle();
     expect(again.loads[1]).not.toHaveProperty("context");
     expect(again.loader.state.notes).toEqual([]);
-  });
-
-  test("is marked from its beginning to its end, however that is", async () => {
-    const { loader, marks, outcomes } = bench();
-    outcomes.push(failure("gpu-error"));
-    await loader.load();
-    await loader.load();
-    expect(marks).toEqual(["begin", "end", "begin", "end"]);
   });
 });
 

@@ -97,11 +97,6 @@ export class Studio {
       deleted: null,
     };
     env.shell.subscribe(() => this.notify());
-    env.shell.model.onReady((model) => {
-      if (model.previousLoadInterrupted === undefined) return;
-      const text = "The page was ended in the middle last time, perhaps for lack of memory. It keeps less of the model in memory now; pictures take longer.";
-      env.shell.model.note({ id: "careful", tone: "info", text });
-    });
     void this.refreshGallery();
   }
 
@@ -160,10 +155,12 @@ export class Studio {
     if (recipe === null) return this.beginFrom(file, name);
     this.use(recipe);
     const model = recipe.model !== "" && recipe.model !== this.offerName ? ` It was made with another model, ${recipe.model}.` : "";
+    const { width, height } = this.recipe;
+    const size = recipe.width > 0 && (recipe.width !== width || recipe.height !== height) ? ` This model does not paint ${recipe.width} × ${recipe.height}: it will be ${width} × ${height}.` : "";
     this.shell.model.note({
       id: "settings",
       tone: "good",
-      text: `The settings of ${name} are taken.${model}`,
+      text: `The settings of ${name} are taken.${model}${size}`,
       ...(this.offer.imageToImage
         ? {
             action: {
@@ -246,7 +243,7 @@ export class Studio {
       if (!signal.aborted && this.state.job !== null) this.change({ job: { ...this.state.job, ...change } });
     };
     try {
-      const { image, made } = await this.shell.model.run(async (model, stop) => {
+      await this.shell.model.run(async (model, stop) => {
         // The model may only be known now, and with it its sizes.
         const made = { ...complete({ ...this.state.draft, ...recipe }, this.offer), model: model.info.model };
         progress({ step: 0, steps: made.steps, width: made.width, height: made.height });
@@ -260,9 +257,9 @@ export class Studio {
           onStep: ({ step, steps, preview, secondsLeft }) =>
             progress({ step, steps, secondsLeft: secondsLeft ?? null, ...(preview === undefined ? {} : { preview }) }),
         });
-        return { image, made };
+        // Within the run: the page is at work until the picture is kept.
+        if (!stop.aborted) await this.keep(image, { ...made, guidance: image.guidance, strength: start === null ? null : made.strength });
       }, signal);
-      if (!signal.aborted) await this.keep(image, { ...made, guidance: image.guidance, strength: start === null ? null : made.strength });
     } catch (error) {
       if (signal.aborted) return;
       if (errorCode(error) === "aborted") {

@@ -60,27 +60,36 @@ export class Gallery {
 
   /** All pictures, newest first. */
   async list(): Promise<Picture[]> {
-    const found = [...this.memory.values()].map(({ picture }) => picture);
+    const found = new Map<string, Picture>();
     try {
       const stored = this.database === null ? [] : await done(this.database.transaction(LISTED).objectStore(LISTED).getAll());
-      found.push(...stored.map(parsePicture).filter((picture) => picture !== undefined));
+      for (const picture of stored.map(parsePicture)) if (picture !== undefined) found.set(picture.id, picture);
     } catch {
       this.trouble ??= "refused";
     }
-    return found.sort(newestFirst);
+    // One that is being stored just now may be in both places.
+    for (const { picture } of this.memory.values()) found.set(picture.id, picture);
+    return [...found.values()].sort(newestFirst);
   }
 
   /** Keeps a picture; in memory where storage fails. */
   async put(kept: Kept): Promise<void> {
     this.memory.set(kept.picture.id, kept);
+    await this.store();
+  }
+
+  /** Stores what is in memory only, the oldest first, as far as there is room. */
+  private async store(): Promise<void> {
     if (this.database === null) return;
     try {
-      const transaction = this.database.transaction([LISTED, FILES], "readwrite");
-      const end = finished(transaction);
-      transaction.objectStore(LISTED).put(kept.picture);
-      transaction.objectStore(FILES).put(kept.file, kept.picture.id);
-      await end;
-      this.memory.delete(kept.picture.id);
+      for (const { picture, file } of [...this.memory.values()]) {
+        const transaction = this.database.transaction([LISTED, FILES], "readwrite");
+        const end = finished(transaction);
+        transaction.objectStore(LISTED).put(picture);
+        transaction.objectStore(FILES).put(file, picture.id);
+        await end;
+        this.memory.delete(picture.id);
+      }
       if (this.trouble === "full") this.trouble = null;
     } catch (error) {
       this.trouble = troubleOf(error);
@@ -122,9 +131,10 @@ export class Gallery {
       const end = finished(transaction);
       act(transaction.objectStore(LISTED), transaction.objectStore(FILES));
       await end;
-      if (this.trouble === "full") this.trouble = null; // there is room again
     } catch {
       this.trouble ??= "refused";
+      return;
     }
+    await this.store(); // there may be room now
   }
 }

@@ -1,6 +1,7 @@
 /** What the next picture is made with, beside the prompt. */
 
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { Field, FilePicker, IconButton, Slider } from "tinyweb-shell";
 import { MAX_GUIDANCE, MAX_PROMPT, MAX_STEPS } from "../app/draft";
 import type { Studio } from "../app/studio";
@@ -52,6 +53,58 @@ function StartPicture({ studio }: { studio: Studio }): JSX.Element {
   );
 }
 
+/** What is no seed, an empty field too, stands for any: it is drawn with the next picture, and shown then. */
+function SeedField({ studio }: { studio: Studio }): JSX.Element {
+  const { seed, seedLocked } = studio.state.draft;
+  /** What is being typed while it is no seed. */
+  const [odd, setOdd] = useState<{ text: string; seed: number } | null>(null);
+  const typed = odd?.seed === seed ? odd.text : null; // another seed was drawn meanwhile
+  const wrong = typed !== null && typed !== "";
+  const hint = seedLocked ? "The same settings paint the same picture." : "Another one for every picture.";
+  return (
+    <div class="field">
+      <label for="seed">Seed</label>
+      <div class="seed">
+        <input
+          id="seed"
+          type="text"
+          inputMode="numeric"
+          autocomplete="off"
+          data-testid="seed"
+          value={typed ?? seed}
+          aria-invalid={wrong}
+          aria-describedby="seed-hint"
+          onInput={({ currentTarget: { value } }) => {
+            const given = /^\d+$/u.test(value.trim()) ? Number(value) : NaN;
+            // A seed that is typed in is meant to be used.
+            if (Number.isSafeInteger(given)) {
+              setOdd(null);
+              studio.edit({ seed: given, seedLocked: true });
+            } else {
+              setOdd({ text: value, seed });
+              studio.edit({ seedLocked: false });
+            }
+          }}
+          onBlur={() => setOdd((now) => (now?.text === "" ? null : now))}
+        />
+        <IconButton icon="shuffle" label="Another seed" testId="dice" onClick={() => studio.rollSeed()} />
+        <IconButton
+          icon="lock"
+          label="Keep this seed"
+          testId="lock-seed"
+          class="lock"
+          pressed={seedLocked}
+          onClick={() => {
+            setOdd(null);
+            studio.edit({ seedLocked: !seedLocked });
+          }}
+        />
+      </div>
+      <small id="seed-hint">{wrong ? `A seed is a whole number from 0 to ${Number.MAX_SAFE_INTEGER}; another one is drawn.` : hint}</small>
+    </div>
+  );
+}
+
 export function Controls({ studio }: { studio: Studio }): JSX.Element {
   const { offer, recipe, state } = studio;
   const { draft } = state;
@@ -95,37 +148,7 @@ export function Controls({ studio }: { studio: Studio }): JSX.Element {
           onChange={(value) => studio.edit({ guidance: value })}
         />
       )}
-      <div class="field">
-        <label for="seed">Seed</label>
-        <div class="seed">
-          <input
-            id="seed"
-            type="number"
-            inputMode="numeric"
-            data-testid="seed"
-            min={0}
-            max={Number.MAX_SAFE_INTEGER}
-            step={1}
-            value={draft.seed}
-            aria-describedby="seed-hint"
-            onInput={(event) => {
-              const { valueAsNumber } = event.currentTarget;
-              // A seed that is typed in is meant to be used.
-              if (Number.isSafeInteger(valueAsNumber) && valueAsNumber >= 0) studio.edit({ seed: valueAsNumber, seedLocked: true });
-            }}
-          />
-          <IconButton icon="shuffle" label="Another seed" testId="dice" onClick={() => studio.rollSeed()} />
-          <IconButton
-            icon="lock"
-            label="Keep this seed"
-            testId="lock-seed"
-            class="lock"
-            pressed={draft.seedLocked}
-            onClick={() => studio.edit({ seedLocked: !draft.seedLocked })}
-          />
-        </div>
-        <small id="seed-hint">{draft.seedLocked ? "The same settings paint the same picture." : "Another one for every picture."}</small>
-      </div>
+      <SeedField studio={studio} />
       <div class="pair">
         <Field id="size" label="Size">
           <select

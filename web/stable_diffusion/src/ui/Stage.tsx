@@ -79,12 +79,12 @@ function Painting({ job, waiting }: { job: Job; waiting: boolean }): JSX.Element
 function settingsText({ steps, guidance, seed, width, height, scheduler, strength }: Recipe): string {
   return [
     `${width} × ${height}`,
-    `${steps} steps`,
+    `${steps} ${steps === 1 ? "step" : "steps"}`,
     samplerName(scheduler),
     ...(guidance > 1 ? [`guidance ${guidance}`] : []),
     ...(strength === null ? [] : [`changed ${Math.round(100 * strength)} %`]),
     `seed ${seed}`,
-  ].join(" · ");
+  ].map((figure) => figure.replaceAll(" ", "\u00a0")).join(" · "); // lines break between figures only
 }
 
 function Finished({ shown, studio }: { shown: Shown; studio: Studio }): JSX.Element {

@@ -1,7 +1,7 @@
 /** What goes wrong: nothing is lost, a clear message, and it goes on. */
 
 import { expect, test } from "vitest";
-import { goOn, open, reaches } from "tinyweb-shell/testing";
+import { goOn, mockOf, open, reaches } from "tinyweb-shell/testing";
 import { browser, paint, useBrowser } from "./using";
 
 useBrowser();
@@ -83,13 +83,14 @@ test("storage that is full: the picture is kept in memory, older ones stay store
   await paint(page, "a blue circle");
   await page.getByText("storage is full").waitFor();
   expect(await page.getByTestId("picture").count()).toBe(2);
-  // With room again the next one is stored.
+  // With room again it is stored with the next one.
   await page.evaluate(() => (window as unknown as { restore(): void }).restore());
   await paint(page, "a green circle");
   await page.getByTestId("picture").nth(2).waitFor();
+  await expect.poll(() => page.getByText("storage is full").count()).toBe(0);
   await page.reload();
   await reaches(page, "ready");
-  await expect.poll(() => page.getByTestId("picture").count()).toBe(2);
+  await expect.poll(() => page.getByTestId("picture").count()).toBe(3);
   await context.close();
 });
 
@@ -106,9 +107,12 @@ test("another backend in the middle of a picture stops it and loads the model an
   await context.close();
 });
 
-test("a page that was ended in the middle says what it does about it", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,careful" });
-  await page.getByText("keeps less of the model in memory now").waitFor();
+test("a page that was ended in the middle asks first, and can take less memory", async () => {
+  const { page, context } = await open(browser(), { mock: "fast,interrupted" });
+  await reaches(page, "error");
+  expect(await page.getByTestId("error").getAttribute("data-code")).toBe("interrupted");
+  await page.getByTestId("smaller").click();
   await paint(page, "a red circle");
+  expect((await mockOf(page)).loadOptions[1]).toMatchObject({ oneAtATime: true });
   await context.close();
 });

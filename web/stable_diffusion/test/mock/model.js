@@ -8,7 +8,6 @@
  *   full            the first picture fails for lack of memory
  *   parts           a part of the model is downloaded before each picture; it stands at 5 of 9 MB until `mock.continue()`
  *   hanging         steps never end
- *   careful         the page was ended in the middle the last time
  *   plain           a model without guidance, of one size, that cannot begin from pictures
  *   large           pictures of 768 × 512 pixels
  */
@@ -78,7 +77,6 @@ export async function load(options = {}) {
     get info() {
       return figures;
     },
-    ...(asked.has("careful") ? { previousLoadInterrupted: { times: 1 } } : {}),
     on,
     dispose() {
       disposed = true;
