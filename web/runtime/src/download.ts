@@ -66,8 +66,10 @@ async function persist<T>(
       if (error instanceof TinywebError && error.code !== "download-failed" && !isAbort(error)) throw error;
       const reason = isAbort(error) ? `no data for ${stallMs / 1000} s` : describe(error);
       failures += 1;
-      if (error instanceof Refused || failures >= attempts) {
-        throw new TinywebError("download-failed", `Could not download ${url}: ${reason}. Check the connection and try again.`, error);
+      const refused = error instanceof Refused;
+      if (refused || failures >= attempts) {
+        const advice = refused ? "Is the address right?" : "Check the connection and try again.";
+        throw new TinywebError("download-failed", `Could not download ${url}: ${reason}. ${advice}`, error);
       }
     } finally {
       clearTimeout(timer);

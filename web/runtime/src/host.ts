@@ -115,7 +115,7 @@ export class ModelHost {
     const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
     const manifest = parseManifest(parseJson(bytes, "manifest.json"));
     const { task = "chat" } = settings;
-    if (!manifest[task]) throw new TinywebError("bad-argument", `The bundle ${manifest.name} is no ${task}: load it with ${task === "chat" ? "loadFunction" : "loadChat"}.`);
+    if (!manifest[task]) throw new TinywebError("bad-argument", `The bundle ${manifest.name} is no ${task}: load it with tinyweb/load.`);
     const host = new ModelHost(manifest, baseUrl, settings, begun);
     host.done("manifestMs");
     try {

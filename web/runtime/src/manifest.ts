@@ -123,6 +123,7 @@ export function parseManifest(json: unknown): Manifest {
   m.at("format").oneOf("tinyweb-bundle");
   if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
   const task = m.at("task").text();
+  if (task !== "chat" && !m.at("functions").present) m.at("task").fail(`"${task}" has no functions: load it with tinyweb/load`);
   const weights = parseWeights(m.at("weights"));
   const buffers = m.at("buffers").list((buffer, id) => parseBuffer(buffer, id, weights.shards));
   const variables = m.at("variables").list((v): Variable => {
@@ -132,7 +133,6 @@ export function parseManifest(json: unknown): Manifest {
   const slots = new Map(variables.map(({ name }, slot) => [name, slot]));
   if (slots.size !== variables.length) m.at("variables").fail("a name appears twice");
   const chat = task === "chat" ? parseChat(m, buffers, variables) : undefined;
-  if (!chat && !m.at("functions").present) m.at("task").fail(`"${task}" has no functions: load it with tinyweb/load`);
   const functions = chat ? undefined : parseFunctions(m.at("functions"), buffers);
   const used = (chat ?? functions) as ChatPlan | FunctionsPlan;
   const targets = m.at("targets");

@@ -37,7 +37,10 @@ describe("fitting a picture", () => {
     const fitter = new Fitter(INPUT);
     await expect(fitter.fit({ data: new Uint8Array(7), width: 2, height: 2 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("it has 7 bytes") });
     await expect(fitter.fit({} as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("of an unknown kind") });
-    await expect(fitter.fit(undefined as never)).rejects.toMatchObject({ code: "bad-argument" });
+    await expect(fitter.fit(undefined as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("undefined is no picture; give an ImageBitmap") });
+    await expect(fitter.fit("cat.png" as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("string is no picture") });
+    await expect(fitter.fit(new Blob())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("{ data, width, height }") });
+    await expect(fitter.fit({ data: new Uint8Array(40), width: 2.5, height: 4 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("2.5 × 4") });
   });
 });
 

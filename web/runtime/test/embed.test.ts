@@ -62,7 +62,7 @@ describe("the section of the manifest", () => {
     expect(() => section({ prefixes: { query: 1, passage: "" } })).toThrowError(/prefixes\.query/u);
     expect(() => section({ functions: [] })).toThrowError(/fit none/u);
     expect(() => section({ max_length: 17 })).toThrowError(/fit none/u);
-    expect(() => parseSection({})).toThrowError(/embed/u);
+    expect(() => parseSection({ name: "tiny", functions: {} })).toThrowError(/tiny is not for embeddings: load it with load\(\)/u);
   });
 });
 
@@ -159,6 +159,12 @@ describe("splitText", () => {
     "Then bake it. The oven should be hot.",
     "- flour\n- water\n- salt",
   ].join("\n\n");
+
+  it("refuses what is no text, and sizes that cannot be", () => {
+    expect(() => splitText(undefined as never)).toThrowError(/must be a string, not undefined/u);
+    expect(() => splitText("a", { size: 0 })).toThrowError(/size must be a number of at least 1, not 0/u);
+    expect(() => splitText("a", { overlap: NaN })).toThrowError(/overlap must be/u);
+  });
 
   it("keeps a short text whole, and an empty one away", () => {
     expect(splitText("One sentence.")).toEqual([{ start: 0, end: 13, text: "One sentence." }]);

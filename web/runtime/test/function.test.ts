@@ -79,8 +79,8 @@ describe("a function", () => {
   });
 
   it("is not loaded as a chat, nor a chat as a function", async () => {
-    await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("loadFunction") });
-    await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("loadChat") });
+    await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });
+    await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });
   });
 
   type Change = NonNullable<Parameters<typeof fakeFunction>[0]>;

@@ -180,6 +180,7 @@ test("manifests are checked", () => {
     change(m);
     return parseImageManifest(m);
   };
+  expect(broken((m) => (m.task = "chat"))).toThrowError(/not for pictures but chat: load it with load\(\)/);
   expect(broken((m) => (m.parts.unet = "../unet/"))).toThrowError(/parts\.unet/);
   expect(broken((m) => (m.image.sizes = []))).toThrowError(/sizes/);
   expect(broken((m) => (m.image.sizes[1].tiles.columns = [0, 4.5]))).toThrowError(/columns/);

@@ -117,8 +117,15 @@ describe("chat.completions.create", () => {
     ["no messages", { messages: [] }, "messages"],
     ["a picture", { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "" } }] }] }, "messages[0].content"],
     ["a tool's role", { messages: [{ role: "tool", content: "" }] }, "messages[0].role"],
-    ["a message's name", { messages: [{ role: "user", content: "", name: "x" }] }, "name"],
+    ["a message's name", { messages: [{ role: "user", content: "", name: "x" }] }, "messages[0].name"],
     ["null for a message", { messages: [null] }, "messages[0].role"],
+    ["the answer of a tool", { messages: [{ role: "tool", content: "", tool_call_id: "1" }] }, "messages[0].role"],
+    ["a number to stop at", { stop: 5 }, "stop: must be a text"],
+    ["what is no number", { temperature: NaN }, "temperature: must be a number in 0 … 2, not NaN"],
+    ["a word for a flag", { stream: "true" }, 'stream: must be true or false, not "true"'],
+    ["options of a stream without one", { stream_options: { include_usage: true } }, "set stream to true"],
+    ["options that are unknown", { stream: true, stream_options: { include_obfuscation: true } }, "stream_options.include_obfuscation"],
+    ["two limits", { max_tokens: 1, max_completion_tokens: 2 }, "give one of them"],
   ])("refuses by name what it cannot do: %s", async (_what, change, said) => {
     const error: unknown = await openai.chat.completions.create({ messages: MESSAGES, ...change } as ChatRequest).catch((e: unknown) => e);
     expect(error).toBeInstanceOf(TinywebError);
@@ -161,7 +168,9 @@ describe("embeddings.create", () => {
     expect(new Float32Array(new Uint8Array(Buffer.from(data[0]?.embedding as string, "base64")).buffer)).toEqual(Float32Array.of(2, 0.5));
     await expect(client.embeddings.create({ input: [] })).rejects.toMatchObject({ code: "bad-argument" });
     await expect(client.embeddings.create({ input: "a", dimensions: 3 } as never)).rejects.toMatchObject({ message: expect.stringContaining("dimensions") });
+    await expect(client.embeddings.create(undefined as never)).rejects.toMatchObject({ message: "the request: must be an object, not undefined." });
     expect(() => client.chat).toThrow(/No chat model/);
+    expect(() => new OpenAI(undefined as never)).toThrow(/takes loaded models/);
     expect(() => new OpenAI({ chat: {} as ChatModel }).embeddings).toThrow(/No embed model/);
   });
 });

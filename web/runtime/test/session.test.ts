@@ -66,6 +66,14 @@ describe("a chat session", () => {
     expect(session.messages).toHaveLength(4);
   });
 
+  it("refuses what it cannot begin with", async () => {
+    const chat = await open();
+    expect(() => new ChatSession(undefined as never)).toThrow(/needs a chat model/);
+    expect(() => new ChatSession(chat, { system: 5 as never })).toThrow(/system must be a text/);
+    expect(() => new ChatSession(chat, { messages: "x" as never })).toThrow(/messages must be a non-empty list/);
+    expect(() => new ChatSession(chat, { messages: [{ role: "user" } as never] })).toThrow(/messages\[0\]/);
+  });
+
   it("answers one question at a time, and may be begun anew meanwhile", async () => {
     const session = new ChatSession(await open(), { temperature: 0.5, topK: 1, seed: 1, maxTokens: 40 });
     const running = session.send("one");

@@ -12,6 +12,9 @@ export interface Pixels {
 export type Picture =
   | ImageBitmap | HTMLImageElement | HTMLVideoElement | HTMLCanvasElement | OffscreenCanvas | VideoFrame | Pixels | Blob;
 
+const KINDS = "give an ImageBitmap, an image, video or canvas element, an OffscreenCanvas, VideoFrame, ImageData or Blob";
+const PIXELS = "give RGBA pixels, { data, width, height }";
+
 /** A place in the network's input: left, top, width, height. */
 export type Place = [left: number, top: number, width: number, height: number];
 
@@ -38,6 +41,8 @@ export class Fitter {
   /** @throws TinywebError "bad-argument" for what is no picture, or not one yet */
   async fit(picture: Picture): Promise<Fitted> {
     if (isPixels(picture)) return this.resample(picture);
+    if (typeof picture !== "object" || picture === null) throw unusable(`${typeof picture} is no picture; ${KINDS}`);
+    if (picture instanceof Blob && typeof createImageBitmap === "undefined") throw unusable(`nothing here reads image files; ${PIXELS}`);
     let own: ImageBitmap | undefined;
     try {
       if (picture instanceof Blob) own = await createImageBitmap(picture);
@@ -67,7 +72,8 @@ export class Fitter {
 
   private resample(pixels: Pixels): Fitted {
     const { data, width, height } = pixels;
-    if (!(width > 0 && height > 0) || data.length !== width * height * 4) {
+    if (![width, height].every((side) => Number.isInteger(side) && side > 0)) throw unusable(`it cannot have ${width} × ${height} pixels`);
+    if (data.length !== width * height * 4) {
       throw unusable(`it has ${data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
     }
     const place = placeOf(width, height, this.into);
@@ -81,7 +87,7 @@ export class Fitter {
 
 function canvas(size: { width: number; height: number }): OffscreenCanvasRenderingContext2D {
   const made = typeof OffscreenCanvas === "undefined" ? undefined : new OffscreenCanvas(size.width, size.height).getContext("2d", { alpha: false });
-  if (!made) throw unusable("there is no canvas to draw it on: give pixels, { data, width, height }");
+  if (!made) throw unusable(`there is no canvas to draw it on; ${PIXELS}`);
   made.imageSmoothingQuality = "medium"; // "low" skips pixels where much is shrunk
   return made;
 }
@@ -94,7 +100,7 @@ function sizeOf(picture: Exclude<Picture, Blob | Pixels>): [width: number, heigh
   const { naturalWidth, naturalHeight, videoWidth, videoHeight, displayWidth, displayHeight, width, height } = Object(picture) as Record<string, number | undefined>;
   const w = naturalWidth ?? videoWidth ?? displayWidth ?? width;
   const h = naturalHeight ?? videoHeight ?? displayHeight ?? height;
-  if (typeof w !== "number" || typeof h !== "number") throw unusable("it is of an unknown kind");
+  if (typeof w !== "number" || typeof h !== "number") throw unusable(`it is of an unknown kind; ${KINDS}`);
   if (!(w > 0 && h > 0)) throw unusable("it has no pixels yet");
   return [w, h];
 }

@@ -21,7 +21,7 @@ export interface DetectSection {
 /** Checks it against the function that it is about. @throws TinywebError "bad-argument" | "bad-manifest" */
 export function parseSection({ model, functions, sections }: FunctionInfo): DetectSection {
   const json = sections.detect as Record<string, unknown> | undefined;
-  if (!json) throw new TinywebError("bad-argument", `The bundle ${model} is no detector: load it with loadFunction.`);
+  if (!json) throw new TinywebError("bad-argument", `The bundle ${model} is no detector: load it with load() of tinyweb/load.`);
   const fail = (what: string): never => {
     throw new TinywebError("bad-manifest", `manifest.json: detect.${what}.`);
   };

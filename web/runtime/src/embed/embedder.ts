@@ -2,13 +2,13 @@
 
 import { FunctionModel } from "../client.js";
 import { fetchAny, startWorker, type LoadOptions } from "../connection.js";
-import { fetchSmall, type Fetch } from "../download.js";
+import { fetchSmall } from "../download.js";
 import { describe, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import { padBatch, planBatches } from "./batches.js";
 import { parseSection, type EmbedSection, type Kind } from "./section.js";
-import { splitText, type Passage, type SplitOptions } from "./split.js";
+import { checkText, splitText, type Passage, type SplitOptions } from "./split.js";
 import { TextTokenizer } from "./tokenizer.js";
 
 export interface EmbedProgress {
@@ -38,7 +38,6 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
 
 const PASSAGE_TOKENS = 96;
 const MAX_TOKENIZER = 64 * 2 ** 20;
-const FILES = ["manifest.json", "tokenizer.json", "tokenizer_config.json"] as const;
 
 type Json = Record<string, unknown>;
 
@@ -99,11 +98,13 @@ export class Embedder {
 
   /** Tokens of a text, special ones included, before it is cut. */
   countTokens(text: string, kind: Kind = "passage"): number {
+    checkText(text);
     return this.tokenizer.count(text, kind);
   }
 
   /** A long text as passages that a vector speaks for: of at most 96 tokens, of which 16 are the end of the passage before. */
   split(text: string, options: Omit<SplitOptions, "measure"> = {}): Passage[] {
+    checkText(text);
     const none = this.countTokens("");
     const size = Math.min(PASSAGE_TOKENS, this.section.maxLength - none);
     return splitText(text, { size, ...options, measure: (piece) => this.countTokens(piece) - none });
@@ -129,11 +130,11 @@ function normalized(vector: Float32Array): Float32Array {
 export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions = {}): Promise<Embedder> {
   const { base, worker } = await startWorker(baseUrl, options);
   const { controller: stop, unlink } = linkedAbort(options.signal);
-  const files = readJson(base, stop.signal);
+  const files = readFiles(base, stop.signal);
   let model: FunctionModel | undefined;
   try {
-    const [manifest, json, config] = await files;
-    const section = parseSection(manifest);
+    const section = parseSection(await files.manifest); // first: other bundles have no tokenizer
+    const [json, config] = await files.tokenizer;
     // what a query needs; the other shapes' kernels are compiled when they are first needed
     const functions = section.functions.slice(0, 1).map(({ name }) => name);
     model = await FunctionModel.open(worker, base, { functions, ...options });
@@ -148,19 +149,18 @@ export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions =
   }
 }
 
-/** @internal */
-export async function readJson(base: URL, signal: AbortSignal, fetch: Fetch = fetchAny): Promise<[Json, Json, Json]> {
-  const settings = { fetch, signal };
-  const [manifest, json, config] = await Promise.all(
-    FILES.map(async (name) => {
-      const url = new URL(name, base).href;
-      const text = new TextDecoder().decode(await fetchSmall(url, MAX_TOKENIZER, settings));
-      try {
-        return Object(JSON.parse(text)) as Json;
-      } catch (error) {
-        throw new TinywebError("bad-manifest", `${url} is no JSON: ${describe(error)}`, error);
-      }
-    }),
-  );
-  return [manifest as Json, json as Json, config as Json];
+/** The files, all on their way at once. */
+function readFiles(base: URL, signal: AbortSignal): { manifest: Promise<Json>; tokenizer: Promise<[json: Json, config: Json]> } {
+  const read = async (name: string): Promise<Json> => {
+    const url = new URL(name, base).href;
+    const text = new TextDecoder().decode(await fetchSmall(url, MAX_TOKENIZER, { fetch: fetchAny, signal }));
+    try {
+      return Object(JSON.parse(text)) as Json;
+    } catch (error) {
+      throw new TinywebError("bad-manifest", `${url} is no JSON: ${describe(error)}`, error);
+    }
+  };
+  const tokenizer = Promise.all([read("tokenizer.json"), read("tokenizer_config.json")]);
+  tokenizer.catch(() => undefined); // whoever awaits it hears of it
+  return { manifest: read("manifest.json"), tokenizer };
 }

@@ -1,6 +1,7 @@
 /** Section `embed` of a manifest (docs/bundle.md), checked as the untrusted JSON it is. */
 
 import { Value } from "../check.js";
+import { TinywebError } from "../errors.js";
 
 export type Kind = "query" | "passage";
 
@@ -30,9 +31,12 @@ export interface EmbedSection {
 const MAX_TOKENS = 2 ** 20;
 const MAX_WIDTH = 2 ** 20;
 
-/** @throws TinywebError "bad-manifest" naming the field that is wrong */
-export function parseSection(sections: Record<string, unknown>): EmbedSection {
-  const s = new Value(sections).at("embed");
+/** @throws TinywebError "bad-argument" (a bundle of another kind) | "bad-manifest" naming the field that is wrong */
+export function parseSection(manifest: Record<string, unknown>): EmbedSection {
+  const s = new Value(manifest).at("embed");
+  if (!s.present) {
+    throw new TinywebError("bad-argument", `The bundle ${String(manifest.name)} is not for embeddings: load it with load() of tinyweb/load.`);
+  }
   const prefix = (kind: Kind): string =>
     s.at("prefixes").at(kind).raw((json, fail) => (typeof json === "string" ? json : fail("must be a string")));
   const functions = s.at("functions").list((f) => ({

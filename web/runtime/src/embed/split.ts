@@ -1,5 +1,7 @@
 /** Long texts to passages: at paragraphs, sentences and words, in this order, with a little overlap. */
 
+import { TinywebError } from "../errors.js";
+
 export interface Passage {
   /** Where it begins in the text, and where it ends, in UTF-16 units as strings count. */
   start: number;
@@ -23,6 +25,17 @@ interface Piece {
 }
 
 const DEFAULT_SIZE = 120;
+/** @throws TinywebError "bad-argument" */
+export function checkText(text: unknown): asserts text is string {
+  if (typeof text !== "string") throw new TinywebError("bad-argument", `The text must be a string, not ${typeof text}.`);
+}
+
+function checkSize(name: "size" | "overlap", value: unknown, least: number): void {
+  if (typeof value !== "number" || !(value >= least)) {
+    throw new TinywebError("bad-argument", `${name} must be a number of at least ${least}, not ${String(value)}.`);
+  }
+}
+
 /** Below this share of the size a passage is too short to end with its paragraph. */
 const SHORT = 0.1;
 
@@ -33,10 +46,14 @@ function countWords(text: string): number {
 /**
  * Passages of at most `size`, in order; together they say all that the text says. Sentences are kept whole where they fit, and a
  * passage ends with its paragraph unless that is very short; in a paragraph passages overlap.
+ * @throws TinywebError "bad-argument": no text, or sizes that cannot be
  */
 export function splitText(text: string, options: SplitOptions = {}): Passage[] {
   const { size = DEFAULT_SIZE, measure = countWords } = options;
   const { overlap = Math.floor(size / 6) } = options;
+  checkText(text);
+  checkSize("size", size, 1);
+  checkSize("overlap", overlap, 0);
   const passages: Passage[] = [];
   let open: Piece[] = [];
   let total = 0;

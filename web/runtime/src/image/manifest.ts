@@ -1,6 +1,7 @@
 /** The manifest of an image site (docs/image.md): checked, so that the generator reads it without asking again. */
 
 import { Value } from "../check.js";
+import { TinywebError } from "../errors.js";
 import { BETA_SCHEDULES, PREDICTIONS, SCHEDULERS, SPACINGS, type SchedulerConfig, type SchedulerName } from "./schedulers.js";
 
 export const PARTS = ["text_encoder", "vae_encoder", "unet", "vae_decoder"] as const;
@@ -76,7 +77,10 @@ export function parseImageManifest(json: unknown): ImageManifest {
   const m = new Value(json);
   m.at("format").oneOf("tinyweb-bundle");
   if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
-  m.at("task").oneOf("image");
+  const task = m.at("task").text();
+  if (task !== "image") {
+    throw new TinywebError("bad-argument", `The bundle ${m.at("name").text()} is not for pictures but ${task}: load it with load() of tinyweb/load.`);
+  }
   const parts: Partial<Record<PartName, Part>> = {};
   for (const name of PARTS) {
     const folder = m.at("parts").at(name);

@@ -31,7 +31,11 @@ const needed = <Model>(model: Model | undefined, name: keyof Models): Model => {
 
 /** The shape of OpenAI's client over models in this page: no key, no server, nothing leaves the device. */
 export class OpenAI {
-  constructor(private readonly models: Models) {}
+  constructor(private readonly models: Models) {
+    if (typeof models !== "object" || models === null) {
+      throw new TinywebError("bad-argument", "OpenAI takes loaded models: new OpenAI({ chat: await loadChat(…) }).");
+    }
+  }
 
   get chat(): { completions: ChatCompletions } {
     return { completions: new ChatCompletions(needed(this.models.chat, "chat")) };

@@ -50,20 +50,35 @@ export const refuse = (parameter: string, why: string): never => {
   throw new TinywebError("bad-argument", `${parameter}: ${why}`);
 };
 
-/** Refuses fields that are set and not among `known`. Fields that are null count as absent, as with OpenAI. */
-export function checkFields(request: object, known: ReadonlySet<string>): void {
-  for (const [name, value] of Object.entries(request)) {
+/** A value in a message: as JSON where that says what it is. */
+const shown = (value: unknown): string => (typeof value === "object" || typeof value === "string" ? JSON.stringify(value) : String(value));
+
+/**
+ * Refuses what is no object, and fields that are set and not among `known`. Fields that are null count as absent, as with OpenAI.
+ * @param place what it is, for the message: a call's name, or a field's with a dot behind it
+ */
+export function checkFields(request: unknown, known: ReadonlySet<string>, place = ""): void {
+  if (typeof request !== "object" || request === null || Array.isArray(request)) {
+    refuse(place || "the request", `must be an object, not ${shown(request)}.`);
+  }
+  for (const [name, value] of Object.entries(request as object)) {
     if (value !== undefined && value !== null && !known.has(name)) {
-      refuse(name, `this model cannot do that; it knows ${[...known].sort().join(", ")}.`);
+      refuse(place ? `${place}.${name}` : name, `this model cannot do that; it knows ${[...known].sort().join(", ")}.`);
     }
   }
+}
+
+/** true or false; false where it is absent. */
+function flag(object: object, name: string, place = name): boolean {
+  const value = (object as Record<string, unknown>)[name] ?? false;
+  return typeof value === "boolean" ? value : refuse(place, `must be true or false, not ${shown(value)}.`);
 }
 
 export function number(request: object, name: string, min: number, max: number, integer = false): number | undefined {
   const value = (request as Record<string, unknown>)[name] ?? undefined;
   if (value === undefined) return undefined;
   if (typeof value !== "number" || !(value >= min && value <= max) || (integer && !Number.isInteger(value))) {
-    refuse(name, `must be ${integer ? "an integer" : "a number"} in ${min} … ${max}, not ${JSON.stringify(value)}.`);
+    refuse(name, `must be ${integer ? "an integer" : "a number"} in ${min} … ${max}, not ${shown(value)}.`);
   }
   return value as number;
 }
@@ -72,7 +87,7 @@ export function number(request: object, name: string, min: number, max: number, 
 export function checkOnly(request: object, only: Readonly<Record<string, unknown>>): void {
   for (const [name, meant] of Object.entries(only)) {
     const value = (request as Record<string, unknown>)[name] ?? meant;
-    if (JSON.stringify(value) !== JSON.stringify(meant)) refuse(name, `only ${JSON.stringify(meant)} is possible here, not ${JSON.stringify(value)}.`);
+    if (JSON.stringify(value) !== JSON.stringify(meant)) refuse(name, `only ${shown(meant)} is possible here, not ${shown(value)}.`);
   }
 }
 
@@ -92,12 +107,19 @@ export interface ChatWish {
 
 /** The request in this library's terms. @throws TinywebError "bad-argument" naming what cannot be done */
 export function readChatRequest(request: ChatRequest, model: string): ChatWish {
-  if (typeof request !== "object" || request === null) refuse("create", "takes an object with messages.");
   checkFields(request, CHAT_FIELDS);
   checkModel(request.model, model);
   checkOnly(request, { n: 1, response_format: { type: "text" }, frequency_penalty: 0, presence_penalty: 0, logprobs: false });
-  const stop = typeof request.stop === "string" ? [request.stop] : [...(request.stop ?? [])];
-  if (!stop.every((text) => typeof text === "string" && text !== "")) refuse("stop", "must be a text or a list of texts, none empty.");
+  const stop = typeof request.stop === "string" ? [request.stop] : (request.stop ?? []);
+  if (!Array.isArray(stop) || !stop.every((text) => typeof text === "string" && text !== "")) {
+    refuse("stop", "must be a text or a list of texts, none empty.");
+  }
+  const stream = flag(request, "stream");
+  const about = request.stream_options ?? {};
+  checkFields(about, new Set(["include_usage"]), "stream_options");
+  if (request.stream_options && !stream) refuse("stream_options", "is for answers in chunks: set stream to true.");
+  const [most, older] = (["max_completion_tokens", "max_tokens"] as const).map((name) => number(request, name, 1, 2 ** 31 - 1, true));
+  if (most !== undefined && older !== undefined) refuse("max_tokens", "is max_completion_tokens by another name: give one of them.");
   const settings = {
     temperature: number(request, "temperature", 0, 2),
     topP: number(request, "top_p", 0, 1),
@@ -107,10 +129,10 @@ export function readChatRequest(request: ChatRequest, model: string): ChatWish {
   };
   return {
     messages: readMessages(request.messages),
-    stop,
-    stream: request.stream === true,
-    includeUsage: request.stream_options?.include_usage === true,
-    maxTokens: number(request, "max_completion_tokens", 1, 2 ** 31 - 1, true) ?? number(request, "max_tokens", 1, 2 ** 31 - 1, true),
+    stop: [...stop],
+    stream,
+    includeUsage: flag(about, "include_usage", "stream_options.include_usage"),
+    maxTokens: most ?? older,
     sampling: Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)),
   };
 }
@@ -123,11 +145,11 @@ function readMessages(messages: readonly RequestMessage[]): Message[] {
   if (!Array.isArray(messages) || messages.length === 0) refuse("messages", "must be a list of { role, content } that is not empty.");
   return messages.map((message, i) => {
     const place = `messages[${i}]`;
-    checkFields(Object(message) as object, new Set(["role", "content"]));
     const { role, content } = Object(message) as RequestMessage;
     if (!["system", "developer", "user", "assistant"].includes(role)) {
-      refuse(`${place}.role`, `must be system, developer, user or assistant, not ${JSON.stringify(role)}.`);
+      refuse(`${place}.role`, `must be system, developer, user or assistant, not ${shown(role)}.`);
     }
+    checkFields(message, new Set(["role", "content"]), place);
     const parts: readonly TextPart[] = typeof content === "string" ? [{ type: "text", text: content }] : content;
     if (!Array.isArray(parts) || !parts.every((part) => part?.type === "text" && typeof part.text === "string")) {
       refuse(`${place}.content`, "must be a text, or a list of parts of type text: this model reads nothing else.");

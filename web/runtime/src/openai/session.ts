@@ -3,7 +3,7 @@
 import type { ChatInfo, ChatPart } from "../chat.js";
 import type { Chat } from "../client.js";
 import { linkedAbort, TinywebError } from "../errors.js";
-import type { GenerateOptions } from "../options.js";
+import { checkMessages, type GenerateOptions } from "../options.js";
 import type { Message } from "../tokenizer.js";
 
 /** What a session needs of a chat model; `loadChat` gives one. */
@@ -43,6 +43,10 @@ export class ChatSession {
     private readonly chat: ChatModel,
     { system, messages = [], ...defaults }: SessionOptions = {},
   ) {
+    if (typeof (chat as Partial<ChatModel> | undefined)?.generate !== "function") {
+      throw new TinywebError("bad-argument", "A session needs a chat model: new ChatSession(await loadChat(…)).");
+    }
+    if (system !== undefined && typeof system !== "string") throw new TinywebError("bad-argument", "system must be a text.");
     this.defaults = defaults;
     this.system = system === undefined ? [] : [{ role: "system", content: system }];
     this.reset(messages);
@@ -94,6 +98,7 @@ export class ChatSession {
 
   /** Begins anew: with the system message alone, or with another conversation. */
   reset(messages: readonly Message[] = []): void {
+    if (!Array.isArray(messages) || messages.length > 0) checkMessages(messages);
     this.stop();
     this.running = undefined; // what is still on its way belongs to nobody
     const own = messages.some(({ role }) => role === "system") ? [] : this.system;
