@@ -57,6 +57,12 @@ def wait_for(page: Page, state: str) -> None:
     page.locator(f'[data-testid="app"][data-state="{state}"]').wait_for(timeout=TIMEOUT_MS)
 
 
+def limit_storage(page: Page, address: str, quota: int | None) -> None:
+    """Bytes that the address may store; None: as many as the browser likes."""
+    limit = {"origin": address} | ({} if quota is None else {"quotaSize": quota})
+    page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", limit)
+
+
 def ask(page: Page, text: str) -> str:
     """Send a chat message and wait for the end of the answer."""
     answers = page.get_by_test_id("message-assistant")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import ExportedSite, Served
-from tests.e2e.pages import HIDE, LOSE, PAGES, TIMEOUT_MS, ExportedPage, ask, find, wait_for
+from tests.e2e.pages import HIDE, LOSE, PAGES, TIMEOUT_MS, ExportedPage, ask, find, limit_storage, wait_for
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
@@ -122,12 +122,6 @@ def test_storage_refused_on_other_pages(
     tested.use(page)
     page.get_by_test_id("settings").click()
     expect(page.get_by_test_id("settings-dialog")).to_contain_text("refuses to store anything")
-
-
-def limit_storage(page: Page, address: str, quota: int | None) -> None:
-    """Bytes that the address may store; None: as many as the browser likes."""
-    limit = {"origin": address} | ({} if quota is None else {"quotaSize": quota})
-    page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", limit)
 
 
 @pytest.mark.parametrize("tested", OTHERS)

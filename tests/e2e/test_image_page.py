@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import HIDE, TIMEOUT_MS, wait_for
+from tests.e2e.pages import HIDE, TIMEOUT_MS, limit_storage, wait_for
 from tests.e2e.painting import begin, expect_pictures, open_page, paint, pictures, psnr, shown
 from tinyweb.export.site import BUILT
 
@@ -328,6 +328,54 @@ def test_a_gallery_of_200(page: Page) -> None:
     page.reload()
     wait_for(page, "ready")
     expect(page.get_by_test_id("picture")).to_have_count(0)
+
+
+# Until not even a small picture fits.
+FILL_STORAGE = """async () => {
+  const open = indexedDB.open("tinyweb-image:/", 1);
+  const database = await new Promise((done) => (open.onsuccess = () => done(open.result)));
+  const put = (bytes, key) => new Promise((done) => {
+    for (let i = 0; i < bytes.length; i += 65536) crypto.getRandomValues(bytes.subarray(i, i + 65536));
+    const change = database.transaction("files", "readwrite");
+    change.objectStore("files").put(bytes, key);
+    change.oncomplete = () => done(true);
+    change.onabort = () => done(false);
+  });
+  for (const size of [1_000_000, 100_000, 10_000, 1000]) {
+    for (let i = 0; await put(new Uint8Array(size), `fill-${size}-${i}`); i++) if (i > 100) throw new Error("no end");
+  }
+  database.close();
+}"""
+
+
+@pytest.mark.slow
+def test_no_room_for_a_picture(context: BrowserContext, image_site: Path, served: Serve) -> None:
+    """The browser's storage is full while a picture is kept: it stays until the page is closed, or there is room."""
+    address = served(image_site).address
+    page = context.new_page()
+    limit_storage(page, address, 30_000_000)
+    page.goto(f"{address}/{SINGLE}")
+    wait_for(page, "ready")
+    first = paint(page, "red circle", steps=1)
+    expect(page.get_by_test_id("picture")).to_have_count(1)
+    page.evaluate(FILL_STORAGE)
+    made = [paint(page, prompt, steps=1) for prompt in ("blue circle", "blue square")]
+    expect(page.get_by_text("storage is full")).to_be_visible()
+    expect_pictures(page, "blue square", "blue circle", "red circle")
+    page.get_by_test_id("picture").nth(1).click()
+    expect(page.get_by_test_id("image")).to_have_attribute("alt", "blue circle")
+    np.testing.assert_array_equal(shown(page), made[0])
+    # there is room again, which the page finds with the next change
+    limit_storage(page, address, None)
+    page.get_by_test_id("picture").last.click()
+    expect(page.get_by_test_id("image")).to_have_attribute("alt", "red circle")
+    np.testing.assert_array_equal(shown(page), first)
+    page.get_by_test_id("delete").click()
+    expect(page.get_by_text("storage is full")).to_have_count(0)
+    page.reload()
+    wait_for(page, "ready")
+    expect_pictures(page, "blue square", "blue circle")
+    np.testing.assert_array_equal(shown(page), made[1])
 
 
 def run_in_a_plain_page(context: BrowserContext, served: Serve, site: Path, folder: Path, body: str) -> Any:

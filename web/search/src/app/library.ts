@@ -51,11 +51,12 @@ export class Library {
     if (database === null) this.trouble = "refused";
   }
 
-  /** Opens the store of the site in this folder; never fails. @param idb is replaced in tests */
-  static async open(folder: string, idb: IDBFactory | undefined = globalThis.indexedDB): Promise<Library> {
+  /** Opens the store of the site in this folder; never fails. */
+  static async open(folder: string): Promise<Library> {
     try {
-      if (idb === undefined) return new Library(null);
-      return new Library(await openDatabase(idb, `tinyweb-search:${folder}`, (database) => database.createObjectStore(STORE, { keyPath: "id" })));
+      const { indexedDB } = globalThis; // where storage is blocked even asking for it may throw
+      if (indexedDB == null) return new Library(null);
+      return new Library(await openDatabase(indexedDB, `tinyweb-search:${folder}`, (database) => database.createObjectStore(STORE, { keyPath: "id" })));
     } catch {
       return new Library(null);
     }
@@ -76,12 +77,21 @@ export class Library {
   /** Keeps a document as it is now; in memory where storage fails. */
   async put(doc: Doc): Promise<void> {
     this.memory.set(doc.id, doc);
-    if (await this.change((store) => store.put(doc))) this.memory.delete(doc.id);
+    await this.store();
+  }
+
+  /** Stores what is in memory only, as far as there is room. */
+  private async store(): Promise<void> {
+    for (const [id, doc] of [...this.memory]) {
+      if (this.memory.get(id) !== doc) continue; // deleted or replaced meanwhile
+      if (!(await this.change((store) => store.put(doc)))) return;
+      if (this.memory.get(id) === doc) this.memory.delete(id);
+    }
   }
 
   async remove(id: string): Promise<void> {
     this.memory.delete(id);
-    await this.change((store) => store.delete(id));
+    if (await this.change((store) => store.delete(id))) await this.store(); // there may be room now
   }
 
   async clear(): Promise<void> {

@@ -94,7 +94,7 @@ describe("the library", () => {
   });
 
   test("keeps documents in memory where there is no storage", async () => {
-    const library = await Library.open("/", undefined);
+    const library = await Library.open("/");
     expect(library.trouble).toBe("refused");
     const [one, two] = [doc("a", [["one", [1, 0]]]), { ...doc("b", []), addedAt: 2 }];
     await library.put(one);

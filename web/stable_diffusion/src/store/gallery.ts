@@ -43,12 +43,13 @@ export class Gallery {
     if (database === null) this.trouble = "refused";
   }
 
-  /** Opens the store of the site in this folder; never fails. @param idb is replaced in tests */
-  static async open(folder: string, idb: IDBFactory | undefined = globalThis.indexedDB): Promise<Gallery> {
+  /** Opens the store of the site in this folder; never fails. */
+  static async open(folder: string): Promise<Gallery> {
     try {
-      if (idb === undefined) return new Gallery(null);
+      const { indexedDB } = globalThis; // where storage is blocked even asking for it may throw
+      if (indexedDB == null) return new Gallery(null);
       return new Gallery(
-        await openDatabase(idb, `tinyweb-image:${folder}`, (database) => {
+        await openDatabase(indexedDB, `tinyweb-image:${folder}`, (database) => {
           database.createObjectStore(LISTED, { keyPath: "id" });
           database.createObjectStore(FILES);
         }),
@@ -83,6 +84,7 @@ export class Gallery {
     if (this.database === null) return;
     try {
       for (const { picture, file } of [...this.memory.values()]) {
+        if (!this.memory.has(picture.id)) continue; // deleted meanwhile
         const transaction = this.database.transaction([LISTED, FILES], "readwrite");
         const end = finished(transaction);
         transaction.objectStore(LISTED).put(picture);
