@@ -22,7 +22,9 @@ from tinyweb.export.site import BUILT
 Serve = Callable[..., Served]
 AXE = (ROOT / "node_modules/axe-core/axe.min.js").read_text()
 TOO_SMALL = """() =>
-  [...document.querySelectorAll("button, summary, select, input[type=range], label:has(input[type=radio])")]
+  [...document.querySelectorAll(
+    ".button, button, summary, select, textarea, input:not([type=radio]), label:has(input[type=radio])"
+  )]
     .filter((element) => element.checkVisibility())
     .map((element) => [element, element.getBoundingClientRect()])
     .filter(([, { width, height }]) => width < 43.5 || height < 43.5)
