@@ -111,6 +111,17 @@ def test_functions_share_weights_and_state(tmp_path: Path) -> None:
     assert inspect_site(tmp_path / "site")["kernels_per_call"].keys() == functions.keys()
 
 
+def test_shaders_of_one_text_are_compiled_once(tmp_path: Path) -> None:
+    """Functions of other sizes often differ by their grids alone."""
+    functions = {f"add_{n}": (lambda x: x + 1.0, [Tensor.zeros(n)]) for n in (1024, 4096)}
+    webgpu = export_functions(functions, tmp_path / "site")["targets"]["webgpu"]["variants"]["base"]
+    assert len(webgpu["kernels"]) == 1
+    grids = [entry["dispatches"][0]["grid"][0] for entry in webgpu["entry_points"].values()]
+    assert grids[1] == 4 * grids[0]
+    text = (tmp_path / "site" / "model" / webgpu["file"]).read_text()
+    assert text.count("//# kernel") == 1 and f"//# kernel {webgpu['kernels'][0]['name']}\n" in text
+
+
 def test_names_of_functions(tmp_path: Path) -> None:
     for name in ("", "2d", "a-b", "a b", "*/", "x" * 65):
         with pytest.raises(ExportError, match="cannot name a function"):

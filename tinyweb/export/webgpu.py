@@ -57,7 +57,12 @@ def write_webgpu(
 def _write_variant(
     bundle: Path, stem: str, compiled: Compiled, memory: Memory, slots: Mapping[str, int]
 ) -> dict[str, Any]:
-    text = "".join(f"//# kernel {p.name}\n{render(p, slots).rstrip()}\n\n" for p in compiled.programs)
+    modules: dict[str, Program] = {}  # programs of one text, for grids of several sizes, are compiled once
+    texts = [render(p, slots).rstrip() for p in compiled.programs]
+    for module, program in zip(texts, compiled.programs):
+        modules.setdefault(module, program)
+    index = {module: i for i, module in enumerate(modules)}
+    text = "".join(f"//# kernel {p.name}\n{module}\n\n" for module, p in modules.items())
     path = bundle / "kernels" / f"{stem}.wgsl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
@@ -68,24 +73,26 @@ def _write_variant(
         "file": f"kernels/{stem}.wgsl",
         "kernels": [
             {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}
-            for p in compiled.programs
+            for p in modules.values()
         ],
         "entry_points": {
             name: {
                 "variables": used_variables(compiled, dispatches),
-                "dispatches": [_dispatch(d, compiled.programs[d.program], memory) for d in dispatches],
+                "dispatches": [
+                    _dispatch(d, compiled.programs[d.program], index[texts[d.program]], memory) for d in dispatches
+                ],
             }
             for name, dispatches in compiled.entries.items()
         },
     }
 
 
-def _dispatch(dispatch: Dispatch, program: Program, memory: Memory) -> dict[str, Any]:
+def _dispatch(dispatch: Dispatch, program: Program, kernel: int, memory: Memory) -> dict[str, Any]:
     ids = [memory.ids[b] for b in dispatch.buffers]
     for p in program.params:
         if (p.written or p.atomic) and ids.count(ids[p.slot]) > 1:
             raise AssertionError(f"{program.name} writes buffer {ids[p.slot]}, which it has bound twice")
-    return {"kernel": dispatch.program, "buffers": ids, "grid": [expression(s) for s in program.grid]}
+    return {"kernel": kernel, "buffers": ids, "grid": [expression(s) for s in program.grid]}
 
 
 def limits(variants: Iterable[Compiled], memory: Memory) -> dict[str, int]:

@@ -33,12 +33,10 @@ export interface Engine {
   flush(): Promise<void>;
   /** Sets a variable for the entry points that are run from now on. */
   setVariable(slot: number, value: number): void;
-  /** Queues entry points, in one submission. */
-  run(entries: readonly string[]): void;
+  /** Queues entry points, in one submission; settles when about one submission is queued ahead, and events (a cancellation) got in. */
+  run(entries: readonly string[]): Promise<void>;
   /** Queues entry points in one submission, then copies what they left in buffers; each slice comes in memory of its own. */
   step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]>;
-  /** Lets events (a cancellation) in; bounds the work queued ahead to about one submission. */
-  turn(): Promise<void>;
   /** Loses the device on purpose, to test recovery; false where there is none to lose. */
   loseDevice(): boolean;
   dispose(): void;

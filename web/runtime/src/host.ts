@@ -33,7 +33,7 @@ export interface StartTimes {
   tokenizerMs: number;
   /** The weights are on the device. */
   weightsMs: number;
-  /** Every kernel is compiled. */
+  /** Every kernel that a first answer needs is compiled. */
   kernelsMs: number;
   /** The model can be used. */
   readyMs: number;
@@ -79,6 +79,8 @@ export interface HostSettings {
 
 const MAX_MANIFEST = 64 * 2 ** 20;
 const MAX_FILE = 256 * 2 ** 20;
+/** Larger blocks of a prompt are compiled when there is such a prompt: small ones read a short one as soon. */
+const FIRST_BLOCK = 64;
 /** A second loss within this time means that the GPU does not hold: without it, then. */
 const LOSS_WINDOW_MS = 60_000;
 
@@ -241,7 +243,11 @@ export class ModelHost {
       const { adapter, name, target, variant } = candidate;
       const source = this.file(variant.file, signal).then((bytes) => new TextDecoder().decode(bytes));
       const lost = (reason: string): void => this.settings.onEvent("device-lost", { reason });
-      return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost, this.settings.options.functions);
+      const { chat } = this.manifest;
+      const first = chat
+        ? [chat.decode, chat.sample, chat.greedy, ...chat.prefill.filter(({ block }) => block <= FIRST_BLOCK).map(({ entry }) => entry)]
+        : this.settings.options.functions;
+      return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost, first);
     }
     const target = this.manifest.wasm as NonNullable<Manifest["wasm"]>;
     return WasmEngine.create(this.manifest, target, candidate.threads, this.module(candidate.variant.file, signal), this.settings.spawn);

@@ -86,9 +86,8 @@ export class Loop {
       const count = Math.min(block, ids.length - start);
       engine.setVariable(this.startPos, start);
       engine.setVariable(this.count, count);
-      engine.run([entry]);
+      await engine.run([entry]);
       for (const end = start + count; start < end; start++) cached.push(ids[start] as number);
-      await engine.turn();
       throwIfAborted(signal);
     }
   }

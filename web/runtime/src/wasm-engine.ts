@@ -151,7 +151,12 @@ export class WasmEngine implements Engine {
     return this.target.entryPoints.get(entry)?.kernels ?? 0;
   }
 
-  run(entries: readonly string[]): void {
+  async run(entries: readonly string[]): Promise<void> {
+    this.call(entries);
+    await this.turn();
+  }
+
+  private call(entries: readonly string[]): void {
     this.check();
     const { control } = this;
     const others = this.threads - 1;
@@ -175,7 +180,7 @@ export class WasmEngine implements Engine {
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
-    if (entries.length > 0) this.run(entries);
+    if (entries.length > 0) this.call(entries);
     await this.turn(); // a cancellation must get in between two tokens
     return slices.map(({ buffer, offset, bytes }) => {
       const start = this.address(buffer) + offset;
@@ -183,7 +188,7 @@ export class WasmEngine implements Engine {
     });
   }
 
-  async turn(): Promise<void> {
+  private async turn(): Promise<void> {
     await nextTask();
     this.check();
   }

@@ -102,7 +102,7 @@ export class WebGpuEngine implements Engine {
   /**
    * Allocates all buffers and starts compiling.
    * @param source the variant's WGSL file, perhaps still on its way
-   * @param first entry points to compile now; the others are compiled when they are first run by `step`
+   * @param first entry points to compile now; the others are compiled when they are first run
    * @throws TinywebError "no-backend" | "out-of-memory"
    */
   static async create(
@@ -143,6 +143,13 @@ export class WebGpuEngine implements Engine {
     if (engine) engine.dispose();
     else device.destroy();
     throw new TinywebError("out-of-memory", `The GPU has not enough memory for this model: ${describe(problem)}`, problem);
+  }
+
+  /** Compiles what was not asked for at first. */
+  private prepare(entries: readonly string[]): Promise<void> | undefined {
+    this.check();
+    const missing = entries.filter((entry) => !this.commands.has(entry));
+    return missing.length > 0 ? this.compile(missing) : undefined;
   }
 
   private stagingBuffer(size: number): GPUBuffer {
@@ -251,15 +258,18 @@ export class WebGpuEngine implements Engine {
     return this.variant.entryPoints.get(entry)?.length ?? 0;
   }
 
-  run(entries: readonly string[]): void {
-    this.check();
+  async run(entries: readonly string[]): Promise<void> {
+    await this.prepare(entries);
     this.submit(this.encode(entries));
+    const before = this.last;
+    this.last = this.device.queue.onSubmittedWorkDone();
+    await this.settled(before);
+    this.check();
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
-    this.check();
-    const missing = entries.filter((entry) => !this.commands.has(entry));
-    if (missing.length > 0) await this.compile(missing);
+    const preparing = this.prepare(entries);
+    if (preparing) await preparing; // otherwise the variables are read before the caller sets those of the next step
     const encoder = this.encode(entries);
     const sizes = slices.map(({ bytes }) => Math.ceil(bytes / 4) * 4);
     const size = sizes.reduce((sum, bytes) => sum + bytes, 0);
@@ -289,13 +299,6 @@ export class WebGpuEngine implements Engine {
     if (staging.size === STAGING_BYTES) this.idle.push(staging);
     else staging.destroy();
     return values;
-  }
-
-  async turn(): Promise<void> {
-    const before = this.last;
-    this.last = this.device.queue.onSubmittedWorkDone();
-    await this.settled(before);
-    this.check();
   }
 
   loseDevice(): boolean {

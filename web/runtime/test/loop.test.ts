@@ -35,7 +35,7 @@ class FakeEngine implements Engine {
   setVariable(slot: number, value: number): void {
     this.variables[slot] = value;
   }
-  run(entries: readonly string[]): void {
+  async run(entries: readonly string[]): Promise<void> {
     const [start, count] = this.variables as [number, number];
     for (const entry of entries) {
       this.entries.push(entry);
@@ -47,7 +47,7 @@ class FakeEngine implements Engine {
     }
   }
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
-    this.run(entries);
+    void this.run(entries);
     const values = slices.map(({ buffer, offset, bytes }) =>
       new Uint8Array((buffer === 2 ? this.ids : this.said).buffer.slice(offset, offset + bytes)));
     this.mostFlying = Math.max(this.mostFlying, ++this.flying);
@@ -58,7 +58,6 @@ class FakeEngine implements Engine {
     this.flying -= 1;
     return values;
   }
-  async turn(): Promise<void> {}
   loseDevice(): boolean {
     return false;
   }
@@ -154,7 +153,7 @@ describe("guessing ahead", () => {
     const engine = new FakeEngine(3);
     const loop = new Loop(manifest, () => engine);
     const circle = [10, 11, 12, 13];
-    engine.run = function (this: FakeEngine, entries: readonly string[]) {
+    engine.run = async function (this: FakeEngine, entries: readonly string[]) {
       const next = (id: number): number => circle[(circle.indexOf(id) + 1) % 4] as number;
       const start = (this as unknown as { variables: number[] }).variables[0] as number;
       for (const entry of entries) {

@@ -3,17 +3,17 @@
 Each thread computes a tile of outputs, so that what it loads serves several multiplications. On a GPU the threads of a
 workgroup read both operands from shared memory, where blocks of them are brought together: of A, the operand that does
 not vary along the columns, transposed, so that both are read as vectors (the tiling of Volkov and Demmel 2008, as in
-CUTLASS). A processor that emulates a GPU has one memory, a barrier there costs as much as a load, and a load as much as
-dozens of additions: tiles are larger, and several steps of the reduction are one statement.
+CUTLASS). Where a processor emulates a GPU, tiles are chosen in emulated.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.for_gpu.emulated import emulated_tile
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.optimize.stage import Stage
@@ -25,8 +25,6 @@ ENOUGH = 128  # workgroups that keep a GPU busy
 DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
 # (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
 TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
-EMULATED_TILE = 16  # rows, and columns, of a thread of an emulated GPU
-EMULATED_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,11 @@ def product(plan: Plan, heavy: UOp, outputs: list[UOp]) -> bool:
         return False
     k = plan.k
     axes = found.columns[0], found.rows[0]
-    if min(map(k.size, axes)) < MATRIX or any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])):
+    if any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])):
         return False
     if plan.target.emulated:
-        return emulated_tile(plan, heavy, found)
-    return shared_tile(plan, heavy, found, outputs)
+        return emulated_tile(plan, heavy, *axes)
+    return min(map(k.size, axes)) >= MATRIX and shared_tile(plan, heavy, found, outputs)
 
 
 # -- GPUs -------------------------------------------------------------------------------------------------------
@@ -196,25 +194,6 @@ def stages(plan: Plan, before: list[Action], at: str, heavy: UOp, columns: UOp) 
         out.append(stage)
     used = sum(u.dtype.nbytes(u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
     return out if out and used <= plan.target.shared_bytes else None
-
-
-# -- processors that emulate a GPU ------------------------------------------------------------------------------
-def emulated_tile(plan: Plan, heavy: UOp, found: Product) -> bool:
-    """Larger tiles for each thread, and several steps in one statement; few threads, which share what is in caches."""
-    k = plan.k
-    columns, rows = found.columns[0], found.rows[0]
-    several = len(k.reduces) > 1
-    # An exponential is a page of text for each element, and drivers that emulate take long to compile: smaller tiles.
-    tile = EMULATED_TILE // 2 if not several and any(u.op is Ops.EXP for u in k.nodes) else EMULATED_TILE
-    plan.tile_within(columns, tile, AxisKind.VECTOR)
-    plan.tile_within(rows, EMULATED_TILE // 2 if several else tile, AxisKind.UNROLL)
-    steps = max((r for r in heavy.src[1:] if r in plan.left), key=k.size)
-    plan.tile(
-        steps, fitting_divisor(k.size(steps), EMULATED_STEPS // 2 if several else EMULATED_STEPS), AxisKind.UNROLL
-    )
-    plan.spread([columns], 4)
-    plan.spread([rows], 8)
-    return True
 
 
 # -- neither ------------------------------------------------------------------------------------------------------

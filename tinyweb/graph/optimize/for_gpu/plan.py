@@ -41,16 +41,14 @@ class Plan:
         self.actions += [Split(name, factor), Bind(f"{name}.1", kind, dim)]
         self.left[r] = (f"{name}.0", -(-size // factor))
 
-    def tile_within(self, r: UOp, most: int, kind: AxisKind) -> None:
-        """The largest block of an axis, up to `most`, that divides it; if that is small, blocks that overlap."""
-        size = self.k.size(r)
-        factor = fitting_divisor(size, most)
-        if 2 * factor >= most or size < most or self.k.in_place:
+    def tile_overlapping(self, r: UOp, factor: int, kind: AxisKind) -> None:
+        """Blocks of `factor` of a whole axis are bound; the last one begins earlier if they do not divide it."""
+        name, size = r.arg.name, self.k.size(r)
+        if size % factor == 0:
             self.tile(r, factor, kind)
             return
-        name = r.arg.name
-        self.actions += [Split(name, most, overlap=True), Bind(f"{name}.1", kind)]
-        self.left[r] = (f"{name}.0", -(-size // most))
+        self.actions += [Split(name, factor, overlap=True), Bind(f"{name}.1", kind)]
+        self.left[r] = (f"{name}.0", -(-size // factor))
 
     def spread(self, axes: Iterable[UOp], wanted: int) -> None:
         """Output axes over threads, one dimension each, until the workgroup has about `wanted` threads."""

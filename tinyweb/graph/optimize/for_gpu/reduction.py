@@ -9,6 +9,7 @@ from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan
 FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 EMULATED_WORKGROUP = 16  # threads of a workgroup that one core of a processor works off
+EMULATED_LANES = 4  # of them at a time: more threads for one row would wait for each other
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
 
@@ -29,6 +30,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
+    full, most = (EMULATED_WORKGROUP, EMULATED_LANES) if plan.target.emulated else (FULL, plan.most)
     groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in heavy.ranges))
     narrow = 32
     if axis is not None:
@@ -46,7 +48,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
                 steps //= words
         else:
             outputs //= width
-    if k.volume(reused) >= MATRIX and outputs >= FULL:
+    if k.volume(reused) >= MATRIX and outputs >= full:
         tile_of_registers(plan, rows, reused, axis)
         return
     serves = [r for r in rows if any(r not in u.src[1].ranges for u in loads)]
@@ -74,9 +76,9 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         return
     # with few outputs, several threads share each reduction
     count = 1
-    while outputs * count < FULL and count * 4 <= steps and count < plan.most:
+    while outputs * count < full and count * 4 <= steps and count < most:
         count *= 2
-    if axis in bound and steps >= 2 * ALONG:
+    if axis in bound and steps >= 2 * ALONG and not plan.target.emulated:
         count = max(count, ALONG)
     if count >= 4:
         # several rows to a thread, where there are plenty, share what is read and computed of the input
@@ -86,7 +88,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         plan.share(heavy, min(count, max(plan.most // plan.threads, 1)), 2 - plan.dims)
         plan.spread([r for r in plan.by_nearness(rows) if r is not axis], max(WORKGROUP, plan.threads))
         return
-    plan.unroll([r for r in reused if r is not axis], outputs, FULL // 4)
+    plan.unroll([r for r in reused if r is not axis], outputs, full // 4)
     plan.spread(plan.by_nearness(rows), WORKGROUP)
 
 
@@ -105,7 +107,9 @@ def row_kernel(plan: Plan, heavy: UOp, rows: list[UOp], apart: list[UOp]) -> Non
     count = 4
     while count < plan.most and count * 2 <= length:
         count *= 2
-    if k.volume(rows) * count > FULL:
+    if plan.target.emulated:
+        count = EMULATED_LANES if k.volume(rows) < EMULATED_WORKGROUP else 1
+    elif k.volume(rows) * count > FULL:
         count = min(count, WORKGROUP)
     count = plan.share(heavy, count, 1)
     for r in plan.by_nearness(r for r in apart if r in plan.left)[:1]:
