@@ -15,6 +15,7 @@ BLOCK = 64  # keys whose scores stay near
 WIDEST = 256  # lanes of sums
 GPU_COLUMNS = 64  # threads side by side along the sums
 EMULATED = 32  # threads of a workgroup that a processor plays
+WORTH_TEXT = 1 << 26  # elements of work from which such a processor gains more by longer text than compiling it takes
 WORKGROUP = 64  # threads that share several rows
 MOST_PARTS = 16  # of a block of keys, each summed by threads of its own
 ROWS = 4  # queries that share what is read of keys and values
@@ -67,9 +68,10 @@ def _for_emulated(k: Analysis, softmax: Softmax, target: Target) -> list[Action]
         Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL) for r in softmax.columns
     ]
     names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
-    row, rows = _shared_rows(k, softmax), 1
-    if row is not None:
-        rows = _tile(k, row, names, actions, 2)  # what is spelled out takes long to compile there
+    row, rows, block = _shared_rows(k, softmax), 1, 8
+    if k.work >= WORTH_TEXT:
+        block = 16
+        rows = _tile(k, row, names, actions, 2) if row is not None else 1
     if row in names:
         threads = fitting(k.size(row) // rows, EMULATED)
         if threads > 1:
@@ -79,7 +81,7 @@ def _for_emulated(k: Analysis, softmax: Softmax, target: Target) -> list[Action]
     columns, size = 16, k.size(along) if along is not None else 1
     while columns > 1 and size % columns:
         columns //= 2
-    actions.append(Online(softmax.row.arg.name, 16, Space.REGISTER, columns=columns if columns > 1 else 0))
+    actions.append(Online(softmax.row.arg.name, block, Space.REGISTER, columns=columns if columns > 1 else 0))
     _vector_of_products(k, softmax, 4, actions)
     return actions
 

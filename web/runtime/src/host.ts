@@ -79,8 +79,8 @@ export interface HostSettings {
 
 const MAX_MANIFEST = 64 * 2 ** 20;
 const MAX_FILE = 256 * 2 ** 20;
-/** Larger blocks of a prompt are compiled when there is such a prompt: small ones read a short one as soon. */
-const FIRST_BLOCK = 64;
+/** The smallest blocks that a prompt is read in; larger ones are compiled when there is such a prompt. */
+const FIRST_BLOCKS = -3;
 /** A second loss within this time means that the GPU does not hold: without it, then. */
 const LOSS_WINDOW_MS = 60_000;
 
@@ -245,7 +245,7 @@ export class ModelHost {
       const lost = (reason: string): void => this.settings.onEvent("device-lost", { reason });
       const { chat } = this.manifest;
       const first = chat
-        ? [chat.decode, chat.sample, chat.greedy, ...chat.prefill.filter(({ block }) => block <= FIRST_BLOCK).map(({ entry }) => entry)]
+        ? [chat.sample, chat.greedy, ...chat.prefill.slice(FIRST_BLOCKS).map(({ entry }) => entry)] // decode is the last of them
         : this.settings.options.functions;
       return WebGpuEngine.create(adapter, name, this.manifest, target, variant, source, lost, first);
     }

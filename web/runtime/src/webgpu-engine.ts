@@ -55,7 +55,6 @@ export class WebGpuEngine implements Engine {
   private readonly commands = new Map<string, Command[]>();
   /** WGSL by the kernels' names. */
   private readonly texts: Promise<Map<string, string>>;
-  private readonly layouts = new Map<string, GPUBindGroupLayout>();
   /** By the kernels' indices, as far as they were asked for. */
   private readonly pipelines: Promise<Prepared>[] = [];
   private failure: TinywebError | undefined;
@@ -161,9 +160,10 @@ export class WebGpuEngine implements Engine {
     const { device, variant } = this;
     const lists = entries.map((entry) => [entry, variant.entryPoints.get(entry) ?? []] as const);
     const used = new Set(lists.flatMap(([, dispatches]) => dispatches.map(({ kernel }) => kernel)));
-    await Promise.all(Array.from(used, (index) => (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel))));
     const ready: Prepared[] = [];
-    for (const index of used) ready[index] = await (this.pipelines[index] as Promise<Prepared>);
+    await Promise.all(Array.from(used, async (index) => {
+      ready[index] = await (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel));
+    }));
     device.pushErrorScope("validation");
     for (const [entry, dispatches] of lists) {
       this.commands.set(entry, dispatches.map((dispatch) => {
@@ -179,17 +179,18 @@ export class WebGpuEngine implements Engine {
       }));
     }
     const invalid = await device.popErrorScope().catch((error: unknown) => error as Error);
-    if (this.failure) throw this.failure;
+    this.check();
     if (invalid) throw new TinywebError("compile-failed", `The GPU refused this model's plan: ${invalid.message}`);
   }
 
   private async pipeline(kernel: Kernel): Promise<Prepared> {
-    const { device, layouts } = this;
+    const { device } = this;
     const code = (await this.texts).get(kernel.name);
     if (code === undefined) throw new TinywebError("bad-manifest", `${this.variant.file} has no kernel "${kernel.name}".`);
-    const key = `${kernel.bindings.join()},${kernel.uniform}`;
-    const layout = layouts.get(key) ?? this.bindGroupLayout(kernel);
-    layouts.set(key, layout);
+    const types: GPUBufferBindingType[] = kernel.uniform ? [...kernel.bindings, "uniform"] : kernel.bindings;
+    const layout = device.createBindGroupLayout({
+      entries: types.map((type, binding) => ({ binding, visibility: STAGE_COMPUTE, buffer: { type } })),
+    });
     device.pushErrorScope("validation"); // a shader's errors are told by the pipeline's failure
     const module = device.createShaderModule({ label: kernel.name, code });
     device.popErrorScope().catch(() => undefined);
@@ -201,19 +202,12 @@ export class WebGpuEngine implements Engine {
       });
       return { pipeline, layout };
     } catch (error) {
-      if (this.failure) throw this.failure;
+      this.check();
       const messages = (await module.getCompilationInfo().catch(() => undefined))?.messages ?? [];
       const first = messages.find((message) => message.type === "error");
       const why = first ? `line ${first.lineNum}: ${first.message}` : describe(error);
       throw new TinywebError("compile-failed", `The GPU driver refused kernel ${kernel.name}: ${why}`, error);
     }
-  }
-
-  private bindGroupLayout(kernel: Kernel): GPUBindGroupLayout {
-    const types: GPUBufferBindingType[] = kernel.uniform ? [...kernel.bindings, "uniform"] : kernel.bindings;
-    return this.device.createBindGroupLayout({
-      entries: types.map((type, binding) => ({ binding, visibility: STAGE_COMPUTE, buffer: { type } })),
-    });
   }
 
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
@@ -275,7 +269,7 @@ export class WebGpuEngine implements Engine {
     const size = sizes.reduce((sum, bytes) => sum + bytes, 0);
     if (size === 0) {
       this.submit(encoder);
-      await this.settled(this.device.queue.onSubmittedWorkDone());
+      await this.flush();
       this.check();
       return slices.map(() => new Uint8Array());
     }
@@ -309,8 +303,7 @@ export class WebGpuEngine implements Engine {
   dispose(): void {
     this.gone = true;
     this.failure ??= new TinywebError("disposed", "This model was disposed.");
-    for (const buffer of this.buffers) buffer.destroy();
-    this.device.destroy();
+    this.device.destroy(); // and its buffers
   }
 
   private encode(entries: readonly string[]): GPUCommandEncoder {
