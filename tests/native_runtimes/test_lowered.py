@@ -58,6 +58,9 @@ PRODUCTS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
     "batches and a bias": (arrays((2, 33, 20), (2, 20, 64), (64,)), lambda a, b, c: (a @ b + c).relu()),
     "two sums": (arrays((32, 24), (64, 24), (64, 24)), lambda a, b, c: (a @ b.transpose()) * (a @ c.transpose())),
     "convolution": (arrays((1, 3, 30, 30), (32, 3, 3, 3)), lambda x, w: x.conv2d(w, padding=1)),
+    "five columns": (arrays((1, 16, 7, 7), (24, 16, 3, 3)), lambda x, w: x.conv2d(w).silu()),
+    "ten columns": (arrays((1, 8, 10, 10), (16, 8, 3, 3)), lambda x, w: x.conv2d(w, padding=1).silu()),
+    "two small images": (arrays((2, 8, 4, 4), (16, 8, 3, 3)), lambda x, w: x.conv2d(w, padding=1)),
     "halves": (arrays((40, 32), (48, 32)), lambda a, b: a @ b.cast(dtypes.float16).contiguous().float().transpose()),
 }
 VARIANTS = {"a GPU": webgpu_target(shared_bytes=32768), "emulated": webgpu_target(emulated=True)}
