@@ -34,6 +34,35 @@ describe("on a phone", () => {
     });
   });
 
+  test("a keyboard that covers the page leaves the prompt above it", async () => {
+    // Chromium resizes the page; phones that cover it instead say so by the visual viewport alone.
+    const { page, context } = await open(browser(), phone);
+    const prompt = page.getByTestId("prompt");
+    const show = (height: number, scale = 1): Promise<void> =>
+      page.evaluate(
+        ([visible, zoom]) => {
+          const viewport = window.visualViewport as VisualViewport;
+          Object.defineProperties(viewport, { height: { value: visible, configurable: true }, scale: { value: zoom, configurable: true } });
+          viewport.dispatchEvent(new Event("resize"));
+        },
+        [height, scale] as const,
+      );
+    const bottom = async (): Promise<number> => {
+      const box = await prompt.boundingBox();
+      return box === null ? Infinity : box.y + box.height;
+    };
+    await reaches(page, "ready");
+    const whole = await bottom();
+    await show(420);
+    expect(await bottom()).toBeLessThan(420);
+    expect(await page.getByRole("main").evaluate((main) => main.clientHeight)).toBeGreaterThan(96);
+    await show(PHONE.viewport.height);
+    expect(await bottom()).toBe(whole);
+    await show(420, 2); // zoomed in, which is no keyboard
+    expect(await bottom()).toBe(whole);
+    await context.close();
+  });
+
   test("the list opens as a drawer and closes when one is chosen, or beside it", async () => {
     await using(phone, async ({ page }) => {
       await reaches(page, "ready");
@@ -122,4 +151,30 @@ describe("the page itself", () => {
       expect(await page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length)).toBe(0);
     });
   });
+});
+
+test("the settings show what models are kept, and delete this page's only", async () => {
+  const { page, context } = await open(browser());
+  const bundles = [{ manifest: "model/manifest.json", sha256: "own", bytes: 250_000 }];
+  await page.route("**/site.json", (route) => route.fulfill({ json: { hash: "0", tinyweb: "0", format: 1, bundles } }));
+  await page.reload();
+  await reaches(page, "ready");
+  await page.evaluate(async () => {
+    const weights = await (await navigator.storage.getDirectory()).getDirectoryHandle("tinyweb-weights", { create: true });
+    for (const [name, bytes] of [["own", 250_000], ["another", 40_000]] as const) {
+      const folder = await weights.getDirectoryHandle(name, { create: true });
+      const file = await (await folder.getFileHandle("0.bin", { create: true })).createWritable();
+      await file.write(new Uint8Array(bytes));
+      await file.close();
+    }
+  });
+  await page.getByTestId("settings").click();
+  const kept = page.getByTestId("stored-model");
+  await kept.filter({ hasText: "250 KB" }).waitFor();
+  await page.getByTestId("delete-model").click();
+  await page.getByText("Really delete 250 KB?").click();
+  await kept.filter({ hasText: "not kept; the next visit downloads it again" }).waitFor();
+  expect(await page.getByTestId("stored-others").innerText()).toContain("40 KB");
+  expect(await page.getByTestId("delete-model").count()).toBe(0);
+  await context.close();
 });
