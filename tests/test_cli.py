@@ -106,6 +106,36 @@ def test_wrong_words(refused: Refused, arguments: list[str], says: str) -> None:
     assert says in refused(*arguments)
 
 
+THEIRS = """from tinyweb import Tensor
+
+def raises():
+    raise KeyError("w")
+
+def wrong():
+    return (lambda x: x @ Tensor.ones(3, 3)), {"x": Tensor.zeros(2, 2)}
+
+def random():
+    return (lambda x: x + Tensor.rand(2)), {"x": Tensor.zeros(2)}
+"""
+
+
+def test_what_a_users_own_code_raises(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_code.py").write_text(THEIRS)
+    (tmp_path / "own_typo.py").write_text("x = 1\ndef make(:\n")
+    (tmp_path / "own_import.py").write_text("import math\n\nmath.nothing\n")
+    monkeypatch.chdir(tmp_path)
+    for maker, said in {
+        "own_code:raises": "own_code.py, line 4: KeyError: 'w' (--debug shows more).",
+        "own_code:wrong": "own_code.py, line 7: ",
+        "own_code:random": "a bundle has no source of them yet; make them an input.",
+        "own_typo:make": "own_typo.py, line 2: SyntaxError: invalid syntax",
+        "own_import:make": "own_import.py, line 3: AttributeError: module 'math' has no attribute 'nothing'",
+    }.items():
+        assert said in refused("export", "function", maker, "-o", "site")
+    assert "own_code.py, line 4: " in refused("tune", "function", "own_code:raises")
+    assert not (tmp_path / "site").exists()
+
+
 def test_an_output_that_cannot_be(refused: Refused, small_model: Path, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()

@@ -236,6 +236,14 @@ def test_command_line(tmp_path: Path) -> None:
     assert run(tmp_path / "site", {"x": np.array([1, 1], np.float32)})["output"].tolist() == [2, 3]
 
 
+def test_inputs_that_are_no_parameters(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"not the function's parameters \(x\): missing a required argument: 'x'"):
+        export_function(lambda x: x, {"y": Tensor.zeros(2)}, tmp_path / "site")
+    with pytest.raises(ExportError, match=r"not the function's parameters \(x\): too many"):
+        export_function(lambda x: x, [Tensor.zeros(2), Tensor.zeros(2)], tmp_path / "site")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_no_maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs.py").write_text("number = 3\ndef make():\n    return 3\n")
     monkeypatch.chdir(tmp_path)

@@ -89,7 +89,7 @@ def _sentence(error: BaseException) -> str | None:
         text = text.strip().replace("Value error, ", "")
         return text if text.endswith((".", "!", "?")) or not text else text + "."
     if isinstance(error, NotImplementedError) and str(error):
-        return f"This is not supported yet: {error}."
+        return f"This is not supported yet: {str(error).rstrip('.')}."
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"The disk is full{_where(error)}: make room and try again."
     if isinstance(error, OSError) and error.strerror:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -10,11 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import tinyweb
+from tinyweb.errors import TinywebError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tinyweb.export.compile import Progress
 
+LIBRARIES = (Path(tinyweb.__file__).parent, *{Path(sysconfig.get_path(p)) for p in ("stdlib", "purelib", "platlib")})
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     help="Models that run inside the browser.", context_settings=HELP, add_completion=False, no_args_is_help=True
@@ -89,6 +96,29 @@ def stderr() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def users_code() -> Iterator[None]:
+    """Where a user's own Python is called: what it raises becomes a sentence, with the last line of it."""
+    try:
+        yield
+    except (TinywebError, NotImplementedError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError) and error.filename:
+            places.append((error.filename, error.lineno))
+        own = [
+            (Path(file), line)
+            for file, line in places
+            if Path(file).is_file() and not any(Path(file).is_relative_to(library) for library in LIBRARIES)
+        ]
+        if not own:  # nothing of it is the user's: a defect
+            raise
+        file, line = own[-1]
+        said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise TinywebError(f"{os.path.relpath(file)}, line {line}: {said} (--debug shows more)") from error
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tinyweb.cli.common import (
     export_app,
     show_progress,
     stderr,
+    users_code,
 )
 
 
@@ -45,8 +46,8 @@ def export_function(
     from tinyweb.export.function import load_maker
 
     console = stderr()
-    function, inputs = load_maker(maker)()
-    with show_progress(console) as progress:
+    with users_code(), show_progress(console) as progress:
+        function, inputs = load_maker(maker)()
         made = export(
             function,
             inputs,

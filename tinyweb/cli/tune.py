@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, ModelFolder, Quant, show_progress, stderr, tune_app
+from tinyweb.cli.common import AsJson, Debug, ModelFolder, Quant, show_progress, stderr, tune_app, users_code
 
 if TYPE_CHECKING:
     from tinyweb.tuning import Tuned
@@ -58,9 +58,9 @@ def tune_function(
     from tinyweb.export.function import load_maker
     from tinyweb.tuning import tune
 
-    function, inputs = load_maker(maker)()
-    arguments = (lambda: function(**inputs)) if isinstance(inputs, dict) else (lambda: function(*inputs))
-    with show_progress(stderr()) as progress:
+    with users_code(), show_progress(stderr()) as progress:
+        function, inputs = load_maker(maker)()
+        arguments = (lambda: function(**inputs)) if isinstance(inputs, dict) else (lambda: function(*inputs))
         _show_tuned(tune(arguments, seconds, progress=progress), as_json)
 
 

@@ -22,7 +22,7 @@ from tinyweb.export.compile import Progress, compile_plans
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
-from tinyweb.export.site import check_output, copy_library, new_site, write_json
+from tinyweb.export.site import check_library, check_output, copy_library, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
@@ -82,6 +82,7 @@ def export_functions(
     """
     output = Path(folder)
     check_output(output, force)
+    check_library()  # before the work, not after it
     with new_site(output, force) as site:
         written = write_functions(
             site / "model", name or output.resolve().name, functions, targets=targets, shard_bytes=shard_bytes,
@@ -178,13 +179,14 @@ def load_maker(path: str) -> Callable[[], tuple[Callable[..., Any], Any]]:
         raise ExportError(f"{path!r} names no function: write MODULE:NAME, as in my_model:make.")
     sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ExportError(f"There is no module {error.name!r}: run this where it can be imported.") from None
-    except AttributeError:
-        raise ExportError(f"{module} has no {attribute!r}: name a function that returns (function, inputs).") from None
     finally:
         sys.path.remove("")
+    if not hasattr(imported, attribute):
+        raise ExportError(f"{module} has no {attribute!r}: name a function that returns (function, inputs).")
+    found = getattr(imported, attribute)
 
     def make() -> tuple[Callable[..., Any], Any]:
         made = found() if callable(found) else None

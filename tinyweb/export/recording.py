@@ -95,6 +95,14 @@ def _named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[s
     for n, t in named.items():
         if not isinstance(t, Tensor):
             raise ExportError(f"The example input {n!r} is a {type(t).__name__}: give a Tensor of its shape and dtype.")
+    try:
+        parameters = inspect.signature(function)
+    except (TypeError, ValueError):  # something built in
+        return named
+    try:
+        parameters.bind(**named) if isinstance(examples, Mapping) else parameters.bind(*named.values())
+    except TypeError as error:
+        raise ExportError(f"The example inputs are not the function's parameters {parameters}: {error}.") from None
     return named
 
 
