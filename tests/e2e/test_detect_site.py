@@ -44,11 +44,11 @@ def boxes(page: Page) -> list[dict[str, Any]]:
     return json.loads(found.text_content() or "")  # type: ignore[no-any-return]
 
 
-def search(page: Page, file: Path) -> list[dict[str, Any]]:
+def search(page: Page, file: Path | dict[str, Any]) -> list[dict[str, Any]]:
     if page.get_by_test_id("close").count():
         page.get_by_test_id("close").click()
     expect(page.get_by_test_id("boxes")).to_be_empty()
-    page.get_by_test_id("file").set_input_files(file)
+    page.get_by_test_id("file").set_input_files(file)  # type: ignore[arg-type]
     return boxes(page)
 
 

@@ -1,10 +1,16 @@
 """`tinyweb export detect` and `tinyweb run detect`: what is written, and what is refused before any work."""
 
+import io
 import json
+import os
+import pickle
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import tinyweb.export.detect as export
@@ -15,6 +21,8 @@ from tinyweb.formats.images import read_image
 from tinyweb.models.detection import Detection, Detector, Settings
 from tinyweb.models.yolov8 import YOLOv8
 from tinyweb.tensor import Tensor
+
+MODEL = Path(__file__).parents[2] / "assets" / "models" / "tinyyolo"
 
 
 class Corners:
@@ -79,6 +87,11 @@ def test_boxes_in_pixels_of_the_picture() -> None:
     assert detector.detect(np.zeros((64, 128, 3), np.uint8)) == []
     # a tall picture lies in the middle, grey to both sides: its first pixel is not the network's
     assert detector.detect(np.full((64, 32, 3), 255, np.uint8)) == []
+    # what is transparent is seen in front of white
+    glass = np.zeros((64, 128, 4), np.uint8)
+    assert len(detector.detect(glass)) == 3
+    glass[:, :, 3] = 255
+    assert detector.detect(glass) == []
 
 
 @pytest.mark.parametrize(("text", "size"), [("320", (320, 320)), ("640x384", (384, 640)), ("64×32", (32, 64))])
@@ -104,6 +117,56 @@ def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(export, "check_page", lambda task: None)
     with pytest.raises(ModelFormatError, match="does not exist: give a model folder"):
         export_detect(tmp_path / "x.pt", tmp_path / "site")
+
+
+class Called:
+    """Makes a folder when it is unpickled as Python does."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+def bad_sources(folder: Path) -> dict[str, tuple[bytes, str]]:
+    """Names and contents of files that are no detector, and a part of what is said of each."""
+    checkpoint, trap = io.BytesIO(), io.BytesIO()
+    torch.save({"a": torch.zeros(3)}, checkpoint)
+    torch.save({"model": Called(folder / "called")}, trap)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("archive/data.pkl", bytes(10_000_000))
+    whole = (MODEL / "model.safetensors").read_bytes()
+    words = b"These are words, not a model. " * 20
+    return {
+        "words.pt": (words, "is no PyTorch checkpoint"), "cut.pt": (checkpoint.getvalue()[:-200], "is truncated or"),
+        "other.pt": (checkpoint.getvalue(), "is no YOLOv8"), "trap.pt": (trap.getvalue(), "holds no tensors"),
+        "raw.pt": (pickle.dumps(Called(folder / "called")), "is no PyTorch checkpoint"),
+        "bomb.pt": (archive.getvalue(), "is compressed"), "words.onnx": (words, "is no ONNX model"),
+        "words.safetensors": (words, "truncated or no safetensors file"),
+        "cut.safetensors": (whole[: len(whole) // 2], "is truncated"),
+        "huge.safetensors": (struct.pack("<Q", 1 << 62) + b"{}", "truncated or no safetensors file"),
+        "deep.safetensors": (struct.pack("<Q", 100_000) + b"[" * 100_000, "is no safetensors file"),
+        "words.txt": (words, "is of an unknown kind"),
+    }  # fmt: skip
+
+
+def test_bad_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing, truncated and hostile ones: one sentence and exit code 2; nothing is executed, nothing is left."""
+    monkeypatch.setattr(export, "check_page", lambda task: None)
+    said = {"none.pt": "does not exist", "empty": "holds neither the config.json", "pipe.pt": "is of an unknown kind"}
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe.pt")  # reading it would wait for ever
+    for name, (content, message) in bad_sources(tmp_path).items():
+        (tmp_path / name).write_bytes(content)
+        said[name] = message
+    for name, message in said.items():
+        with pytest.raises(SystemExit, match="2"):
+            main(["export", "detect", str(tmp_path / name), "-o", str(tmp_path / "site")])
+        sentence = capsys.readouterr().err.strip().splitlines()[-1]
+        assert sentence.startswith("tinyweb: ") and sentence.endswith(".") and name in sentence and message in sentence
+    assert not (tmp_path / "called").exists() and not (tmp_path / "site").exists()
 
 
 def test_run_detect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +199,13 @@ def test_pictures(tmp_path: Path) -> None:
     assert read_image(tmp_path / "turned.jpg").shape == (4, 2, 3)
     Image.new("L", (3, 2), 7).save(tmp_path / "grey.png")
     assert (read_image(tmp_path / "grey.png") == 7).all()
+    half = Image.new("RGBA", (2, 2), (0, 0, 0, 0))
+    half.putpixel((0, 0), (10, 20, 30, 51))
+    half.save(tmp_path / "half.png")
+    assert read_image(tmp_path / "half.png")[0].tolist() == [[206, 208, 210], [255, 255, 255]]
+    frames = [Image.new("L", (3, 2), v) for v in (0, 255)]
+    frames[0].save(tmp_path / "moves.gif", save_all=True, append_images=frames[1:])
+    assert (read_image(tmp_path / "moves.gif") == 0).all()
     (tmp_path / "text.png").write_bytes(b"no picture")
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "turned.jpg").read_bytes()[:-200])
     for name, message in {"none.png": "cannot be read: No such file", "text.png": "is no picture that can be read",

@@ -1,6 +1,7 @@
 """Bundles of sentence embeddings: the exported module gives the vectors that Python gives."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.export.test_function import calls
 from tests.models.bert_folders import random_model, write_folder
-from tinyweb.cli import app
+from tinyweb.cli import app, main
 from tinyweb.errors import ExportError
 from tinyweb.export.embed import EmbedOptions, check_lengths, export_embed, function_name, write_embedder, write_texts
 from tinyweb.export.loader import write_loader
@@ -79,6 +80,40 @@ def test_user_errors(folder: Path, tmp_path: Path) -> None:
         export_embed(folder, tmp_path / "full", EmbedOptions(), silent)
     result = CliRunner().invoke(app, ["export", "embed", str(folder), "-o", str(tmp_path / "x"), "--lengths", "many"])
     assert isinstance(result.exception, ExportError) and "no list of numbers" in str(result.exception)
+
+
+def test_bad_sources(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing, truncated and damaged files of a folder: one sentence and exit code 2; nothing is left."""
+
+    def changed(name: str, file: str, content: bytes | None) -> str:
+        shutil.copytree(folder, tmp_path / name)
+        (tmp_path / name / file).unlink()
+        if content is not None:
+            (tmp_path / name / file).write_bytes(content)
+        return name
+
+    weights = (folder / "model.safetensors").read_bytes()
+    (tmp_path / "file").touch()
+    said = {
+        "none": "does not exist", "file": "give the model folder",
+        changed("no-weights", "model.safetensors", None): "holds no model.safetensors",
+        changed("cut", "model.safetensors", weights[: len(weights) // 2]): "is truncated",
+        changed("words", "model.safetensors", b"words " * 9): "no safetensors file",
+        changed("no-tokenizer", "tokenizer.json", None): "tokenizer.json is missing",
+        changed("bad-tokenizer", "tokenizer.json", b'{"version": "1.0"}'): "no tokenizer this version understands",
+        changed("deep", "config.json", b"[" * 50_000): "is not valid JSON",
+        changed("elsewhere", "modules.json", b'[{"type": "a.Pooling", "path": "../etc"}]'): "no folder of this model",
+    }  # fmt: skip
+    (tmp_path / changed("bad-config", "tokenizer.json", (folder / "tokenizer.json").read_bytes())).joinpath(
+        "tokenizer_config.json"
+    ).write_text("nothing")
+    said["bad-config"] = "tokenizer_config.json is not valid JSON"
+    for name, message in said.items():
+        with pytest.raises(SystemExit, match="2"):
+            main(["export", "embed", str(tmp_path / name), "-o", str(tmp_path / "site")])
+        sentence = capsys.readouterr().err.strip().splitlines()[-1]
+        assert sentence.startswith("tinyweb: ") and sentence.endswith(".") and name in sentence and message in sentence
+    assert not (tmp_path / "site").exists()
 
 
 def test_run_embed(folder: Path) -> None:

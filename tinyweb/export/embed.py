@@ -20,6 +20,7 @@ from tinyweb.export.function import write_functions
 from tinyweb.export.loader import write_loader
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
+from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
 from tinyweb.nn.quantize import BITS, activations_for
@@ -68,6 +69,8 @@ def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Pr
     embedder = Embedder.from_folder(
         folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes
     )
+    # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
+    ModelFolder(folder).read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
     name = options.name or folder.resolve().name
     longest = min(embedder.settings.max_length, max(lengths))

@@ -15,7 +15,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 def read_image(path: str | Path) -> npt.NDArray[np.uint8]:
-    """A picture uint8 (H, W, 3), the right way up; ModelFormatError where it cannot be read."""
+    """A picture uint8 (H, W, 3), the right way up, what is transparent in front of white as in a page; of an animation
+    the first image. ModelFormatError where it cannot be read."""
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
@@ -27,6 +28,9 @@ def read_image(path: str | Path) -> npt.NDArray[np.uint8]:
                 size = f"{image.width}×{image.height}"
                 raise ModelFormatError(f"{path} has {size} pixels, too many for a picture; refused")
             upright = ImageOps.exif_transpose(image)
+            if upright.has_transparency_data:
+                paper = Image.new("RGBA", upright.size, "white")
+                upright = Image.alpha_composite(paper, upright.convert("RGBA"))
             return np.array(upright.convert("RGB"))
     except UnidentifiedImageError:
         raise ModelFormatError(f"{path} is no picture that can be read: use PNG, JPEG, WebP, GIF or BMP") from None

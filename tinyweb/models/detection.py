@@ -120,7 +120,8 @@ class Detector:
         self, image: npt.NDArray[np.uint8], confidence: float | None = None, iou: float | None = None,
         agnostic: bool | None = None,
     ) -> list[Detection]:  # fmt: skip
-        """The objects in an image uint8 (H, W), (H, W, 3) or (H, W, 4), highest score first.
+        """The objects in an image uint8 (H, W), (H, W, 3) or (H, W, 4) with opacity, then in front of white, highest
+        score first.
 
         Without arguments the model's own settings hold. ValueError for another array or numbers beyond 0 … 1.
         """
@@ -270,4 +271,8 @@ def _three_channels(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         a = np.repeat(a[:, :, None], 3, 2)
     if a.dtype != np.uint8 or a.ndim != 3 or a.shape[2] not in (3, 4) or not a.size:
         raise ValueError(f"an image is uint8 of shape (H, W), (H, W, 3) or (H, W, 4), got {a.dtype} {a.shape}")
-    return a[:, :, :3]
+    colour, opacity = a[:, :, :3], a[:, :, 3:]
+    if not opacity.size or (opacity == 255).all():
+        return colour
+    mixed: npt.NDArray[np.uint8] = np.rint(255 - (255.0 - colour) * (opacity / 255)).astype(np.uint8)
+    return mixed

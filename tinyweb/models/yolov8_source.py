@@ -64,13 +64,18 @@ def open_source(path: str | Path) -> Source:
     if path.is_dir():
         described = (path / "config.json").is_file() and "depth_multiple" in read_json(path / "config.json")
         held = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
-        if described or not held:
+        if described:
             return _of_folder(ModelFolder(path))
+        if not held:
+            raise ModelFormatError(
+                f"{path} holds neither the config.json of a YOLOv8 nor a checkpoint: "
+                "give a model folder or a .pt, .safetensors or .onnx file"
+            )
         if len(held) > 1:
             names = ", ".join(p.name for p in held[:8])
             raise ModelFormatError(f"{path} holds several checkpoints ({names}): give the path of one of them")
         path = held[0]
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in SUFFIXES or not path.is_file():
         raise ModelFormatError(
             f"{path} is of an unknown kind: give a model folder or a .pt, .safetensors or .onnx file"
         )

@@ -33,11 +33,22 @@ describe("fitting a picture", () => {
     expect(Math.abs((checks[(16 * 64 + 32) * 4] as number) - 127.5)).toBeLessThan(3);
   });
 
+  it("sees what is transparent in front of white", async () => {
+    const picture = pixels(64, 32);
+    picture.data.fill(0, 0, 64 * 16 * 4); // the upper half is not there
+    for (let i = 64 * 16; i < 64 * 32; i++) picture.data[4 * i + 3] = 51; // a fifth
+    const image = (await new Fitter(INPUT).fit(picture)).image as Uint8Array;
+    expect([...image.subarray(0, 4)]).toEqual([255, 255, 255, 255]);
+    expect([...image.subarray(64 * 31 * 4, 64 * 31 * 4 + 4)]).toEqual([206, 208, 210, 255]);
+    expect(picture.data[0]).toBe(0); // the caller's is left alone
+  });
+
   it("refuses what is no picture", async () => {
     const fitter = new Fitter(INPUT);
     await expect(fitter.fit({ data: new Uint8Array(7), width: 2, height: 2 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("it has 7 bytes") });
     await expect(fitter.fit({} as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("of an unknown kind") });
     await expect(fitter.fit(undefined as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("undefined is no picture; give an ImageBitmap") });
+    await expect(fitter.fit(null as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("null is no picture") });
     await expect(fitter.fit("cat.png" as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("string is no picture") });
     await expect(fitter.fit(new Blob())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("{ data, width, height }") });
     await expect(fitter.fit({ data: new Uint8Array(40), width: 2.5, height: 4 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("2.5 × 4") });
@@ -105,7 +116,10 @@ describe("a detector", () => {
 
   it("refuses settings that cannot be, and bundles that are no detectors", async () => {
     await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({ code: "bad-argument", message: "iou must be a number from 0 to 1, not 2." });
-    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument" });
+    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument", message: "confidence must be a number from 0 to 1, not NaN." });
+    for (const wrong of [null, 0.5]) {
+      await expect(pretend().detector().detect(pixels(4, 4), wrong as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("{ confidence, iou, … }") });
+    }
     expect(() => pretend({ entry: "other" }).detector()).toThrow("manifest.json: detect.entry names no function.");
     expect(() => pretend({ labels: [] }).detector()).toThrow("manifest.json: detect.labels is no list of names.");
     expect(() => pretend({ defaults: { confidence: 3 } }).detector()).toThrow("defaults.confidence is no number from 0 to 1");

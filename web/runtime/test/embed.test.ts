@@ -6,7 +6,7 @@ import type { FunctionModel } from "../src/client.js";
 import { padBatch, planBatches } from "../src/embed/batches.js";
 import { Embedder } from "../src/embed/embedder.js";
 import { parseSection, type EmbedSection } from "../src/embed/section.js";
-import { splitText } from "../src/embed/split.js";
+import { passagesOf, splitText } from "../src/embed/split.js";
 import { TextTokenizer } from "../src/embed/tokenizer.js";
 import type { Arrays } from "../src/function.js";
 
@@ -203,5 +203,22 @@ describe("splitText", () => {
     const text = "The same sentence stands here again. ".repeat(20_000);
     const passages = splitText(text);
     expect(passages.length).toBeGreaterThan(1000);
+  });
+
+  it("reads a text without sentences or paragraphs only a few times", () => {
+    let read = 0;
+    const measure = (text: string): number => ((read += text.length), text.split(/\s+/u).filter(Boolean).length);
+    const text = "word ".repeat(100_000);
+    expect(splitText(text, { size: 50, measure }).every((passage) => words(passage.text) <= 50)).toBe(true);
+    expect(read).toBeLessThan(8 * text.length);
+    const unbroken = splitText("x".repeat(100_000), { size: 50, measure: (t) => t.length });
+    expect(unbroken.every((passage) => passage.text.length <= 50)).toBe(true);
+  });
+
+  it("makes passages when they are asked for", () => {
+    let read = 0;
+    const passages = passagesOf("A sentence. ".repeat(1000), { size: 4, overlap: 0, measure: (text) => ((read += 1), words(text)) });
+    expect(passages.next().value?.text).toBe("A sentence. A sentence.");
+    expect(read).toBeLessThan(10);
   });
 });

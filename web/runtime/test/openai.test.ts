@@ -156,13 +156,18 @@ describe("stop sequences", () => {
 });
 
 describe("embeddings.create", () => {
-  const embed: EmbeddingModel = { info: { model: "e" }, embed: async (texts) => texts.map((text) => Float32Array.of(text.length, 0.5)) };
+  const embed: EmbeddingModel = {
+    info: { model: "e" },
+    embed: async (texts) => texts.map((text) => Float32Array.of(text.length, 0.5)),
+    countTokens: (text) => text.length + 2,
+  };
 
   it("gives numbers or their bytes", async () => {
     const client = new OpenAI({ embed });
     expect(await client.embeddings.create({ input: ["a", "bcd"], model: "e" })).toEqual({
       object: "list", model: "e",
       data: [{ object: "embedding", index: 0, embedding: [1, 0.5] }, { object: "embedding", index: 1, embedding: [3, 0.5] }],
+      usage: { prompt_tokens: 8, total_tokens: 8 },
     });
     const { data } = await client.embeddings.create({ input: "ab", encoding_format: "base64" });
     expect(new Float32Array(new Uint8Array(Buffer.from(data[0]?.embedding as string, "base64")).buffer)).toEqual(Float32Array.of(2, 0.5));

@@ -20,8 +20,8 @@ export interface SearchModel extends LoadedModel {
   readonly info: EmbedInfo;
   /** A vector of length 1 for each text. */
   embed(texts: readonly string[], options: { kind: "query" | "passage"; signal: AbortSignal }): Promise<Float32Array[]>;
-  /** A long text as passages, in order. */
-  split(text: string): Passage[];
+  /** A long text as passages, in order, each made when it is asked for. */
+  passages(text: string): Iterable<Passage>;
 }
 
 /** `info` of model.js, as far as it says. */

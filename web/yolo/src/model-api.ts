@@ -27,7 +27,7 @@ export interface DetectorInfo extends ModelInfo {
 
 export interface DetectorModel extends LoadedModel {
   readonly info: DetectorInfo;
-  detect(image: HTMLImageElement | HTMLVideoElement, options: { confidence?: number; iou?: number; signal?: AbortSignal }): Promise<Detection[]>;
+  detect(image: HTMLImageElement | HTMLCanvasElement | HTMLVideoElement, options: { confidence?: number; iou?: number; signal?: AbortSignal }): Promise<Detection[]>;
 }
 
 /** `info` of model.js as far as it makes sense. */

@@ -124,6 +124,7 @@ export class Detector {
   }
 
   private settings(options: DetectOptions): Float32Array {
+    if (typeof options !== "object" || options === null) throw new TinywebError("bad-argument", "detect() takes its settings as { confidence, iou, … }.");
     const { confidence, iou, agnostic } = this.section.defaults;
     const share = (name: "confidence" | "iou", usual: number): number => {
       const value = options[name] ?? usual;

@@ -32,16 +32,19 @@ export function placeOf(width: number, height: number, into: { width: number; he
   return [Math.floor((into.width - w) / 2), Math.floor((into.height - h) / 2), w, h];
 }
 
+/** Behind what is transparent. */
+const PAPER = "#fff";
+
 /** Draws pictures, one at a time. Browsers do so on the GPU where they have one; the pixels are not read back. */
 export class Fitter {
   private context: OffscreenCanvasRenderingContext2D | undefined;
 
   constructor(private readonly into: { width: number; height: number }) {}
 
-  /** @throws TinywebError "bad-argument" for what is no picture, or not one yet */
+  /** What is transparent is seen on white. @throws TinywebError "bad-argument" for what is no picture, or not one yet */
   async fit(picture: Picture): Promise<Fitted> {
     if (isPixels(picture)) return this.resample(picture);
-    if (typeof picture !== "object" || picture === null) throw unusable(`${typeof picture} is no picture; ${KINDS}`);
+    if (typeof picture !== "object" || picture === null) throw unusable(`${picture === null ? null : typeof picture} is no picture; ${KINDS}`);
     if (picture instanceof Blob && typeof createImageBitmap === "undefined") throw unusable(`nothing here reads image files; ${PIXELS}`);
     let own: ImageBitmap | undefined;
     try {
@@ -62,6 +65,8 @@ export class Fitter {
     const size = sizeOf(picture);
     const place = placeOf(...size, this.into);
     this.context ??= canvas(this.into);
+    this.context.fillStyle = PAPER;
+    this.context.fillRect(...place);
     try {
       this.context.drawImage(picture as CanvasImageSource, ...place);
       return { image: this.context.canvas.transferToImageBitmap(), place, size };
@@ -71,11 +76,12 @@ export class Fitter {
   }
 
   private resample(pixels: Pixels): Fitted {
-    const { data, width, height } = pixels;
+    const { width, height } = pixels;
     if (![width, height].every((side) => Number.isInteger(side) && side > 0)) throw unusable(`it cannot have ${width} × ${height} pixels`);
-    if (data.length !== width * height * 4) {
-      throw unusable(`it has ${data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
+    if (pixels.data.length !== width * height * 4) {
+      throw unusable(`it has ${pixels.data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
     }
+    const data = onPaper(pixels.data);
     const place = placeOf(width, height, this.into);
     const [left, top, w, h] = place;
     const scaled = scale(scale(data, height, width * 4, h, 1, 0), width, 4, w, h, width * 4);
@@ -90,6 +96,16 @@ function canvas(size: { width: number; height: number }): OffscreenCanvasRenderi
   if (!made) throw unusable(`there is no canvas to draw it on; ${PIXELS}`);
   made.imageSmoothingQuality = "medium"; // "low" skips pixels where much is shrunk
   return made;
+}
+
+/** RGBA without transparency: in front of white. */
+function onPaper(data: Pixels["data"]): Pixels["data"] {
+  let solid = true;
+  for (let i = 3; solid && i < data.length; i += 4) solid = data[i] === 255;
+  if (solid) return data;
+  const to = new Uint8ClampedArray(data.length);
+  for (let i = 0; i < data.length; i++) to[i] = i % 4 === 3 ? 255 : 255 + (((data[i] as number) - 255) * (data[i | 3] as number)) / 255;
+  return to;
 }
 
 function isPixels(picture: unknown): picture is Pixels {

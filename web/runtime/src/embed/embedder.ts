@@ -8,7 +8,7 @@ import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import { padBatch, planBatches } from "./batches.js";
 import { parseSection, type EmbedSection, type Kind } from "./section.js";
-import { checkText, splitText, type Passage, type SplitOptions } from "./split.js";
+import { checkText, passagesOf, type Passage, type SplitOptions } from "./split.js";
 import { TextTokenizer } from "./tokenizer.js";
 
 export interface EmbedProgress {
@@ -104,10 +104,15 @@ export class Embedder {
 
   /** A long text as passages that a vector speaks for: of at most 96 tokens, of which 16 are the end of the passage before. */
   split(text: string, options: Omit<SplitOptions, "measure"> = {}): Passage[] {
+    return [...this.passages(text, options)];
+  }
+
+  /** The passages of `split`, each made when it is asked for: pages that split a book can do other things in between. */
+  passages(text: string, options: Omit<SplitOptions, "measure"> = {}): Generator<Passage, void, void> {
     checkText(text);
     const none = this.countTokens("");
     const size = Math.min(PASSAGE_TOKENS, this.section.maxLength - none);
-    return splitText(text, { size, ...options, measure: (piece) => this.countTokens(piece) - none });
+    return passagesOf(text, { size, ...options, measure: (piece) => this.countTokens(piece) - none });
   }
 
   /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */

@@ -2,4 +2,4 @@
 
 export { Embedder, loadEmbedder, type EmbedderInfo, type EmbedOptions, type EmbedProgress } from "./embedder.js";
 export type { Kind } from "./section.js";
-export { splitText, type Passage, type SplitOptions } from "./split.js";
+export { passagesOf, splitText, type Passage, type SplitOptions } from "./split.js";

@@ -38,6 +38,10 @@ function checkSize(name: "size" | "overlap", value: unknown, least: number): voi
 
 /** Below this share of the size a passage is too short to end with its paragraph. */
 const SHORT = 0.1;
+/** Characters that no unit of a measure has on average. */
+const LONG = 64;
+/** Characters of a word that is cut where it has no end. */
+const LONGEST_WORD = 1000;
 
 function countWords(text: string): number {
   return text.split(/\s+/u).filter(Boolean).length;
@@ -49,20 +53,25 @@ function countWords(text: string): number {
  * @throws TinywebError "bad-argument": no text, or sizes that cannot be
  */
 export function splitText(text: string, options: SplitOptions = {}): Passage[] {
+  return [...passagesOf(text, options)];
+}
+
+/** The passages of `splitText`, each made when it is asked for: pages that split a book can do other things in between. */
+export function* passagesOf(text: string, options: SplitOptions = {}): Generator<Passage, void, void> {
   const { size = DEFAULT_SIZE, measure = countWords } = options;
   const { overlap = Math.floor(size / 6) } = options;
   checkText(text);
   checkSize("size", size, 1);
   checkSize("overlap", overlap, 0);
-  const passages: Passage[] = [];
   let open: Piece[] = [];
   let total = 0;
   let fresh = false; // whether `open` holds more than the last passage's end
 
-  const close = (): void => {
+  const close = (): Passage[] => {
     const [first, last] = [open[0], open.at(-1)];
-    if (fresh && first && last) passages.push({ start: first.start, end: last.end, text: text.slice(first.start, last.end) });
+    const closed = fresh && first && last ? [{ start: first.start, end: last.end, text: text.slice(first.start, last.end) }] : [];
     fresh = false;
+    return closed;
   };
   /** Begins the next passage with the last sentences of this one. */
   const carry = (room: number): void => {
@@ -74,25 +83,25 @@ export function splitText(text: string, options: SplitOptions = {}): Passage[] {
   };
 
   for (const paragraph of paragraphsOf(text)) {
-    const pieces = sentencesOf(text, paragraph).flatMap((piece) => fitting(text, piece, size, measure));
     if (total >= size * SHORT) {
       // paragraphs speak of different things; a heading stays with what follows it
-      close();
+      yield* close();
       open = [];
       total = 0;
     }
-    for (const piece of pieces) {
-      if (total + piece.size > size) {
-        close();
-        carry(size - piece.size);
+    for (const sentence of sentencesOf(text, paragraph)) {
+      for (const piece of fitting(text, sentence, size, measure)) {
+        if (total + piece.size > size) {
+          yield* close();
+          carry(size - piece.size);
+        }
+        open.push(piece);
+        total += piece.size;
+        fresh = true;
       }
-      open.push(piece);
-      total += piece.size;
-      fresh = true;
     }
   }
-  close();
-  return passages;
+  yield* close();
 }
 
 interface Span {
@@ -130,15 +139,27 @@ function sentencesOf(text: string, span: Span): Span[] {
 }
 
 /** A sentence, or where that is too long, its words in pieces that fit. */
-function fitting(text: string, span: Span, size: number, measure: (text: string) => number): Piece[] {
-  const whole = measure(text.slice(span.start, span.end));
-  if (whole <= size || span.end - span.start < 2) return [{ ...span, size: whole }];
-  const words = between(text, span, /\s+/gu);
-  const cut = words.length > 1 ? (words[Math.floor(words.length / 2)] as Span).start : middle(text, span);
-  return [{ start: span.start, end: cut }, { start: cut, end: span.end }].flatMap((half) => {
+function* fitting(text: string, span: Span, size: number, measure: (text: string) => number): Generator<Piece, void, void> {
+  const length = span.end - span.start;
+  // what is certainly too long is not measured, so that text without sentences is not read again for each of its halves
+  const whole = length > LONG * size ? Infinity : measure(text.slice(span.start, span.end));
+  if (whole <= size || length < 2) return yield { ...span, size: whole };
+  const cut = wordNear(text, span) ?? middle(text, span);
+  for (const half of [{ start: span.start, end: cut }, { start: cut, end: span.end }]) {
     const trimmed = trim(text, half);
-    return trimmed ? fitting(text, trimmed, size, measure) : [];
-  });
+    if (trimmed) yield* fitting(text, trimmed, size, measure);
+  }
+}
+
+/** Where the word begins that is nearest to the middle; undefined where none does for long. */
+function wordNear(text: string, { start, end }: Span): number | undefined {
+  const at = start + Math.floor((end - start) / 2);
+  const begins = (i: number): boolean => i > start && i < end && /\s\S/u.test(text.slice(i - 1, i + 1));
+  for (let away = 0; away < LONGEST_WORD && away <= end - at; away++) {
+    if (begins(at - away)) return at - away;
+    if (begins(at + away)) return at + away;
+  }
+  return undefined;
 }
 
 /** Half of a word without spaces; never inside of a surrogate pair. */

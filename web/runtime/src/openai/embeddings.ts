@@ -6,6 +6,8 @@ import { checkFields, checkModel, checkOnly, refuse } from "./request.js";
 export interface EmbeddingModel {
   readonly info: { readonly model: string };
   embed(texts: readonly string[], options?: { signal?: AbortSignal }): Promise<Float32Array[]>;
+  /** Tokens of a text, special ones included. */
+  countTokens(text: string): number;
 }
 
 export interface EmbeddingRequest {
@@ -20,6 +22,8 @@ export interface EmbeddingResponse {
   object: "list";
   data: { object: "embedding"; index: number; embedding: number[] | string }[];
   model: string;
+  /** Tokens of all texts, special ones included, before long texts are cut. */
+  usage: { prompt_tokens: number; total_tokens: number };
 }
 
 export class Embeddings {
@@ -40,7 +44,8 @@ export class Embeddings {
     const data = vectors.map((vector, index) => ({
       object: "embedding" as const, index, embedding: format === "float" ? [...vector] : base64(vector),
     }));
-    return { object: "list", data, model };
+    const tokens = texts.reduce((sum, text) => sum + this.embedder.countTokens(text), 0);
+    return { object: "list", data, model, usage: { prompt_tokens: tokens, total_tokens: tokens } };
   }
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { describeBreak, errorCode, type Shell, type ShellSettings } from "tinyweb-shell";
-import type { SearchModel } from "../model-api";
+import type { Passage, SearchModel } from "../model-api";
 import { EXAMPLE_NAME, EXAMPLE_TEXT } from "../text/example";
 import { keywords } from "../text/words";
 import { Library, type Doc } from "./library";
@@ -54,9 +54,23 @@ export const LIMIT = 12;
 /** Passages that are embedded in one go take about so long, so that a search does not wait behind them. */
 const TURN_MS = 350;
 const MOST_AT_ONCE = 64;
+/** How long the page does nothing else at a time. */
+const SLICE_MS = 12;
 const SAVE_MS = 3000;
 const TYPING_MS = 140;
 const WELCOMED = "welcomed";
+
+/** Until the page has done what waits: input, frames. Timers would be slow in a hidden page. */
+function otherTasks(): Promise<void> {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
 
 const isAbort = (error: unknown): boolean => errorCode(error) === "aborted";
 
@@ -165,6 +179,7 @@ export class Finder {
     return this.add(EXAMPLE_NAME, EXAMPLE_TEXT);
   }
 
+  /** @param text what went wrong, in sentences */
   fail(code: string, text: string): void {
     this.change({ problem: { code, text } });
   }
@@ -258,9 +273,9 @@ export class Finder {
     const name = this.modelName();
     const { dimensions } = model.info;
     if (doc.model !== name || doc.passages.length === 0) {
-      const passages = model.split(doc.text).map(({ start, end }) => ({ start, end }));
-      // a text without words is one passage of nothing
-      const all = passages.length > 0 ? passages : [{ start: 0, end: doc.text.length }];
+      doc = { ...doc, passages: [], done: 0 };
+      show(doc);
+      const all = await this.split(model, doc, signal);
       doc = { ...doc, passages: all, vectors: new Float32Array(all.length * dimensions), done: 0, model: name };
     }
     show(doc);
@@ -285,6 +300,21 @@ export class Finder {
       if (whole) this.env.tell();
     }
     return now.length;
+  }
+
+  /** Passages of a document. The page stays responsive meanwhile. */
+  private async split(model: SearchModel, { text }: Doc, signal: AbortSignal): Promise<Passage[]> {
+    const found: Passage[] = [];
+    let begun = this.env.ticks();
+    for (const { start, end } of model.passages(text)) {
+      found.push({ start, end });
+      if (this.env.ticks() - begun < SLICE_MS) continue;
+      await otherTasks();
+      signal.throwIfAborted();
+      begun = this.env.ticks();
+    }
+    // a text without words is one passage of nothing
+    return found.length > 0 ? found : [{ start: 0, end: text.length }];
   }
 
   private showWork(doc: Doc, done: number, begun: number): void {

@@ -10,14 +10,21 @@ import { Documents, WorkStrip } from "./Documents";
 import { PassageDialog } from "./PassageDialog";
 import { LikeLine, Results } from "./Results";
 
+/** Files that are named where more could not be read. */
+const MOST_REFUSALS = 4;
+
 async function addFiles(finder: Finder, files: readonly File[]): Promise<void> {
+  const refused: string[] = [];
   for (const file of files) {
     try {
       await finder.add(file.name, await textOfFile(file));
     } catch (error) {
-      finder.fail("bad-file", error instanceof FileError ? error.message : `“${file.name}” could not be read.`);
+      refused.push(error instanceof FileError ? error.message : `“${file.name}” could not be read.`);
     }
   }
+  const more = refused.length - MOST_REFUSALS;
+  if (more > 0) refused.splice(MOST_REFUSALS, more, `${more} more could not be read.`);
+  if (refused.length > 0) finder.fail("bad-file", refused.join(" "));
 }
 
 /** "/" goes to the query, arrows go through the results, Esc clears the query. */

@@ -12,6 +12,7 @@ function count(n: number, one: string): string {
 /** How far a document is. */
 export function docText({ passages, done }: Doc, now: boolean, paused: boolean): string {
   if (passages.length > 0 && done === passages.length) return count(passages.length, "passage");
+  if (now && passages.length === 0) return "splitting into passages…";
   if (now) return `${done} of ${count(passages.length, "passage")}…`;
   return `${done > 0 ? `${done} of ${count(passages.length, "passage")}, ` : ""}${paused ? "stopped" : "waiting"}`;
 }

@@ -70,7 +70,7 @@ export async function load(options = {}) {
       }
       return texts.map(vectorOf);
     },
-    split(text) {
+    passages(text) {
       let at = 0;
       return text.split(/\n\n+/u).flatMap((paragraph) => {
         const start = text.indexOf(paragraph, at);

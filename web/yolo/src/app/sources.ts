@@ -4,7 +4,8 @@ import type { Facing } from "./settings";
 
 export interface ImageSource {
   kind: "image";
-  element: HTMLImageElement;
+  /** A canvas where the file may be an animation. */
+  element: HTMLImageElement | HTMLCanvasElement;
   name: string;
 }
 
@@ -30,83 +31,134 @@ export class SourceError extends Error {
   }
 }
 
-export function sizeOf(source: Source): { width: number; height: number } {
-  if (source.kind === "image") return { width: source.element.naturalWidth, height: source.element.naturalHeight };
-  return { width: source.element.videoWidth, height: source.element.videoHeight };
+export function sizeOf({ element }: Source): { width: number; height: number } {
+  if (element instanceof HTMLImageElement) return { width: element.naturalWidth, height: element.naturalHeight };
+  if (element instanceof HTMLVideoElement) return { width: element.videoWidth, height: element.videoHeight };
+  return { width: element.width, height: element.height };
 }
 
-export function openFile(file: File): Promise<Source> {
-  return file.type.startsWith("video/") ? openVideo(file) : openImage(file);
-}
+const MAY_MOVE = /^image\/(gif|webp)$/u;
+/** Pixels; phones have none for larger canvases. */
+const MOST_ON_CANVAS = 16_000_000;
 
-async function openImage(file: File): Promise<ImageSource> {
-  const element = new Image();
-  element.src = URL.createObjectURL(file);
-  element.alt = file.name === "" ? "The picture that is looked at" : file.name;
-  try {
-    await element.decode();
-  } catch {
-    URL.revokeObjectURL(element.src);
-    throw new SourceError("bad-file", `${nameOf(file)} is no picture or video that this browser can show.`);
+/** Browsers tell pictures from videos by the name; where they cannot, both are tried. */
+export async function openFile(file: File): Promise<Source> {
+  const video = file.type.startsWith("video/");
+  const known = video || file.type.startsWith("image/");
+  const ways = video ? [openVideo] : known ? [openImage] : [openImage, openVideo];
+  for (const open of ways) {
+    const source = await open(file);
+    if (source !== null) return source;
   }
-  return { kind: "image", element, name: file.name };
+  const kind = video ? "video that this browser can play" : "picture or video that this browser can show";
+  throw new SourceError("bad-file", `${file.name === "" ? "This" : file.name} is no ${kind}.`);
 }
 
-async function openVideo(file: File): Promise<MovingSource> {
+/** Null for what is no picture. */
+async function openImage(file: File): Promise<ImageSource | null> {
+  const image = new Image();
+  image.src = URL.createObjectURL(file);
+  const shown = await image.decode().then(() => image.naturalWidth > 0, () => false);
+  if (!shown) {
+    URL.revokeObjectURL(image.src);
+    return null;
+  }
+  const label = file.name === "" ? "The picture that is looked at" : file.name;
+  const still = MAY_MOVE.test(file.type) ? await firstOf(file).catch(() => null) : null;
+  if (still === null) {
+    image.alt = label;
+    return { kind: "image", element: image, name: file.name };
+  }
+  URL.revokeObjectURL(image.src);
+  still.setAttribute("role", "img");
+  still.setAttribute("aria-label", label);
+  return { kind: "image", element: still, name: file.name };
+}
+
+/** Of an animation the image that is searched, so that no other is shown. */
+async function firstOf(file: File): Promise<HTMLCanvasElement> {
+  const image = await createImageBitmap(file);
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width;
+  canvas.height = image.height;
+  // what is too large for a canvas moves
+  const context = image.width * image.height > MOST_ON_CANVAS ? null : canvas.getContext("2d");
+  context?.drawImage(image, 0, 0);
+  image.close();
+  if (context === null) throw new Error("no canvas");
+  return canvas;
+}
+
+/** Null for what is no video, or one without pictures. */
+async function openVideo(file: File): Promise<MovingSource | null> {
   const element = player();
   element.loop = true;
   element.src = URL.createObjectURL(file);
-  try {
-    await begun(element);
-  } catch {
-    URL.revokeObjectURL(element.src);
-    throw new SourceError("bad-file", `${nameOf(file)} is no video that this browser can play.`);
-  }
-  await element.play().catch(() => undefined); // then it stands at its first frame
-  return { kind: "video", element, name: file.name, mirrored: false, cameras: 0 };
+  const started = element.play().catch(() => undefined); // phones read nothing before; refused, it stands at its first frame
+  const shown = await begun(element).then(() => element.videoWidth > 0, () => false);
+  const source: MovingSource = { kind: "video", element, name: file.name, mirrored: false, cameras: 0 };
+  await (shown ? started : undefined);
+  if (shown) return source;
+  close(source);
+  return null;
 }
 
-export async function openCamera(facing: Facing): Promise<MovingSource> {
+/**
+ * The camera that faces the reader, or the other.
+ * @param other not this one, by its id: where the cameras do not say where they face, the next of them
+ */
+export async function openCamera(facing: Facing, other?: string): Promise<MovingSource> {
   const media = navigator.mediaDevices as MediaDevices | undefined;
   if (media?.getUserMedia === undefined) {
     throw new SourceError("no-camera", "Browsers give the camera only to secure pages: open this page over https, or on localhost.");
   }
-  let stream: MediaStream;
-  try {
-    stream = await media.getUserMedia({ audio: false, video: { facingMode: { ideal: facing }, width: { ideal: 1280 }, height: { ideal: 720 } } });
-  } catch (error) {
-    throw refused(error);
+  const ask = async (which: MediaTrackConstraints): Promise<MediaStream> => {
+    try {
+      return await media.getUserMedia({ audio: false, video: { ...which, width: { ideal: 1280 }, height: { ideal: 720 } } });
+    } catch (error) {
+      throw refused(error);
+    }
+  };
+  let stream = await ask({ facingMode: { ideal: facing } });
+  const cameras = (await media.enumerateDevices().catch(() => [])).filter(({ kind }) => kind === "videoinput").map(({ deviceId }) => deviceId);
+  if (other !== undefined && idOf(stream) === other && cameras.length > 1) {
+    end(stream);
+    stream = await ask({ deviceId: { exact: cameras[(cameras.indexOf(other) + 1) % cameras.length] as string } });
   }
   const element = player();
   element.srcObject = stream;
   try {
-    await begun(element);
-    await element.play();
+    await Promise.all([begun(element), element.play()]);
   } catch {
     close({ kind: "camera", element, name: "", mirrored: false, cameras: 0 });
     throw new SourceError("no-camera", "The camera gave no picture: another program may be using it. Close that and try again.");
   }
   const [track] = stream.getVideoTracks();
-  const devices = await media.enumerateDevices().catch(() => []);
-  return {
-    kind: "camera",
-    element,
-    name: track?.label ?? "",
-    mirrored: (track?.getSettings().facingMode ?? facing) === "user",
-    cameras: devices.filter(({ kind }) => kind === "videoinput").length,
-  };
+  return { kind: "camera", element, name: track?.label ?? "", mirrored: (track?.getSettings().facingMode ?? facing) === "user", cameras: cameras.length };
 }
 
+/** Of the camera that is watched. */
+export function cameraOf({ element }: Source): string | undefined {
+  return element instanceof HTMLVideoElement && element.srcObject instanceof MediaStream ? idOf(element.srcObject) : undefined;
+}
+
+const idOf = (stream: MediaStream): string | undefined => stream.getVideoTracks()[0]?.getSettings().deviceId;
+
+const end = (stream: MediaStream): void => {
+  for (const track of stream.getTracks()) track.stop();
+};
+
 /** Frees what the source holds: the camera's light goes out. */
-export function close(source: Source): void {
-  const { element } = source;
+export function close({ element }: Source): void {
   if (element instanceof HTMLVideoElement) {
     element.pause();
-    if (element.srcObject instanceof MediaStream) for (const track of element.srcObject.getTracks()) track.stop();
+    if (element.srcObject instanceof MediaStream) end(element.srcObject);
     element.srcObject = null;
   }
-  if (element.src.startsWith("blob:")) URL.revokeObjectURL(element.src);
-  element.removeAttribute("src");
+  if (!(element instanceof HTMLCanvasElement)) {
+    if (element.src.startsWith("blob:")) URL.revokeObjectURL(element.src);
+    element.removeAttribute("src");
+  }
   element.remove();
 }
 
@@ -125,10 +177,6 @@ function begun(element: HTMLVideoElement): Promise<void> {
     element.addEventListener("loadeddata", () => resolve(), { once: true });
     element.addEventListener("error", () => reject(new Error("no frame")), { once: true });
   });
-}
-
-function nameOf(file: File): string {
-  return file.name === "" ? "This" : file.name;
 }
 
 function refused(error: unknown): SourceError {

@@ -3,7 +3,7 @@
 import { describeBreak, errorCode, type Shell } from "tinyweb-shell";
 import { parseFacts, type Detection, type DetectorModel, type Times } from "../model-api";
 import type { Settings } from "./settings";
-import { close, openCamera, openFile, SourceError, type Source } from "./sources";
+import { cameraOf, close, openCamera, openFile, SourceError, type Source } from "./sources";
 import { Tracks } from "./tracks";
 
 export interface ViewerState {
@@ -84,9 +84,10 @@ export class Viewer {
   }
 
   flipCamera(): Promise<void> {
+    const now = this.state.source === null ? undefined : cameraOf(this.state.source);
     this.shell.changeSettings({ facing: this.shell.settings.facing === "user" ? "environment" : "user" });
     this.stop(); // phones give one camera at a time
-    return this.openCamera();
+    return this.open(() => openCamera(this.shell.settings.facing, now));
   }
 
   togglePause(): void {

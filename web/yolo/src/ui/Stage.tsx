@@ -30,6 +30,7 @@ function Screen({ viewer, source }: { viewer: Viewer; source: Source }): JSX.Ele
     const holder = frame.current;
     if (holder === null) return;
     source.element.classList.toggle("mirrored", mirrored);
+    source.element.classList.toggle("picture", source.kind === "image");
     holder.prepend(source.element);
     const fit = (): void => {
       const { width, height } = sizeOf(source);

@@ -51,7 +51,8 @@ export async function load(options = {}) {
       await pause(40, signal);
       if (asked.has("broken") && ++looks === 1) throw fail("internal", "The module stopped.");
       figures.times = { drawMs: 2, runMs: 40 };
-      const [width, height] = image instanceof HTMLVideoElement ? [image.videoWidth, image.videoHeight] : [image.naturalWidth, image.naturalHeight];
+      const { videoWidth, naturalWidth, videoHeight, naturalHeight } = /** @type {Partial<HTMLVideoElement & HTMLImageElement>} */ (image);
+      const [width, height] = [videoWidth ?? naturalWidth ?? image.width, videoHeight ?? naturalHeight ?? image.height];
       if (asked.has("nothing")) return [];
       return SEEN.filter(([, score]) => score > confidence).map(([index, score, box]) => ({
         label: /** @type {string} */ (info.labels[index]),
