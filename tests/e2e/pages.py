@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,14 @@ def limit_storage(page: Page, address: str, quota: int | None) -> None:
     """Bytes that the address may store; None: as many as the browser likes."""
     limit = {"origin": address} | ({} if quota is None else {"quotaSize": quota})
     page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", limit)
+
+
+def until(page: Page, condition: str, arg: Any = None) -> None:
+    """Waits for an expression to be true; Playwright's own way would evaluate it, which the pages' policy forbids."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not page.evaluate(condition, arg):
+        assert time.monotonic() < deadline, condition
+        page.wait_for_timeout(50)
 
 
 def ask(page: Page, text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import TIMEOUT_MS, ExportedPage, find, wait_for
+from tests.e2e.pages import TIMEOUT_MS, ExportedPage, find, until, wait_for
 from tests.e2e.test_search_site import DESKTOP, EMBED
 
 WORDS = ("winter", "river", "engine", "garden", "letter", "market", "signal", "copper", "window", "thunder", "harbour")
@@ -128,10 +128,13 @@ def test_odd_queries(page: Page) -> None:
     for query in ("the night train " * 4000, "?", "🚂" * 200, "<script>alert(1)</script>", "a" * 20_000, "\u202eniart"):
         page.get_by_test_id("query").fill(query)
         shown = page.get_by_test_id("results")
-        page.wait_for_function(
-            "(query) => { const list = document.querySelector('[data-testid=results]');"
-            " return list?.dataset.query === query && list.ariaBusy === 'false'; }",
-            arg=query,
+        until(
+            page,
+            """(query) => {
+                const list = document.querySelector("[data-testid=results]");
+                return list?.dataset.query === query && list.ariaBusy === "false";
+            }""",
+            query,
         )
         expect(shown.get_by_test_id("result-item").first).to_be_visible()
         expect(page.get_by_test_id("error")).to_have_count(0)
@@ -152,7 +155,7 @@ def test_a_book(page: Page) -> None:
     page.locator('[data-testid="results"][aria-busy="false"][data-query="overnight trip by rail"]').wait_for()
     assert "night train" in page.get_by_test_id("open-result").first.inner_text()
     expect(page.get_by_test_id("indexing")).to_be_visible()
-    page.wait_for_function("(first) => document.querySelector('[data-testid=progress]').value > first + 100", arg=first)
+    until(page, "(first) => document.querySelector('[data-testid=progress]').value > first + 100", first)
     page.get_by_test_id("stop").click()
     page.get_by_test_id("paused").wait_for()
     page.reload()

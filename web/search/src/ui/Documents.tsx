@@ -50,6 +50,9 @@ export function WorkStrip({ finder }: { finder: Finder }): JSX.Element | null {
   return null;
 }
 
+/** Characters from which on what is pasted goes in at once: browsers edit line by line, a book would take minutes. */
+const LONG = 10_000;
+
 interface DocumentsProps {
   finder: Finder;
   onFiles: (files: readonly File[]) => void;
@@ -85,6 +88,14 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
           placeholder="Paste a text here, or drop files anywhere"
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
+          onBeforeInput={(event) => {
+            const given = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
+            if (given.length < LONG || !event.cancelable) return;
+            event.preventDefault();
+            const field = event.currentTarget;
+            field.setRangeText(given, field.selectionStart, field.selectionEnd, "end");
+            setText(field.value);
+          }}
           onKeyDown={(event) => {
             if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim() !== "") {
               event.preventDefault();
