@@ -146,7 +146,7 @@ def test_a_book(page: Page) -> None:
     """Five thousand passages: progress is shown, one can search and type meanwhile, leave, come back and go on."""
     page.get_by_test_id("file").set_input_files(given("book.txt", book(5000)))
     expect(page.get_by_test_id("indexing")).to_contain_text("book.txt")
-    document(page, "book.txt").get_by_text(re.compile(r"^\d+ of 5,000 passages…$")).wait_for()
+    document(page, "book.txt").get_by_text(re.compile(r"^[\d,]+ of 5,000 passages…$")).wait_for()
     progress = page.get_by_role("progressbar", name="Passages read")
     first = float(progress.get_attribute("value") or 0)
     expect(page.get_by_test_id("indexing")).to_contain_text("left")

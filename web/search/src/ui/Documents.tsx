@@ -5,16 +5,18 @@ import type { Finder } from "../app/finder";
 import type { Doc } from "../app/library";
 import { ACCEPT, nameOf } from "../text/files";
 
+const figure = (n: number): string => n.toLocaleString("en");
+
 function count(n: number, one: string): string {
-  return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
+  return `${figure(n)} ${one}${n === 1 ? "" : "s"}`;
 }
 
 /** How far a document is. */
 export function docText({ passages, done }: Doc, now: boolean, paused: boolean): string {
   if (passages.length > 0 && done === passages.length) return count(passages.length, "passage");
   if (now && passages.length === 0) return "splitting into passages…";
-  if (now) return `${done} of ${count(passages.length, "passage")}…`;
-  return `${done > 0 ? `${done} of ${count(passages.length, "passage")}, ` : ""}${paused ? "stopped" : "waiting"}`;
+  if (now) return `${figure(done)} of ${count(passages.length, "passage")}…`;
+  return `${done > 0 ? `${figure(done)} of ${count(passages.length, "passage")}, ` : ""}${paused ? "stopped" : "waiting"}`;
 }
 
 /** The work under way: how far, how long still, stop and go on. */
@@ -26,7 +28,7 @@ export function WorkStrip({ finder }: { finder: Finder }): JSX.Element | null {
         <div class="strip-text">
           <span>Reading “{work.doc.name}”</span>
           <span class="strip-figures">
-            {[`${work.done} of ${work.total}`, formatSecondsLeft(work.secondsLeft)].filter(Boolean).join(" · ")}
+            {[`${figure(work.done)} of ${figure(work.total)}`, formatSecondsLeft(work.secondsLeft)].filter(Boolean).join(" · ")}
           </span>
         </div>
         <div class="strip-row">
