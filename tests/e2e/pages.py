@@ -105,9 +105,11 @@ def use_image(page: Page) -> None:
     assert painted >= 64
 
 
-def find(page: Page, query: str) -> list[str]:
-    """The texts of the passages that the search page finds, best first, when all documents have been read."""
-    wait_for(page, "ready")
+def find(page: Page, query: str, reading: bool = False) -> list[str]:
+    """The texts of the passages that the search page finds, best first, when all documents have been read, or
+    `reading`: now."""
+    if not reading:
+        wait_for(page, "ready")
     page.get_by_test_id("query").fill(query)
     page.locator(f'[data-testid="results"][aria-busy="false"][data-query="{query}"]').wait_for(timeout=TIMEOUT_MS)
     return page.get_by_test_id("open-result").all_inner_texts()
