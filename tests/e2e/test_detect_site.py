@@ -48,7 +48,7 @@ def search(page: Page, file: Path | dict[str, Any]) -> list[dict[str, Any]]:
     if page.get_by_test_id("close").count():
         page.get_by_test_id("close").click()
     expect(page.get_by_test_id("boxes")).to_be_empty()
-    page.get_by_test_id("file").set_input_files(file)  # type: ignore[arg-type]
+    page.get_by_test_id("file").set_input_files(file)
     return boxes(page)
 
 

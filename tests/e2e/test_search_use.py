@@ -112,7 +112,8 @@ def test_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Escape")
     page.get_by_test_id("passage-dialog").wait_for(state="detached")
     assert page.evaluate(focused) == "open-result"
-    page.keyboard.press("/") if page.evaluate(focused) != "query" else None
+    page.keyboard.press("/")
+    assert page.evaluate(focused) == "query"
     page.keyboard.press("Escape")
     page.get_by_test_id("welcome").wait_for()  # an empty query
     tab_to("delete")
