@@ -105,6 +105,11 @@ def test_sizes_that_cannot_be(text: str) -> None:
         parse_size(text)
 
 
+def test_a_large_size_is_a_size() -> None:
+    with pytest.raises(ExportError, match="A size of 100000×100000 is not possible: .* to 2048"):
+        parse_size("100000")
+
+
 def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(options: DetectOptions, message: str) -> None:
         with pytest.raises(ExportError, match=message):

@@ -39,7 +39,7 @@ class DetectOptions:
 def parse_size(text: str) -> tuple[int, int]:
     """(height, width) of "320" or "WIDTHxHEIGHT"; ExportError for what is no size."""
     parts = text.lower().replace("×", "x").split("x")
-    if len(parts) > 2 or not all(p.isascii() and p.isdecimal() and len(p) < 6 for p in parts):
+    if len(parts) > 2 or not all(p.isascii() and p.isdecimal() and len(p) < 10 for p in parts):
         raise ExportError(f"{text[:40]!r} is no size: write one number, or WIDTHxHEIGHT as in 640x384.")
     width, height = int(parts[0]), int(parts[-1])
     if not all(32 <= n <= 2048 and n % 32 == 0 for n in (width, height)):

@@ -70,7 +70,7 @@ class ImageOptions:
 def parse_size(text: str) -> tuple[int, int]:
     """(width, height) of "512" or "WIDTHxHEIGHT"; ExportError for what is no size."""
     parts = text.lower().replace("×", "x").split("x")
-    if len(parts) > 2 or not all(p.isascii() and p.isdecimal() and len(p) < 6 for p in parts):
+    if len(parts) > 2 or not all(p.isascii() and p.isdecimal() and len(p) < 10 for p in parts):
         raise ExportError(f"{text[:40]!r} is no size: write one number, or WIDTHxHEIGHT as in 768x512.")
     return int(parts[0]), int(parts[-1])
 

@@ -119,7 +119,9 @@ def integers(c: Config, field: str, count: int | None, default: Any) -> tuple[in
         type(v) is not int or not 1 <= v <= 1 << 16 for v in found
     ):  # fmt: skip
         wanted = f"{count} of them" if count and count > 1 else "a list of them"
-        raise ModelFormatError(f"{c.where}: {field!r} must be a positive integer or {wanted}, found {str(value)[:60]}")
+        raise ModelFormatError(
+            f"{c.where}: {field!r} must be an integer from 1 to 65536 or {wanted}, found {str(value)[:60]}"
+        )
     return found
 
 
