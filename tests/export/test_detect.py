@@ -106,7 +106,7 @@ def test_sizes_that_cannot_be(text: str) -> None:
 
 
 def test_a_large_size_is_a_size() -> None:
-    with pytest.raises(ExportError, match="A size of 100000×100000 is not possible: .* to 2048"):
+    with pytest.raises(ExportError, match=r"A size of 100000×100000 is not possible: .* to 2048"):
         parse_size("100000")
 
 

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Chat } from "../src/client.js";
 import { TinywebError } from "../src/errors.js";
 import { OpenAI, type ChatModel, type ChatRequest, type EmbeddingModel } from "../src/openai/index.js";
@@ -80,6 +80,11 @@ describe("chat.completions.create", () => {
     })();
     await expect(broken).rejects.toMatchObject({ code: "aborted" });
     for await (const chunk of await openai.chat.completions.create(long)) if (chunk.choices[0]?.delta.content) break;
+    const { signal } = new AbortController();
+    const taken = vi.spyOn(signal, "addEventListener");
+    const left = vi.spyOn(signal, "removeEventListener");
+    await collect(await openai.chat.completions.create({ ...long, max_tokens: 2 }, { signal }));
+    expect(left.mock.calls.map(([, listener]) => listener)).toEqual(taken.mock.calls.map(([, listener]) => listener));
     await expect(openai.chat.completions.create({ ...long, stream: false }, { signal: AbortSignal.abort() })).rejects.toMatchObject({ code: "aborted" });
     const after = await openai.chat.completions.create({ messages: MESSAGES, max_tokens: 3, temperature: 0 });
     expect(after.choices[0].message.content).toBe(decode(expected(ids, 3)));

@@ -75,8 +75,8 @@ export class ChatCompletions {
     }
     const head = { id: `chatcmpl-${randomId()}`, created: Math.floor(Date.now() / 1000), model };
     if (wish.stream) {
-      const { controller } = linkedAbort(signal);
-      const chunks = this.chunks(head, wish, prompt, controller.signal);
+      const { controller, unlink } = linkedAbort(signal);
+      const chunks = this.chunks(head, wish, prompt, controller.signal, unlink);
       return { controller, [Symbol.asyncIterator]: () => chunks };
     }
     let content = "";
@@ -93,15 +93,15 @@ export class ChatCompletions {
   }
 
   private async *chunks(
-    head: Omit<Head<string>, "object">, wish: ChatWish, prompt: number, signal: AbortSignal,
+    head: Omit<Head<string>, "object">, wish: ChatWish, prompt: number, signal: AbortSignal, ended: () => void,
   ): AsyncGenerator<ChatCompletionChunk, void> {
     const chunk = (delta: { role?: "assistant"; content?: string }, finish_reason: FinishReason | null = null): ChatCompletionChunk => ({
       ...head, object: "chat.completion.chunk", choices: [{ index: 0, delta, logprobs: null, finish_reason }],
       ...(wish.includeUsage ? { usage: null } : {}),
     });
-    yield chunk({ role: "assistant", content: "" });
     const answer = this.answer(wish, prompt, signal);
     try {
+      yield chunk({ role: "assistant", content: "" });
       for (;;) {
         const { done, value } = await answer.next();
         if (!done) yield chunk({ content: value });
@@ -112,6 +112,7 @@ export class ChatCompletions {
         }
       }
     } finally {
+      ended();
       await answer.return({ reason: "stop", usage: usageOf(prompt, 0) }); // a loop that was left stops the model
     }
   }
