@@ -12,8 +12,6 @@ An object's colour is the nearest named colour, its shape the best overlapping o
 ten, its place its centre of mass.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
