@@ -1,7 +1,7 @@
 /** What the next picture is made with, beside the prompt. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Field, FilePicker, IconButton, Slider } from "tinyweb-shell";
 import { MAX_GUIDANCE, MAX_PROMPT, MAX_STEPS } from "../app/draft";
 import type { Studio } from "../app/studio";
@@ -22,8 +22,13 @@ const STRENGTH = { min: 0.05, max: 1, step: 0.05 };
 function StartPicture({ studio }: { studio: Studio }): JSX.Element {
   const { start } = studio.state;
   const strength = studio.recipe.strength ?? 0.75;
+  const section = useRef<HTMLElement>(null);
+  // On a phone it lies far below the button, or the drop, that it comes from.
+  useEffect(() => {
+    if (start !== null) section.current?.scrollIntoView({ block: "nearest" });
+  }, [start]);
   return (
-    <section class="start">
+    <section class="start" ref={section}>
       {start === null ? (
         <>
           <FilePicker testId="choose-file" icon="image" accept="image/*" onFiles={([file]) => file !== undefined && void studio.take(file, file.name)}>

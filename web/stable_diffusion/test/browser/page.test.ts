@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { mockOf, open, reaches } from "tinyweb-shell/testing";
+import { mockOf, open, PHONE, reaches } from "tinyweb-shell/testing";
 import { readRecipe } from "../../src/picture/metadata";
 import { browser, middle, paint, useBrowser, type Asked } from "./using";
 
@@ -151,6 +151,17 @@ test("image to image: from a file, with a strength", async () => {
   expect((await asked(page))[1]?.image).toBeUndefined();
   await page.getByTestId("file").setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello") });
   expect(await page.getByTestId("error").innerText()).toContain("notes.txt is no picture");
+  await context.close();
+});
+
+test("on a phone a picture to begin from is shown where it is to be seen", async () => {
+  const { page, context } = await open(browser(), { mock: "fast", device: PHONE });
+  await paint(page, "a red circle");
+  await page.getByTestId("vary").click();
+  await page.waitForFunction(() => {
+    const { top, bottom } = document.querySelector("[data-testid=start-picture]")?.getBoundingClientRect() ?? { top: 0, bottom: Infinity };
+    return top > 0 && bottom < (document.querySelector(".dock") as Element).getBoundingClientRect().top;
+  });
   await context.close();
 });
 
