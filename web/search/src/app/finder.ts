@@ -217,8 +217,10 @@ export class Finder {
   }
 
   stop(): void {
+    const doc = this.state.docs.find(({ id }) => id === this.state.work?.doc.id);
     this.change({ paused: true });
     this.working?.abort();
+    if (doc !== undefined) void this.library?.put(doc); // also what was read since it was last kept
   }
 
   goOn(): void {
