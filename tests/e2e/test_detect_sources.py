@@ -30,21 +30,28 @@ GIVE = """([name, type, bytes, way]) => {
                                  : new ClipboardEvent("paste", { ...options, clipboardData: data });
     document.body.dispatchEvent(event);
 }"""
-# pictures that were sent to the worker and are not answered yet
+# Pictures that were sent to the worker and are not answered yet. An answer is seen before the page sees it, which may
+# send the next picture at once.
 COUNT_FLYING = """
 globalThis.flying = 0, globalThis.most = 0, globalThis.sent = 0;
-const post = Worker.prototype.postMessage;
-Worker.prototype.postMessage = function (message, transfer) {
-    if (Array.isArray(transfer) && transfer.some((given) => given instanceof ImageBitmap)) {
-        sent++;
-        most = Math.max(most, ++flying);
-        this.addEventListener("message", function answered({ data }) {
-            if (data.type !== "end" || data.id !== message.id) return;
-            flying--;
-            this.removeEventListener("message", answered);
+const waiting = new Set();
+globalThis.Worker = class extends Worker {
+    constructor(...given) {
+        super(...given);
+        this.addEventListener("message", ({ data }) => {
+            if (data?.type === "end") waiting.delete(data.id);
+            flying = waiting.size;
         });
     }
-    return post.call(this, message, transfer);
+    postMessage(message, transfer) {
+        if (Array.isArray(transfer) && transfer.some((given) => given instanceof ImageBitmap)) {
+            sent++;
+            waiting.add(message.id);
+            flying = waiting.size;
+            most = Math.max(most, flying);
+        }
+        return super.postMessage(message, transfer);
+    }
 };
 """
 # A second of each picture, as a WebM.
