@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import ExportedSite, Served
-from tests.e2e.pages import HIDE, LOSE, PAGES, TIMEOUT_MS, ExportedPage, ask, find, limit_storage, wait_for
+from tests.e2e.pages import HIDE, PAGES, TIMEOUT_MS, ExportedPage, ask, limit_storage, wait_for
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
@@ -187,28 +187,6 @@ def test_a_gpu_lost_in_mid_answer(context: BrowserContext, own_site: Path, serve
     page.reload()
     wait_for(page, "ready")
     assert said(page) == ["Tell me a story about a little fox"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tested", [page for page in PAGES if page.task in ("detect", "embed")], ids=lambda p: p.task)
-def test_a_gpu_lost_between_two_runs(
-    chromium: Browser, exported_page: Exported, tmp_path: Path, served: Serve, tested: ExportedPage
-) -> None:
-    """Where a run takes a moment; for a picture in the making see test_image_site.py."""
-    own_site = shutil.copytree(exported_page(tested), tmp_path / "site")
-    worker = own_site / "assets/tinyweb-worker.js"
-    worker.write_text(LOSE + worker.read_text())
-    with chromium.new_context(service_workers="block") as context:
-        page = visit(context, served(own_site).address, "?backend=webgpu")
-        tested.use(page)
-        page.evaluate("new BroadcastChannel('lose').postMessage('now')")
-        expect(page.get_by_test_id("note").first).to_contain_text("The GPU was lost", timeout=TIMEOUT_MS)
-        if tested.task == "embed":
-            assert find(page, "something to eat for breakfast")
-        else:
-            tested.use(page)
-        expect(page.get_by_test_id("note").first).to_contain_text("The model is back", timeout=TIMEOUT_MS)
-        expect(page.get_by_test_id("error")).to_have_count(0)
 
 
 def test_hidden_while_it_answers(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
