@@ -124,18 +124,23 @@ export function useFollowing(active: boolean): Following {
       setAtEnd(true);
       return;
     }
+    let lastTop = 0;
+    const toEnd = (): void => {
+      element.scrollTop = element.scrollHeight;
+      lastTop = element.scrollTop;
+    };
     following.current = true;
-    element.scrollTop = element.scrollHeight;
-    let lastTop = element.scrollTop;
+    toEnd();
     const onScroll = (): void => {
       const distance = element.scrollHeight - element.clientHeight - element.scrollTop;
-      if (distance <= NEAR_END) following.current = true;
-      else if (element.scrollTop < lastTop) following.current = false;
+      // A wheel or finger begins with a few pixels: followed on, it would be thrown back. What shrinks stays at its end.
+      if (element.scrollTop < lastTop && distance > 1) following.current = false;
+      else if (distance <= NEAR_END) following.current = true;
       lastTop = element.scrollTop;
       setAtEnd(following.current || distance <= NEAR_END);
     };
     const observer = new ResizeObserver(() => {
-      if (following.current) element.scrollTop = element.scrollHeight;
+      if (following.current) toEnd();
       else onScroll();
     });
     observer.observe(content.current);

@@ -27,7 +27,7 @@ export async function choose(page: Page): Promise<void> {
 
 /** What the page has found, when it has looked. */
 export async function boxes(page: Page): Promise<{ label: string; score: number; box: number[] }[]> {
-  const found = page.getByTestId("boxes");
+  const filled = page.getByTestId("boxes").filter({ hasText: "[" });
   await page.getByTestId("result").filter({ hasText: /found/u }).waitFor();
-  return JSON.parse((await found.textContent()) ?? "") as { label: string; score: number; box: number[] }[];
+  return JSON.parse((await filled.textContent()) ?? "") as { label: string; score: number; box: number[] }[]; // waits for another look
 }
