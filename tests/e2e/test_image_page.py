@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
+from PIL.PngImagePlugin import PngImageFile, PngInfo
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import Served
@@ -76,10 +76,10 @@ def test_a_download_carries_its_settings(page: Page) -> None:
     page.get_by_test_id("scheduler").select_option("euler-ancestral")
     painted = paint(page, "red circle", seed=2**53 - 1, steps=3)
     file = download(page)
-    with Image.open(io.BytesIO(file)) as image:
+    with PngImageFile(io.BytesIO(file)) as image:
         np.testing.assert_array_equal(np.asarray(image.convert("RGB")), painted)
-        told = json.loads(image.text["tinyweb"])  # type: ignore[attr-defined]
-        lines = image.text["parameters"].split("\n")  # type: ignore[attr-defined]
+        told = json.loads(image.text["tinyweb"])
+        lines = image.text["parameters"].split("\n")
     assert told | {"model": ""} == {
         "prompt": "red circle",
         "negativePrompt": "blue — “cat”",
@@ -115,7 +115,7 @@ def test_a_download_carries_its_settings(page: Page) -> None:
 
 def test_settings_of_a_picture_of_another_model(page: Page) -> None:
     paint(page, "red circle", steps=1)
-    recipe = json.loads(Image.open(io.BytesIO(download(page))).text["tinyweb"])  # type: ignore[attr-defined]
+    recipe = json.loads(PngImageFile(io.BytesIO(download(page))).text["tinyweb"])
     info = PngInfo()
     info.add_text("tinyweb", json.dumps(recipe | {"width": 512, "height": 768, "model": "another", "steps": 10**6}))
     file = io.BytesIO()
