@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tinyweb.export.site import copy_page
 
@@ -56,6 +56,17 @@ def pretended(folder: Path, task: str) -> Path:
 
 def wait_for(page: Page, state: str) -> None:
     page.locator(f'[data-testid="app"][data-state="{state}"]').wait_for(timeout=TIMEOUT_MS)
+
+
+def open_page(context: BrowserContext, address: str, query: str = "") -> Page:
+    """The page, when its model is ready. Errors of the page itself fail the test."""
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"{address}/{query}")
+    wait_for(page, "ready")
+    assert problems == []
+    return page
 
 
 def limit_storage(page: Page, address: str, quota: int | None) -> None:

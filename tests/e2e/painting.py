@@ -1,4 +1,4 @@
-"""What tests of exported image sites do with the page: open it, paint, look at the pixels."""
+"""What tests of exported image sites do with the page: paint, look at the pixels."""
 
 import base64
 import io
@@ -7,22 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.e2e.pages import TIMEOUT_MS, wait_for
+from tests.e2e.pages import TIMEOUT_MS
 
 Pixels = npt.NDArray[np.uint8]
-
-
-def open_page(context: BrowserContext, address: str, query: str = "") -> Page:
-    """The page, when its model is ready. Errors of the page itself fail the test."""
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"{address}/{query}")
-    wait_for(page, "ready")
-    assert problems == []
-    return page
 
 
 def paint(page: Page, prompt: str, seed: int = 7, steps: int | None = None) -> Pixels:

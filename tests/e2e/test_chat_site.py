@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import ExportedSite, Served
-from tests.e2e.pages import PHONE, TIMEOUT_MS, wait_for
+from tests.e2e.pages import PHONE, TIMEOUT_MS, open_page, wait_for
 from tests.e2e.pages import ask as say
 
 Serve = Callable[..., Served]
@@ -18,17 +18,6 @@ Serve = Callable[..., Served]
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     with chromium.new_context() as context:
         yield context
-
-
-def open_page(context: BrowserContext, address: str, query: str = "") -> Page:
-    """The page, when its model is ready. Errors of the page itself fail the test."""
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"{address}/{query}")
-    wait_for(page, "ready")
-    assert problems == []
-    return page
 
 
 def used_backend(page: Page) -> str | None:

@@ -17,8 +17,8 @@ from PIL.PngImagePlugin import PngImageFile, PngInfo
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import HIDE, TIMEOUT_MS, limit_storage, wait_for
-from tests.e2e.painting import begin, expect_pictures, open_page, paint, pictures, psnr, shown
+from tests.e2e.pages import HIDE, TIMEOUT_MS, limit_storage, open_page, wait_for
+from tests.e2e.painting import begin, expect_pictures, paint, pictures, psnr, shown
 from tinyweb.export.site import BUILT
 
 Serve = Callable[..., Served]

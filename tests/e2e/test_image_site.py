@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, expect
 from safetensors.numpy import load_file
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import LOSE, PAGES, PHONE, ExportedPage, wait_for
-from tests.e2e.painting import Pixels, open_page, paint, psnr, shown
+from tests.e2e.pages import LOSE, PAGES, PHONE, ExportedPage, open_page, wait_for
+from tests.e2e.painting import Pixels, paint, psnr, shown
 from tinyweb.models.stable_diffusion import StableDiffusion
 
 TIMEOUT_MS = 240_000  # two cores may be shared with other work
