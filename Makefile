@@ -53,7 +53,7 @@ test: setup lint ## Lint, then every test but the slow ones, and the sizes of th
 .PHONY: test-all
 test-all: setup lint ## Everything `make test` does, with the slow tests and the strictest checks of graphs
 	@echo "tinyweb: Python tests, slow ones too"
-	SPEC=2 $(BIN)/pytest
+	SPEC=2 $(BIN)/pytest -o faulthandler_timeout=4000
 	@$(MAKE) test-web
 
 .PHONY: test-web

@@ -1,5 +1,7 @@
 """Allocation, copies and what a wrong use is told."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,47 @@ def test_a_variable_without_a_value(runtime: Runtime) -> None:
     with pytest.raises(DeviceError, match="variable lonely has no value"):
         runtime.run([Launch(executable, (handle,))], {})
     runtime.free(handle)
+
+
+def test_memory_is_given_back_within_a_call(runtime: Runtime) -> None:
+    """As the finalisers of garbage do, wherever it is collected."""
+    n = Variable("late", 0, 4)
+    w = Writer()
+    out = w.param(F32, 4)
+    w.store(out, w.grid(n), UOp.const(1.0, F32))
+    (executable,) = runtime.compile([w.program("late", (n, 1, 1))])
+
+    class GivesBack(dict[str, int]):
+        def __getitem__(self, name: str) -> int:
+            while unused:
+                runtime.free(unused.pop())
+            return super().__getitem__(name)
+
+    kept, *unused = (runtime.allocate(16) for _ in range(4))
+    for handle in unused:
+        runtime.run([Launch(executable, (handle,))], {"late": 4})
+    runtime.run([Launch(executable, (kept,))], GivesBack(late=4))
+    assert not unused
+    np.testing.assert_array_equal(np.frombuffer(runtime.copy_out(kept, 16), np.float32), np.ones(4))
+    runtime.free(kept)
+
+
+def test_memory_is_given_back_from_many_threads() -> None:
+    """What one thread gives back while another has its turn is free at the latest when that turn ends."""
+    from tinyweb.native_runtimes.wasm.runtime import STACK_BYTES, WasmRuntime
+
+    runtime = WasmRuntime()
+
+    def work() -> None:
+        for nbytes in range(64, 6400, 64):
+            runtime.free(runtime.allocate(nbytes))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert runtime._allocator.free_bytes() == runtime._allocator.end - STACK_BYTES
 
 
 def test_equal_programs_compile_once(runtime: Runtime) -> None:

@@ -34,7 +34,7 @@ class Runtime(Protocol):
         """Bytes that can still be allocated, all together; None where that is not known."""
 
     def free(self, handle: Handle) -> None:
-        """Give memory back; the handle must not be used again."""
+        """Give memory back, at any moment and from any thread; the handle must not be used again."""
 
     def copy_in(self, handle: Handle, data: memoryview, offset: int = 0) -> None:
         """Host bytes to the device at byte `offset`, ordered after all launches so far."""

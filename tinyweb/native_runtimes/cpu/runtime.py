@@ -20,6 +20,7 @@ from tinyweb.native_runtimes.checks import check_launch, check_range, variable_v
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
@@ -87,7 +88,7 @@ class _List:
                 table[i] = value
 
 
-class CpuRuntime:
+class CpuRuntime(Turns):
     """Runtime (see `native_runtimes.protocol`) for this machine's processor. Every call returns when its work is done.
 
     `threads` workers, by default TINYWEB_THREADS or as many as there are processors.
@@ -96,10 +97,10 @@ class CpuRuntime:
     name = "CPU"
 
     def __init__(self, threads: int | None = None) -> None:
+        super().__init__()
         self.threads = threads if threads is not None else thread_count()
         self.target: Target = cpu_target(vector_lanes(), self.threads)
         self._pool: Pool | None = None
-        self._turn = threading.Lock()
         self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
         os.register_at_fork(after_in_child=self._forget_threads)
 
@@ -112,11 +113,10 @@ class CpuRuntime:
     def room(self) -> int | None:
         return available_bytes()
 
-    def free(self, handle: CpuBuffer) -> None:
-        with self._turn:
-            for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
-                del self._prepared[key]
-            handle.free()
+    def _free(self, handle: CpuBuffer) -> None:
+        for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
+            del self._prepared[key]
+        handle.free()
 
     def copy_in(self, handle: CpuBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(handle.nbytes, data.nbytes, offset)
@@ -141,15 +141,15 @@ class CpuRuntime:
                 made[p.name] = CpuExecutable(p, run, grid, library)
         return [made[p.name] for p in programs]
 
+    @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         if not launches:
             return
-        with self._turn:
-            prepared = self._prepare(launches)
-            prepared.fill(variables)
-            if self._pool is None:
-                self._pool = Pool(self.threads)
-            self._pool.run(prepared.records, len(launches))
+        prepared = self._prepare(launches)
+        prepared.fill(variables)
+        if self._pool is None:
+            self._pool = Pool(self.threads)
+        self._pool.run(prepared.records, len(launches))
 
     def _prepare(self, launches: Sequence[Launch]) -> _List:
         """What the pool needs: a replayed plan runs the same list again and again, and gets what was made for it."""

@@ -16,6 +16,7 @@ from tinyweb.graph.target import Target, wasm_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.native_runtimes.wasm.allocator import Allocator
 from tinyweb.render_wasm import compile_module, static_data_bytes
 
@@ -102,12 +103,13 @@ class _List:
         return self.words
 
 
-class WasmRuntime:
+class WasmRuntime(Turns):
     """Runtime (see `native_runtimes.protocol`) for WebAssembly with SIMD. Every call returns when its work is done."""
 
     name = "WASM"
 
     def __init__(self) -> None:
+        super().__init__()
         self.target: Target = wasm_target()
         config = wasmtime.Config()
         config.cache = True  # machine code, by content, in wasmtime's own cache folder
@@ -128,28 +130,32 @@ class WasmRuntime:
         self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
 
     # -- memory -------------------------------------------------------------------------------------------------------
+    @in_turn
     def allocate(self, nbytes: int) -> WasmBuffer:
         address = self._take(nbytes)
         ctypes.memset(self._base() + address, 0, nbytes)
         return WasmBuffer(address, nbytes)
 
+    @in_turn
     def room(self) -> int | None:
         held, host = self._allocator.free_bytes(), available_bytes()
         grown = MAX_PAGES * PAGE - self._allocator.end
         return held + (grown if host is None else min(grown, host))
 
-    def free(self, handle: WasmBuffer) -> None:
+    def _free(self, handle: WasmBuffer) -> None:
         for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
             self._forget(key)
         if handle.address:
             self._allocator.give_back(handle.address, handle.nbytes)
         handle.address = handle.nbytes = 0
 
+    @in_turn
     def copy_in(self, handle: WasmBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(handle.nbytes, data.nbytes, offset)
         if data.nbytes:
             self._bytes(handle.address + offset, data.nbytes)[:] = data.cast("B")
 
+    @in_turn
     def copy_out(self, handle: WasmBuffer, nbytes: int, offset: int = 0) -> bytes:
         check_range(handle.nbytes, nbytes, offset)
         return ctypes.string_at(self._base() + handle.address + offset, nbytes) if nbytes else b""
@@ -180,6 +186,7 @@ class WasmRuntime:
         return memoryview((ctypes.c_ubyte * nbytes).from_address(self._base() + address)).cast("B")
 
     # -- programs -----------------------------------------------------------------------------------------------------
+    @in_turn
     def compile(self, programs: Sequence[Program]) -> list[WasmExecutable]:
         if not programs:
             return []
@@ -200,6 +207,7 @@ class WasmRuntime:
                 made[p.name] = WasmExecutable(p, self._table.grow(self._store, 1, function))
         return [made[p.name] for p in programs]
 
+    @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         if not launches:
             return

@@ -14,6 +14,7 @@ from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.native_runtimes.webgpu.backend import Adapter, Backend, Dispatch, open_backend
 from tinyweb.render_wgsl import bindings, has_uniform, render
 
@@ -48,7 +49,7 @@ def target_of(adapter: Adapter) -> Target:
     )
 
 
-class WebGpuRuntime:
+class WebGpuRuntime(Turns):
     """Runtime (see `native_runtimes.protocol`) for GPUs. `run` returns once the work is submitted.
 
     `backend`: an open one, or "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu. `target` says what its adapter
@@ -58,6 +59,7 @@ class WebGpuRuntime:
     name = "WEBGPU"
 
     def __init__(self, backend: Backend | str | None = None) -> None:
+        super().__init__()
         self._backend = open_backend(backend) if backend is None or isinstance(backend, str) else backend
         self.backend_name = self._backend.name
         self.adapter: Adapter = self._backend.adapter
@@ -70,6 +72,7 @@ class WebGpuRuntime:
         self._groups_of: dict[WebGpuBuffer, set[tuple[WebGpuExecutable, tuple[WebGpuBuffer, ...]]]] = {}
 
     # -- memory -------------------------------------------------------------------------------------------------------
+    @in_turn
     def allocate(self, nbytes: int) -> WebGpuBuffer:
         limit = min(self.adapter.max_buffer_bytes, self.adapter.max_binding_bytes)
         if nbytes > limit:
@@ -83,13 +86,14 @@ class WebGpuRuntime:
         # a software adapter's memory is the host's; of others WebGPU tells nothing but the largest buffer
         return available_bytes() if self.adapter.is_software else None
 
-    def free(self, handle: WebGpuBuffer) -> None:
+    def _free(self, handle: WebGpuBuffer) -> None:
         for key in self._groups_of.pop(handle, ()):
             self._forget_group(key)
         if handle.buffer is not None:
             self._backend.destroy_buffer(handle.buffer)
         handle.buffer, handle.nbytes = None, 0
 
+    @in_turn
     def copy_in(self, handle: WebGpuBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(handle.nbytes, data.nbytes, offset)
         if not data.nbytes:
@@ -105,6 +109,7 @@ class WebGpuRuntime:
         else:
             self._backend.write(handle.buffer, offset, data)
 
+    @in_turn
     def copy_out(self, handle: WebGpuBuffer, nbytes: int, offset: int = 0) -> bytes:
         check_range(handle.nbytes, nbytes, offset)
         if not nbytes:
@@ -113,6 +118,7 @@ class WebGpuRuntime:
         return self._backend.read(handle.buffer, offset - before, _words(before + nbytes))[before : before + nbytes]
 
     # -- programs -----------------------------------------------------------------------------------------------------
+    @in_turn
     def compile(self, programs: Sequence[Program]) -> list[WebGpuExecutable]:
         return [self._compile(p) for p in programs]
 
@@ -131,6 +137,7 @@ class WebGpuRuntime:
             self._pipelines[key] = WebGpuExecutable(program, pipeline, uniform)
         return self._pipelines[key]
 
+    @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         dispatches: list[Dispatch] = []
         used: dict[str, None] = {}
@@ -184,6 +191,7 @@ class WebGpuRuntime:
         for b in key[1]:
             self._groups_of.get(b, set()).discard(key)
 
+    @in_turn
     def synchronize(self) -> None:
         self._backend.wait()
 
