@@ -23,8 +23,9 @@ extern int pthread_mutex_init(void *mutex, const void *attributes);
 extern int pthread_mutex_lock(void *mutex);
 extern int pthread_mutex_unlock(void *mutex);
 extern int pthread_cond_init(void *condition, const void *attributes);
-extern int pthread_cond_wait(void *condition, void *mutex);
+extern int pthread_cond_timedwait(void *condition, void *mutex, const void *until);
 extern int pthread_cond_broadcast(void *condition);
+extern int clock_gettime(int clock, void *time);
 extern void *calloc(size_t count, size_t bytes);
 extern void free(void *memory);
 
@@ -81,7 +82,13 @@ static void wait_until(Pool *pool, const int *word, int equal, int value) {
   }
   pthread_mutex_lock(pool->mutex);
   __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-  while ((load(word) == value) != equal) pthread_cond_wait(pool->condition, pool->mutex);
+  while ((load(word) == value) != equal) {
+    // glibc before 2.41 may lose a wake-up (its bug 25847): looking again every second makes a pause of a standstill
+    long until[4];
+    clock_gettime(0, until);
+    ++until[0];
+    pthread_cond_timedwait(pool->condition, pool->mutex, until);
+  }
   __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(pool->mutex);
 }
