@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
 import { Notices } from "../../shell/licenses.mjs";
 import { FILES, HOMES } from "./files.mjs";
+import { ownNames, plainTokenTypes } from "./shrink.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const at = (path) => resolve(root, path);
@@ -25,21 +26,31 @@ const elsewhere = (own) => ({
 const notices = new Notices();
 const licenses = { name: "tinyweb-licenses", generateBundle: (_options, bundle) => notices.add(bundle) };
 
-rmSync(folder, { recursive: true, force: true });
-for (const [file, source] of Object.entries(FILES)) {
-  await build({
+/** @param minify whether, or how; @param write where to: nowhere by default */
+const bundle = (file, minify, write = {}) =>
+  build({
     cwd: root,
-    input: at(source),
+    input: at(FILES[file]),
     platform: "browser",
     logLevel: "warn",
-    plugins: [elsewhere(file), licenses],
+    plugins: [elsewhere(file), plainTokenTypes, licenses],
     tsconfig: at("tsconfig.build.json"),
     resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
     transform: { target: "es2022" },
     preserveEntrySignatures: "strict",
     // Frozen tables that nobody reads are left out; of the libraries, what only reads properties.
     treeshake: { manualPureFunctions: ["Object.freeze"], propertyReadSideEffects: false, unknownGlobalSideEffects: false },
-    output: { dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js"), sourcemap: process.argv.includes("--sourcemap") },
+    ...write,
+    output: { ...write.output, format: "es", entryFileNames: file, codeSplitting: false, minify, comments: !file.endsWith("worker.js") },
   });
+
+rmSync(folder, { recursive: true, force: true });
+for (const file of Object.keys(FILES)) {
+  let minify = true;
+  if (file === "tinyweb-worker.js") {
+    const { output: [whole] } = await bundle(file, false, { write: false });
+    minify = { mangleProps: { include: new RegExp(`^(${ownNames(whole.code).join("|")})$`) } };
+  }
+  await bundle(file, minify, { output: { dir: folder, sourcemap: process.argv.includes("--sourcemap") } });
 }
 writeFileSync(resolve(folder, "licenses.txt"), notices.text());

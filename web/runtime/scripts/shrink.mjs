@@ -1,0 +1,49 @@
+/** What makes the worker smaller and a minifier cannot do by itself, because it does not know that the file is all there is. */
+
+import { parseAst } from "rolldown/parseAst";
+
+/** Names that objects inherit, some of which the platform itself asks for: those mean something outside of the file. */
+const INHERITED = new Set(
+  [Object, Function, Error, Array, Map, Set, Promise, Date].flatMap(({ prototype }) => Object.getOwnPropertyNames(prototype)).concat("next", "return", "throw"),
+);
+
+/**
+ * Names of fields and methods that occur as `this.name` or in `{ name } = this` and nowhere else: on no other object, as no other key,
+ * in no text. Nothing but the class itself can mean them, so that they may be shortened.
+ * @param {string} code a whole program, which exports nothing
+ * @returns {string[]}
+ */
+export function ownNames(code) {
+  const own = new Set();
+  const shared = new Set(INHERITED);
+  const visit = (node, ofThis = false) => {
+    if (Array.isArray(node)) return node.forEach((child) => visit(child, ofThis));
+    if (typeof node?.type !== "string") return;
+    const { type, computed, key, object, property, value } = node;
+    if (type === "MemberExpression" && !computed) (object.type === "ThisExpression" ? own : shared).add(property.name);
+    else if (/^(Method|Property)Definition$/.test(type) && !computed) own.add(key.name ?? String(key.value));
+    else if (type === "Property" && !computed) (ofThis ? own : shared).add(key.name ?? String(key.value));
+    else if (type === "Literal") shared.add(String(value));
+    else if (type === "TemplateElement") shared.add(value.cooked);
+    for (const [name, child] of Object.entries(node)) {
+      const pattern = type === "VariableDeclarator" && name === "id" && node.init?.type === "ThisExpression";
+      visit(child, pattern || (ofThis && type === "ObjectPattern" && name === "properties"));
+    }
+  };
+  visit(parseAst(code));
+  return [...own].filter((name) => !shared.has(name));
+}
+
+/** The Jinja library's table of token types says every name twice, and each use looks it up: the names themselves take less. */
+export const plainTokenTypes = {
+  name: "tinyweb-token-types",
+  transform: {
+    filter: { id: /jinja[\\/]dist[\\/]index\.js$/ },
+    handler(code) {
+      const [, table] = /var TOKEN_TYPES = Object\.freeze\(\{(.*?)\}\)/s.exec(code) ?? [];
+      const named = table?.match(/^ *\w+: "\w+",?$/gm) ?? [];
+      if (named.length === 0 || named.some((line) => !/(\w+): "\1"/.test(line))) throw new Error("the Jinja library's table of token types has another form");
+      return code.replace(/\bTOKEN_TYPES\.(\w+)/g, '"$1"');
+    },
+  },
+};
