@@ -57,7 +57,8 @@ class Settings:
     """How to choose tokens, and how many. top_k 0, top_p 1 and repetition_penalty 1 mean "off".
 
     `speculate`: tokens to guess ahead from what the text said before (prompt lookup; Saxena 2023). Only where the
-    likeliest token is always taken (temperature 0, no penalty); the answer stays the same.
+    likeliest token is always taken (temperature 0, no penalty); the answer stays the same, but where two tokens are
+    as likely within what rounded activations tell apart.
     """
 
     max_tokens: int = 256

@@ -1,4 +1,8 @@
-"""Products of integer matrices on processors with integer dots: lanes along the groups, tiles of rows and columns."""
+"""Products of integer matrices on processors with integer dots.
+
+Many columns of int16: lanes along rows of the weights, which are widened for blocks of rows, and so a group's sums are
+scaled by one instruction for all lanes. Else: lanes along the groups, whose sums stay apart until the end.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ from tinyweb.graph.target import Target
 # fewer products than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
+VECTORS = 2  # of rows, in a tile with lanes along them
+SUMS = 8  # vectors of them in such a tile
 TOGETHER = 8  # rows whose sums are finished together
 DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to end, which is what bounds it
@@ -36,8 +42,15 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     shared = {min(pair, key=lambda u: k.volume(u.src[1].ranges)).src[0] for pair in pairs}
     widened = not halves and columns is None and target.dot_pairs and len(shared) == 1
     packed = widened and any(x.dtype.bits < 8 for pair in pairs for x in pair)
-    lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, FIELD if packed else 1)
-    if lanes is None or rows is None or (halves and columns is None):
+    loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
+    scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
+    if rows is None:
+        return None
+    if halves:
+        weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
+        return _along_rows(k, target, dots, rows, columns, [*weights, *scales]) if columns is not None else None
+    lanes = _lanes(k, target, dots[0], DOT_PAIRS if widened else DOT_STEPS, FIELD if packed else 1)
+    if lanes is None:
         return None
     actions = _tile(k, columns, COLUMNS) if columns is not None else []
     tiled = _tile(k, rows, (ROWS if len(dots) == 1 else ROWS // 2) if columns is not None else ROWS_ALONE)
@@ -46,16 +59,7 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     finish = _finish(k, dots, rows) if widened else []
     if finish:
         actions, row = [finish[0]], f"{rows.arg.name}.0"
-    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
-        actions.append(Bind(row, AxisKind.GRID))
-    elif columns is not None and isinstance(actions[0], Split) and isinstance(tiled[0], Split):
-        actions.append(Reorder((row, f"{columns.arg.name}.0")))
-    loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
-    scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
-    if halves:
-        # what many columns are multiplied with is widened once; and so are its scales
-        weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
-        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
+    actions += _shared(k, target, row, columns if len(tiled) > 1 else None, actions)
     actions += [*finish[1:], *lanes]
     if widened:
         # what all rows are multiplied with is widened once for all of them
@@ -67,6 +71,41 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         if _legal(k.kernel, [*actions, *together]):
             return [*actions, *together]
     return actions if _legal(k.kernel, actions) else None
+
+
+def _shared(k: Analysis, target: Target, row: str, columns: UOp | None, tiled: list[Action]) -> list[Action]:
+    """Blocks of rows go to the workers; with one worker they are the outer loop, if columns have blocks too."""
+    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
+        return [Bind(row, AxisKind.GRID)]
+    if columns is not None and tiled and isinstance(tiled[0], Split):
+        return [Reorder((row, f"{columns.arg.name}.0"))]
+    return []
+
+
+def _along_rows(
+    k: Analysis, target: Target, dots: list[UOp], rows: UOp, columns: UOp, staged: list[int]
+) -> list[Action] | None:
+    """A tile of vectors of rows and of single columns; what is `staged` is widened once for a block of rows."""
+    r, name = dots[0].src[-1], rows.arg.name
+    steps, size = k.exact(r), k.exact(rows)
+    if len(dots[0].src) != 2 or not isinstance(steps, int) or steps % DOT_PAIRS or not isinstance(size, int):
+        return None
+    for vectors in (VECTORS, 1):
+        block = target.dot_lanes * vectors
+        if size <= block or (size % block and k.in_place):
+            continue
+        row, lane = f"{name}.0", f"{name}.1"
+        actions = _tile(k, columns, max(SUMS // (vectors * len(dots)), 1))
+        shared = _shared(k, target, row, columns, actions)
+        actions += [Split(name, block, overlap=size % block > 0), *shared]
+        if vectors > 1:
+            actions += [Split(lane, target.dot_lanes), Bind(f"{lane}.0", AxisKind.UNROLL)]
+            lane = f"{lane}.1"
+        actions += [Bind(lane, AxisKind.VECTOR), Split(r.arg.name, DOT_PAIRS), Bind(f"{r.arg.name}.1", AxisKind.DOT)]
+        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys(staged)]
+        if _legal(k.kernel, actions):
+            return actions
+    return None
 
 
 def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> list[Action] | None:
