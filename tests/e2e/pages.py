@@ -34,12 +34,21 @@ HIDE = """(hidden) => {
   globalThis.requestAnimationFrame = hidden ? () => 0 : frame;
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
-# In the worker: keeps the devices that are made, and destroys them when it is told.
+# In the worker: destroys the GPU device when it is told, "now" or in the middle of what it is given "next".
 LOSE = """
 const { requestDevice } = GPUAdapter.prototype;
 GPUAdapter.prototype.requestDevice = async function (...args) {
   const device = await requestDevice.apply(this, args);
-  new BroadcastChannel("lose").onmessage = () => device.destroy();
+  const { queue } = device, { submit } = queue;
+  let next = false;
+  queue.submit = (commands) => {
+    submit.call(queue, commands);
+    if (next) device.destroy();
+  };
+  new BroadcastChannel("lose").onmessage = ({ data: when }) => {
+    if (when === "now") device.destroy();
+    else next = true;
+  };
   return device;
 };
 """

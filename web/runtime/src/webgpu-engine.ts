@@ -340,7 +340,7 @@ export class WebGpuEngine implements Engine {
       await staging.mapAsync(MODE_READ, 0, size);
     } catch (error) {
       // The reason, a lost device, may be reported a moment later than its effect.
-      await Promise.race([this.device.lost, sleep(1000)]);
+      await Promise.race([this.device.lost, sleep(9000)]);
       this.check();
       throw new TinywebError("gpu-error", `The GPU's answer could not be read: ${describe(error)}`, error);
     }

@@ -60,6 +60,7 @@ function pretend(change: Record<string, unknown> = {}) {
   const calls: { inputs: Record<string, Float32Array>; options: unknown }[] = [];
   let flying = 0;
   let most = 0;
+  let lose = (): void => undefined;
   const array = (name: string, shape: number[]) => ({ name, dtype: "f32", shape });
   const model = {
     info: {
@@ -80,10 +81,13 @@ function pretend(change: Record<string, unknown> = {}) {
       flying--;
       return { boxes: Float32Array.from({ length: 28 }, (_, i) => i), scores: Float32Array.of(0.75, 0.5, 0, 0, 0, 0, 0), classes: Int32Array.of(1, 0, 0, 0, 0, 0, 0), count: Int32Array.of(2) };
     },
-    on: () => () => undefined,
+    on: (name: string, listener: () => void) => {
+      if (name === "device-lost") lose = listener;
+      return () => undefined;
+    },
     dispose: async () => undefined,
   };
-  return { detector: () => new Detector(model as never), calls, most: () => most };
+  return { detector: () => new Detector(model as never), calls, most: () => most, lose: () => lose() };
 }
 
 describe("a detector", () => {
@@ -112,6 +116,19 @@ describe("a detector", () => {
     await Promise.all([all[0], all[2]]);
     expect(calls).toHaveLength(2);
     expect(most()).toBe(1);
+  });
+
+  it("looks again where the GPU was lost under a look, and with it perhaps the picture", async () => {
+    const { detector, calls, lose } = pretend();
+    const made = detector();
+    const look = made.detect(pixels(4, 4));
+    while (calls.length === 0) await Promise.resolve();
+    lose();
+    expect(await look).toHaveLength(2);
+    expect(calls).toHaveLength(2);
+    lose();
+    expect(await made.detect(pixels(4, 4))).toHaveLength(2); // of a GPU that was lost before nothing was drawn
+    expect(calls).toHaveLength(3);
   });
 
   it("refuses settings that cannot be, and bundles that are no detectors", async () => {

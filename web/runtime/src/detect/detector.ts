@@ -61,7 +61,7 @@ export interface DetectorInfo {
 /** A detector in its worker; `loadDetector` makes one. */
 export class Detector {
   private readonly section: DetectSection;
-  private readonly fitter: Fitter;
+  private fitter: Fitter;
   private readonly lock = new Lock();
   private times: DetectTimes = { waitMs: 0, drawMs: 0, runMs: 0, totalMs: 0 };
 
@@ -69,6 +69,8 @@ export class Detector {
   constructor(private readonly model: FunctionModel) {
     this.section = parseSection(model.info);
     this.fitter = new Fitter(this.section);
+    // what was drawn on the GPU is gone with it, silently
+    model.on("device-lost", () => (this.fitter = new Fitter(this.section)));
   }
 
   get info(): DetectorInfo {
@@ -99,15 +101,19 @@ export class Detector {
     const { signal } = options;
     const release = await this.lock.acquire(signal);
     try {
-      const turn = performance.now();
-      throwIfAborted(signal);
-      const { image: pixels, place, size } = await this.fitter.fit(image);
-      const drawn = performance.now();
-      const inputs = { image: pixels, frame: Float32Array.from(place), source: Float32Array.from(size), settings };
-      const outputs = await this.model.run(inputs, { function: this.section.entry, signal });
-      const done = performance.now();
-      this.times = { waitMs: turn - begun, drawMs: drawn - turn, runMs: this.model.info.runMs, totalMs: done - begun };
-      return this.detections(outputs as never);
+      for (;;) {
+        const turn = performance.now();
+        throwIfAborted(signal);
+        const { fitter } = this;
+        const { image: pixels, place, size } = await fitter.fit(image);
+        const drawn = performance.now();
+        const inputs = { image: pixels, frame: Float32Array.from(place), source: Float32Array.from(size), settings };
+        const outputs = await this.model.run(inputs, { function: this.section.entry, signal });
+        if (fitter !== this.fitter) continue; // the network may have seen nothing
+        const done = performance.now();
+        this.times = { waitMs: turn - begun, drawMs: drawn - turn, runMs: this.model.info.runMs, totalMs: done - begun };
+        return this.detections(outputs as never);
+      }
     } finally {
       release();
     }

@@ -64,6 +64,7 @@ export class Fitter {
   private draw(picture: Exclude<Picture, Blob | Pixels>): Fitted {
     const size = sizeOf(picture);
     const place = placeOf(...size, this.into);
+    if (this.context?.isContextLost?.()) this.context = undefined; // the GPU process ended, and draws nothing for some time
     this.context ??= canvas(this.into);
     this.context.fillStyle = PAPER;
     this.context.fillRect(...place);

@@ -41,8 +41,8 @@ export interface LoaderSurroundings<Model extends LoadedModel> {
 
 const SMALLER = "smaller";
 const DISMISSED = "dismissed-fallback";
-/** Failures of a run after which a freshly loaded model is worth one try. */
-const REVIVABLE = new Set(["device-lost", "worker-failed", "disposed"]);
+/** Failures of a run after which a freshly loaded model is worth one try; "no-backend": a lost GPU did not come back. */
+const REVIVABLE = new Set(["device-lost", "no-backend", "worker-failed", "disposed"]);
 
 /** The same once more might end the page once more: the reader is asked first. */
 function onInterrupted(): never {
@@ -164,7 +164,7 @@ export class ModelLoader<Model extends LoadedModel> {
       for (const listener of this.readyListeners) listener(model);
     } catch (error) {
       if (signal.aborted) return;
-      this.change({ engine: { phase: "failed", failure: describeFailure(error, this.words, this.env.online()) } });
+      this.change({ engine: { phase: "failed", failure: describeFailure(error, this.words, this.env.online(), this.backendChoice) } });
     }
   }
 
@@ -257,7 +257,7 @@ export class ModelLoader<Model extends LoadedModel> {
         } catch (error) {
           const code = errorCode(error);
           if (run.signal.aborted) throw code === "aborted" ? error : stopped();
-          if (revived || !REVIVABLE.has(code) || !(await this.revive(model, code === "device-lost"))) throw error;
+          if (revived || !REVIVABLE.has(code) || !(await this.revive(model, code === "device-lost" || code === "no-backend"))) throw error;
         }
       }
     } finally {
@@ -280,19 +280,23 @@ export class ModelLoader<Model extends LoadedModel> {
     }
   }
 
-  /** Loads the model anew under a run. */
+  /** Loads the model anew under a run; once, where several runs have lost it. */
   private async revive(model: Model, deviceLost: boolean): Promise<boolean> {
-    if (deviceLost) this.deviceLost(model);
-    await this.load();
+    if (model === this.model) void this.load();
+    if (deviceLost && this.model === null) {
+      this.lost = true; // `load` begins without a word of it
+      this.explainLoss();
+    }
+    await this.finished;
     const { engine } = this.state;
-    if (engine.phase !== "ready") return false;
-    if (deviceLost) this.deviceRecovered(engine.info.backend);
-    return true;
+    if (engine.phase === "ready") this.alive(this.model);
+    else this.dropNote("device");
+    return engine.phase === "ready";
   }
 
   /** Call it when something has come out of the model: a device that was lost is back then. */
-  alive(model: Model): void {
-    if (this.lost && model === this.model) this.deviceRecovered(model.info.backend);
+  alive(model: Model | null): void {
+    if (this.lost && model !== null && model === this.model) this.deviceRecovered(model.info.backend);
   }
 
   /** Shows the model's figures as they are now. */

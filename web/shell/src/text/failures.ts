@@ -1,5 +1,7 @@
 /** Errors of the runtime, told to people: what happened, what it means, what can be done. */
 
+import type { BackendChoice } from "../model-api";
+
 export type Remedy = "retry" | "use-wasm" | "use-wasm-single" | "smaller" | "reload";
 
 export interface Failure {
@@ -48,6 +50,13 @@ const OFFLINE: Telling = {
   title: "You are offline",
   text: "The model could not be downloaded. It goes on by itself as soon as there is a connection again.",
   remedies: ["retry"],
+};
+
+/** Where the reader, or the address, asks for WebGPU and nothing else. */
+const NO_GPU: Telling = {
+  title: "The GPU cannot be used",
+  text: "The browser gives this page no GPU for the model, or no longer does. {Kept}. The CPU can do the work.",
+  remedies: ["use-wasm", "retry"],
 };
 
 const TELLINGS: Record<string, Telling> = {
@@ -119,10 +128,12 @@ function tell(telling: Telling, { kept }: Words): Telling {
   return { ...telling, text, remedies: [...telling.remedies] };
 }
 
-/** Why the model could not be loaded. */
-export function describeFailure(error: unknown, words: Words, online = true): Failure {
+/** Why the model could not be loaded. @param backend the one that was asked for */
+export function describeFailure(error: unknown, words: Words, online = true, backend: BackendChoice = "auto"): Failure {
   const code = errorCode(error);
-  const telling = code === "download-failed" && !online ? OFFLINE : (TELLINGS[code] ?? UNKNOWN);
+  const offline = code === "download-failed" && !online;
+  const noGpu = code === "no-backend" && backend === "webgpu";
+  const telling = offline ? OFFLINE : noGpu ? NO_GPU : (TELLINGS[code] ?? UNKNOWN);
   return { code, ...tell(telling, words), detail: errorText(error) };
 }
 

@@ -121,6 +121,19 @@ describe("loading", () => {
   });
 });
 
+describe("a GPU that there is not", () => {
+  test("is no end where it was asked for by name: the CPU is offered", async () => {
+    const { loader, outcomes } = bench({ address: "webgpu" });
+    outcomes.push(failure("no-backend"));
+    await loader.load();
+    expect(loader.state.engine).toMatchObject({ failure: { title: "The GPU cannot be used", remedies: ["use-wasm", "retry"] } });
+    outcomes.push(failure("no-backend"));
+    loader.chooseBackend("auto");
+    await settle();
+    expect(loader.state.engine).toMatchObject({ failure: { title: "This browser cannot run the model", remedies: ["retry"] } });
+  });
+});
+
 describe("a load that ended the page", () => {
   test("is not repeated unasked, and can be made smaller, also next time", async () => {
     const storage = new MemoryStore();
@@ -211,6 +224,37 @@ describe("a run", () => {
       return "fine";
     });
     await expect(lostOnce).resolves.toBe("fine");
+    expect(loader.state.notes).toMatchObject([{ id: "device", tone: "good" }]);
+  });
+
+  test("says why it waits while the model is loaded anew, and no longer when that fails", async () => {
+    const { loader, outcomes, release } = bench();
+    await loader.load();
+    outcomes.push("wait", failure("no-backend"));
+    const task = async (model: FakeModel): Promise<string> => {
+      if (model.disposed || loader.state.notes.length === 0) throw failure("device-lost");
+      return "fine";
+    };
+    const run = loader.run(task);
+    await settle();
+    expect(loader.state).toMatchObject({ engine: { phase: "loading" }, notes: [{ id: "device", tone: "busy", text: expect.stringContaining("your pictures are kept") }] });
+    release();
+    await expect(run).resolves.toBe("fine");
+    loader.dismissNote("device");
+    await expect(loader.run(task)).rejects.toMatchObject({ code: "device-lost" });
+    expect(loader.state).toMatchObject({ engine: { phase: "failed" }, notes: [] });
+  });
+
+  test("beside another that has lost the device as well waits for the same load", async () => {
+    const { loader, loads } = bench();
+    await loader.load();
+    let lost = 0;
+    const task = async (): Promise<string> => {
+      if (lost++ < 2) throw failure("device-lost");
+      return "fine";
+    };
+    await expect(Promise.all([loader.run(task), loader.run(task)])).resolves.toEqual(["fine", "fine"]);
+    expect(loads).toHaveLength(2);
     expect(loader.state.notes).toMatchObject([{ id: "device", tone: "good" }]);
   });
 

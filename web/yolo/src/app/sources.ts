@@ -82,7 +82,8 @@ async function firstOf(file: File): Promise<HTMLCanvasElement> {
   canvas.width = image.width;
   canvas.height = image.height;
   // what is too large for a canvas moves
-  const context = image.width * image.height > MOST_ON_CANVAS ? null : canvas.getContext("2d");
+  // in memory: what is on the GPU is lost with it
+  const context = image.width * image.height > MOST_ON_CANVAS ? null : canvas.getContext("2d", { willReadFrequently: true });
   context?.drawImage(image, 0, 0);
   image.close();
   if (context === null) throw new Error("no canvas");

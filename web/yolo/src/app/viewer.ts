@@ -211,7 +211,8 @@ export class Viewer {
       if (element instanceof HTMLVideoElement && !element.paused && !document.hidden && !asked) {
         asked = true;
         const shown = (): void => {
-          fresh = !document.hidden;
+          // a look would load a model that cannot be loaded once more with every frame; `again` comes with the model
+          fresh = !document.hidden && this.shell.model.state.engine.phase !== "failed";
           asked = false;
           this.wake();
         };
