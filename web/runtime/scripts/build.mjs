@@ -1,11 +1,11 @@
 // Builds the library's files. usage: node scripts/build.mjs [FOLDER] [--sourcemap]        FOLDER: dist by default
-import { rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
 import { Notices } from "../../shell/licenses.mjs";
 import { FILES, HOMES } from "./files.mjs";
-import { ownNames, plainTokenTypes } from "./shrink.mjs";
+import { ownNames, plainTokenTypes, privateNames } from "./shrink.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const at = (path) => resolve(root, path);
@@ -45,12 +45,12 @@ const bundle = (file, minify, write = {}) =>
   });
 
 rmSync(folder, { recursive: true, force: true });
+const hidden = privateNames(readdirSync(at("src"), { recursive: true }).filter((file) => file.endsWith(".ts")).map((file) => readFileSync(at(`src/${file}`), "utf8")));
 for (const file of Object.keys(FILES)) {
-  let minify = true;
-  if (file === "tinyweb-worker.js") {
-    const { output: [whole] } = await bundle(file, false, { write: false });
-    minify = { mangleProps: { include: new RegExp(`^(${ownNames(whole.code).join("|")})$`) } };
-  }
+  const { output: [whole] } = await bundle(file, false, { write: false });
+  // The worker is a program, which nothing is taken from; of the others, pages and the other files take what is not private.
+  const short = ownNames(whole.code).filter((name) => file === "tinyweb-worker.js" || hidden.has(name));
+  const minify = short.length === 0 || { mangleProps: { include: new RegExp(`^(${short.join("|")})$`) } };
   await bundle(file, minify, { output: { dir: folder, sourcemap: process.argv.includes("--sourcemap") } });
 }
 writeFileSync(resolve(folder, "licenses.txt"), notices.text());

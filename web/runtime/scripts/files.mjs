@@ -18,10 +18,12 @@ export const FILES = {
 /** Modules that live in one file only: whatever imports them elsewhere imports that file. */
 export const HOMES = {
   "src/index.ts": "tinyweb.js",
+  "src/arguments.ts": "tinyweb.js",
   "src/client.ts": "tinyweb.js",
   "src/connection.ts": "tinyweb.js",
   "src/device.ts": "tinyweb.js",
   "src/errors.ts": "tinyweb.js",
   "src/marker.ts": "tinyweb.js",
+  "src/options.ts": "tinyweb.js",
   ...Object.fromEntries(Object.entries(FILES).map(([file, source]) => [source, file])),
 };

@@ -1,4 +1,4 @@
-/** What makes the worker smaller and a minifier cannot do by itself, because it does not know that the file is all there is. */
+/** What makes the files smaller and a minifier cannot do by itself, because it knows neither that a file is all there is nor types. */
 
 import { parseAst } from "rolldown/parseAst";
 
@@ -9,8 +9,8 @@ const INHERITED = new Set(
 
 /**
  * Names of fields and methods that occur as `this.name` or in `{ name } = this` and nowhere else: on no other object, as no other key,
- * in no text. Nothing but the class itself can mean them, so that they may be shortened.
- * @param {string} code a whole program, which exports nothing
+ * in no text. Nothing but the class itself, or who uses it from outside of the file, can mean them.
+ * @param {string} code
  * @returns {string[]}
  */
 export function ownNames(code) {
@@ -32,6 +32,26 @@ export function ownNames(code) {
   };
   visit(parseAst(code));
   return [...own].filter((name) => !shared.has(name));
+}
+
+/**
+ * Names of members that TypeScript lets nobody but their class use, and that no class or interface has as an open member.
+ * @param {string[]} sources TypeScript
+ * @returns {Set<string>}
+ */
+export function privateNames(sources) {
+  const hidden = new Set();
+  const open = new Set();
+  const visit = (node) => {
+    if (Array.isArray(node)) return node.forEach(visit);
+    if (typeof node?.type !== "string") return;
+    const { type, accessibility, key, parameter } = node;
+    const name = type === "TSParameterProperty" ? (parameter.left ?? parameter).name : /^(Method|Property)Definition$|^TS(Property|Method)Signature$/.test(type) ? key.name : undefined;
+    if (name) (accessibility === "private" ? hidden : open).add(name);
+    Object.values(node).forEach(visit);
+  };
+  for (const source of sources) visit(parseAst(source, { lang: "ts" }));
+  return new Set([...hidden].filter((name) => !open.has(name)));
 }
 
 /** The Jinja library's table of token types says every name twice, and each use looks it up: the names themselves take less. */

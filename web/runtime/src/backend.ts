@@ -68,15 +68,13 @@ export async function candidates(
   const { backend: choice = "auto", allowSoftwareGpu } = options;
   const probes = {
     webgpu: () => probeWebGpu(manifest, options, platform),
-    wasm: () => probeThreads(manifest, options, platform),
-    "wasm-single": () => probeSingle(manifest, options),
+    wasm: () => probeWasm("wasm", manifest, options, platform),
+    "wasm-single": () => probeWasm("wasm-single", manifest, options, platform),
   };
   let backends = Object.keys(probes) as Backend[];
   if (choice !== "auto") {
-    if (!backends.includes(choice)) throw new TinywebError("bad-argument", `backend "${choice}" is not one of auto, ${backends.join(", ")}.`);
     backends = choice === "wasm" ? ["wasm", "wasm-single"] : [choice];
   }
-  if (!((options.context ?? STEP) >= 16)) throw new TinywebError("bad-argument", `context must be at least 16 tokens, not ${options.context}.`);
   const found: Candidate[] = [];
   for (const backend of backends) {
     const result = await probes[backend]();
@@ -136,35 +134,25 @@ function bestVariant<Variant extends { name: string; features: string[] }>(
 /** A module that swizzles bytes the relaxed way: engines that do not know how refuse it. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 16, 1, 14, 0, 65, 0, 253, 15, 65, 0, 253, 15, 253, 128, 2, 26, 11];
 
-function wasmVariant(manifest: Manifest, threads: boolean): WasmVariant | undefined {
-  if (typeof WebAssembly === "undefined") return undefined;
+function probeWasm<Name extends "wasm" | "wasm-single">(
+  backend: Name, manifest: Manifest, options: BackendOptions, platform: Platform,
+): Probed<Name> {
+  if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
+  const threaded = backend === "wasm";
+  const { wasm } = manifest;
   const features = new Set(WebAssembly.validate(Uint8Array.from(RELAXED)) ? ["relaxed-simd"] : []);
-  return bestVariant(manifest.wasm?.variants.filter((variant) => variant.threads === threads) ?? [], features);
-}
-
-function probeThreads(manifest: Manifest, options: BackendOptions, platform: Platform): Probed<"wasm"> {
-  const { wasm } = manifest;
-  const variant = wasmVariant(manifest, true);
-  if (!wasm || !variant) return noVariant("this model was exported without WASM threads");
-  if (!platform.crossOriginIsolated || !platform.sharedMemory) {
-    return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
+  const variant = wasm && bestVariant(wasm.variants.filter(({ threads }) => threads === threaded), features);
+  if (!variant) return `this model was exported without WASM ${threaded ? "threads" : "for one thread"}`;
+  let threads = 1;
+  if (threaded) {
+    if (!platform.crossOriginIsolated || !platform.sharedMemory) {
+      return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
+    }
+    threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), wasm.stacks.maxThreads);
+    if (threads <= 1) return options.threads ? "one thread was asked for" : "this device has one CPU core";
   }
-  const threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), wasm.stacks.maxThreads);
-  if (!(threads > 1)) return options.threads === undefined ? "this device has one CPU core" : "one thread was asked for";
   const context = fits(wasm.pages * 65536, manifest, options, true);
-  return typeof context === "string" ? context : { backend: "wasm", threads: Math.floor(threads), variant, context };
-}
-
-function probeSingle(manifest: Manifest, options: BackendOptions): Probed<"wasm-single"> {
-  const { wasm } = manifest;
-  const variant = wasmVariant(manifest, false);
-  if (!wasm || !variant) return noVariant("this model was exported without WASM for one thread");
-  const context = fits(wasm.pages * 65536, manifest, options, true);
-  return typeof context === "string" ? context : { backend: "wasm-single", threads: 1, variant, context };
-}
-
-function noVariant(why: string): string {
-  return typeof WebAssembly === "undefined" ? "this browser has no WebAssembly" : why;
+  return typeof context === "string" ? context : ({ backend, threads, variant, context } as Probed<Name>);
 }
 
 const TOO_LARGE = "not enough memory: ";

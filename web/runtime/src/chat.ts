@@ -1,11 +1,12 @@
 /** The chat itself: one conversation at a time, its figures, and going on where it was after a lost device. */
 
-import { isAbort, throwIfAborted } from "./errors.js";
+import { badArgument } from "./arguments.js";
+import { isAbort, throwIfAborted, TinywebError } from "./errors.js";
 import { fitMessages } from "./fit.js";
 import type { HostInfo, ModelHost } from "./host.js";
 import { Lock } from "./lock.js";
 import { Loop } from "./loop.js";
-import { checkIds, checkMessages, completeOptions, type GenerateOptions, type Settings } from "./options.js";
+import type { GenerateOptions } from "./options.js";
 import type { ChatPlan, Sampling } from "./tasks.js";
 import { Pace } from "./pace.js";
 import type { ChatTokenizer, Message } from "./tokenizer.js";
@@ -41,6 +42,14 @@ export interface ChatInfo extends HostInfo {
   droppedMessages: number;
   /** Why the last answer ended. */
   stopReason: StopReason | undefined;
+}
+
+export interface Settings extends Sampling {
+  speculate: number;
+  hiddenTokensPerSecond: number;
+  /** 32 bits. */
+  seed: number;
+  signal: AbortSignal | undefined;
 }
 
 export class ChatSession {
@@ -80,15 +89,13 @@ export class ChatSession {
 
   /** Tokens of a conversation as the model would read it. */
   countTokens(messages: readonly Message[]): number {
-    checkMessages(messages);
     return this.tokenizer.encodeChat(messages).length;
   }
 
   /** The assistant's answer, piece by piece. */
   async *generate(messages: readonly Message[], options: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
-    checkMessages(messages);
     const { plan, tokenizer } = this;
-    const settings = completeOptions(options, plan.defaults);
+    const settings = this.complete(options);
     const release = await this.lock.acquire(settings.signal);
     try {
       const { ids, dropped } = fitMessages(messages, this.host.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
@@ -109,8 +116,8 @@ export class ChatSession {
 
   /** Token ids that follow `ids`, the end token included. */
   async *generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
-    checkIds(ids, this.plan.vocabSize, this.host.context);
-    const settings = completeOptions(options, this.plan.defaults);
+    this.checkIds(ids);
+    const settings = this.complete(options);
     const release = await this.lock.acquire(settings.signal);
     try {
       this.last.droppedMessages = 0;
@@ -123,7 +130,7 @@ export class ChatSession {
   /** Logits that follow the last of `ids`: f32, one per word of the vocabulary. */
   async logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
     const { logits, vocabSize } = this.plan;
-    checkIds(ids, vocabSize, this.host.context);
+    this.checkIds(ids);
     const release = await this.lock.acquire(signal);
     try {
       for (;;) {
@@ -143,6 +150,20 @@ export class ChatSession {
   /** Forgets what is in the cache; the next prompt is read as a whole. */
   clearCache(): void {
     this.loop.forget();
+  }
+
+  private complete(options: GenerateOptions): Settings {
+    const { seed = crypto.getRandomValues(new Int32Array(1))[0] as number } = options;
+    return { signal: undefined, speculate: 0, hiddenTokensPerSecond: Infinity, ...this.plan.defaults, ...options, seed: seed | 0 };
+  }
+
+  private checkIds(ids: readonly number[]): void {
+    const { plan: { vocabSize }, host: { context } } = this;
+    if (!Array.isArray(ids) || ids.length === 0) throw badArgument("token ids must be a non-empty list.");
+    for (const id of ids) {
+      if (!Number.isInteger(id) || id < 0 || id >= vocabSize) throw badArgument(`${String(id)} is not a token id of this model (0 … ${vocabSize - 1}).`);
+    }
+    if (ids.length > context) throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
   }
 
   private get tokenizer(): ChatTokenizer {

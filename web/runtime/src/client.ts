@@ -1,10 +1,11 @@
 /** The page's side: thin proxies for the model that lives in the worker. */
 
+import { optionsOf, unlike } from "./arguments.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
-import { Connection, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
+import { Connection, loadOptions, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
 import { framesOf, type Arrays, type FunctionInfo, type Inputs } from "./function.js";
 import type { HostEvents } from "./host.js";
-import type { GenerateOptions } from "./options.js";
+import { checkMessages, generateOptions, type GenerateOptions } from "./options.js";
 import type { Message } from "./tokenizer.js";
 
 export type ChatEvents = HostEvents;
@@ -25,27 +26,31 @@ export class Chat extends Connection<ChatInfo> {
    * The assistant's answer, piece by piece. Calls run one after another. Leaving the loop, or the signal, stops it.
    * @throws TinywebError "aborted" | "context-full" | "device-lost" | …
    */
-  generate(messages: readonly Message[], options: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
-    const { signal, ...rest } = options;
-    return this.stream<ChatPart>({ method: "generate", messages, options: rest }, signal);
+  async *generate(messages: readonly Message[], options?: GenerateOptions | null): AsyncGenerator<ChatPart, void> {
+    const { signal, ...rest } = generateOptions(options, "generate()");
+    checkMessages(messages);
+    yield* this.stream<ChatPart>({ method: "generate", messages, options: rest }, signal);
   }
 
   /** Token ids that follow `ids`, the end token included; for checks. */
-  generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
-    const { signal, ...rest } = options;
-    return this.stream<number>({ method: "generateIds", ids, options: rest }, signal);
+  async *generateIds(ids: readonly number[], options?: GenerateOptions | null): AsyncGenerator<number, void> {
+    const { signal, ...rest } = generateOptions(options, "generateIds()");
+    yield* this.stream<number>({ method: "generateIds", ids, options: rest }, signal);
   }
 
   /** Logits that follow the last of `ids`, one per word of the vocabulary; for checks. */
-  logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
-    return this.call({ method: "logits", ids }, signal);
+  async logits(ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
+    return this.call({ method: "logits", ids }, optionsOf({ signal }, "logits()").signal);
   }
 
   /** Tokens of a conversation as the model would read it. */
-  countTokens(messages: readonly Message[]): Promise<number> {
+  async countTokens(messages: readonly Message[]): Promise<number> {
+    checkMessages(messages);
     return this.call({ method: "countTokens", messages });
   }
 }
+
+const RUN_OPTIONS = ["function", "outputs", "signal"] satisfies (keyof RunOptions)[];
 
 export interface RunOptions {
   function?: string;
@@ -68,9 +73,11 @@ export class FunctionModel extends Connection<FunctionInfo> {
    * @param options.outputs names of those wanted; all by default
    * @throws TinywebError "bad-argument" (a name, type or length that is not the function's) | "aborted" | "device-lost" | …
    */
-  run(inputs: Inputs, options: RunOptions = {}): Promise<Arrays> {
-    const call = { method: "run", inputs, function: options.function, outputs: options.outputs } as const;
-    return this.call(call, options.signal, framesOf(inputs));
+  async run(inputs: Inputs, options?: RunOptions | null): Promise<Arrays> {
+    const { signal, outputs, function: name } = optionsOf(options, "run()", RUN_OPTIONS);
+    if (typeof inputs !== "object" || inputs === null) throw unlike("The inputs of run()", "arrays by name, such as { x }", inputs);
+    if (outputs && !Array.isArray(outputs)) throw unlike("outputs", 'a list of names, such as ["y"]', outputs);
+    return this.call({ method: "run", inputs, function: name, outputs }, signal, framesOf(inputs));
   }
 }
 
@@ -79,13 +86,15 @@ export class FunctionModel extends Connection<FunctionInfo> {
  * @param baseUrl the bundle's folder (it holds manifest.json)
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
-export async function loadChat(baseUrl: string | URL, options: LoadOptions = {}): Promise<Chat> {
+export async function loadChat(baseUrl: string | URL, given?: LoadOptions | null): Promise<Chat> {
+  const options = loadOptions(given, "loadChat()");
   const { base, worker } = await startWorker(baseUrl, options);
   return Chat.open(worker, base, options);
 }
 
 /** Loads a bundle that holds functions (docs/bundle.md); as `loadChat`. */
-export async function loadFunction(baseUrl: string | URL, options: LoadOptions = {}): Promise<FunctionModel> {
+export async function loadFunction(baseUrl: string | URL, given?: LoadOptions | null): Promise<FunctionModel> {
+  const options = loadOptions(given, "loadFunction()");
   const { base, worker } = await startWorker(baseUrl, options);
   return FunctionModel.open(worker, base, options);
 }

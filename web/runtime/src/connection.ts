@@ -1,7 +1,8 @@
 /** What a model's worker is to the page. */
 
+import { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike } from "./arguments.js";
 import type { BackendOptions } from "./backend.js";
-import { aborted, describe, fromWire, TinywebError } from "./errors.js";
+import { aborted, describe, fromWire, throwIfAborted, TinywebError } from "./errors.js";
 import type { HostEvents, Progress } from "./host.js";
 import { memoryBudget } from "./device.js";
 import { LoadMarker, type InterruptedLoad, type SmallerSetting } from "./marker.js";
@@ -17,6 +18,27 @@ export interface LoadOptions extends BackendOptions {
    * May ask the reader; what it returns goes before these options, such as `previous.recommended`. What it throws ends the load.
    */
   onInterrupted?: (previous: InterruptedLoad) => SmallerSetting | undefined | void | Promise<SmallerSetting | undefined | void>;
+}
+
+const BACKENDS = ["auto", "webgpu", "wasm", "wasm-single"] satisfies BackendOptions["backend"][];
+
+const LOAD_OPTIONS = [
+  "backend", "threads", "context", "memoryBudgetBytes", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl",
+] satisfies (keyof LoadOptions)[];
+
+/**
+ * Checked before anything is fetched. @param more names of options that this call has beside those of all loaders
+ * @throws TinywebError "bad-argument"
+ */
+export function loadOptions<Options extends LoadOptions>(given: Options | null | undefined, call: string, more: readonly string[] = []): Options {
+  const options = optionsOf(given, call, [...LOAD_OPTIONS, ...more]);
+  const { backend = "auto", functions = [] } = options;
+  checkOneOf("backend", backend, BACKENDS);
+  checkNumber("threads", options.threads, 1, Infinity, true);
+  checkNumber("context", options.context, 16, Infinity, true);
+  checkNumber("memoryBudgetBytes", options.memoryBudgetBytes, 1);
+  if (!Array.isArray(functions)) throw unlike("functions", "a list of names", functions);
+  return options;
 }
 
 /** The part of a Worker that is needed here. */
@@ -36,13 +58,35 @@ interface End {
 type Pending = (part: unknown, end?: End) => void;
 
 const DISPOSE_MS = 1000;
+/** How long a worker may take to stop by itself; one that computes does not listen, and the caller goes on. */
+const STOP_MS = 100;
+
+/** Who wants to hear of a model's events. */
+export class Listeners {
+  private readonly lists: { [Name in keyof HostEvents]: Set<(data: HostEvents[Name]) => void> } = {
+    "device-lost": new Set(),
+    "backend-changed": new Set(),
+  };
+
+  /** @returns the function that removes the listener @throws TinywebError "bad-argument" */
+  add<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
+    checkOneOf("An event", name, Object.keys(this.lists));
+    checkFunction("A listener", listener);
+    const list = this.lists[name].add(listener);
+    return () => list.delete(listener);
+  }
+
+  tell<Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]): void {
+    for (const listener of this.lists[name]) listener(data);
+  }
+}
 
 /** A model in its worker: calls, streams and events. `Info` are its figures. */
 export class Connection<Info> {
   private current: Info | undefined;
   private nextId = 0;
   private readonly pending = new Map<number, Pending>();
-  private readonly listeners = new Map<string, Set<(data: never) => void>>();
+  private readonly listeners = new Listeners();
   private closed: TinywebError | undefined;
   private marker: LoadMarker | undefined;
   /** The load before this one, if the page was ended during it. */
@@ -83,15 +127,12 @@ export class Connection<Info> {
 
   /** Figures of the model, the backend and the last call. */
   get info(): Info {
-    if (!this.current) throw this.closed ?? new TinywebError("internal", "no figures yet");
-    return this.current;
+    return this.current as Info; // the worker tells them before loading ends, and there is no model before that
   }
 
   /** @returns the function that removes the listener */
   on<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
-    const set = this.listeners.get(name) ?? new Set();
-    this.listeners.set(name, set.add(listener));
-    return () => set.delete(listener);
+    return this.listeners.add(name, listener);
   }
 
   /** Frees the device's memory and ends the worker; calls still running fail with "disposed". */
@@ -144,8 +185,7 @@ export class Connection<Info> {
         this.current = reply.info as Info;
         return;
       case "event":
-        for (const listener of this.listeners.get(reply.name) ?? []) listener(reply.data as never);
-        return;
+        return this.listeners.tell(reply.name, reply.data as never);
       case "thread":
         reply.port.onmessage = ({ data }) => this.worker.onerror?.(data);
         return;
@@ -161,7 +201,7 @@ export class Connection<Info> {
       this.worker.postMessage({ type: "call", id, call } satisfies Request, transfer);
     } catch (error) {
       this.pending.delete(id);
-      throw new TinywebError("bad-argument", `The arguments cannot be sent to the worker: ${describe(error)}`, error);
+      throw badArgument(`The arguments cannot be sent to the worker: ${describe(error)}`, error);
     }
   }
 
@@ -175,29 +215,38 @@ export class Connection<Info> {
   }
 
   protected async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined, transfer: Transferable[] = []): AsyncGenerator<Part, Result> {
-    if (signal?.aborted) throw aborted();
+    throwIfAborted(signal);
     const id = this.nextId++;
     const parts: Part[] = [];
     let end: End | undefined;
     let wake = (): void => undefined;
-    const stop = (): void => this.cancel(id);
+    let late: ReturnType<typeof setTimeout> | undefined;
+    const take: Pending = (part, ended) => {
+      if (ended) end ??= ended;
+      else parts.push(part as Part);
+      wake();
+    };
+    const stop = (): void => {
+      this.cancel(id);
+      late = setTimeout(() => take(undefined, { error: aborted() }), STOP_MS);
+    };
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      this.send(id, call, (part, ended) => {
-        if (ended) end = ended;
-        else parts.push(part as Part);
-        wake();
-      }, transfer);
+      this.send(id, call, take, transfer);
       for (;;) {
         while (parts.length > 0) {
-          if (signal?.aborted) throw aborted();
+          throwIfAborted(signal);
           yield parts.shift() as Part;
         }
         if (end?.error) throw end.error;
-        if (end) return end.value as Result;
+        if (end) {
+          throwIfAborted(signal); // also where the result came before the worker heard of it
+          return end.value as Result;
+        }
         await new Promise<void>((resolve) => (wake = resolve));
       }
     } finally {
+      clearTimeout(late);
       signal?.removeEventListener("abort", stop);
       this.cancel(id);
     }
@@ -214,15 +263,22 @@ export const fetchAny = async (url: string, init?: RequestInit): Promise<Respons
 
 /** The bundle's folder as a URL that ends with a slash; relative to the page, in Node to the current folder. */
 export async function folderUrl(baseUrl: string | URL): Promise<URL> {
-  const base = new URL(baseUrl, globalThis.location?.href ?? (await platform())?.here());
+  const { href = baseUrl } = Object(baseUrl) as Partial<URL>;
+  let base: URL;
+  try {
+    if (typeof href !== "string" || !href) throw new TypeError("no address");
+    base = new URL(href, globalThis.location?.href ?? (await platform())?.here());
+  } catch (error) {
+    throw unlike("The model", 'the address of its folder, such as "./model/"', baseUrl, error);
+  }
   if (!base.pathname.endsWith("/")) base.pathname += "/";
   return base;
 }
 
 /** The bundle's folder, and a worker for its model. */
 export async function startWorker(baseUrl: string | URL, { workerUrl, backend }: LoadOptions): Promise<{ base: URL; worker: WorkerLike }> {
+  const base = await folderUrl(baseUrl);
   try {
-    const base = await folderUrl(baseUrl);
     const node = await platform();
     // Bundlers know the address, and the options, by how they stand here.
     const worker = node ? node.startThread(workerUrl, !backend?.startsWith("wasm"))

@@ -21,12 +21,14 @@ export type ErrorCode =
   | "internal"; // a defect of this library
 
 export class TinywebError extends Error {
-  override readonly name = "TinywebError";
+  /** "AbortError" where a signal stopped the call, as everywhere in the platform. */
+  override readonly name: "TinywebError" | "AbortError";
   readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
+    this.name = code === "aborted" ? "AbortError" : "TinywebError";
   }
 }
 

@@ -1,7 +1,8 @@
 /** A bundle that holds functions: arrays in, arrays out. */
 
+import { badArgument } from "./arguments.js";
 import type { Frame } from "./engine.js";
-import { throwIfAborted, TinywebError } from "./errors.js";
+import { throwIfAborted } from "./errors.js";
 import type { HostInfo, ModelHost } from "./host.js";
 import { Lock } from "./lock.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
@@ -71,7 +72,7 @@ export class FunctionSession {
     try {
       const begun = performance.now();
       const missing = plan.inputs.find(({ name, buffer }) => !fresh.some((spec) => spec.name === name) && !this.given.has(buffer));
-      if (missing) throw new TinywebError("bad-argument", `The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
+      if (missing) throw badArgument(`The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
       for (;;) {
         try {
           throwIfAborted(signal);
@@ -106,7 +107,7 @@ export class FunctionSession {
     const plan = this.plans.get(name ?? (names.length === 1 ? (names[0] as string) : ""));
     if (plan) return plan;
     const asked = name === undefined ? "Say which function to run" : `There is no function "${name}"`;
-    throw new TinywebError("bad-argument", `${asked}: this bundle has ${names.join(", ")}.`);
+    throw badArgument(`${asked}: this bundle has ${names.join(", ")}.`);
   }
 }
 
@@ -124,7 +125,7 @@ function checkNames(kind: string, names: readonly string[], specs: ArraySpec[]):
   const wrong = names.find((name) => !specs.some((spec) => spec.name === name));
   if (wrong !== undefined) {
     const known = specs.map(({ name }) => name).join(", ");
-    throw new TinywebError("bad-argument", `This function has no ${kind} "${wrong}"; it has ${known || "none"}.`);
+    throw badArgument(`This function has no ${kind} "${wrong}"; it has ${known || "none"}.`);
   }
 }
 
@@ -147,7 +148,7 @@ function checkInput(spec: ArraySpec, array: TypedArray | Frame | undefined): Uin
   const count = byteLength(spec) / wanted.BYTES_PER_ELEMENT;
   if (!(array instanceof wanted) || array.length !== count) {
     const given = ArrayBuffer.isView(array) ? `${array.constructor.name} with ${array.length}` : typeof array;
-    throw new TinywebError("bad-argument", `The input "${spec.name}" must be a ${describeArray(spec)}, ${count} elements, not ${given}.`);
+    throw badArgument(`The input "${spec.name}" must be a ${describeArray(spec)}, ${count} elements, not ${given}.`);
   }
   return new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
 }

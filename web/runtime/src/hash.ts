@@ -53,36 +53,19 @@ function compress(state: Int32Array, w: Int32Array, view: DataView, at: number):
     const s1 = rotate(y, 17) ^ rotate(y, 19) ^ (y >>> 10);
     w[i] = ((w[i - 16] as number) + s0 + (w[i - 7] as number) + s1) | 0;
   }
-  let a = state[0] as number;
-  let b = state[1] as number;
-  let c = state[2] as number;
-  let d = state[3] as number;
-  let e = state[4] as number;
-  let f = state[5] as number;
-  let g = state[6] as number;
-  let h = state[7] as number;
+  const v = state.slice();
   for (let i = 0; i < 64; i++) {
+    // The standard moves each of the eight words on by one place per round; here the places move.
+    const word = (place: number): number => v[(place - i) & 7] as number;
+    const [a, e] = [word(0), word(4)];
     const s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
-    const t1 = (h + s1 + ((e & f) ^ (~e & g)) + (ROUND[i] as number) + (w[i] as number)) | 0;
+    const t1 = (word(7) + s1 + ((e & word(5)) ^ (~e & word(6))) + (ROUND[i] as number) + (w[i] as number)) | 0;
     const s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
-    const t2 = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
-    h = g;
-    g = f;
-    f = e;
-    e = (d + t1) | 0;
-    d = c;
-    c = b;
-    b = a;
-    a = (t1 + t2) | 0;
+    const t2 = (s0 + ((a & word(1)) ^ (a & word(2)) ^ (word(1) & word(2)))) | 0;
+    v[(3 - i) & 7]! += t1;
+    v[(7 - i) & 7] = t1 + t2;
   }
-  state[0]! += a;
-  state[1]! += b;
-  state[2]! += c;
-  state[3]! += d;
-  state[4]! += e;
-  state[5]! += f;
-  state[6]! += g;
-  state[7]! += h;
+  v.forEach((word, i) => (state[i]! += word));
 }
 
 function rotate(x: number, by: number): number {

@@ -3,6 +3,7 @@
  * when its GPU device is lost.
  */
 
+import { badArgument } from "./arguments.js";
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
 import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
@@ -117,7 +118,7 @@ export class ModelHost {
     const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
     const manifest = parseManifest(parseJson(bytes, "manifest.json"));
     const { task = "chat" } = settings;
-    if (!manifest[task]) throw new TinywebError("bad-argument", `The bundle ${manifest.name} is no ${task}: load it with tinyweb/load.`);
+    if (!manifest[task]) throw badArgument(`The bundle ${manifest.name} is no ${task}: load it with tinyweb/load.`);
     const host = new ModelHost(manifest, baseUrl, settings, begun);
     host.done("manifestMs");
     try {

@@ -1,8 +1,9 @@
 /** `load(url)`: a model of any kind, by what its manifest says. Of the library, only what that kind needs is loaded. */
 
+import { badArgument, checkOneOf } from "./arguments.js";
 import { Value } from "./check.js";
 import { loadChat, loadFunction, type Chat, type FunctionModel } from "./client.js";
-import { fetchAny, folderUrl, type LoadOptions } from "./connection.js";
+import { fetchAny, folderUrl, loadOptions, type LoadOptions } from "./connection.js";
 import type { Detector } from "./detect/index.js";
 import { fetchSmall } from "./download.js";
 import type { Embedder } from "./embed/index.js";
@@ -69,11 +70,11 @@ export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<T
  *   kind that was asked for) | what that kind's own loader throws
  */
 export async function load<Kind extends Task>(url: string | URL, options: AnyLoadOptions<Kind> & { task: Kind }): Promise<Models[Kind]>;
-export async function load(url: string | URL, options?: AnyLoadOptions): Promise<Model>;
-export async function load(url: string | URL, { task: asked, ...options }: AnyLoadOptions = {}): Promise<Model> {
+export async function load(url: string | URL, options?: AnyLoadOptions | null): Promise<Model>;
+export async function load(url: string | URL, given?: AnyLoadOptions | null): Promise<Model> {
+  const { task: asked, ...options } = loadOptions(given, "load()", ["task", "oneAtATime"]);
+  if (asked !== undefined) checkOneOf("task", asked, Object.keys(LOADERS));
   const task = await taskOf(url, options.signal);
-  if (asked !== undefined && asked !== task) {
-    throw new TinywebError("bad-argument", `This bundle's task is ${task}, not ${asked}.`);
-  }
+  if (asked !== undefined && asked !== task) throw badArgument(`This bundle's task is ${task}, not ${asked}.`);
   return (await LOADERS[task]())(await folderUrl(url), options);
 }

@@ -10,11 +10,13 @@ export class Lock {
     const before = this.tail;
     let release = (): void => undefined;
     this.tail = new Promise<void>((resolve) => (release = resolve));
-    const stop = new Promise<"stop">((resolve) => {
-      if (signal?.aborted) resolve("stop");
-      else signal?.addEventListener("abort", () => resolve("stop"), { once: true });
-    });
-    if ((await Promise.race([before, stop])) === "stop") {
+    let stop = (): void => undefined;
+    const stopped = new Promise<"stop">((resolve) => (stop = () => resolve("stop")));
+    if (signal?.aborted) stop();
+    signal?.addEventListener("abort", stop);
+    const first = await Promise.race([before, stopped]);
+    signal?.removeEventListener("abort", stop); // one signal may serve many calls
+    if (first === "stop") {
       void before.then(release);
       throw aborted();
     }

@@ -3,10 +3,10 @@
  * known by its ids; steps that ran too far only leave something behind what is counted, which is written over later.
  */
 
+import type { Settings } from "./chat.js";
 import type { Engine, Slice } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
-import type { Settings } from "./options.js";
 import type { Block, ChatPlan } from "./tasks.js";
 
 /** What launching a block costs beside its positions (reading the weights above all), in positions. */

@@ -1,7 +1,7 @@
 /** The worker's side: answers a page's requests with one model. */
 
 import { ChatSession, type ChatPart } from "./chat.js";
-import { toWire, TinywebError } from "./errors.js";
+import { toWire } from "./errors.js";
 import { FunctionSession } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
 import { Pace } from "./pace.js";
@@ -23,11 +23,6 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   const postInfo = (): void => {
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
   };
-  function loaded<Session>(kind: new (host: ModelHost) => Session): Session {
-    if (session instanceof kind) return session;
-    throw new TinywebError("internal", "no such model is loaded");
-  }
-
   async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
     host = await ModelHost.open(new URL(call.baseUrl), {
       ...settings,
@@ -54,24 +49,26 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   }
 
   async function answer(id: number, call: Call, signal: AbortSignal): Promise<unknown> {
+    // A page has a model once it is loaded, and asks of it what its class offers.
+    const chat = session as ChatSession;
     switch (call.method) {
       case "load":
         return load(call, signal);
       case "generate":
-        return stream(id, loaded(ChatSession).generate(call.messages, { ...call.options, signal }));
+        return stream(id, chat.generate(call.messages, { ...call.options, signal }));
       case "generateIds":
-        return stream(id, loaded(ChatSession).generateIds(call.ids, { ...call.options, signal }));
+        return stream(id, chat.generateIds(call.ids, { ...call.options, signal }));
       case "run": {
-        const outputs = await loaded(FunctionSession).run(call.inputs, call.function, call.outputs, signal);
+        const outputs = await (session as FunctionSession).run(call.inputs, call.function, call.outputs, signal);
         postInfo();
         return outputs;
       }
       case "logits":
-        return loaded(ChatSession).logits(call.ids, signal);
+        return chat.logits(call.ids, signal);
       case "countTokens":
-        return loaded(ChatSession).countTokens(call.messages);
+        return chat.countTokens(call.messages);
       case "clearCache":
-        return loaded(ChatSession).clearCache();
+        return chat.clearCache();
       case "loseDevice":
         return host?.engine.loseDevice() ?? false;
     }

@@ -98,7 +98,7 @@ class ShardLoader {
     }
     throw new TinywebError(
       "hash-mismatch",
-      `${shard.file} arrived damaged twice: its SHA-256 is not the one in manifest.json. The site's files are mixed up or were changed on the way.`,
+      `${shard.file} arrived damaged twice: the site's files are mixed up, or were changed on the way.`,
     );
   }
 

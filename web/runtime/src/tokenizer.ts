@@ -1,6 +1,7 @@
 /** Conversations to token ids: the model's own chat template and tokenizer. */
 
 import { Tokenizer } from "@huggingface/tokenizers";
+import { badArgument } from "./arguments.js";
 import { createDetokenizer, type Detokenizer } from "./detokenizer.js";
 import { describe, TinywebError } from "./errors.js";
 import { ChatTemplate } from "./template.js";
@@ -48,7 +49,7 @@ export class ChatTokenizer {
     try {
       return this.template.render({ ...this.special, messages: messages.map((message) => ({ ...message })), add_generation_prompt: true });
     } catch (error) {
-      throw new TinywebError("bad-argument", `The chat template refused these messages: ${describe(error)}`, error);
+      throw badArgument(`The chat template refused these messages: ${describe(error)}`, error);
     }
   }
 

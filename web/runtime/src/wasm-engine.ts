@@ -161,7 +161,6 @@ export class WasmEngine implements Engine {
     const { control } = this;
     const others = this.threads - 1;
     const indices = entries.map((entry) => this.indices.get(entry) as number);
-    if (this.functions.length === 0) throw new TinywebError("internal", "the entry points are not ready");
     if (others > 0) {
       control.set(indices, FUNCTIONS);
       Atomics.store(control, COUNT, indices.length);

@@ -135,40 +135,6 @@ describe("the choice of a backend", () => {
     expect(names).toEqual([]);
     expect(fallbacks[0]?.reason).toMatch(/exported with --context 640 it would fit/);
     expect(fallbacks[1]?.reason).not.toMatch(/--context/);
-    await expect(choose({ context: 3 }, {})).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("context") });
     expect((await choose({ context: 9999 }, {})).contexts[0]).toBe(64);
-  });
-
-  it("refuses an unknown word", async () => {
-    await expect(choose({ backend: "cuda" as never }, {})).rejects.toMatchObject({ code: "bad-argument" });
-  });
-});
-
-describe("WASM variants", () => {
-  const relaxed = (m: any): void => {
-    const { variants } = m.targets.wasm;
-    variants.relaxed = { ...variants.simd, features: ["relaxed-simd"] };
-    variants["relaxed-threads"] = { ...variants["simd-threads"], features: ["relaxed-simd"] };
-    variants.future = { ...variants.simd, features: ["relaxed-simd", "something-new"] };
-  };
-
-  it("are chosen by what the engine can do", async () => {
-    expect((await choose({}, {})).modules).toEqual(["simd-threads", "simd"]);
-    const validate = vi.spyOn(WebAssembly, "validate");
-    for (const [can, modules] of [[true, ["relaxed-threads", "relaxed"]], [false, ["simd-threads", "simd"]]] as const) {
-      validate.mockReturnValue(can);
-      expect((await choose({}, {}, relaxed)).modules).toEqual(modules);
-    }
-    validate.mockRestore();
-  });
-
-  it("that need what is not there are as good as none", async () => {
-    const only = (m: any): void => {
-      const { simd } = m.targets.wasm.variants;
-      m.targets.wasm.variants = { future: { ...simd, features: ["something-new"] } };
-    };
-    const { modules, fallbacks } = await choose({}, {}, only);
-    expect(modules).toEqual([]);
-    expect(fallbacks.map(({ backend }) => backend)).toEqual(["webgpu", "wasm", "wasm-single"]);
   });
 });

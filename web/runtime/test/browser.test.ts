@@ -101,7 +101,7 @@ describe.each([
     expect(text).toBe(new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(answer)));
     expect((await info()).tokensPerSecond).toBeGreaterThan(0);
     const stopped = await ids([9], { maxTokens: 50, temperature: 1, topK: 1, seed: 1 }, { abortAt: 3 });
-    expect(stopped).toMatchObject({ ids: { length: 3 }, error: { code: "aborted", name: "TinywebError" } });
+    expect(stopped).toMatchObject({ ids: { length: 3 }, error: { code: "aborted", name: "AbortError" } });
     expect((await ids([9], { maxTokens: 5 })).ids).toEqual(expected([9], 5));
     await page.evaluate(() => window.t.dispose());
     await expect.poll(() => page.workers().length).toBe(0);

@@ -132,11 +132,8 @@ describe("a detector", () => {
   });
 
   it("refuses settings that cannot be, and bundles that are no detectors", async () => {
-    await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({ code: "bad-argument", message: "iou must be a number from 0 to 1, not 2." });
-    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument", message: "confidence must be a number from 0 to 1, not NaN." });
-    for (const wrong of [null, 0.5]) {
-      await expect(pretend().detector().detect(pixels(4, 4), wrong as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("{ confidence, iou, … }") });
-    }
+    await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({ code: "bad-argument", message: "iou must be a number in 0 … 1, not 2." });
+    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument", message: "confidence must be a number in 0 … 1, not NaN." });
     expect(() => pretend({ entry: "other" }).detector()).toThrow("manifest.json: detect.entry names no function.");
     expect(() => pretend({ labels: [] }).detector()).toThrow("manifest.json: detect.labels is no list of names.");
     expect(() => pretend({ defaults: { confidence: 3 } }).detector()).toThrow("defaults.confidence is no number from 0 to 1");

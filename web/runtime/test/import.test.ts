@@ -19,6 +19,6 @@ describe("the built files", () => {
   it("has the public names, and says why it cannot begin", async () => {
     const library = (await open("tinyweb.js")) as typeof import("../src/index.js");
     for (const name of Object.keys(await import("../src/index.js"))) expect(library).toHaveProperty(name);
-    await expect(library.loadChat("http://")).rejects.toMatchObject({ code: "worker-failed", name: "TinywebError" });
+    await expect(library.loadChat("http://")).rejects.toMatchObject({ code: "bad-argument", name: "TinywebError" });
   });
 });

@@ -3,7 +3,7 @@
 import type { WorkerLike } from "../src/connection.js";
 import type { Reply, Request } from "../src/protocol.js";
 import { serve } from "../src/serve.js";
-import { fakeBundle } from "./fake-bundle.js";
+import { fakeBundle, type FakeBundle } from "./fake-bundle.js";
 import { FakeServer } from "./fake-server.js";
 import { spawnNodeThread } from "./node-thread.js";
 import { NO_GPU } from "./open.js";
@@ -14,13 +14,18 @@ export class LocalWorker implements WorkerLike {
   onerror: WorkerLike["onerror"] = null;
   terminated = false;
   silent = false;
-  readonly server = new FakeServer(fakeBundle().files);
-  private readonly receive = serve({
-    postMessage: (message: Reply) => {
-      const data = structuredClone(message);
-      setImmediate(() => !this.terminated && this.onmessage?.({ data }));
-    },
-  }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+  readonly server: FakeServer;
+  private readonly receive: (request: Request) => void;
+
+  constructor(bundle: FakeBundle = fakeBundle()) {
+    this.server = new FakeServer(bundle.files);
+    this.receive = serve({
+      postMessage: (message: Reply) => {
+        const data = structuredClone(message);
+        setImmediate(() => !this.terminated && this.onmessage?.({ data }));
+      },
+    }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+  }
 
   postMessage(message: unknown): void {
     const request = structuredClone(message) as Request;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Engine, Slice } from "../src/engine.js";
 import { chooseBlock, depthFor, draft, Loop } from "../src/loop.js";
 import { parseManifest } from "../src/manifest.js";
-import type { Settings } from "../src/options.js";
+import type { Settings } from "../src/chat.js";
 import { best, CONTEXT, EOS, expected, fakeBundle, VOCAB } from "./fake-bundle.js";
 
 const manifest = parseManifest(fakeBundle().manifest);

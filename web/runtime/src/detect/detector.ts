@@ -1,8 +1,10 @@
 /** An object detector: pictures in, boxes out. Everything between is one function of the bundle (docs/detect.md). */
 
+import { checkNumber, optionsOf, unlike } from "../arguments.js";
 import type { Fallback } from "../backend.js";
+import { loadOptions } from "../connection.js";
 import type { Backend } from "../engine.js";
-import { throwIfAborted, TinywebError } from "../errors.js";
+import { throwIfAborted } from "../errors.js";
 import type { HostEvents, StartTimes } from "../host.js";
 import { loadFunction, type FunctionModel, type LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
@@ -12,6 +14,8 @@ import { parseSection, type DetectDefaults, type DetectSection } from "./section
 export interface DetectOptions extends Partial<DetectDefaults> {
   signal?: AbortSignal;
 }
+
+const DETECT_OPTIONS = ["confidence", "iou", "agnostic", "signal"] satisfies (keyof DetectOptions)[];
 
 export interface Detection {
   label: string;
@@ -95,8 +99,9 @@ export class Detector {
    * a video that is the frame of that moment, and there is never more than one on its way.
    * @throws TinywebError "bad-argument" (no picture, or settings beyond 0 … 1) | "aborted" | "device-lost" | …
    */
-  async detect(image: Picture, options: DetectOptions = {}): Promise<Detection[]> {
+  async detect(image: Picture, given?: DetectOptions | null): Promise<Detection[]> {
     const begun = performance.now();
+    const options = optionsOf(given, "detect()", DETECT_OPTIONS);
     const settings = this.settings(options);
     const { signal } = options;
     const release = await this.lock.acquire(signal);
@@ -130,14 +135,11 @@ export class Detector {
   }
 
   private settings(options: DetectOptions): Float32Array {
-    if (typeof options !== "object" || options === null) throw new TinywebError("bad-argument", "detect() takes its settings as { confidence, iou, … }.");
     const { confidence, iou, agnostic } = this.section.defaults;
-    const share = (name: "confidence" | "iou", usual: number): number => {
-      const value = options[name] ?? usual;
-      if (typeof value === "number" && value >= 0 && value <= 1) return value;
-      throw new TinywebError("bad-argument", `${name} must be a number from 0 to 1, not ${String(value)}.`);
-    };
-    return Float32Array.of(share("confidence", confidence), share("iou", iou), (options.agnostic ?? agnostic) ? 1 : 0);
+    const share = (name: "confidence" | "iou", usual: number): number => checkNumber(name, options[name], 0, 1) ?? usual;
+    const across = options.agnostic ?? agnostic;
+    if (typeof across !== "boolean") throw unlike("agnostic", "true or false", across);
+    return Float32Array.of(share("confidence", confidence), share("iou", iou), Number(across));
   }
 
   private detections({ boxes, scores, classes, count }: { boxes: Float32Array; scores: Float32Array; classes: Int32Array; count: Int32Array }): Detection[] {
@@ -158,8 +160,8 @@ export class Detector {
  * @param baseUrl the bundle's folder (it holds manifest.json)
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
-export async function loadDetector(baseUrl: string | URL, options: LoadOptions = {}): Promise<Detector> {
-  const model = await loadFunction(baseUrl, options);
+export async function loadDetector(baseUrl: string | URL, options?: LoadOptions | null): Promise<Detector> {
+  const model = await loadFunction(baseUrl, loadOptions(options, "loadDetector()"));
   try {
     return new Detector(model);
   } catch (error) {

@@ -1,7 +1,8 @@
 /** Texts to vectors: the page's side of a bundle with a section `embed`. */
 
+import { badArgument, checkOneOf, optionsOf, unlike } from "../arguments.js";
 import { FunctionModel } from "../client.js";
-import { fetchAny, startWorker, type LoadOptions } from "../connection.js";
+import { fetchAny, loadOptions, startWorker, type LoadOptions } from "../connection.js";
 import { fetchSmall } from "../download.js";
 import { describe, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
@@ -36,6 +37,8 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
   maxLength: number;
 }
 
+const EMBED_OPTIONS = ["kind", "onProgress", "onVector", "signal"] satisfies (keyof EmbedOptions)[];
+const KINDS = ["query", "passage"] satisfies Kind[];
 const PASSAGE_TOKENS = 96;
 const MAX_TOKENIZER = 64 * 2 ** 20;
 
@@ -64,13 +67,12 @@ export class Embedder {
    * `info.maxLength` tokens is cut; `splitText` makes passages of long texts.
    * @throws TinywebError "bad-argument" | "aborted" | "device-lost" | …
    */
-  async embed(texts: readonly string[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    const { kind = "passage", onProgress, onVector, signal } = options;
-    const wrong = Array.isArray(texts) ? texts.findIndex((text) => typeof text !== "string") : 0;
-    if (!Array.isArray(texts) || wrong >= 0) {
-      throw new TinywebError("bad-argument", `embed() takes an array of strings${Array.isArray(texts) ? `; number ${wrong} is none` : ""}.`);
-    }
-    if (kind !== "query" && kind !== "passage") throw new TinywebError("bad-argument", 'A text is of kind "query" or "passage".');
+  async embed(texts: readonly string[], options?: EmbedOptions | null): Promise<Float32Array[]> {
+    const { kind = "passage", onProgress, onVector, signal } = optionsOf(options, "embed()", EMBED_OPTIONS);
+    if (!Array.isArray(texts)) throw unlike("The texts for embed()", "an array of strings", texts);
+    const wrong = texts.findIndex((text) => typeof text !== "string");
+    if (wrong >= 0) throw badArgument(`embed() takes an array of strings; number ${wrong} is none.`);
+    checkOneOf("kind", kind, KINDS);
     throwIfAborted(signal);
     const rows = (texts as readonly string[]).map((text) => this.tokenizer.encode(text, kind));
     const batches = planBatches(rows.map((row) => row.length), this.section.functions);
@@ -99,16 +101,18 @@ export class Embedder {
   /** Tokens of a text, special ones included, before it is cut. */
   countTokens(text: string, kind: Kind = "passage"): number {
     checkText(text);
+    checkOneOf("kind", kind, KINDS);
     return this.tokenizer.count(text, kind);
   }
 
   /** A long text as passages that a vector speaks for: of at most 96 tokens, of which 16 are the end of the passage before. */
-  split(text: string, options: Omit<SplitOptions, "measure"> = {}): Passage[] {
+  split(text: string, options?: Omit<SplitOptions, "measure"> | null): Passage[] {
     return [...this.passages(text, options)];
   }
 
   /** The passages of `split`, each made when it is asked for: pages that split a book can do other things in between. */
-  passages(text: string, options: Omit<SplitOptions, "measure"> = {}): Generator<Passage, void, void> {
+  passages(text: string, given?: Omit<SplitOptions, "measure"> | null): Generator<Passage, void, void> {
+    const options = optionsOf(given, "split()", ["size", "overlap"]);
     checkText(text);
     const none = this.countTokens("");
     const size = Math.min(PASSAGE_TOKENS, this.section.maxLength - none);
@@ -132,7 +136,8 @@ function normalized(vector: Float32Array): Float32Array {
  * @param baseUrl the bundle's folder (it holds manifest.json)
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
-export async function loadEmbedder(baseUrl: string | URL, options: LoadOptions = {}): Promise<Embedder> {
+export async function loadEmbedder(baseUrl: string | URL, given?: LoadOptions | null): Promise<Embedder> {
+  const options = loadOptions(given, "loadEmbedder()");
   const { base, worker } = await startWorker(baseUrl, options);
   const { controller: stop, unlink } = linkedAbort(options.signal);
   const files = readFiles(base, stop.signal);

@@ -1,6 +1,6 @@
 /** Long texts to passages: at paragraphs, sentences and words, in this order, with a little overlap. */
 
-import { TinywebError } from "../errors.js";
+import { checkFunction, checkNumber, optionsOf, unlike } from "../arguments.js";
 
 export interface Passage {
   /** Where it begins in the text, and where it ends, in UTF-16 units as strings count. */
@@ -27,13 +27,7 @@ interface Piece {
 const DEFAULT_SIZE = 120;
 /** @throws TinywebError "bad-argument" */
 export function checkText(text: unknown): asserts text is string {
-  if (typeof text !== "string") throw new TinywebError("bad-argument", `The text must be a string, not ${typeof text}.`);
-}
-
-function checkSize(name: "size" | "overlap", value: unknown, least: number): void {
-  if (typeof value !== "number" || !(value >= least)) {
-    throw new TinywebError("bad-argument", `${name} must be a number of at least ${least}, not ${String(value)}.`);
-  }
+  if (typeof text !== "string") throw unlike("The text", "a string", text);
 }
 
 /** Below this share of the size a passage is too short to end with its paragraph. */
@@ -52,17 +46,19 @@ function countWords(text: string): number {
  * passage ends with its paragraph unless that is very short; in a paragraph passages overlap.
  * @throws TinywebError "bad-argument": no text, or sizes that cannot be
  */
-export function splitText(text: string, options: SplitOptions = {}): Passage[] {
+export function splitText(text: string, options?: SplitOptions | null): Passage[] {
   return [...passagesOf(text, options)];
 }
 
 /** The passages of `splitText`, each made when it is asked for: pages that split a book can do other things in between. */
-export function* passagesOf(text: string, options: SplitOptions = {}): Generator<Passage, void, void> {
+export function* passagesOf(text: string, given?: SplitOptions | null): Generator<Passage, void, void> {
+  const options = optionsOf(given, "splitText()", ["size", "overlap", "measure"]);
   const { size = DEFAULT_SIZE, measure = countWords } = options;
   const { overlap = Math.floor(size / 6) } = options;
   checkText(text);
-  checkSize("size", size, 1);
-  checkSize("overlap", overlap, 0);
+  checkNumber("size", size, 1);
+  checkNumber("overlap", overlap, 0);
+  checkFunction("measure", measure);
   let open: Piece[] = [];
   let total = 0;
   let fresh = false; // whether `open` holds more than the last passage's end

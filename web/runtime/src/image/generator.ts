@@ -1,10 +1,11 @@
 /** Text to image: the text encoder, then steps of the UNet, then the VAE's decoder (docs/image.md). */
 
 import type { Fallback } from "../backend.js";
-import { fetchAny, folderUrl } from "../connection.js";
+import { badArgument } from "../arguments.js";
+import { fetchAny, folderUrl, Listeners, loadOptions } from "../connection.js";
 import { fetchSmall, type Fetch } from "../download.js";
 import type { Backend } from "../engine.js";
-import { aborted, throwIfAborted, TinywebError } from "../errors.js";
+import { throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, StartTimes } from "../host.js";
 import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
@@ -12,7 +13,7 @@ import { LoadMarker } from "../marker.js";
 import { ClipTokenizer, type Tokens } from "./clip-tokenizer.js";
 import { parseImageManifest, type ImageDefaults, type ImageManifest, type PartName, type Size } from "./manifest.js";
 import { normals } from "./noise.js";
-import { completeJob, type Job, type TextToImageOptions } from "./options.js";
+import { completeJob, imageOptions, type Job, type TextToImageOptions } from "./options.js";
 import { Parts, type PartsProgress, type PartsSettings } from "./parts.js";
 import { asImageData, pixelsOf, previewOf, type Rgba } from "./pixels.js";
 import { planSteps, type SchedulerName } from "./schedulers.js";
@@ -87,7 +88,7 @@ export class ImageGenerator {
   private readonly lock = new Lock();
   private readonly parts: Parts;
   private readonly texts = new Map<string, Text>();
-  private readonly listeners = new Map<string, Set<(data: never) => void>>();
+  private readonly listeners = new Listeners();
   private times: ImageTimes | undefined;
   /** What the UNet's worker holds: function and states. */
   private given: { unet: FunctionModel; name: string; states: Float32Array } | undefined;
@@ -110,9 +111,7 @@ export class ImageGenerator {
         settings.onProgress?.(progress);
         this.onProgress?.(progress);
       },
-      onEvent: (name, data) => {
-        for (const listener of this.listeners.get(name) ?? []) listener(data as never);
-      },
+      onEvent: (name, data) => this.listeners.tell(name, data),
     });
   }
 
@@ -186,24 +185,21 @@ export class ImageGenerator {
 
   /** @returns the function that removes the listener */
   on<Name extends keyof HostEvents>(name: Name, listener: (data: HostEvents[Name]) => void): () => void {
-    const set = this.listeners.get(name) ?? new Set();
-    this.listeners.set(name, set.add(listener));
-    return () => set.delete(listener);
+    return this.listeners.add(name, listener);
   }
 
   /**
    * A picture of what the prompt says.
    * @throws TinywebError "bad-argument" | "aborted" | "out-of-memory" | "device-lost" | …
    */
-  async textToImage(prompt: string, options: TextToImageOptions = {}): Promise<ImageBitmap> {
-    if (typeof createImageBitmap === "undefined") {
-      throw new TinywebError("bad-argument", "There is no ImageBitmap here: generateRgba gives the same picture as bytes.");
-    }
+  async textToImage(prompt: string, options?: TextToImageOptions | null): Promise<ImageBitmap> {
+    if (typeof createImageBitmap === "undefined") throw badArgument("There is no ImageBitmap here: generateRgba gives the same picture as bytes.");
     return createImageBitmap(asImageData(await this.generateRgba(prompt, options)) as ImageData);
   }
 
   /** As `textToImage`, as bytes, with what was chosen: works everywhere. */
-  async generateRgba(prompt: string, options: TextToImageOptions = {}): Promise<GeneratedImage> {
+  async generateRgba(prompt: string, given?: TextToImageOptions | null): Promise<GeneratedImage> {
+    const options = imageOptions(given);
     const job = completeJob(prompt, options, this.manifest);
     const release = await this.lock.acquire(options.signal);
     try {
@@ -391,7 +387,8 @@ function recent(times: readonly number[]): number {
  * @param baseUrl the model's folder (it holds manifest.json)
  * @throws TinywebError "download-failed" | "hash-mismatch" | "out-of-memory" | "no-backend" | "bad-manifest" | "aborted" | …
  */
-export async function loadImageGenerator(baseUrl: string | URL, options: ImageLoadOptions = {}): Promise<ImageGenerator> {
-  if (options.signal?.aborted) throw aborted();
+export async function loadImageGenerator(baseUrl: string | URL, given?: ImageLoadOptions | null): Promise<ImageGenerator> {
+  const options = loadOptions(given as LoadOptions, "loadImageGenerator()", ["oneAtATime"]) as ImageLoadOptions;
+  throwIfAborted(options.signal);
   return ImageGenerator.open(await folderUrl(baseUrl), options);
 }

@@ -1,6 +1,6 @@
 /** What a picture is asked for with: checked, and completed with the model's defaults. */
 
-import { TinywebError } from "../errors.js";
+import { badArgument, checkNumber, checkOneOf, optionsOf, unlike } from "../arguments.js";
 import type { ImageManifest, Size } from "./manifest.js";
 import type { PartsProgress } from "./parts.js";
 import type { ImageInput, Rgba } from "./pixels.js";
@@ -60,36 +60,40 @@ export interface Job {
   strength: number;
 }
 
+const OPTIONS = [
+  "negativePrompt", "steps", "guidance", "seed", "latents", "width", "height", "scheduler", "image", "strength",
+  "onStep", "onStage", "onProgress", "signal",
+] satisfies (keyof TextToImageOptions)[];
+
+/** @throws TinywebError "bad-argument" */
+export function imageOptions(given: TextToImageOptions | null | undefined): TextToImageOptions {
+  return optionsOf(given, "textToImage()", OPTIONS);
+}
+
 /** @throws TinywebError "bad-argument" */
 export function completeJob(prompt: unknown, options: TextToImageOptions, manifest: ImageManifest): Job {
   const { defaults, sizes, schedulers, functions, scheduler: { num_train_timesteps: most } } = manifest;
   const text = (name: string, value: unknown): string => {
-    if (typeof value !== "string") throw new TinywebError("bad-argument", `${name} must be a text, not ${typeof value}.`);
+    if (typeof value !== "string") throw unlike(name, "a text", value);
     return value;
   };
-  const number = (name: "steps" | "guidance" | "strength", max: number, min = 0): number => {
-    const value = options[name] ?? (name === "guidance" && !functions.unet2 ? 1 : defaults[name]);
-    const whole = name === "steps";
-    if (typeof value !== "number" || !(value >= min && value <= max) || (whole && !Number.isInteger(value))) {
-      throw new TinywebError("bad-argument", `${name} must be ${whole ? "an integer" : "a number"} in ${min} … ${max}, not ${String(value)}.`);
-    }
-    return value;
-  };
+  const number = (name: "steps" | "guidance" | "strength", max: number, min = 0): number =>
+    checkNumber(name, options[name], min, max, name === "steps") ?? (name === "guidance" && !functions.unet2 ? 1 : defaults[name]);
   const { width, height, scheduler = defaults.scheduler, seed = (crypto.getRandomValues(new Uint32Array(1))[0] as number) } = options;
   const size = sizes.find((s) => s.width === (width ?? s.width) && s.height === (height ?? s.height));
   if (!size) {
     const known = sizes.map((s) => `${s.width} × ${s.height}`).join(", ");
-    throw new TinywebError("bad-argument", `This model was exported for pictures of ${known}, not ${width ?? "any"} × ${height ?? "any"}.`);
+    throw badArgument(`This model was exported for pictures of ${known}, not ${width ?? "any"} × ${height ?? "any"}.`);
   }
-  if (!schedulers.includes(scheduler)) throw new TinywebError("bad-argument", `scheduler must be one of ${schedulers.join(", ")}, not ${String(scheduler)}.`);
-  if (!Number.isSafeInteger(seed) || seed < 0) throw new TinywebError("bad-argument", `seed must be an integer in 0 … 2⁵³ − 1, not ${String(seed)}.`);
+  checkOneOf("scheduler", scheduler, schedulers);
+  checkNumber("seed", seed, 0, Number.MAX_SAFE_INTEGER, true);
   const { latents } = options;
   const count = (manifest.channels * size.width * size.height) / manifest.factor ** 2;
   if (latents !== undefined && !(latents instanceof Float32Array && latents.length === count)) {
-    throw new TinywebError("bad-argument", `latents must be a Float32Array of ${count} numbers (${manifest.channels} × ${size.height / manifest.factor} × ${size.width / manifest.factor}).`);
+    throw badArgument(`latents must be a Float32Array of ${count} numbers (${manifest.channels} × ${size.height / manifest.factor} × ${size.width / manifest.factor}).`);
   }
   const guidance = number("guidance", 100);
-  if (guidance > 1 && !functions.unet2) throw new TinywebError("bad-argument", "This model is made to be used without guidance: leave it out.");
+  if (guidance > 1 && !functions.unet2) throw badArgument("This model is made to be used without guidance: leave it out.");
   return {
     prompt: text("The prompt", prompt),
     negativePrompt: text("negativePrompt", options.negativePrompt ?? ""),

@@ -5,7 +5,7 @@
 
 import { loadFunction, type FunctionInfo, type FunctionModel, type LoadOptions } from "../index.js";
 import { memoryBudget } from "../device.js";
-import { isAbort, throwIfAborted, TinywebError } from "../errors.js";
+import { isAbort, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, Progress } from "../host.js";
 import { PARTS, type ImageManifest, type Part, type PartName } from "./manifest.js";
 
@@ -97,9 +97,7 @@ export class Parts {
 
   /** Loads parts side by side; they must fit together. The first failure stops the others. */
   private async loadAll(names: readonly PartName[], signal?: AbortSignal): Promise<void> {
-    const stop = new AbortController();
-    const forward = (): void => stop.abort();
-    signal?.addEventListener("abort", forward, { once: true });
+    const { controller: stop, unlink } = linkedAbort(signal);
     let failure: unknown;
     try {
       await Promise.all(names.map((name) => this.load(name, stop.signal).catch((error: unknown) => {
@@ -107,7 +105,7 @@ export class Parts {
         stop.abort();
       })));
     } finally {
-      signal?.removeEventListener("abort", forward);
+      unlink();
       this.progress.clear();
     }
     throwIfAborted(signal);

@@ -43,6 +43,7 @@ export async function pixelsOf(image: ImageInput, width: number, height: number)
     if (given.data.length !== 4 * width * height) throw unusable(`it has ${given.data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
     return onWhite(given as Rgba);
   }
+  if (typeof image !== "object" || image === null) throw unusable(`${String(image)} is none; give an ImageBitmap, an image, video or canvas element, an ImageData or a Blob`);
   if (typeof OffscreenCanvas === "undefined") throw unusable(`without a canvas it must be RGBA of ${width} × ${height} pixels`);
   try {
     // An element's picture may still be on its way.

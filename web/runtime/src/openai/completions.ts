@@ -1,5 +1,6 @@
 /** `chat.completions.create`: OpenAI's requests and answers over a chat model in this page. */
 
+import { optionsOf } from "../arguments.js";
 import type { Chat } from "../client.js";
 import { linkedAbort, TinywebError } from "../errors.js";
 import { readChatRequest, type ChatRequest, type ChatWish } from "./request.js";
@@ -61,10 +62,11 @@ export class ChatCompletions {
    * The whole conversation is read: one that does not fit the context is an error, not cut (`ChatSession` cuts).
    * @throws TinywebError "bad-argument" naming a parameter that this model does not know | "context-full" | "aborted" | …
    */
-  create(request: ChatRequest & { stream: true }, options?: RequestOptions): Promise<ChatStream>;
-  create(request: ChatRequest & { stream?: false | null }, options?: RequestOptions): Promise<ChatCompletion>;
-  create(request: ChatRequest, options?: RequestOptions): Promise<ChatCompletion | ChatStream>;
-  async create(request: ChatRequest, { signal }: RequestOptions = {}): Promise<ChatCompletion | ChatStream> {
+  create(request: ChatRequest & { stream: true }, options?: RequestOptions | null): Promise<ChatStream>;
+  create(request: ChatRequest & { stream?: false | null }, options?: RequestOptions | null): Promise<ChatCompletion>;
+  create(request: ChatRequest, options?: RequestOptions | null): Promise<ChatCompletion | ChatStream>;
+  async create(request: ChatRequest, options?: RequestOptions | null): Promise<ChatCompletion | ChatStream> {
+    const { signal } = optionsOf(options, "create()", ["signal"]);
     const { model, context } = this.chat.info;
     const wish = readChatRequest(request, model);
     const prompt = await this.chat.countTokens(wish.messages);

@@ -1,5 +1,6 @@
 /** `embeddings.create` over an embedding model in this page. */
 
+import { optionsOf } from "../arguments.js";
 import { checkFields, checkModel, checkOnly, refuse } from "./request.js";
 
 /** What is needed of an embedding model. */
@@ -30,7 +31,8 @@ export class Embeddings {
   constructor(private readonly embedder: EmbeddingModel) {}
 
   /** One vector of length 1 per text. @throws TinywebError "bad-argument" naming a parameter that is not known | … */
-  async create(request: EmbeddingRequest, options: { signal?: AbortSignal } = {}): Promise<EmbeddingResponse> {
+  async create(request: EmbeddingRequest, given?: { signal?: AbortSignal } | null): Promise<EmbeddingResponse> {
+    const options = optionsOf(given, "create()", ["signal"]);
     checkFields(request, new Set(["input", "model", "encoding_format", "user"]));
     const { model } = this.embedder.info;
     checkModel(request.model, model);

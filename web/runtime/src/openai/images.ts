@@ -1,6 +1,6 @@
 /** `images.generate` over an image model in this page. */
 
-import { TinywebError } from "../errors.js";
+import { badArgument, optionsOf } from "../arguments.js";
 import { checkFields, checkModel, checkOnly, number, refuse } from "./request.js";
 
 /** What is needed of an image model. */
@@ -35,7 +35,8 @@ export class Images {
   constructor(private readonly generator: ImageModel) {}
 
   /** One picture as a PNG. @throws TinywebError "bad-argument" naming a parameter that is not known | "aborted" | … */
-  async generate(request: ImageRequest, { signal }: { signal?: AbortSignal } = {}): Promise<ImageResponse> {
+  async generate(request: ImageRequest, options?: { signal?: AbortSignal } | null): Promise<ImageResponse> {
+    const { signal } = optionsOf(options, "generate()", ["signal"]);
     checkFields(request, FIELDS);
     checkModel(request.model, this.generator.info.model);
     checkOnly(request, { n: 1, output_format: "png" });
@@ -58,7 +59,7 @@ export class Images {
 }
 
 async function encode(picture: ImageBitmap): Promise<Blob> {
-  if (typeof OffscreenCanvas === "undefined") throw new TinywebError("bad-argument", "There is no canvas here to write a PNG with.");
+  if (typeof OffscreenCanvas === "undefined") throw badArgument("There is no canvas here to write a PNG with.");
   const canvas = new OffscreenCanvas(picture.width, picture.height);
   canvas.getContext("bitmaprenderer")?.transferFromImageBitmap(picture);
   return canvas.convertToBlob({ type: "image/png" });

@@ -3,7 +3,7 @@
  * answers of OpenAI's client, so that code written for that client runs in a page.
  */
 
-import { TinywebError } from "../errors.js";
+import { badArgument } from "../arguments.js";
 import { ChatCompletions } from "./completions.js";
 import { Embeddings, type EmbeddingModel } from "./embeddings.js";
 import { Images, type ImageModel } from "./images.js";
@@ -24,28 +24,32 @@ export interface Models {
   image?: ImageModel;
 }
 
-const needed = <Model>(model: Model | undefined, name: keyof Models): Model => {
-  if (model) return model;
-  throw new TinywebError("bad-argument", `No ${name} model is there: new OpenAI({ ${name}: await load(…) }).`);
-};
+/** What makes a model one of its kind. */
+const METHODS = { chat: "generate", embed: "embed", image: "textToImage" } as const;
+
+function needed<Name extends keyof Models>(models: Models, name: Name): NonNullable<Models[Name]> {
+  const model = models[name];
+  if (typeof (model as Record<string, unknown> | undefined)?.[METHODS[name]] === "function") return model as NonNullable<Models[Name]>;
+  throw badArgument(`No ${name} model is there: new OpenAI({ ${name}: await load(…) }).`);
+}
 
 /** The shape of OpenAI's client over models in this page: no key, no server, nothing leaves the device. */
 export class OpenAI {
   constructor(private readonly models: Models) {
     if (typeof models !== "object" || models === null) {
-      throw new TinywebError("bad-argument", "OpenAI takes loaded models: new OpenAI({ chat: await loadChat(…) }).");
+      throw badArgument("OpenAI takes loaded models: new OpenAI({ chat: await loadChat(…) }).");
     }
   }
 
   get chat(): { completions: ChatCompletions } {
-    return { completions: new ChatCompletions(needed(this.models.chat, "chat")) };
+    return { completions: new ChatCompletions(needed(this.models, "chat")) };
   }
 
   get embeddings(): Embeddings {
-    return new Embeddings(needed(this.models.embed, "embed"));
+    return new Embeddings(needed(this.models, "embed"));
   }
 
   get images(): Images {
-    return new Images(needed(this.models.image, "image"));
+    return new Images(needed(this.models, "image"));
   }
 }

@@ -3,7 +3,7 @@
  * that quietly ignores a part of the question is a wrong answer.
  */
 
-import { TinywebError } from "../errors.js";
+import { badArgument } from "../arguments.js";
 import type { Message } from "../tokenizer.js";
 
 export interface TextPart {
@@ -47,11 +47,17 @@ export interface ChatRequest {
 }
 
 export const refuse = (parameter: string, why: string): never => {
-  throw new TinywebError("bad-argument", `${parameter}: ${why}`);
+  throw badArgument(`${parameter}: ${why}`);
 };
 
 /** A value in a message: as JSON where that says what it is. */
-const shown = (value: unknown): string => (typeof value === "object" || typeof value === "string" ? JSON.stringify(value) : String(value));
+function shown(value: unknown): string {
+  try {
+    return typeof value === "object" || typeof value === "string" ? JSON.stringify(value) : String(value);
+  } catch {
+    return "what is no JSON";
+  }
+}
 
 /**
  * Refuses what is no object, and fields that are set and not among `known`. Fields that are null count as absent, as with OpenAI.
@@ -87,7 +93,7 @@ export function number(request: object, name: string, min: number, max: number, 
 export function checkOnly(request: object, only: Readonly<Record<string, unknown>>): void {
   for (const [name, meant] of Object.entries(only)) {
     const value = (request as Record<string, unknown>)[name] ?? meant;
-    if (JSON.stringify(value) !== JSON.stringify(meant)) refuse(name, `only ${shown(meant)} is possible here, not ${shown(value)}.`);
+    if (shown(value) !== shown(meant)) refuse(name, `only ${shown(meant)} is possible here, not ${shown(value)}.`);
   }
 }
 

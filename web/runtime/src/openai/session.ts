@@ -2,8 +2,9 @@
 
 import type { ChatInfo, ChatPart } from "../chat.js";
 import type { Chat } from "../client.js";
-import { linkedAbort, TinywebError } from "../errors.js";
-import { checkMessages, type GenerateOptions } from "../options.js";
+import { badArgument, optionsOf, unlike } from "../arguments.js";
+import { linkedAbort } from "../errors.js";
+import { checkMessages, generateOptions, type GenerateOptions } from "../options.js";
 import type { Message } from "../tokenizer.js";
 
 /** What a session needs of a chat model; `loadChat` gives one. */
@@ -41,13 +42,14 @@ export class ChatSession {
 
   constructor(
     private readonly chat: ChatModel,
-    { system, messages = [], ...defaults }: SessionOptions = {},
+    options?: SessionOptions | null,
   ) {
     if (typeof (chat as Partial<ChatModel> | undefined)?.generate !== "function") {
-      throw new TinywebError("bad-argument", "A session needs a chat model: new ChatSession(await loadChat(…)).");
+      throw badArgument("A session needs a chat model: new ChatSession(await loadChat(…)).");
     }
-    if (system !== undefined && typeof system !== "string") throw new TinywebError("bad-argument", "system must be a text.");
-    this.defaults = defaults;
+    const { system, messages = [], ...defaults } = optionsOf(options, "a session");
+    if (system !== undefined && typeof system !== "string") throw unlike("system", "a text", system);
+    this.defaults = generateOptions(defaults, "a session");
     this.system = system === undefined ? [] : [{ role: "system", content: system }];
     this.reset(messages);
   }
@@ -67,9 +69,10 @@ export class ChatSession {
    * in `messages` as far as it came; if nothing came, the question goes too.
    * @throws TinywebError "bad-argument" (while another answer is on its way) | "aborted" | "context-full" | "device-lost" | …
    */
-  async *send(text: string, { signal, ...options }: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
-    if (typeof text !== "string") throw new TinywebError("bad-argument", "send takes a text.");
-    if (this.running) throw new TinywebError("bad-argument", "This session is still answering: wait for the end, or call stop().");
+  async *send(text: string, given?: GenerateOptions | null): AsyncGenerator<ChatPart, void> {
+    const { signal, ...options } = generateOptions(given, "send()");
+    if (typeof text !== "string") throw unlike("What is sent", "a text", text);
+    if (this.running) throw badArgument("This session is still answering: wait for the end, or call stop().");
     const { controller: running, unlink } = linkedAbort(signal);
     this.running = running;
     const { all } = this;
