@@ -33,11 +33,18 @@ export function checkFunction(name: string, value: unknown): void {
   if (typeof value !== "function") throw unlike(name, "a function", value);
 }
 
+const warned = new Set<string>();
+
+/** For what may be meant well, such as settings of another call that are spread in: told once, and ignored. */
+function warn(message: string): void {
+  if (warned.size < warned.add(message).size) console.warn(`tinyweb: ${message}`);
+}
+
 /**
  * The options of a call, those that are given: undefined and null count as absent, all of them and each.
  * @param call its name, for the message
- * @param known the names there are; undefined: whoever reads the options looks at their names
- * @throws TinywebError "bad-argument": no object, an unknown name, a `signal` that is none, an `on…` that cannot be called
+ * @param known the names there are: others are warned of; undefined: whoever reads the options looks at their names
+ * @throws TinywebError "bad-argument": no object, a `signal` that is none, an `on…` that cannot be called
  */
 export function optionsOf<Options extends object>(given: Options | null | undefined, call: string, known?: readonly string[]): Options {
   const options: Record<string, unknown> = {};
@@ -45,12 +52,23 @@ export function optionsOf<Options extends object>(given: Options | null | undefi
   if (typeof given !== "object" || Array.isArray(given) || isSignal(given)) throw unlike(`The options of ${call}`, "an object, such as { signal }", given);
   for (const [name, value] of Object.entries(given as object)) {
     if (!present(value)) continue;
-    if (known) checkOneOf(`An option of ${call}`, name, known);
+    if (known && !known.includes(name)) {
+      warn(`${call} ignores the option "${name}"; it knows ${known.join(", ")}.`);
+      continue;
+    }
     if (name === "signal" && !isSignal(value)) throw unlike(name, "an AbortSignal, such as controller.signal", value);
     if (/^on[A-Z]/.test(name)) checkFunction(name, value);
     options[name] = value;
   }
   return options as Options;
+}
+
+/** Smallest and largest value of a number; whether it must be an integer. */
+export type Range = [min: number, max?: number, whole?: boolean];
+
+/** @throws TinywebError "bad-argument" */
+export function checkNumbers<Name extends string>(options: { [name in Name]?: unknown }, ranges: Record<Name, Range>): void {
+  for (const [name, range] of Object.entries<Range>(ranges)) checkNumber(name, options[name as Name], ...range);
 }
 
 /** @param whole whether it must be an integer @returns what was given; undefined if nothing was @throws TinywebError "bad-argument" */

@@ -14,7 +14,6 @@ export class Chat extends Connection<ChatInfo> {
   /** For tests of the page: `loseDevice()` destroys the GPU device; false where there is none. */
   readonly debug = {
     loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }),
-    clearCache: (): Promise<void> => this.call({ method: "clearCache" }),
   };
 
   /** @internal Loads through a given worker; `loadChat` makes the worker. */

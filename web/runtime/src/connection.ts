@@ -1,6 +1,6 @@
 /** What a model's worker is to the page. */
 
-import { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike } from "./arguments.js";
+import { badArgument, checkFunction, checkNumbers, checkOneOf, optionsOf, unlike, type Range } from "./arguments.js";
 import type { BackendOptions } from "./backend.js";
 import { aborted, describe, fromWire, throwIfAborted, TinywebError } from "./errors.js";
 import type { HostEvents, Progress } from "./host.js";
@@ -22,9 +22,11 @@ export interface LoadOptions extends BackendOptions {
 
 const BACKENDS = ["auto", "webgpu", "wasm", "wasm-single"] satisfies BackendOptions["backend"][];
 
+const NUMBERS = { threads: [1, Infinity, true], context: [16, Infinity, true], memoryBudgetBytes: [1] } satisfies { [name in keyof LoadOptions]: Range };
+
 const LOAD_OPTIONS = [
-  "backend", "threads", "context", "memoryBudgetBytes", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl",
-] satisfies (keyof LoadOptions)[];
+  ...Object.keys(NUMBERS), "backend", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl",
+] satisfies string[];
 
 /**
  * Checked before anything is fetched. @param more names of options that this call has beside those of all loaders
@@ -34,9 +36,7 @@ export function loadOptions<Options extends LoadOptions>(given: Options | null |
   const options = optionsOf(given, call, [...LOAD_OPTIONS, ...more]);
   const { backend = "auto", functions = [] } = options;
   checkOneOf("backend", backend, BACKENDS);
-  checkNumber("threads", options.threads, 1, Infinity, true);
-  checkNumber("context", options.context, 16, Infinity, true);
-  checkNumber("memoryBudgetBytes", options.memoryBudgetBytes, 1);
+  checkNumbers(options, NUMBERS as Record<keyof typeof NUMBERS, Range>);
   if (!Array.isArray(functions)) throw unlike("functions", "a list of names", functions);
   return options;
 }

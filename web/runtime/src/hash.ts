@@ -8,8 +8,8 @@ export async function sha256Hex(
   bytes: Uint8Array<ArrayBuffer>,
   native: Pick<SubtleCrypto, "digest"> | null = globalThis.crypto?.subtle ?? null,
 ): Promise<string> {
-  const digest = native ? new Uint8Array(await native.digest("SHA-256", bytes)) : sha256(bytes);
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const digest = native ? new DataView(await native.digest("SHA-256", bytes)) : sha256(bytes);
+  return Array.from({ length: 8 }, (_, i) => digest.getUint32(4 * i).toString(16).padStart(8, "0")).join("");
 }
 
 const BLOCK = 64;
@@ -24,7 +24,7 @@ const [ROUND, INITIAL] = ((): [Int32Array, Int32Array] => {
   return [Int32Array.from(primes, (p) => fraction(Math.cbrt(p))), Int32Array.from(primes.slice(0, 8), (p) => fraction(Math.sqrt(p)))];
 })();
 
-function sha256(message: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+function sha256(message: Uint8Array<ArrayBuffer>): DataView {
   const state = INITIAL.slice();
   const words = new Int32Array(64);
   const whole = message.length - (message.length % BLOCK);
@@ -41,7 +41,7 @@ function sha256(message: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   for (let at = 0; at < tail.length; at += BLOCK) compress(state, words, tailView, at);
   const digest = new DataView(new ArrayBuffer(32));
   state.forEach((word, i) => digest.setInt32(4 * i, word));
-  return new Uint8Array(digest.buffer);
+  return digest;
 }
 
 function compress(state: Int32Array, w: Int32Array, view: DataView, at: number): void {
@@ -53,19 +53,29 @@ function compress(state: Int32Array, w: Int32Array, view: DataView, at: number):
     const s1 = rotate(y, 17) ^ rotate(y, 19) ^ (y >>> 10);
     w[i] = ((w[i - 16] as number) + s0 + (w[i - 7] as number) + s1) | 0;
   }
-  const v = state.slice();
+  let a = state[0] as number;
+  let b = state[1] as number;
+  let c = state[2] as number;
+  let d = state[3] as number;
+  let e = state[4] as number;
+  let f = state[5] as number;
+  let g = state[6] as number;
+  let h = state[7] as number;
   for (let i = 0; i < 64; i++) {
-    // The standard moves each of the eight words on by one place per round; here the places move.
-    const word = (place: number): number => v[(place - i) & 7] as number;
-    const [a, e] = [word(0), word(4)];
     const s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
-    const t1 = (word(7) + s1 + ((e & word(5)) ^ (~e & word(6))) + (ROUND[i] as number) + (w[i] as number)) | 0;
+    const t1 = (h + s1 + ((e & f) ^ (~e & g)) + (ROUND[i] as number) + (w[i] as number)) | 0;
     const s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
-    const t2 = (s0 + ((a & word(1)) ^ (a & word(2)) ^ (word(1) & word(2)))) | 0;
-    v[(3 - i) & 7]! += t1;
-    v[(7 - i) & 7] = t1 + t2;
+    const t2 = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+    h = g;
+    g = f;
+    f = e;
+    e = (d + t1) | 0;
+    d = c;
+    c = b;
+    b = a;
+    a = (t1 + t2) | 0;
   }
-  v.forEach((word, i) => (state[i]! += word));
+  [a, b, c, d, e, f, g, h].forEach((word, i) => (state[i]! += word));
 }
 
 function rotate(x: number, by: number): number {

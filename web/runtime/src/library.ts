@@ -3,8 +3,8 @@
 export * from "./index.js";
 export { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike } from "./arguments.js";
 export { FunctionModel } from "./client.js";
-export { Connection, fetchAny, folderUrl, Listeners, loadOptions, startWorker } from "./connection.js";
+export { fetchAny, folderUrl, Listeners, loadOptions, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
-export { aborted, asTinywebError, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
+export { aborted, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
 export { LoadMarker } from "./marker.js";
 export { checkMessages, generateOptions } from "./options.js";

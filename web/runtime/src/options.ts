@@ -1,6 +1,6 @@
 /** What an answer is asked for with, checked before it is sent to the worker, which completes it with the model's defaults. */
 
-import { badArgument, checkNumber, optionsOf } from "./arguments.js";
+import { badArgument, checkNumbers, optionsOf, type Range } from "./arguments.js";
 import type { Message } from "./tokenizer.js";
 
 export interface GenerateOptions {
@@ -26,8 +26,7 @@ export interface GenerateOptions {
   signal?: AbortSignal;
 }
 
-/** Smallest and largest value of each number; whether it must be an integer. */
-const NUMBERS: Record<Exclude<keyof GenerateOptions, "signal">, [min: number, max?: number, whole?: boolean]> = {
+const NUMBERS: Record<Exclude<keyof GenerateOptions, "signal">, Range> = {
   maxTokens: [1, 2 ** 31 - 1, true],
   temperature: [0, 100],
   topK: [0, 2 ** 31 - 1, true],
@@ -41,7 +40,7 @@ const NUMBERS: Record<Exclude<keyof GenerateOptions, "signal">, [min: number, ma
 /** @throws TinywebError "bad-argument" */
 export function generateOptions(given: GenerateOptions | null | undefined, call: string): GenerateOptions {
   const options = optionsOf(given, call, [...Object.keys(NUMBERS), "signal"]);
-  for (const [name, range] of Object.entries(NUMBERS)) checkNumber(name, options[name as keyof GenerateOptions], ...range);
+  checkNumbers(options, NUMBERS);
   return options;
 }
 

@@ -67,8 +67,6 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
         return chat.logits(call.ids, signal);
       case "countTokens":
         return chat.countTokens(call.messages);
-      case "clearCache":
-        return chat.clearCache();
       case "loseDevice":
         return host?.engine.loseDevice() ?? false;
     }

@@ -1,8 +1,11 @@
 /** Entry of tinyweb-worker.js: the first message decides whether this worker holds a model or is one of its WASM threads. */
 
-// First what comes from libraries: our own modules then stand together, which compresses better by half a kilobyte.
+// First what comes from libraries: our own modules then stand together, which compresses better by half a kilobyte; then what
+// resembles those that follow.
 import "./template.js";
 import "./tokenizer.js";
+import "./tasks.js";
+import "./hash.js";
 import { describe } from "./errors.js";
 import type { Reply, Request } from "./protocol.js";
 import { serve } from "./serve.js";

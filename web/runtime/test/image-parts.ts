@@ -95,8 +95,8 @@ export class Pretended {
     const call = { part, function: name, inputs: Object.keys(inputs) };
     this.calls.push(call);
     await Promise.resolve();
-    if (signal?.aborted) throw new TinywebError("aborted", "Stopped.");
     this.before(call);
+    if (signal?.aborted) throw new TinywebError("aborted", "Stopped."); // a result that comes after the stop is not given
     switch (part) {
       case "text_encoder":
         return { states: Float32Array.from({ length: 16 }, (_, i) => ((inputs.ids as Int32Array)[i >> 1] as number) / 10) };

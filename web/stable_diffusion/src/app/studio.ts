@@ -247,7 +247,7 @@ export class Studio {
         // The model may only be known now, and with it its sizes.
         const made = { ...complete({ ...this.state.draft, ...recipe }, this.offer), model: model.info.model };
         progress({ step: 0, steps: made.steps, width: made.width, height: made.height });
-        const { prompt, strength, ...options } = made;
+        const { prompt, strength, model: _known, ...options } = made;
         const image = await model.generateRgba(prompt, {
           ...options,
           signal: stop,
