@@ -1,7 +1,7 @@
 """A bundle's module: one function per entry point that carries out a whole list of kernels, addresses built in.
 
-All threads call the same entry point. Each takes blocks of a kernel's grid from a counter; before a kernel that depends
-on earlier ones it waits until their blocks are complete. A slow core thus does less, and a thread that comes late holds
+All threads call the same entry point. Each takes shares of a kernel's grid from a counter; before a kernel that depends
+on earlier ones it waits until their shares are complete. A slow core thus does less, and a thread that comes late holds
 up nobody until the end of the call. The module for one thread is the same text without any of it.
 """
 
@@ -26,14 +26,14 @@ class BundleCall:
     addresses: tuple[int, ...]
 
 
-# `control` (docs/bundle.md) holds four words of this module's: the number of blocks that were taken and that are
+# `control` (docs/bundle.md) holds four words of this module's: how many iterations of all grids were taken and are
 # complete in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended.
 # Waiting threads spin first: the others are rarely far behind, and waking a sleeper costs more than most kernels.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
-enum { SPINS = 10000, BLOCKS_PER_THREAD = 8, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
+enum { SPINS = 10000, SHARES = 8, LEAST_SHARES = 32, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
 static i32 *const taken = (i32 *)${control}, *const done = taken + 1;
 static i32 *const present = taken + 2, *const ended = taken + 3;
 
@@ -52,18 +52,25 @@ static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
   __atomic_fetch_sub(present, SLEEPER, __ATOMIC_SEQ_CST);
 }
 
-// The next block below `end`, once the blocks below `needed` are complete; -1 if none is left.
-static __attribute__((noinline)) i32 take(i32 end, i32 needed) {
-  i32 block = load(taken);
-  while (block < end) {
+// What is taken of so many iterations that are left: much at first, little at the end, where one thread waits for others.
+static inline i32 share(i32 left, i32 least, i32 threads) {
+  const i32 part = left / (threads * SHARES);
+  return part > least ? part : least < left ? least : left;
+}
+
+// The next iteration below `end`, once those below `needed` are complete; -1 if none is left. Takes its share.
+static __attribute__((noinline)) i32 take(i32 end, i32 needed, i32 least, i32 threads) {
+  i32 next = load(taken);
+  while (next < end) {
     for (i32 complete; (complete = load(done)) < needed;) sleep_while(done, complete);
-    if (__atomic_compare_exchange_n(taken, &block, block + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return block;
+    const i32 after = next + share(end - next, least, threads);
+    if (__atomic_compare_exchange_n(taken, &next, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return next;
   }
   return -1;
 }
 
-static void finish(void) {
-  __atomic_fetch_add(done, 1, __ATOMIC_SEQ_CST);
+static void finish(i32 count) {
+  __atomic_fetch_add(done, count, __ATOMIC_SEQ_CST);
   wake(done);
 }
 
@@ -84,11 +91,11 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
 #define LAUNCH(size, kernel, ...) { \\
-  const i32 count = size, length = (count - 1) / (threads * BLOCKS_PER_THREAD) + 1; \\
-  const i32 end = first + (count + length - 1) / length; \\
-  for (i32 block; (block = take(end, needed)) >= 0; finish()) { \\
-    const i32 begin = (block - first) * length; \\
-    kernel(__VA_ARGS__, variables, begin, count - begin < length ? count : begin + length); \\
+  const i32 count = size, end = first + count, least = (count - 1) / (threads * LEAST_SHARES) + 1; \\
+  for (i32 next; (next = take(end, needed, least, threads)) >= 0;) { \\
+    const i32 length = share(end - next, least, threads); \\
+    kernel(__VA_ARGS__, variables, next - first, next - first + length); \\
+    finish(length); \\
   } \\
   first = end; \\
 }

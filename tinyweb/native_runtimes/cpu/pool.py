@@ -1,8 +1,8 @@
 """The thread pool of the CPU runtime: C, compiled once, that carries out whole lists of launches.
 
-A list is one call into native code. The calling thread and the workers walk it together: each takes blocks of a
+A list is one call into native code. The calling thread and the workers walk it together: each takes shares of a
 launch's grid from a counter, and before a launch that depends on earlier ones waits until those are complete. It waits
-for blocks, not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who
+for shares, not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who
 waits spins for some microseconds, because the next launch usually follows at once, then lets others run, then sleeps.
 """
 
@@ -36,7 +36,7 @@ extern int sched_getaffinity(int process, size_t bytes, void *set);
 extern int pthread_setaffinity_np(void *thread, size_t bytes, const void *set);
 #endif
 
-enum { SPINS = 300, YIELDS = 100, BLOCKS_PER_THREAD = 8, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
+enum { SPINS = 300, YIELDS = 100, SHARES = 8, LEAST_SHARES = 32, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
 
 typedef struct {
   void (*run)(void *const *buffers, const int *variables, int begin, int end);
@@ -44,8 +44,8 @@ typedef struct {
   void *const *buffers;
   const int *variables;
   int barrier;  // wait for all earlier launches first
-  int size;     // grid iterations of this run, and how many of them make a block
-  int block;
+  int size;     // grid iterations of this run, and how many of them are worth taking
+  int least;
   int next;  // the first iteration nobody has taken
   int done;  // iterations that are complete
 } Launch;
@@ -110,16 +110,22 @@ static void complete(Pool *pool, int *settled, int end) {
 static void walk(Pool *pool, int *settled) {
   for (int i = 0; i < pool->count; ++i) {
     Launch *launch = &pool->launches[i];
-    const int size = launch->size, block = launch->block;
-    if (load(&launch->next) >= size) continue;
+    const int size = launch->size;
+    int begin = load(&launch->next);
+    if (begin >= size) continue;
     if (launch->barrier) complete(pool, settled, i);
     for (;;) {
-      // no thread adds more than one block beyond the end, so this cannot overflow for the grids there are
-      const int begin = __atomic_fetch_add(&launch->next, block, __ATOMIC_SEQ_CST);
-      if (begin >= size) break;
-      const int count = size - begin < block ? size - begin : block;
+      // a share of what is left: large ones first, and small ones at the end, where one thread waits for the other's
+      int count;
+      do {
+        const int share = (size - begin) / (pool->threads * SHARES);
+        count = share > launch->least ? share : launch->least < size - begin ? launch->least : size - begin;
+      } while (count > 0 && !__atomic_compare_exchange_n(
+        &launch->next, &begin, begin + count, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+      if (count <= 0) break;
       launch->run(launch->buffers, launch->variables, begin, begin + count);
       if (__atomic_add_fetch(&launch->done, count, __ATOMIC_SEQ_CST) == size) wake(pool);
+      begin = load(&launch->next);
     }
   }
 }
@@ -178,7 +184,7 @@ void pool_run(Pool *pool, Launch *launches, int count) {
     launches[i].next = launches[i].done = 0;
     launches[i].size = launches[i].grid(launches[i].variables);
     // rounded up: few large iterations are handed out one by one
-    launches[i].block = (launches[i].size - 1) / (pool->threads * BLOCKS_PER_THREAD) + 1;
+    launches[i].least = (launches[i].size - 1) / (pool->threads * LEAST_SHARES) + 1;
     parallel |= launches[i].size > 1;
   }
   if (pool->threads == 1 || !parallel) {
@@ -216,7 +222,7 @@ class LaunchRecord(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p), ("grid", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p), ("variables", ctypes.c_void_p),
-        ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("block", ctypes.c_int),
+        ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("least", ctypes.c_int),
         ("next", ctypes.c_int), ("done", ctypes.c_int),
     )  # fmt: skip
 
