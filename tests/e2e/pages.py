@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tinyweb.export.site import copy_page
 
@@ -18,6 +19,7 @@ MODELS = ROOT / "assets" / "models"
 WORKSPACES = {"chat": "tinychat", "detect": "yolo", "image": "stable_diffusion", "embed": "search"}
 MOCKS = {task: ROOT / "web" / name / "test/mock" for task, name in WORKSPACES.items()}
 TIMEOUT_MS = 180_000  # two cores may be shared with other work
+expect.set_options(timeout=60_000)
 PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 844},
     "device_scale_factor": 3,
@@ -64,7 +66,11 @@ def pretended(folder: Path, task: str) -> Path:
 
 
 def wait_for(page: Page, state: str) -> None:
-    page.locator(f'[data-testid="app"][data-state="{state}"]').wait_for(timeout=TIMEOUT_MS)
+    try:
+        page.locator(f'[data-testid="app"][data-state="{state}"]').wait_for(timeout=TIMEOUT_MS)
+    except PlaywrightTimeout:
+        told = {name: page.get_by_test_id(name).all_text_contents() for name in ("status", "error", "note")}
+        raise AssertionError(f"The page does not become {state}: {told}") from None
 
 
 def open_page(context: BrowserContext, address: str, query: str = "") -> Page:

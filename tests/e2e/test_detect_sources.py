@@ -3,6 +3,7 @@
 import base64
 import io
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,8 @@ def test_a_video(chromium: Browser, exported_page: Exported, served: Serve, back
         page.get_by_test_id("file").set_input_files(given)
         wait_for(page, "generating")
         seen: set[str] = set()
-        for _ in range(600):
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
+        while time.monotonic() < deadline:
             seen |= labels(page)
             if seen & (CARD - others) and seen & (others - CARD):
                 break

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.conftest import Served
-from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, pretended, wait_for
+from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, pretended, until, wait_for
 from tests.e2e.painting import begin, expect_pictures
 from tinyweb.export.site import BUILT, copy_page, seal
 
@@ -221,10 +221,7 @@ def test_a_site_inside_the_folder_of_another(context: BrowserContext, served: Se
     )
     page.reload()
     wait_for(page, "ready")
-    for _ in range(50):
-        if len(page.evaluate(kept)) == 4:
-            break
-        page.wait_for_timeout(100)
+    until(page, f"{kept}.then((names) => names.length === 4)")
     names = [f"tinyweb-site{kind}:{folder}" for kind in ("", "-clients") for folder in ("/", "/search/")]
     assert page.evaluate(kept) == sorted(names)
     context.set_offline(True)

@@ -59,7 +59,10 @@ export function currentPlatform(): Platform {
 }
 
 const MAX_THREADS = 8;
+/** A GPU that another page keeps busy, or one that is closed by now, answers late. */
 const ADAPTER_MS = 15_000;
+/** Where there is nothing else to take. */
+const PATIENT_MS = 180_000;
 
 /** All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
 export async function candidates(
@@ -104,7 +107,7 @@ async function probeWebGpu(
   const { gpu } = platform;
   const ask = async (): Promise<GPUAdapter | null> =>
     (await gpu.requestAdapter({ powerPreference: "high-performance" })) ?? gpu.requestAdapter();
-  const late = sleep(ADAPTER_MS).then(() => "the browser did not answer when asked for a GPU");
+  const late = sleep(options.backend === "webgpu" ? PATIENT_MS : ADAPTER_MS).then(() => "the browser did not answer when asked for a GPU");
   const adapter = await Promise.race([ask().catch((error: unknown) => `asking for a GPU failed: ${describe(error)}`), late]);
   if (!adapter) return "no suitable GPU was found";
   if (typeof adapter === "string") return adapter;

@@ -49,6 +49,24 @@ describe("the choice of a backend", () => {
     }
   });
 
+  it("waits longer for a GPU that is slow to answer where there is nothing else to take", async () => {
+    vi.useFakeTimers();
+    try {
+      const slow = gpu({});
+      const { requestAdapter } = slow;
+      const late = { requestAdapter: () => new Promise((resolve) => setTimeout(() => resolve(requestAdapter()), 60_000)) } as unknown as GPU;
+      const [patient, other] = [choose({ backend: "webgpu" }, { gpu: late }), choose({}, { gpu: late })];
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect((await patient).names).toEqual(["webgpu"]);
+      expect(await other).toMatchObject({ names: ["wasm", "wasm-single"], fallbacks: [{ reason: expect.stringContaining("did not answer") }] });
+      const never = choose({ backend: "webgpu" }, { gpu: { requestAdapter: () => new Promise(() => undefined) } as unknown as GPU });
+      await vi.advanceTimersByTimeAsync(180_000);
+      expect((await never).fallbacks).toMatchObject([{ reason: expect.stringContaining("did not answer") }]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it.each<[string, Partial<Platform>, string]>([
     ["no WebGPU", { gpu: undefined }, "no WebGPU"],
     ["plain http", { gpu: undefined, isSecureContext: false }, "https"],

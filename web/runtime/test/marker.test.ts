@@ -206,7 +206,8 @@ describe("a hidden page", () => {
     const running = (async () => {
       for await (const token of chat.generateIds([4], { ...options, hiddenTokensPerSecond: 0 })) seen.push(token);
     })();
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await expect.poll(() => seen.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 300)); // in which there would be more
     expect(seen.length).toBe(1);
     page.hidden = false;
     page.dispatchEvent(new Event("visibilitychange"));

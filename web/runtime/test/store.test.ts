@@ -148,7 +148,7 @@ describe("weights store", () => {
 
   it("does not wait for ever on a silent connection", async () => {
     server.fault = ({ path }, count) => (path === PATHS[0] && count === 1 ? silent() : undefined);
-    expectWeights(await load({ stallMs: 20 }));
+    expectWeights(await load({ stallMs: 200 }));
     expect(server.count(PATHS[0]!)).toBe(2);
   });
 

@@ -1,7 +1,7 @@
 /** What goes wrong, and what the page makes of it. The model is a pretended one; see test/mock/model.js. */
 
 import { describe, expect, test } from "vitest";
-import { open, reaches } from "tinyweb-shell/testing";
+import { goOn, open, reaches } from "tinyweb-shell/testing";
 import { ask, browser, mockOf, say, using } from "./using";
 
 describe("faults", () => {
@@ -93,6 +93,7 @@ describe("faults", () => {
       await reaches(page, "ready");
       await say(page, "Tell me a story");
       await page.getByText("Bringing the model back").waitFor();
+      await goOn(page);
       await page.getByText("The model goes on with WASM").waitFor();
       await reaches(page, "ready");
       expect(await page.getByTestId("message-assistant").textContent()).toContain("just for her.");

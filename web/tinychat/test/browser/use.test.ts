@@ -48,7 +48,7 @@ describe("talking", () => {
   test("stop keeps what there is; again replaces it", async () => {
     await using({ mock: "" }, async ({ page }) => {
       await reaches(page, "ready");
-      await say(page, "Tell me a story");
+      await say(page, "Tell me a long story"); // which is not over before it is stopped
       await page.getByTestId("message-assistant").getByText("Once upon").waitFor();
       expect(await page.getByTestId("status").textContent()).toBe("Answering…");
       await page.getByTestId("stop").click();

@@ -4,7 +4,7 @@
  * way the page must cope with. Besides what pretend.js knows, `?mock=` understands:
  *
  *   lost            the GPU device is lost in the middle of an answer; the runtime recovers by itself
- *   lost-fallback   the same, and it goes on with WASM
+ *   lost-fallback   the same, and after `mock.continue()` it goes on with WASM
  *   lost-hard       the first answer fails with "device-lost"
  *   broken          every answer fails after a few words
  *   small           prompts of more than 200 characters do not fit; the oldest messages are left out
@@ -125,8 +125,9 @@ function makeChat(loaded) {
         if ((asked.has("lost") || asked.has("lost-fallback")) && index === 3 && !lost) {
           lost = true;
           emit("device-lost", { reason: "the driver was reset" });
-          await pause(400, signal);
-          if (asked.has("lost-fallback")) {
+          if (!asked.has("lost-fallback")) await pause(400, signal);
+          else {
+            await new Promise((resolve) => (mock.continue = () => resolve(undefined)));
             facts.backend = "wasm";
             emit("backend-changed", { from: "webgpu", to: "wasm", reason: "the driver was reset" });
           }
