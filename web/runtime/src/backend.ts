@@ -33,12 +33,13 @@ export interface BackendOptions {
   context?: number;
 }
 
+/** @internal */
 export type Candidate =
   | { backend: "webgpu"; adapter: GPUAdapter; name: string; target: WebGpuTarget; variant: WebGpuVariant; context: number }
   | { backend: "wasm"; threads: number; variant: WasmVariant; context: number }
   | { backend: "wasm-single"; threads: 1; variant: WasmVariant; context: number };
 
-/** What the choice depends on; replaced in tests. */
+/** @internal What the choice depends on; replaced in tests. */
 export interface Platform {
   gpu: GPU | undefined;
   isSecureContext: boolean;
@@ -47,6 +48,7 @@ export interface Platform {
   hardwareConcurrency: number;
 }
 
+/** @internal */
 export function currentPlatform(): Platform {
   const navigator = (globalThis.navigator ?? {}) as Partial<WorkerNavigator>;
   return {
@@ -64,7 +66,7 @@ const ADAPTER_MS = 15_000;
 /** Where there is nothing else to take. */
 const PATIENT_MS = 180_000;
 
-/** All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
+/** @internal All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
 export async function candidates(
   manifest: Manifest, options: BackendOptions, platform: Platform, fallbacks: Fallback[],
 ): Promise<Candidate[]> {
@@ -184,7 +186,7 @@ function fits(bytes: number, { chat, weights }: Manifest, options: BackendOption
   return `${TOO_LARGE}the model needs ${mb(need)}, a page can count on about ${mb(budget)} here${hint}`;
 }
 
-/** The error when no candidate is left: what was wrong, for each backend that was considered. */
+/** @internal The error when no candidate is left: what was wrong, for each backend that was considered. */
 export function nothingWorks(fallbacks: Fallback[]): TinywebError {
   const reasons = fallbacks.map(({ backend, reason }) => `${backend}: ${reason}`).join("; ");
   const last = fallbacks.at(-1);
@@ -198,6 +200,7 @@ function adapterName(info: GPUAdapterInfo): string {
   return info.description || [info.vendor, info.architecture, info.device].filter(Boolean).join(" ") || "the GPU";
 }
 
+/** @internal */
 export function isSoftware(adapter: GPUAdapter): boolean {
   const { info } = adapter;
   const names = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;

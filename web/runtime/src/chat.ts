@@ -44,6 +44,7 @@ export interface ChatInfo extends HostInfo {
   stopReason: StopReason | undefined;
 }
 
+/** @internal */
 export interface Settings extends Sampling {
   speculate: number;
   hiddenTokensPerSecond: number;
@@ -52,6 +53,7 @@ export interface Settings extends Sampling {
   signal: AbortSignal | undefined;
 }
 
+/** @internal */
 export class ChatSession {
   private readonly lock = new Lock();
   private readonly loop: Loop;

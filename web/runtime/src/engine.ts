@@ -2,7 +2,7 @@
 
 export type Backend = "webgpu" | "wasm" | "wasm-single";
 
-/** Bytes of a buffer; `offset` and the buffer's start are multiples of 4. */
+/** @internal Bytes of a buffer; `offset` and the buffer's start are multiples of 4. */
 export interface Slice {
   buffer: number;
   offset: number;
@@ -12,6 +12,7 @@ export interface Slice {
 /** Pixels that are not a typed array. */
 export type Frame = ImageBitmap | VideoFrame | OffscreenCanvas;
 
+/** @internal */
 export interface Engine {
   readonly backend: Backend;
   /** Name of the GPU, or the number of threads, for people. */
@@ -42,5 +43,5 @@ export interface Engine {
   dispose(): void;
 }
 
-/** Called when the engine's device went away by itself; the engine is unusable from then on. */
+/** @internal Called when the engine's device went away by itself; the engine is unusable from then on. */
 export type LostListener = (reason: string) => void;

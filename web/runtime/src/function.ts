@@ -28,6 +28,7 @@ export interface FunctionInfo extends HostInfo {
   runMs: number;
 }
 
+/** @internal */
 export class FunctionSession {
   private readonly lock = new Lock();
   private readonly plans: FunctionsPlan["functions"];
@@ -129,7 +130,7 @@ function checkNames(kind: string, names: readonly string[], specs: ArraySpec[]):
   }
 }
 
-/** The inputs that are no arrays. */
+/** @internal The inputs that are no arrays. */
 export function framesOf(inputs: Inputs): Frame[] {
   return Object.values(Object(inputs) as Inputs).filter(isFrame);
 }

@@ -62,6 +62,7 @@ export interface HostEvents {
   "backend-changed": { from: Backend; to: Backend; reason: string };
 }
 
+/** @internal */
 export interface HostSettings {
   options: BackendOptions;
   /** What the bundle must be for; "chat" by default. */
@@ -91,6 +92,7 @@ const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed
 /** A GPU that failed is replaced; anything else is the caller's to know. */
 const RECOVERABLE = new Set(["device-lost", "gpu-error"]);
 
+/** @internal */
 export class ModelHost {
   readonly fallbacks: Fallback[] = [];
   /** Is there once `open` has succeeded; a host that did not open is never handed out. */

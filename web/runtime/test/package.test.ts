@@ -85,6 +85,11 @@ describe("the package", () => {
     const { stdout, status } = spawnSync("npx", ["tsc", "-p", staged.project, "--pretty", "false"], { cwd: root, encoding: "utf8" });
     expect(stdout).toBe("");
     expect(status).toBe(0);
+    // The compilers that most have know no types of WebGPU: what a project reads of the package must not name them.
+    const listed = spawnSync("npx", ["tsc", "-p", staged.project, "--listFilesOnly"], { cwd: root, encoding: "utf8" }).stdout.split("\n");
+    const own = listed.filter((file) => file.includes("node_modules/tinyweb/dist/"));
+    expect(own.length).toBeGreaterThan(10);
+    for (const file of own) expect(readFileSync(file, "utf8").replaceAll(/\/\*.*?\*\/|\/\/.*$/gms, ""), file).not.toMatch(/\bGPU/);
   });
 
   /** Bytes of a program that a bundler makes of these imports. */
