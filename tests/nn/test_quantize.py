@@ -5,6 +5,8 @@ import pytest
 
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
+from tinyweb.graph.optimize import heuristic
+from tinyweb.graph.target import cpu_target
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import group_size, quantize, quantize_groups
 from tinyweb.tracing import capture
@@ -132,7 +134,7 @@ def test_products_with_rounded_activations(device: str, bits: int, rows: int, wi
     assert q is not None and group is not None
     values, scales = quantize_groups(weight.reshape(-1, group), bits)
     integers = values.reshape(rows, -1, group).astype(np.int64)
-    for shape in ((1, width), (5, width), (2, 5, width)):
+    for shape in ((1, width), (5, width), (2, 5, width), (33, width)):
         x = random(*shape, seed=4) * 3
         x[..., :group] = 0  # a group of zeros
         wanted, steps = rounded(x, group)
@@ -165,6 +167,15 @@ def test_other_activations_are_refused() -> None:
     assert q is not None
     with pytest.raises(ValueError, match="float or int8, not 'f16'"):
         q.product(Tensor(random(1, 32)), "f16")
+
+
+@pytest.mark.parametrize(("tokens", "axis"), [(1, "r1"), (8, "r1"), (32, "i1")])
+def test_lanes_lie_along_rows_for_many_tokens(tokens: int, axis: str) -> None:
+    q = quantize(random(64, 128), 8)
+    assert q is not None
+    plan = capture(lambda: q.product(Tensor(random(tokens, 128)), "int8").realize())
+    vectors = [a for a in heuristic(plan.calls[-1].kernel, cpu_target(8, 2)) if "vector" in str(a)]
+    assert [str(a).startswith(f"bind({axis}.") for a in vectors] == [True]
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -52,7 +52,7 @@ static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
   __atomic_fetch_sub(present, SLEEPER, __ATOMIC_SEQ_CST);
 }
 
-// What is taken of so many iterations that are left: much at first, little at the end, where one thread waits for others.
+// What is taken of so many iterations that are left: little at the end, where one thread waits for others.
 static inline i32 share(i32 left, i32 least, i32 threads) {
   const i32 part = left / (threads * SHARES);
   return part > least ? part : least < left ? least : left;

@@ -1,7 +1,7 @@
 """Products of integer matrices on processors with integer dots.
 
-Many columns of int16: lanes along rows of the weights, which are widened for blocks of rows, and so a group's sums are
-scaled by one instruction for all lanes. Else: lanes along the groups, whose sums stay apart until the end.
+With many columns of int16 lanes lie along rows of the weights: blocks of rows are widened and turned once, and one
+instruction scales a group's sums in all lanes. Else they lie along the groups, and their sums stay apart until the end.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ WORTH_SHARING = 1 << 15
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
+WORTH_TURNING = 32  # columns from which such a block of rows, which is gathered element by element, is worth it
 TOGETHER = 8  # rows whose sums are finished together
 DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to end, which is what bounds it
@@ -44,12 +45,14 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     packed = widened and any(x.dtype.bits < 8 for pair in pairs for x in pair)
     loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
     scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
-    if rows is None:
+    if rows is None or (halves and columns is None):
         return None
-    if halves:
-        weights = [pair[0].src[0].arg.slot for pair in pairs if pair[0].dtype is not dtypes.int16]
-        return _along_rows(k, target, dots, rows, columns, [*weights, *scales]) if columns is not None else None
-    lanes = _lanes(k, target, dots[0], DOT_PAIRS if widened else DOT_STEPS, FIELD if packed else 1)
+    weights = [pair[0].src[0].arg.slot for pair in pairs if halves and pair[0].dtype is not dtypes.int16]
+    if halves and columns is not None and k.size(columns) >= WORTH_TURNING:
+        along_rows = _along_rows(k, target, dots, rows, columns, [*weights, *scales])
+        if along_rows is not None:
+            return along_rows
+    lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, FIELD if packed else 1)
     if lanes is None:
         return None
     actions = _tile(k, columns, COLUMNS) if columns is not None else []
@@ -60,6 +63,9 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     if finish:
         actions, row = [finish[0]], f"{rows.arg.name}.0"
     actions += _shared(k, target, row, columns if len(tiled) > 1 else None, actions)
+    if halves:
+        # what many columns are multiplied with is widened once; and so are its scales
+        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
     actions += [*finish[1:], *lanes]
     if widened:
         # what all rows are multiplied with is widened once for all of them
