@@ -149,6 +149,11 @@ export class ChatSession {
     }
   }
 
+  /** Forgets what is in the cache; the next prompt is read as a whole. */
+  clearCache(): void {
+    this.loop.forget();
+  }
+
   private complete(options: GenerateOptions): Settings {
     const { seed = crypto.getRandomValues(new Int32Array(1))[0] as number } = options;
     return { signal: undefined, speculate: 0, hiddenTokensPerSecond: Infinity, ...this.plan.defaults, ...options, seed: seed | 0 };

@@ -11,9 +11,13 @@ import type { Message } from "./tokenizer.js";
 export type ChatEvents = HostEvents;
 
 export class Chat extends Connection<ChatInfo> {
-  /** For tests of the page: `loseDevice()` destroys the GPU device; false where there is none. */
+  /**
+   * For tests and measurements: `loseDevice()` destroys the GPU device, false where there is none; after `clearCache()` the next
+   * prompt is read as a whole.
+   */
   readonly debug = {
     loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }),
+    clearCache: (): Promise<void> => this.call({ method: "clearCache" }),
   };
 
   /** @internal Loads through a given worker; `loadChat` makes the worker. */

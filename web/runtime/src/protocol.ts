@@ -18,6 +18,7 @@ export type Call =
   | { method: "generateIds"; ids: readonly number[]; options: WireOptions }
   | { method: "logits"; ids: readonly number[] }
   | { method: "countTokens"; messages: readonly Message[] }
+  | { method: "clearCache" }
   | { method: "loseDevice" };
 
 /** `id` is chosen by the page; every call ends with one "end" of the same id. */

@@ -67,6 +67,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
         return chat.logits(call.ids, signal);
       case "countTokens":
         return chat.countTokens(call.messages);
+      case "clearCache":
+        return chat.clearCache();
       case "loseDevice":
         return host?.engine.loseDevice() ?? false;
     }
