@@ -10,7 +10,6 @@ import errno
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any
@@ -69,17 +68,38 @@ def root(
     """Models that run inside the browser."""
 
 
-def _terminated(signum: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signum)  # unwinds, so that what is half-written goes away
+def _stopped(signum: int, frame: FrameType | None) -> None:
+    """Unwinds, so that what is half-written goes away."""
+    if _in_hook(frame):  # what is raised there is lost too
+        _send_again(signum)
+    elif signum == signal.SIGINT:
+        raise KeyboardInterrupt
+    else:
+        sys.exit(128 + signum)
 
 
 def _not_to_be_lost(lost: sys.UnraisableHookArgs, /) -> None:
     """Python drops what is raised within a finaliser, and so the wish to stop: it is sent again, a little later."""
     if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
-        by = signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM
-        threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, by]).start()
+        _send_again(signal.SIGINT if isinstance(lost.exc_value, KeyboardInterrupt) else signal.SIGTERM)
     else:
         sys.__unraisablehook__(lost)
+
+
+def _send_again(signum: int) -> None:
+    def send(alarm: int, frame: FrameType | None) -> None:
+        if not _in_hook(frame):  # otherwise at the next alarm
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.raise_signal(signum)
+
+    signal.signal(signal.SIGALRM, send)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+
+
+def _in_hook(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not _not_to_be_lost.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _sentence(error: BaseException) -> str | None:
@@ -107,9 +127,9 @@ def _where(error: OSError) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The `tinyweb` command; never returns."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _stopped)
     # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _stopped)
     sys.unraisablehook = _not_to_be_lost
     command: Callable[..., Any] = typer.main.get_command(app)
     try:
