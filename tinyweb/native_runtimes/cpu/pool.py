@@ -36,7 +36,8 @@ extern int sched_getaffinity(int process, size_t bytes, void *set);
 extern int pthread_setaffinity_np(void *thread, size_t bytes, const void *set);
 #endif
 
-enum { SPINS = 300, YIELDS = 100, SHARES = 8, LEAST_SHARES = 32, CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
+enum { SPINS = 300, YIELDS = 100, SHARES = 8, LEAST_SHARES = 32, FEW = 512 };
+enum { CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
 
 typedef struct {
   void (*run)(void *const *buffers, const int *variables, int begin, int end);
@@ -183,8 +184,9 @@ void pool_run(Pool *pool, Launch *launches, int count) {
   for (int i = 0; i < count; ++i) {
     launches[i].next = launches[i].done = 0;
     launches[i].size = launches[i].grid(launches[i].variables);
-    // rounded up: few large iterations are handed out one by one
-    launches[i].least = (launches[i].size - 1) / (pool->threads * LEAST_SHARES) + 1;
+    // rounded up: few large iterations are handed out one by one; many are small, and every share has its own start
+    const int shares = launches[i].size <= FEW ? LEAST_SHARES : SHARES;
+    launches[i].least = (launches[i].size - 1) / (pool->threads * shares) + 1;
     parallel |= launches[i].size > 1;
   }
   if (pool->threads == 1 || !parallel) {
