@@ -125,7 +125,10 @@ def rounded(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("device", EVERYWHERE)
-@pytest.mark.parametrize(("bits", "rows", "width"), [(8, 33, 64), (4, 33, 64), (8, 5, 48), (4, 7, 40), (4, 19, 320)])
+@pytest.mark.parametrize(
+    ("bits", "rows", "width"),
+    [(8, 33, 64), (4, 33, 64), (8, 5, 48), (4, 7, 40), (4, 19, 320), (4, 12, 96), (4, 9, 80), (4, 8, 104), (4, 8, 24)],
+)
 def test_products_with_rounded_activations(device: str, bits: int, rows: int, width: int) -> None:
     """Integer products inside of a group are exact: what differs from NumPy is the sum of groups in float32."""
     weight = random(rows, width)

@@ -11,7 +11,7 @@ The weight is never expanded in memory: `product` and `rows` are expressions tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ ACTIVATIONS = ("float", "int8")
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 MANY = 8  # rows of activations from which they are kept in 16 bits
+BLOCK = 64  # activations whose even and odd places are told apart together: 4-bit weights of a vector of 256 bits
 CHUNK = 1 << 22  # weights quantised at a time, to bound the memory of the search
 HALF_MAX = float(np.finfo(np.float16).max)
 
@@ -55,8 +56,14 @@ class QuantizedWeight:
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         many = prod(s for s in x.shape[:-1] if isinstance(s, int)) >= MANY
-        integers, scales = quantize_activations(grouped, dtypes.int16 if many else dtypes.int8)
-        sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
+        weights = self.values
+        if many or weights.dtype is not dtypes.int4:
+            integers, scales = quantize_activations(grouped, dtypes.int16 if many else dtypes.int8)
+        else:
+            integers, scales = quantize_activations(grouped, apart=True)
+            weights = weights.reshape(*weights.shape[:-1], *integers.shape[-2:])
+        inner = tuple(range(2 - weights.ndim, 0))
+        sums = (integers.unsqueeze(-weights.ndim).int() * weights.int()).sum(inner)
         return (sums.float() * (scales.unsqueeze(-2) * self.scales.float())).sum(-1)
 
     def rows(self, ids: Tensor) -> Tensor:
@@ -80,15 +87,24 @@ def activations_for(target: Target) -> str:
     return "int8" if target.dot_lanes else "float"
 
 
-def quantize_activations(grouped: Tensor, dtype: DType = dtypes.int8) -> tuple[Tensor, Tensor]:
+def quantize_activations(grouped: Tensor, dtype: DType = dtypes.int8, *, apart: bool = False) -> tuple[Tensor, Tensor]:
     """(…, groups, group) float32 → integers of that shape and scales (…, groups) float32, both in memory of their own.
 
     Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0. `dtype` is
     how the integers are stored: processors multiply pairs of int16 as they are, which pays where many rows share them.
+    With `apart` integers are (…, groups, group / 2, 2), and in memory those at even places of a block of groups lie
+    before the odd ones: as 4-bit weights come out of their bytes, all low halves at once and then all high ones.
     """
     scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
     steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
-    return (grouped * steps).round().cast(dtype).contiguous(), scales
+    integers = (grouped * steps).round().cast(dtype)
+    if not apart:
+        return integers.contiguous(), scales
+    *outer, groups, group = integers.shape
+    assert isinstance(groups, int) and isinstance(group, int)
+    together = gcd(groups, max(BLOCK // group, 1))
+    blocks = integers.reshape(*outer, groups // together, together * group // 2, 2)
+    return blocks.transpose(-1, -2).contiguous().transpose(-1, -2).reshape(*outer, groups, group // 2, 2), scales
 
 
 def group_size(width: int) -> int | None:

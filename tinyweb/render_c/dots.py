@@ -1,7 +1,8 @@
 """DOT in C: c + sums of four products of 8-bit integers, exact for all of them, by what the processor has for it.
 
-- VNNI, and 4-bit integers wherever one operand of an instruction is unsigned: a constant is added to an operand to make
-  it so, and the constant's products are subtracted; kernels that multiply one vector with many compute those once.
+- VNNI wants one operand unsigned: a constant is added to it, and the constant's products are subtracted; kernels that
+  multiply one vector with many compute those once. 4-bit integers come raised to 0 … 15, and are the unsigned operand
+  of AVX2 and SSE too.
 - AVX2, SSE and WebAssembly: bytes as 16-bit integers, even and odd ones apart, through the product of pairs.
 - Arm: sdot. Elsewhere: arithmetic in vectors.
 
@@ -46,7 +47,12 @@ _VNNI = """\
   return sums - (i32x{n})__builtin_ia32_vpdpbusd{bits}((i32x{n})(0), most, b);
 """
 
-_HALVES = "  return __builtin_shufflevector({f}(a.lo, b.lo, c.lo), {f}(a.hi, b.hi, c.hi), {all});\n"
+
+def _halves(name: str, operands: str, n: int) -> str:
+    """What a function of n sums returns, from the function of half as many."""
+    calls = (f"{name}_x{n // 2}({', '.join(f'{o}.{part}' for o in operands.split())})" for part in ("lo", "hi"))
+    return f"  return __builtin_shufflevector({', '.join(calls)}, {', '.join(map(str, range(n)))});\n"
+
 
 _DOT = {
     4: f"""i32x4 dot_x4(i8x16 a, i8x16 b, i32x4 c) {{
@@ -61,52 +67,46 @@ _DOT = {
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
 {_VNNI.format(n=8, b=32, bits=256)}#elif defined(__AVX2__)
 {_EVEN_AND_ODD.format(n=8, h=16)}#else
-{_HALVES.format(f="dot_x4", all=", ".join(map(str, range(8))))}#endif
+{_halves("dot", "a b c", 8)}#endif
 }}
 """,
 }
 
-# Products of bytes 0 … 15 with others, less 8 times the others: those are the same for many calls.
-_SMALL = {
-    4: """i32x4 small_x4(i8x16 a, i8x16 b, i32x4 c) {
-  const i8x16 eight = (i8x16)(8);
+# Products of the low halves of bytes, 0 … 15, with b, and of the high ones with d.
+_NIBBLES = {
+    4: """i32x4 nibbles_x4(u32x4 a, i8x16 b, i8x16 d, i32x4 c) {
+  const i8x16 low = (i8x16)(a & 0x0f0f0f0fu), high = (i8x16)(a >> 4 & 0x0f0f0f0fu);
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-  return (i32x4)__builtin_ia32_vpdpbusd128(c, a, b) - (i32x4)__builtin_ia32_vpdpbusd128((i32x4)(0), eight, b);
+  return (i32x4)__builtin_ia32_vpdpbusd128((i32x4)__builtin_ia32_vpdpbusd128(c, low, b), high, d);
 #elif defined(__SSSE3__)
-  return c + pairs_x4((i16x8)__builtin_ia32_pmaddubsw128(a, b) - (i16x8)__builtin_ia32_pmaddubsw128(eight, b), 1);
-#elif defined(__wasm_relaxed_simd__)
-  return (i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4(b, a, c) -
-         (i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4(b, eight, (i32x4)(0));
+  const i16x8 sums = (i16x8)__builtin_ia32_pmaddubsw128(low, b) + (i16x8)__builtin_ia32_pmaddubsw128(high, d);
+  return c + pairs_x4(sums, 1);
 #else
-  return dot_x4(a - eight, b, c);
+  return dot_x4(high, d, dot_x4(low, b, c));
 #endif
 }
 """,
-    8: f"""i32x8 small_x8(i8x32 a, i8x32 b, i32x8 c) {{
-  const i8x32 eight = (i8x32)(8);
+    8: f"""i32x8 nibbles_x8(u32x8 a, i8x32 b, i8x32 d, i32x8 c) {{
+#if defined(__AVX2__)
+  const i8x32 low = (i8x32)(a & 0x0f0f0f0fu), high = (i8x32)(a >> 4 & 0x0f0f0f0fu);
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-  return (i32x8)__builtin_ia32_vpdpbusd256(c, a, b) - (i32x8)__builtin_ia32_vpdpbusd256((i32x8)(0), eight, b);
-#elif defined(__AVX2__)
-  return c + pairs_x8((i16x16)__builtin_ia32_pmaddubsw256(a, b) - (i16x16)__builtin_ia32_pmaddubsw256(eight, b), 1);
+  return (i32x8)__builtin_ia32_vpdpbusd256((i32x8)__builtin_ia32_vpdpbusd256(c, low, b), high, d);
 #else
-{_HALVES.format(f="small_x4", all=", ".join(map(str, range(8))))}#endif
+  const i16x16 sums = (i16x16)__builtin_ia32_pmaddubsw256(low, b) + (i16x16)__builtin_ia32_pmaddubsw256(high, d);
+  return c + pairs_x8(sums, 1);
+#endif
+#else
+{_halves("nibbles", "a b d c", 8)}#endif
 }}
 """,
 }
-
-_PACKED = """i32x{n} dot4_x{n}(u32x{w} a, i8x{b} b, i32x{n} c) {{
-  const u16x{h} spaced = __builtin_convertvector((u8x{h})(a ^ 0x88888888u), u16x{h});
-  return small_x{n}((i8x{b})((spaced | spaced << 4) & (unsigned short)0x0f0f), b, c);
-}}
-"""
 
 _INCLUDE = "#if defined(__ARM_FEATURE_DOTPROD)\n#include <arm_neon.h>\n#endif\n"
 
 
-def helpers(n: int, packed: bool) -> tuple[dict[str, str], set[str]]:
-    """The functions `dot_xN` and, `packed`, `dot4_xN` for n sums with all they use, and the vector types they need.
-
-    `packed`: the first operand is uint32 words of eight 4-bit integers each, else int8.
+def helpers(n: int, nibbles: bool) -> tuple[dict[str, str], set[str]]:
+    """The functions `dot_xN` and, where it is wanted, `nibbles_xN` for n sums, with all they use, and the vector types
+    they need. The first operand is int8, or for nibbles uint32 words.
     """
     wider = [m for m in (8, 16, 32) if m <= n]
     widths = [4, *wider]
@@ -116,14 +116,14 @@ def helpers(n: int, packed: bool) -> tuple[dict[str, str], set[str]]:
     found: dict[str, str] = {"a_pairs_x04": _INCLUDE + _HEAD + _PAIRS[4]}
     if n >= 8:
         found["a_pairs_x08"] = _HEAD + _PAIRS[8]
-    for kind, table, name in (("b", _DOT, "dot"), ("c", _SMALL, "small")):
-        for m in widths if kind == "b" or packed else ():
-            halves = _HALVES.format(f=f"{name}_x{m // 2}", all=", ".join(map(str, range(m))))
-            wide = f"i32x{m} {name}_x{m}(i8x{4 * m} a, i8x{4 * m} b, i32x{m} c) {{\n{halves}}}\n"
-            found[f"{kind}_{name}_x{m:02}"] = _HEAD + table.get(m, wide)
-    if packed:
-        found[f"d_dot4_x{n:02}"] = _HEAD + _PACKED.format(n=n, w=n // 2, h=2 * n, b=4 * n)
-    vectors = {f"{t}x{s * m}" for m in widths for t, s in (("i8", 4), ("i16", 2), ("i32", 1))}
-    if packed:
-        vectors |= {f"u32x{n // 2}", f"u8x{2 * n}", f"u16x{2 * n}"}
+    for m in widths:
+        found[f"b_dot_x{m:02}"] = _HEAD + _DOT.get(m, _wide("dot", f"i8x{4 * m} a, i8x{4 * m} b", "a b", m))
+        if nibbles:
+            wide = _wide("nibbles", f"u32x{m} a, i8x{4 * m} b, i8x{4 * m} d", "a b d", m)
+            found[f"c_nibbles_x{m:02}"] = _HEAD + _NIBBLES.get(m, wide)
+    vectors = {f"{t}x{s * m}" for m in widths for t, s in (("i8", 4), ("i16", 2), ("i32", 1), ("u32", 1))}
     return found, vectors
+
+
+def _wide(name: str, declared: str, operands: str, n: int) -> str:
+    return f"i32x{n} {name}_x{n}({declared}, i32x{n} c) {{\n{_halves(name, operands + ' c', n)}}}\n"

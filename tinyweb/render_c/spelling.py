@@ -159,21 +159,21 @@ def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str
 
 
 def _dot(k: Kernel, u: UOp) -> str:
-    a, b, c = u.src
+    a, b, *high, c = u.src
     n = lanes(u)
-    packed = a.dtype is dtypes.uint32
+    texts, vectors = dots.helpers(n, bool(high))
     if b.dtype is dtypes.int16:
-        texts, vectors = dots.helpers(n, False)
         for name in (x for x in texts if "pairs" in x):
             k.need(name, texts[name], vectors)
         halves = k.x(a)
-        if packed:  # up to the top of each half word, and down again with the sign
+        if a.dtype is dtypes.uint32:  # up to the top of each half word, and down again with the sign
             halves = f"((i16x{2 * n}){halves}{f' << {12 - 4 * u.arg}' if u.arg < 3 else ''} >> 12)"
         return f"({k.x(c)} + pairs_x{n}({halves}, {k.x(b)}))"
-    texts, vectors = dots.helpers(n, packed)
     for name, text in texts.items():
         k.need(name, text, vectors)
-    return f"{'dot4' if packed else 'dot'}_x{n}({k.x(a)}, {k.x(b)}, {k.x(c)})"
+    if high:
+        return f"nibbles_x{n}({k.x(a)} ^ 0x88888888u, {k.x(b)}, {k.x(high[0])}, {k.x(c)})"
+    return f"dot_x{n}({k.x(a)}, {k.x(b)}, {k.x(c)})"
 
 
 def _less(k: Kernel, u: UOp) -> str:

@@ -256,26 +256,34 @@ def quantised(dtype: DType) -> Case:
     return case
 
 
-def dots(dtype: DType, tokens: int = 2, outputs: int = 12) -> Case:
-    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats."""
-    groups = 3
-    (i, j), (g, k) = axes(tokens, outputs), axes(groups, 32, reduce=True, first=2)
+def dots(dtype: DType, tokens: int = 2, outputs: int = 12, groups: int = 3) -> Case:
+    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats. Of two groups that are
+    multiplied with 4-bit integers, of the last one if it is alone, those at even places lie before those at odd ones.
+    """
+    (i, j), (g, k, h) = axes(tokens, outputs), axes(groups, 16, 2, reduce=True, first=2)
     low = -8 if dtype is dtypes.int4 else -128
     weights, x = rng.integers(low, -low, (outputs, groups, 32)), rng.integers(-128, 128, (tokens, groups, 32))
     scales, steps = (np.abs(normal(outputs, groups)) / 16).astype(np.float16), normal(tokens, groups)
-    at = g * 32 + k
     size, length = outputs * groups * 32, groups * 32
+    held, lying, place = weights.astype(np.int8), x.astype(np.int8), g * 32 + k
+    inner = [k, h]
+    if dtype is dtypes.int4:
+        together = 2 - groups % 2
+        held, lying = pack4(weights), lying.reshape(tokens, -1, 16 * together, 2).swapaxes(2, 3)
+        at, place = g * 32 + k * 2 + h, g // together * (32 * together) + h * (16 * together) + g % together * 16 + k
+    else:
+        (k,) = axes(groups, 32, reduce=True, first=2)[1:]
+        inner, at, place = [k], g * 32 + k, g * 32 + k
     a = param(1, size, dtype).load(j * length + at).cast(dtypes.int32)
-    b = param(2, tokens * length, I8).load(i * length + at).cast(dtypes.int32)
+    b = param(2, tokens * length, I8).load(i * length + place).cast(dtypes.int32)
     scale = param(3, outputs * groups, F16).load(j * groups + g).cast(F32) * param(4, tokens * groups).load(
         i * groups + g
     )
-    value = total(total(a * b, k).cast(F32) * scale, g)
+    value = total(total(a * b, *inner).cast(F32) * scale, g)
     want = np.einsum("tgk,ogk,og,tg->to", x, weights, scales.astype(np.float64), steps.astype(np.float64))
-    held = pack4(weights) if dtype.bits == 4 else weights.astype(np.int8)
-    before = [zeros(tokens, outputs), held, x.astype(np.int8), scales, steps]
+    before = [zeros(tokens, outputs), held, np.ascontiguousarray(lying), scales, steps]
     case = Case(
-        f"dots_{dtype.short}{'' if tokens > 1 else '_alone'}",
+        f"dots_{dtype.short}{'' if tokens > 1 else '_alone'}{'' if groups == 3 else f'_{groups}'}",
         kernel(param(0, tokens * outputs).store(i * outputs + j, value)),
         before,
         [],
@@ -463,7 +471,7 @@ CASES: list[Case] = [
     elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(),
     linear(), linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4),
     quantised(dtypes.uint4), dots(I8), dots(dtypes.int4),
-    dots(I8, 1, 352), dots(dtypes.int4, 1, 352),
+    dots(I8, 1, 352), dots(dtypes.int4, 1, 352), dots(dtypes.int4, 1, 352, 4), dots(dtypes.int4, 3, 20, 4),
     softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(),
     transposed(), scores(0), scores(15), scores(6), symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12),
     weighted_values(0), weighted_values(17), argmax(), two_stores(), gate_and_up(), in_place(), stores_of(F16,

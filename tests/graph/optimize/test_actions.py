@@ -111,6 +111,18 @@ def test_fused_axes_compute_the_same(name: str) -> None:
         check(case, apply(case.kernel, [fuse, Bind(outer, AxisKind.GRID)]), webgpu_target())
 
 
+@pytest.mark.parametrize("outer", ["r0.0", "r0.1"])
+def test_axes_that_are_reduced_together_are_fused(outer: str) -> None:
+    """In either order; lanes then lie along both."""
+    case = BY_NAME["matmul"]
+    inner = "r0.1" if outer == "r0.0" else "r0.0"
+    begin: list[Action] = [Split("r0", 4), Fuse(outer, inner)]
+    assert nest(apply(case.kernel, begin))[-1][:2] == (outer, 16)
+    for target in (cpu_target(8, 2), webgpu_target()):
+        check(case, apply(case.kernel, begin), target)
+        check(case, apply(case.kernel, [*begin, Split(outer, 8), Bind(f"{outer}.1", AxisKind.VECTOR)]), target)
+
+
 def test_split_and_reorder_and_bind() -> None:
     k = apply(MATMUL, [Split("i1", 4), Split("i1.0", 5), Reorder(("i1.0.1", "i0")), Bind("i1.1", AxisKind.VECTOR)])
     assert nest(k) == [

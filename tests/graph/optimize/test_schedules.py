@@ -15,6 +15,7 @@ from tinyweb.graph.optimize import (
     GroupReduce,
     Hoist,
     Peel,
+    Raise,
     Reorder,
     ScheduleError,
     Split,
@@ -29,8 +30,8 @@ from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_ta
 
 KERNELS = [
     "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
-    "quantised_i4", "dots_i8", "dots_i4", "dots_i4_alone", "softmax_3_13", "softmax_6_40", "softmax_columns",
-    "convolution", "padded", "transposed",
+    "quantised_i4", "dots_i8", "dots_i4", "dots_i4_alone", "dots_i4_4", "softmax_3_13", "softmax_6_40",
+    "softmax_columns", "convolution", "padded", "transposed",
     "scores_6", "symbolic_softmax_12", "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place",
     "stores_f16_30", "stores_bool_21", "stores_i8_18", "bf16_sum", "products",
 ]  # fmt: skip
@@ -171,21 +172,24 @@ def test_many_schedules(name: str, target: Target, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("target", [cpu_target(8, 4), wasm_target(), webgpu_target()], ids=lambda t: t.name)
-@pytest.mark.parametrize("name", ["dots_i8", "dots_i4"])
+@pytest.mark.parametrize("name", ["dots_i8", "dots_i4", "dots_i4_4"])
 @settings(quickly, max_examples=8)
 @given(data=st.data())
 def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) -> None:
     """Dots in lanes along the group, with the lanes' sums kept apart or not, and what else comes to mind."""
     case, lanes, steps = BY_NAME[name], data.draw(st.sampled_from((4, 8))), data.draw(st.sampled_from((2, 4)))
-    r = next(x.arg.name for x in ranges_of(case.kernel) if x.arg.reduce and x.src[0].vmax == 32)
-    begin: list[Action] = []
-    if fields := steps == 2 and name == "dots_i4":  # the same of each half word's four
-        begin = [Split(r, 4), Bind(f"{r}.1", AxisKind.UNROLL)]
-        r, lanes = f"{r}.0", 4
+    r, begin = "r1", list[Action]()
+    if name != "dots_i8":
+        lanes, begin = 4, [Bind("r2", AxisKind.UNROLL)]
+        if steps == 2:  # the same of each half word's four
+            begin += [Split(r, 2), Bind(f"{r}.1", AxisKind.UNROLL)]
+            r = f"{r}.0"
     begin += [Split(r, steps), Bind(f"{r}.1", AxisKind.DOT), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
         begin.insert(-1, Spread(f"{r}.0.1"))
-    if steps == 2 and (fields or data.draw(st.booleans())):
+    if name != "dots_i8" and steps == 4:
+        begin.append(Raise(1, "i0"))
+    elif steps == 2 and (name != "dots_i8" or data.draw(st.booleans())):
         begin.append(Stage(2, "i0", Space.REGISTER))
     scheduled = apply(case.kernel, begin)
     program = check(case, apply(scheduled, data.draw(schedules(scheduled, target))), target)

@@ -7,7 +7,7 @@ from tests.graph.lower.hand_kernels import BY_NAME, check
 from tinyweb import Tensor
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, ScheduleError, Split, Spread, apply, heuristic, optimize
+from tinyweb.graph.optimize import Bind, Raise, ScheduleError, Split, Spread, apply, heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.tracing import capture
@@ -55,14 +55,21 @@ def test_gpus_have_none() -> None:
         ("dots_i8", [Spread("i0")], "not reduced"),
         ("dots_i8", [Spread("r0")], "integers that cannot overflow"),
         ("dots_i8", [Split("r1", 4), Spread("r1.0"), Spread("r1.0")], "integers that cannot overflow"),
+        ("dots_i8", [Raise(1, "i0")], "nothing is a sum of products of 4-bit integers"),
+        ("dots_i4", [Raise(2, "i0")], "nothing is a sum of products of 4-bit integers"),
+        ("dots_i4", [Raise(1, "i0"), Raise(1, "i0")], "nothing is a sum of products of 4-bit integers"),
+        ("dots_i4", [Raise(1, "r0")], "kept for a step of an output loop or of the grid"),
+        ("dots_i4", [Bind("i0", AxisKind.UNROLL), Raise(1, "i0")], "kept for a step of an output loop or of the grid"),
     ],
 )
-def test_refused(name: str, schedule: list[Split | Bind | Spread], message: str) -> None:
+def test_refused(name: str, schedule: list[Split | Bind | Spread | Raise], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         apply(BY_NAME[name].kernel, schedule)
 
 
-@pytest.mark.parametrize("name", ["dots_i8", "dots_i4", "dots_i8_alone", "dots_i4_alone"])
+@pytest.mark.parametrize(
+    "name", ["dots_i8", "dots_i4", "dots_i4_4", "dots_i8_alone", "dots_i4_alone", "dots_i4_alone_4"]
+)
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
 def test_heuristic(name: str, target: Target) -> None:
     case = BY_NAME[name]

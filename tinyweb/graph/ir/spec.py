@@ -354,18 +354,27 @@ def wide_access_is_aligned(u: UOp) -> bool:
 
 
 def dots(u: UOp) -> bool:
-    if len(u.src) != 3 or not all(len(s.shape) == 1 for s in u.src):
+    if len(u.src) not in (3, 4) or not all(len(s.shape) == 1 for s in u.src):
         return False
-    a, b, c = u.src
+    a, *others, c = u.src
     (n,) = c.shape
+    b = others[0]
+    if len(others) == 2:
+        words = (a.dtype, a.shape[0], u.arg) == (dtypes.uint32, n, None)
+        return (
+            u.dtype is c.dtype is dtypes.int32
+            and words
+            and all((o.dtype, o.shape[0]) == (dtypes.int8, 4 * n) for o in others)
+        )
     if b.dtype is dtypes.int16:
         pairs = (a.dtype, a.shape[0], u.arg) == (dtypes.int16, 2 * n, None)
         fields = (a.dtype, a.shape[0]) == (dtypes.uint32, n) and u.arg in range(4)
         return u.dtype is c.dtype is dtypes.int32 and b.shape == (2 * n,) and (pairs or fields)
-    return u.arg is None and (
-        u.dtype is c.dtype is dtypes.int32 and (b.dtype, b.shape[0]) == (dtypes.int8, n * 4)
-        and (a.dtype, a.shape[0]) in ((dtypes.int8, n * 4), (dtypes.uint32, n // 2))
-    )  # fmt: skip
+    return (
+        u.arg is None
+        and u.dtype is c.dtype is dtypes.int32
+        and all((o.dtype, o.shape[0]) == (dtypes.int8, 4 * n) for o in (a, b))
+    )
 
 
 def truncates(u: UOp) -> bool:

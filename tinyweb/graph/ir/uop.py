@@ -219,7 +219,7 @@ class UOp:
         if op in (Ops.LANE, Ops.BIND):
             return ()
         if op is Ops.DOT:
-            return self.src[2].shape
+            return self.src[-1].shape
         if self.lanes:
             return tuple(s if isinstance(s := r.src[0].arg, int) else r.src[0] for r in self.lanes)
         if op in (Ops.F16_TO_F32, Ops.F32_TO_F16, Ops.SUBGROUP):

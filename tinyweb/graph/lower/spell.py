@@ -18,7 +18,7 @@ from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, s
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory import Memory, Place, Run
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS, FIELD, SMALL
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -260,9 +260,9 @@ class _Speller:
         vector = next((r for r in axes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1), None)
         outer_chunk = [r for r in self.lanes(u) if isinstance(point[r], Chunk)]
         along = vector if vector is not None else outer_chunk[0] if outer_chunk else None
-        dot = self._dot_axis(u, along) if vector is None or not outer_chunk else None
-        if dot is not None:
-            axes.remove(dot)
+        dot = self._dot_axes(u, along) if vector is None or not outer_chunk else ()
+        for r in dot:
+            axes.remove(r)
         if start is not None and start.shape and vector is None and not outer_chunk:
             raise AssertionError("a vector accumulator for a scalar sum")
         if vector is not None and outer_chunk:
@@ -293,12 +293,16 @@ class _Speller:
         return lanes[0] if start is None else UOp(u.arg, u.dtype, (start, lanes[0]))
 
     def _combine(
-        self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: UOp | None = None, along: UOp | None = None
+        self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: tuple[UOp, ...] = (), along: UOp | None = None
     ) -> UOp:
-        if dot is not None and along is not None:
-            (a, field), (b, _) = (self._dot_operand(s, point, along, dot) for s in _small_loads(inner))
-            before = UOp.const(0, u.dtype) if total is None else total
-            return UOp(Ops.DOT, u.dtype, (a, b, splat(before, lanes_of(b) // lane_count(dot))), field)
+        if dot and along is not None:
+            a, b = _small_factors(inner)
+            first = {**point, **dict.fromkeys(dot, 0)}
+            words, field = self._dot_operand(a, first, along, dot[0])
+            halves = [{**first, r: i} for r in dot[1:] for i in range(NIBBLES)] or [first]
+            others = [self._dot_operand(b, half, along, dot[0])[0] for half in halves]
+            before = splat(UOp.const(0, u.dtype) if total is None else total, lanes_of(others[0]) // lane_count(dot[0]))
+            return UOp(Ops.DOT, u.dtype, (words, *others, before), field)
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:
@@ -310,48 +314,65 @@ class _Speller:
         return UOp(op, u.dtype, tuple(splat(s, width) for s in parts))
 
     # -- dots --------------------------------------------------------------------------------------------------
-    def _dot_axis(self, u: UOp, along: UOp | None) -> UOp | None:
-        """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`."""
+    def _dot_axes(self, u: UOp, along: UOp | None) -> tuple[UOp, ...]:
+        """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`. Where
+        4-bit integers are raised, also the axis of the two in a byte.
+        """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
-        loads = _small_loads(u.src[0])
-        if dot is None or along is None or not loads or not self.target.dot_lanes:
-            return None
+        factors = _small_factors(u.src[0])
+        if dot is None or along is None or not factors or not self.target.dot_lanes:
+            return ()
         steps, width = lane_count(dot), _chunks(along, self.target)[0].width
         if width % 4 or (steps == DOT_PAIRS and width > 8):
-            return None
-        for load in loads:
+            return ()
+        halves = None
+        for factor in factors:
+            if factor.op is Ops.CONST:
+                continue
+            raised = _raised(factor)
+            load = raised or factor
             strides = self._affine_of(load.src[1])[1]
             if len(load.src) > 2 or self._is_variables(load.src[0].buffer):
-                return None
+                return ()
             if steps != DOT_PAIRS and load.src[0].dtype is dtypes.int16:
-                return None
-            # 4-bit integers as words: all that a word holds, or the same one of each half word's four
+                return ()
+            # 4-bit integers as words: the same one of each half word's four, or both of each byte
             packed = load.src[0].dtype.bits < 8
-            step = FIELD if packed and steps == DOT_PAIRS else 1
+            if packed and steps != (DOT_STEPS if raised else DOT_PAIRS):
+                return ()
+            step = (NIBBLES if raised else FIELD) if packed else 1
             if strides.get(dot) != step:
-                return None
+                return ()
             if packed and (strides.get(along) != steps * step or not self.memory.has_words(load.src[0].buffer)):
-                return None
+                return ()
             if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
-                return None
-            further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot) and s % WORD]
-            if packed and (any(s < 0 for s, _ in further) or sum(s * (n - 1) for s, n in further) >= step):
-                return None
-        return dot
+                return ()
+            if raised:
+                halves = next((r for r in u.src[1:] if strides.get(r) == 1 and lane_count(r) == NIBBLES), None)
+                if halves is None:
+                    return ()
+            further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot, halves) and s % WORD]
+            most = sum(s * (n - 1) for s, n in further)
+            if packed and (any(s < 0 for s, _ in further) or most >= (1 if raised else step)):
+                return ()
+        return (dot,) if halves is None else (dot, halves)
 
-    def _dot_operand(self, load: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
-        """The elements for each lane of a chunk. 4-bit ones are the words they lie in; for pairs also which of each
-        half word's four, and wider ones are int16.
+    def _dot_operand(self, factor: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
+        """The elements for each lane of a chunk, for pairs int16. 4-bit ones are the words they lie in; for pairs also
+        which of each half word's four.
         """
-        memory, index = load.src[:2]
-        pairs, packed = lane_count(dot) == DOT_PAIRS, memory.buffer.dtype.bits < 8
-        if packed and pairs:
-            chunk = point[along]
-            assert isinstance(chunk, Chunk)
+        pairs, chunk = lane_count(dot) == DOT_PAIRS, point[along]
+        assert isinstance(chunk, Chunk)
+        if factor.op is Ops.CONST:
+            kind = dtypes.int16 if pairs else dtypes.int8
+            return splat(UOp.const(factor.arg, kind), chunk.width * lane_count(dot)), None
+        raised = _raised(factor)
+        memory, index = (raised or factor).src[:2]
+        if memory.buffer.dtype.bits < 8:
             start = self._index({**point, along: chunk.first, dot: 0}, index)
             field = start.offset % WORD
             words = self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * WORD
-            return self.memory.raw(*words), field
+            return self.memory.raw(*words), field if pairs else None
         elements = self._dot_elements(memory, index, point, along, dot)
         return (elements.cast(dtypes.int16) if pairs else elements), None
 
@@ -530,12 +551,32 @@ class _Speller:
         return self.value(gate, {**point, axis: chunk.first})
 
 
-def _small_loads(value: UOp) -> tuple[UOp, ...]:
-    """The loads of a product of small integers, 4-bit memory first; none where it is not such a product."""
-    parts = tuple(s.src[0] if s.op is Ops.CAST else s for s in value.src) if value.op is Ops.MUL else ()
-    if not parts or not all(p.op is Ops.LOAD and p.src[0].dtype in SMALL for p in parts):
-        return ()
-    return tuple(sorted(parts, key=lambda p: p.src[0].dtype.bits))
+def _small_factors(value: UOp) -> tuple[UOp, ...]:
+    """The factors of a product of small integers, 4-bit memory first: loads, loads that are raised, or a constant. None
+    where it is not such a product.
+    """
+    found = [_uncast(s) for s in value.src] if value.op is Ops.MUL else []
+    return tuple(sorted(found, key=_bits)) if all(_bits(f) for f in found) else ()
+
+
+def _bits(factor: UOp) -> int:
+    """How wide the integers in memory are that a factor of a dot stands for; 0 for what is none."""
+    if factor.op is Ops.CONST:
+        return 8 if dtypes.int8.min <= factor.arg <= dtypes.int8.max else 0
+    load = _raised(factor) or factor
+    return load.src[0].dtype.bits if load.op is Ops.LOAD and load.src[0].dtype in SMALL else 0
+
+
+def _raised(factor: UOp) -> UOp | None:
+    """The load of 4-bit integers that a factor raises."""
+    if factor.op is not Ops.ADD or factor.src[1].op is not Ops.CONST or factor.src[1].arg != RAISE:
+        return None
+    load = _uncast(factor.src[0])
+    return load if load.op is Ops.LOAD and load.src[0].dtype is dtypes.int4 else None
+
+
+def _uncast(value: UOp) -> UOp:
+    return value.src[0] if value.op is Ops.CAST else value
 
 
 def _first(at: int | Chunk) -> int:

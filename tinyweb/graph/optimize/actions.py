@@ -22,6 +22,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,
     loops_of,
@@ -345,10 +346,10 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread"
+Action: TypeAlias = "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Raise"
 Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
-    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread)
+    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Raise)
 }
 
 

@@ -6,14 +6,18 @@ instruction scales a group's sums in all lanes. Else they lie along the groups, 
 
 from __future__ import annotations
 
+from math import gcd
+
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
+from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, Spread, dot_operands
+from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, NIBBLES, Spread, dot_operands
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -41,8 +45,10 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     rows = max((r for r in free if r in a.src[1].ranges), key=k.size, default=None)
     columns = max((r for r in free if r in b.src[1].ranges and r not in a.src[1].ranges), key=k.size, default=None)
     shared = {min(pair, key=lambda u: k.volume(u.src[1].ranges)).src[0] for pair in pairs}
+    # even and odd 4-bit weights of bytes apart; field by field of half words where instructions want pairs of int16
+    apart = not halves and all(pair[0].dtype is dtypes.int4 for pair in pairs) and len(dots[0].src) == 3
     widened = not halves and columns is None and target.dot_pairs and len(shared) == 1
-    packed = widened and any(x.dtype.bits < 8 for pair in pairs for x in pair)
+    raised = apart and not widened
     loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
     scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
     if rows is None or (halves and columns is None):
@@ -52,9 +58,6 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         along_rows = _along_rows(k, target, dots, rows, columns, [*weights, *scales])
         if along_rows is not None:
             return along_rows
-    lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, FIELD if packed else 1)
-    if lanes is None:
-        return None
     actions = _tile(k, columns, COLUMNS) if columns is not None else []
     tiled = _tile(k, rows, (ROWS if len(dots) == 1 else ROWS // 2) if columns is not None else ROWS_ALONE)
     actions += tiled
@@ -66,17 +69,29 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     if halves:
         # what many columns are multiplied with is widened once; and so are its scales
         actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
-    actions += [*finish[1:], *lanes]
-    if widened:
-        # what all rows are multiplied with is widened once for all of them
-        actions.append(Stage(b.src[0].arg.slot, row, Space.REGISTER))
+    actions += finish[1:]
+    converted: list[Action] = []
     if columns is None:
         # a row's scales are converted together, several by one instruction
         at = f"acc.{rows.arg.name}.1" if finish else row
-        together = [Stage(slot, at, Space.REGISTER) for slot in dict.fromkeys(scales)]
-        if _legal(k.kernel, [*actions, *together]):
-            return [*actions, *together]
-    return actions if _legal(k.kernel, actions) else None
+        converted = [Stage(slot, at, Space.REGISTER) for slot in dict.fromkeys(scales)]
+    lanes: list[Action] | None
+    if raised:
+        lanes = _raised_lanes(k, target, dots)
+        lanes = lanes and [*lanes, *(Raise(pair[0].src[0].arg.slot, row) for pair in pairs)]
+    else:
+        lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, apart)
+        if lanes and widened:
+            # what all rows are multiplied with is widened once for all of them
+            lanes = [*lanes, Stage(b.src[0].arg.slot, row, Space.REGISTER)]
+    if lanes is None:
+        return None
+    own = 1 + next(i for i, a in enumerate(lanes) if isinstance(a, Spread))  # scales are no part of a lane's sums then
+    for stages in (converted, []):
+        whole = [*actions, *lanes[:own], *stages, *lanes[own:]]
+        if _legal(k.kernel, whole):
+            return whole
+    return None
 
 
 def _shared(k: Analysis, target: Target, row: str, columns: UOp | None, tiled: list[Action]) -> list[Action]:
@@ -114,14 +129,16 @@ def _along_rows(
     return None
 
 
-def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> list[Action] | None:
+def _lanes(k: Analysis, target: Target, dot: UOp, together: int, apart: bool) -> list[Action] | None:
     """`together` steps of the innermost axis become a dot, as many as there are lanes stay apart until the end.
 
-    `field`: so many neighbours are done one after another, each with those at its place in all the lanes.
+    `apart`: the axes are bytes and the two integers in one, of which two bytes make a half word: each of its integers
+    is done after another, with those at its place in all the lanes.
     """
-    r = dot.src[-1]
+    r = dot.src[1]
     size, name = k.exact(r), r.arg.name
-    if len(dot.src) != 2 or not isinstance(size, int) or size % (together * field):
+    field = NIBBLES if apart else 1
+    if len(dot.src) != (3 if apart else 2) or not isinstance(size, int) or size % (together * field):
         return None
     steps, lanes = size // (together * field), target.dot_lanes
     while lanes > 4 and steps % lanes:
@@ -129,8 +146,9 @@ def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> 
     if steps % lanes or steps > 4 * lanes:
         return None
     actions: list[Action] = []
-    if field > 1:
-        actions = [Split(name, field), Bind(f"{name}.1", AxisKind.UNROLL)]
+    if apart:
+        other = dot.src[2].arg.name
+        actions = [Split(name, field), Bind(f"{name}.1", AxisKind.UNROLL), Bind(other, AxisKind.UNROLL)]
         name = f"{name}.0"
     actions.append(Split(name, together))
     vector = f"{name}.0"
@@ -138,6 +156,29 @@ def _lanes(k: Analysis, target: Target, dot: UOp, together: int, field: int) -> 
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]
         vector = f"{vector}.1"
     return [*actions, Bind(vector, AxisKind.VECTOR), Spread(vector), Bind(f"{name}.1", AxisKind.DOT)]
+
+
+def _raised_lanes(k: Analysis, target: Target, dots: list[UOp]) -> list[Action] | None:
+    """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
+    takes the low halves of a word's bytes and the high ones.
+    """
+    outer = {u.src[1:] for u in k.reduces if u not in dots}
+    ranges = outer.pop() if len(outer) == 1 else ()
+    size, groups = k.exact(dots[0].src[1]), k.exact(ranges[0]) if len(ranges) == 1 else None
+    if not isinstance(size, int) or size % DOT_STEPS or not isinstance(groups, int):
+        return None
+    name, other = (r.arg.name for r in dots[0].src[1:])
+    lane = f"{name}.0"
+    actions: list[Action] = [Split(name, DOT_STEPS), Bind(other, AxisKind.UNROLL), Spread(lane)]
+    words = size // DOT_STEPS
+    joined = gcd(groups, max(target.dot_lanes // words, 1))
+    if joined > 1:
+        axis = ranges[0].arg.name
+        actions += [Split(axis, joined), Fuse(f"{axis}.1", lane)]
+        lane = f"{axis}.1"
+    if joined * words % 4:
+        return None
+    return [*actions, Bind(lane, AxisKind.VECTOR), Bind(f"{name}.1", AxisKind.DOT)]
 
 
 def _finish(k: Analysis, dots: list[UOp], rows: UOp) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Fuse: two output axes that walk over memory as one become one."""
+"""Fuse: two axes become one, such as output axes that walk over memory as one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
+from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import loops_of
+from tinyweb.graph.optimize.rewrite import loops_of, replace_range
 from tinyweb.graph.symbolic import simplify, split_by
 from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
 class Fuse:
-    """Two output axes become one that walks over all steps of `inner` for each of `axis`, whose name and place it has.
+    """Two output axes, or two that the same reductions reduce, become one that walks over all steps of `inner` for each
+    of `axis`, whose name and place it has.
 
     Blocks and vectors then cross the end of a row: the positions of a small image are one long axis.
     """
@@ -30,17 +31,19 @@ class Fuse:
 
     def apply(self, kernel: UOp) -> UOp:
         outer, inner = find_axis(kernel, self.axis), find_axis(kernel, self.inner)
-        if outer is inner or outer.arg.reduce or inner.arg.reduce:
-            raise ScheduleError(f"{self}: two output axes are fused")
+        sums = [u.src[1:] for u in kernel.toposort() if u.op is Ops.REDUCE]
+        if outer is inner or outer.arg.reduce != inner.arg.reduce or any((outer in s) != (inner in s) for s in sums):
+            raise ScheduleError(f"{self}: two output axes are fused, or two that are always reduced together")
         if outer.arg.kind is not AxisKind.LOOP or inner.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: an axis that is bound stays as it is; fuse before")
         if outer.src[0].op is not Ops.CONST or inner.src[0].op is not Ops.CONST:
             raise ScheduleError(f"{self}: the sizes must be constant")
-        if loops_of(kernel).stages:
+        if any(r in u.ranges or r in u.src for u in loops_of(kernel).stages for r in (outer, inner)):
             raise ScheduleError(f"{self}: what is staged knows its axes; fuse before the stage")
         size = int(inner.src[0].arg)
         whole = outer.replace(src=(UOp.const(int(outer.src[0].arg) * size, outer.dtype),))
-        return simplify(substitute(kernel, {outer: whole // size, inner: whole % size}))
+        kernel = replace_range(kernel, inner, whole % size, (whole,), None)
+        return simplify(replace_range(kernel, outer, whole // size, (), None))
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Fuse, ...]]:

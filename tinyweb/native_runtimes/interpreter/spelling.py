@@ -49,12 +49,17 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition, a, b)
 
 
-def _dot(u: UOp, a: Array, b: Array, c: Array) -> Array:
+def _dot(u: UOp, a: Array, *others: Array) -> Array:
+    *factors, c = others
     if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
-        shifts = 4 * np.arange(8, dtype=np.uint32)
-        nibbles = a[..., None] >> (shifts if u.arg is None else shifts[u.arg :: 4]) & 15
-        a = (nibbles.reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8) - 8
-    products = a.astype(np.int32) * b.astype(np.int32)
+        of_bytes = len(factors) == 2  # raised by 8: the even ones times the first factor, the odd ones times the second
+        starts = (0, 1) if of_bytes else (u.arg,)
+        shifts = [4 * np.arange(start, 8, 2 if of_bytes else 4, dtype=np.uint32) for start in starts]
+        nibbles = ((a[..., None] >> s & 15).reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8 for s in shifts)
+        weights = [n - (0 if of_bytes else 8) for n in nibbles]
+    else:
+        weights = [a.astype(np.int32)]
+    products = sum(w * f.astype(np.int32) for w, f in zip(weights, factors))
     steps = products.shape[-1] // c.shape[-1]
     out: Array = c + products.reshape(*products.shape[:-1], -1, steps).sum(-1, dtype=np.int32)
     return out
