@@ -38,14 +38,17 @@ class Raise:
         table: dict[UOp, UOp] = {}
         for u in kernel.toposort():
             found = dot_operands(u) if u.op is Ops.REDUCE else None
-            if found is None or found[0].dtype is not dtypes.int4 or found[0].src[0].arg.slot != self.param:
+            if found is None or not self._reads(found[0].src[0]):
                 continue
-            weights, other = found[0].cast(dtypes.int32), found[1].cast(dtypes.int32)
+            weights, other = (load.cast(dtypes.int32) for load in found)
             sums = self._sums(other, u, at, len(table))
             table[u] = sums + u.replace(src=((weights + RAISE) * other, *u.src[1:]))
         if not table:
             raise ScheduleError(f"{self}: nothing is a sum of products of 4-bit integers of that parameter")
         return substitute(kernel, table)
+
+    def _reads(self, memory: UOp) -> bool:
+        return memory.op is Ops.PARAM and memory.dtype is dtypes.int4 and memory.arg.slot == self.param
 
     def _sums(self, other: UOp, u: UOp, at: UOp, number: int) -> UOp:
         """-8 times the sums of `other`, kept for a step of `at`."""
@@ -58,8 +61,8 @@ class Raise:
         name = f"raised{self.param}" + (f"_{number}" if number else "")
         copies = {}
         for i, r in enumerate((*tile, *u.src[1:])):
-            lanes = r.arg.kind if r in u.src or (r is tile[-1] and r.arg.kind is AxisKind.VECTOR) else AxisKind.LOOP
-            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=lanes, reduce=True)
+            kind = r.arg.kind if r in u.src or (r is tile[-1] and r.arg.kind is AxisKind.VECTOR) else AxisKind.LOOP
+            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True)
             copies[r] = r.replace(arg=axis)
         value = substitute(other * -RAISE, copies)
         total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
