@@ -552,8 +552,9 @@ class _Speller:
 
 
 def _small_factors(value: UOp) -> tuple[UOp, ...]:
-    """The factors of a product of small integers, 4-bit memory first: loads, loads that are raised, or a constant. None
-    where it is not such a product.
+    """The factors of a product of small integers, 4-bit memory first: loads, loads that are raised, or a constant.
+
+    Empty where it is no such product.
     """
     found = [_uncast(s) for s in value.src] if value.op is Ops.MUL else []
     return tuple(sorted(found, key=_bits)) if all(_bits(f) for f in found) else ()

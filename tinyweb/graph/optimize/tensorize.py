@@ -16,7 +16,7 @@ from tinyweb.graph.target import Target
 # products that a dot instruction adds up: of 8-bit integers, and of 16-bit ones, which 8-bit ones can be widened to
 DOT_STEPS, DOT_PAIRS = 4, 2
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
-NIBBLES = 2  # integers of 4 bits in a byte: the same one of all bytes of a vector are an operand of a dot of four
+NIBBLES = 2  # integers of 4 bits in a byte: a mask takes the same one out of all bytes of a vector
 RAISE = 8  # makes 4-bit integers 0 … 15, as instructions want one operand to be
 SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
 LARGEST = 1 << 31  # what integer sums must stay below
