@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 
 import pytest
 
@@ -19,7 +20,8 @@ from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.tuning import measure as measuring
 from tinyweb.tuning.measure import RuntimeMeasure, Worker, memory_of, typical_bindings
-from tinyweb.tuning.wire import build, flatten
+from tinyweb.tuning.wire import Job, build, flatten, receive
+from tinyweb.tuning.worker import Bench
 
 CPU = open_runtime("CPU").target
 LINEAR = linear(32, 64, 64).kernel
@@ -47,8 +49,31 @@ def test_programs_arrive_as_they_were_sent(name: str, target: object) -> None:
 def test_times_are_paired(worker: Worker) -> None:
     usual = lower(apply(LINEAR, heuristic(LINEAR, CPU)), CPU)
     first, second = RuntimeMeasure(LINEAR, worker)([usual, program(LINEAR, Split("i0", 4))], 4)
-    assert len(first.seconds) == 4 and 1 <= len(second.seconds) <= 4
+    assert len(first.seconds) == 4 and len(second.seconds) <= 4
     assert all(0 < s < 10 for s in first.seconds + second.seconds) and not second.problem
+
+
+@pytest.mark.parametrize(("slow_runs", "turns"), [(1, 4), (3, 0)])
+def test_one_slow_run_decides_nothing(monkeypatch: pytest.MonkeyPatch, slow_runs: int, turns: int) -> None:
+    """Whatever else the machine does may hold a good program up once, never each time."""
+    programs = (program(LINEAR), program(LINEAR, Split("i0", 4)))
+    job = Job(tuple(map(flatten, programs)), memory_of(LINEAR), ({},), turns=4, seconds=60, hopeless=1e9)
+    runs, check = [0, 0], Bench.check
+
+    def held_up(bench: Bench, i: int) -> float:
+        check(bench, i)
+        runs[i] += 1
+        return 9.0 if i == 1 and runs[1] <= slow_runs else 1e-6
+
+    monkeypatch.setattr(Bench, "check", held_up)
+    answers = BytesIO()
+    bench = Bench(open_runtime("CPU"), job, answers)
+    bench.run()
+    bench.close()
+    answers.seek(0)
+    while (answer := receive(answers))[0] != "done":
+        pass
+    assert len(answer[1][0]) == 4 and len(answer[1].get(1, [])) == turns
 
 
 def test_symbolic_kernels_run_with_typical_values(worker: Worker) -> None:
@@ -86,7 +111,7 @@ def test_a_crash_is_the_fault_of_one_program(worker: Worker) -> None:
 
 
 def test_a_program_that_hangs_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "HANG_SECONDS", 1.0)
+    monkeypatch.setattr(measuring, "HANG_SECONDS", 3.0)
     i, j = axes(32, 64)
     loops = axes(1 << 20, 1 << 20, 1 << 20, reduce=True, first=2)
     at = (loops[0] + loops[1] + loops[2]) % 64
