@@ -12,7 +12,19 @@ import browser as browser_tool  # tools/browser.py
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+
+# What starts programs that wait for each other: browsers, workers, servers. Where a machine stands still for seconds
+# one may give up, so these are tried a second time; `RERUN` in the summary names them, and is worth a look.
+WITH_PROGRAMS = {"benchmarks", "e2e", "native_runtimes", "tuning"}
+WITH_PROGRAMS |= {"test_cli.py", "test_make.py", "test_serve.py", "test_toolchain.py"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in WITH_PROGRAMS:
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
 
 
 @pytest.fixture(scope="session")

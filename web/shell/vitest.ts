@@ -14,6 +14,7 @@ export function pageTests(): ViteUserConfig {
             include: ["test/browser/**/*.test.ts"],
             globalSetup: ["test/browser/site.ts"],
             testTimeout: 60_000, // a busy machine is not a failure
+            retry: 1, // nor is one that stands still for seconds; the report says "retry x1"
             expect: { poll: { timeout: 20_000 } },
             hookTimeout: 60_000,
             // One browser at a time: timing matters to some checks, and machines are small.

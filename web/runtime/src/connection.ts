@@ -58,6 +58,8 @@ interface End {
 type Pending = (part: unknown, end?: End) => void;
 
 const DISPOSE_MS = 1000;
+/** How long a worker may take to say that it is there; its script may come over a slow line. */
+const START_MS = 60_000;
 /** How long a worker may take to stop by itself; one that computes does not listen, and the caller goes on. */
 const STOP_MS = 100;
 
@@ -89,6 +91,7 @@ export class Connection<Info> {
   private readonly listeners = new Listeners();
   private closed: TinywebError | undefined;
   private marker: LoadMarker | undefined;
+  private readonly silence: ReturnType<typeof setTimeout>;
   /** The load before this one, if the page was ended during it. */
   previousLoadInterrupted: InterruptedLoad | undefined;
 
@@ -99,10 +102,9 @@ export class Connection<Info> {
     worker.onmessage = ({ data }) => this.receive(data);
     globalThis.document?.addEventListener("visibilitychange", this.tellHidden);
     this.tellHidden();
-    worker.onerror = ({ message }) => {
-      const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
-      this.close(new TinywebError("worker-failed", `The model's worker failed${why}`));
-    };
+    worker.onerror = ({ message }) => this.lose(message);
+    // Any script can be at an address; one that is no worker of ours says nothing, ever.
+    this.silence = setTimeout(() => this.lose("", "did not start"), START_MS);
   }
 
   /** Loads the bundle into the worker; when that fails the worker ends. */
@@ -153,16 +155,21 @@ export class Connection<Info> {
   }
 
   private readonly tellHidden = (): void => {
-    const { document } = globalThis;
-    if (document) this.worker.postMessage({ type: "hidden", hidden: document.hidden } satisfies Request);
+    this.worker.postMessage({ type: "hidden", hidden: !!globalThis.document?.hidden } satisfies Request);
   };
 
   /** Ends everything that waits. */
   private fail(error: TinywebError): void {
     globalThis.document?.removeEventListener("visibilitychange", this.tellHidden);
+    clearTimeout(this.silence);
     this.closed ??= error;
     for (const pending of this.pending.values()) pending(undefined, { error });
     this.pending.clear();
+  }
+
+  private lose(message: string | undefined, what = "failed"): void {
+    const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
+    this.close(new TinywebError("worker-failed", `The model's worker ${what}${why}`));
   }
 
   private close(error: TinywebError): void {
@@ -171,6 +178,7 @@ export class Connection<Info> {
   }
 
   private receive(reply: Reply): void {
+    clearTimeout(this.silence);
     switch (reply.type) {
       case "part":
         return this.pending.get(reply.id)?.(reply.part);
@@ -187,10 +195,7 @@ export class Connection<Info> {
       case "event":
         return this.listeners.tell(reply.name, reply.data as never);
       case "thread":
-        reply.port.onmessage = ({ data }) => this.worker.onerror?.(data);
-        return;
-      case "disposed":
-        return;
+        reply.port.onmessage = ({ data }) => this.lose(data.message);
     }
   }
 
@@ -286,6 +291,6 @@ export async function startWorker(baseUrl: string | URL, { workerUrl, backend }:
       : new Worker(new URL("./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
     return { base, worker: worker as unknown as WorkerLike };
   } catch (error) {
-    throw new TinywebError("worker-failed", `The model's worker could not be started: ${describe(error)}`, error);
+    throw new TinywebError("worker-failed", `The model's worker did not start: ${describe(error)}`, error);
   }
 }

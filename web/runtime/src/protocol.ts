@@ -25,6 +25,7 @@ export type Call =
 export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "dispose" };
 
 export type Reply =
+  | { type: "ready" } // before anything else
   | { type: "part"; id: number; part: ChatPart | number }
   | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }

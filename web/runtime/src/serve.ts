@@ -89,6 +89,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     }
   }
 
+  port.postMessage({ type: "ready" });
   return (request) => {
     if (request.type === "call") void handle(request.id, request.call);
     else if (request.type === "cancel") running.get(request.id)?.abort();

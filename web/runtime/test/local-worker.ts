@@ -13,7 +13,10 @@ export class LocalWorker implements WorkerLike {
   onmessage: WorkerLike["onmessage"] = null;
   onerror: WorkerLike["onerror"] = null;
   terminated = false;
+  /** It does not listen. */
   silent = false;
+  /** It does not speak. */
+  mute = false;
   readonly server: FakeServer;
   private readonly receive: (request: Request) => void;
 
@@ -22,7 +25,7 @@ export class LocalWorker implements WorkerLike {
     this.receive = serve({
       postMessage: (message: Reply) => {
         const data = structuredClone(message);
-        setImmediate(() => !this.terminated && this.onmessage?.({ data }));
+        setImmediate(() => !this.terminated && !this.mute && this.onmessage?.({ data }));
       },
     }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
   }

@@ -102,13 +102,15 @@ export class Site {
         waiting.addEventListener("statechange", () => waiting.state === "installed" || resolve()),
       );
       waiting.postMessage("activate");
-      await active;
+      await Promise.race([active, new Promise((resolve) => setTimeout(resolve, TAKE_MS))]);
     }
     location.reload();
   }
 }
 
 const LOOK_AGAIN_MS = 3_600_000;
+/** How long a new version may take to come up; the reload shows what there is then. */
+const TAKE_MS = 10_000;
 
 async function readFacts(): Promise<SiteFacts | null> {
   try {
