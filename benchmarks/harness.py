@@ -33,7 +33,7 @@ Check: TypeAlias = Callable[[Arrays, Arrays], "str | None"]
 """(our result, the peer's) -> None where they agree, else how they differ."""
 
 TURNS, LEAST_TURNS, TURN_SECONDS, WARM_SECONDS = 9, 3, 0.1, 0.3
-PAUSE_SECONDS = 0.05  # between turns: threads of OpenBLAS and others spin that long after their last work
+PAUSE_SECONDS = 0.15  # between turns: threads of OpenBLAS spin for 0.11 s after their last work
 MAX_REPEAT = 10_000
 
 

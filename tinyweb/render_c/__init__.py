@@ -25,6 +25,16 @@ ROLLED = """\
 #endif
 """
 
+# WebAssembly has no such hint.
+PREFETCH = """\
+#ifdef __wasm__
+#define PREFETCH(address)
+#else
+#define PREFETCH(address) __builtin_prefetch(address);
+#endif
+"""
+MACROS = {"ROLLED": ROLLED, "PREFETCH": PREFETCH}
+
 
 def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | None = None, attributes: str = "") -> str:
     """Types, helpers and one `static void NAME_body(pointers…, variables, begin, end)` per different program.
@@ -40,7 +50,7 @@ def kernel_functions(programs: Sequence[Program], slots: Mapping[str, int] | Non
     parts = [
         declare(vectors),
         FLOOR_DIVISION,
-        *([ROLLED] if any("ROLLED" in k.text for k in kernels) else []),
+        *(macro for word, macro in MACROS.items() if any(word in k.text for k in kernels)),
         *(helpers[h] for h in sorted(helpers)),
         *(attributes + k.text for k in kernels),
     ]

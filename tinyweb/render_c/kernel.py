@@ -10,6 +10,7 @@ from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c.invariant import filled_once
 from tinyweb.render_c.spelling import SPELLING, mask_bits
+from tinyweb.render_c.streams import AHEAD, streamed
 from tinyweb.render_c.types import SCALARS, literal, scalar_name, vector_name
 from tinyweb.render_common import (
     MAX_INLINE,
@@ -44,6 +45,7 @@ class Kernel:
         self._crowded = held >= CROWDED
         self._buffers: dict[UOp, str] = {}
         self._inline = Inlining(program)
+        self._streamed = streamed(program)
         self._out = Text()
         self._values = self._loops = 0
         self._write()
@@ -145,6 +147,10 @@ class Kernel:
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.LOAD:
+            if u in self._streamed:
+                memory = memory_of(u.src[0])
+                ahead = AHEAD * memory.arg.size // memory.dtype.nbytes(memory.arg.size)
+                self._out.add(f"PREFETCH({self._buffers[memory]} + {self.x(u.src[1])} + {ahead})")
             self._define(u, self._load(u))
         elif u.op is Ops.STORE:
             self._store(u)

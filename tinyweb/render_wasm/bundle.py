@@ -28,12 +28,14 @@ class BundleCall:
 
 # `control` (docs/bundle.md) holds four words of this module's: how many iterations of all grids were taken and are
 # complete in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended.
-# Waiting threads spin first: the others are rarely far behind, and waking a sleeper costs more than most kernels.
+# Waiting threads spin first, for a tenth of a millisecond or two: the others are rarely further behind, and waking a
+# sleeper costs more than most kernels. Few large iterations are handed out one by one at the end; many are small, and
+# every share has its own start.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
-enum { SPINS = 10000, SHARES = 8, LEAST_SHARES = 32, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
+enum { SPINS = 200000, SHARES = 8, LEAST_SHARES = 32, FEW = 512, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
 static i32 *const taken = (i32 *)${control}, *const done = taken + 1;
 static i32 *const present = taken + 2, *const ended = taken + 3;
 
@@ -91,7 +93,8 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
 #define LAUNCH(size, kernel, ...) { \\
-  const i32 count = size, end = first + count, least = (count - 1) / (threads * LEAST_SHARES) + 1; \\
+  const i32 count = size, end = first + count, shares = count <= FEW ? LEAST_SHARES : SHARES; \\
+  const i32 least = (count - 1) / (threads * shares) + 1; \\
   for (i32 next; (next = take(end, needed, least, threads)) >= 0;) { \\
     const i32 length = share(end - next, least, threads); \\
     kernel(__VA_ARGS__, variables, next - first, next - first + length); \\

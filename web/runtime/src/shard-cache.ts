@@ -3,6 +3,8 @@
  * hash): in OPFS, which all browsers have that this library is made for. Whatever is read back is verified by the caller.
  */
 
+import { sleep } from "./download.js";
+
 /** Writes one shard; chunks come in order. */
 export interface ShardWriter {
   /** @returns false when the storage is full: the shard is then not kept */
@@ -23,6 +25,8 @@ export interface ShardCache {
 
 const FOLDER = "tinyweb-weights";
 const USED = "last-used";
+/** Now and then Chromium never settles `createSyncAccessHandle()` where two pages write: so long is waited for it. */
+const PATIENCE_MS = 5000;
 
 /** Storage for one model; undefined where the browser offers none, or refuses it: private windows and blocked cookies do, with many kinds of errors. */
 export function openShardCache(model: string): Promise<ShardCache | undefined> {
@@ -32,12 +36,16 @@ export function openShardCache(model: string): Promise<ShardCache | undefined> {
 async function openOpfs(model: string): Promise<ShardCache> {
   const root = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
   const folder = await root.getDirectoryHandle(model, { create: true });
-  const access = async (name: string): Promise<FileSystemSyncAccessHandle> =>
-    (await folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
+  const access = async (name: string): Promise<FileSystemSyncAccessHandle> => {
+    const opening = (await folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
+    const handle = await Promise.race([opening, sleep(PATIENCE_MS)]);
+    if (handle) return handle;
+    void opening.then((late) => late.close()); // nobody else could write it
+    throw Error();
+  };
   try {
     const marker = await access(USED);
-    marker.truncate(0);
-    marker.write(new TextEncoder().encode(String(Date.now())));
+    marker.write(new Uint8Array(1)); // for its time
     marker.close();
   } catch {
     // Another tab may hold the marker; it is fresh then.

@@ -98,7 +98,7 @@ class ShardLoader {
     }
     throw new TinywebError(
       "hash-mismatch",
-      `${shard.file} arrived damaged twice: the site's files are mixed up, or were changed on the way.`,
+      `${shard.file} arrived damaged twice: the site's files are mixed up, or changed on the way.`,
     );
   }
 
@@ -155,7 +155,7 @@ function allocate(bytes: number): Uint8Array<ArrayBuffer> {
   try {
     return new Uint8Array(bytes);
   } catch (error) {
-    throw new TinywebError("out-of-memory", `The browser could not allocate ${bytes} bytes for a part of the model.`, error);
+    throw new TinywebError("out-of-memory", `The browser could not allocate the ${bytes} bytes a part of this model needs.`, error);
   }
 }
 

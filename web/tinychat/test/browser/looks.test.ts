@@ -39,7 +39,7 @@ testLooks([
     async act(page) {
       await reaches(page, "ready");
       await say(page, "Tell me a long story");
-      await page.getByText("Part 2").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 2").first().waitFor();
     },
   },
   {

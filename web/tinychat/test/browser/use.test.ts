@@ -123,18 +123,18 @@ describe("reading along", () => {
       const main = page.getByRole("main");
       const distance = (): Promise<number> => main.evaluate((node) => node.scrollHeight - node.clientHeight - node.scrollTop);
       await say(page, "Tell me a long story");
-      await page.getByText("Part 3.").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 3.").first().waitFor();
       expect(await distance()).toBeLessThan(40);
       expect(await page.getByTestId("jump").count()).toBe(0);
       await main.hover();
       await page.mouse.wheel(0, -300);
       await page.getByTestId("jump").waitFor();
       const top = await main.evaluate((node) => node.scrollTop);
-      await page.getByText("Part 4.").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 4.").first().waitFor();
       expect(await main.evaluate((node) => node.scrollTop)).toBe(top);
       await page.getByTestId("jump").click();
       expect(await distance()).toBeLessThan(40);
-      await page.getByText("Part 5.").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 5.").first().waitFor();
       expect(await distance()).toBeLessThan(40);
       await page.keyboard.press("Escape");
       await reaches(page, "ready");
@@ -145,12 +145,12 @@ describe("reading along", () => {
     await using({ mock: "" }, async ({ page }) => {
       await reaches(page, "ready");
       await say(page, "Tell me a long story");
-      await page.getByText("Part 2.").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 2.").first().waitFor();
       await page.evaluate(() => {
         const first = document.querySelector("[data-testid=message-assistant] p");
         if (first) getSelection()?.selectAllChildren(first);
       });
-      await page.getByText("Part 3.").waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 3.").first().waitFor();
       expect(await page.evaluate(() => getSelection()?.toString().startsWith("Part 1."))).toBe(true);
       await page.getByTestId("stop").click();
     });
@@ -180,7 +180,7 @@ describe("keyboard", () => {
       expect(await page.getByTestId("message-user").textContent()).toBe("Tell me\na long story");
       expect(await page.getByTestId("prompt").inputValue()).toBe("");
       expect(await focusedTestId(page)).toBe("prompt");
-      await page.getByText("Part 1.").first().waitFor();
+      await page.getByTestId("message-assistant").getByText("Part 1.").first().waitFor();
       // The next message may be written meanwhile, but is not sent.
       await page.keyboard.type("next");
       await page.keyboard.press("Enter");
