@@ -17,6 +17,7 @@ DEMO = build/demo/$(TASK)
 DEMOS := $(TASKS:%=build/demo/%/model/manifest.json)
 BIN := .venv/bin
 SITE := tinyweb/export/site
+WATCHED := .venv/bin/python tools/watchdog.py
 QUIETLY := tools/quietly.sh
 OFFLINE := is the package registry reachable?
 NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
@@ -45,16 +46,23 @@ $(TASKS:%=demo-%): demo-%:
 
 ##@ Check
 .PHONY: test
-test: setup lint ## Lint, then every test but the slow ones, and the sizes of the pages
-	@echo "tinyweb: Python tests"
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
-	@$(MAKE) test-web
+test: setup ## Lint, then every test but the slow ones, and the sizes of the pages
+	@$(WATCHED) 40 $(MAKE) checks PYTEST="-m 'not slow'"
 
 .PHONY: test-all
-test-all: setup lint ## Everything `make test` does, with the slow tests and the strictest checks of graphs
-	@echo "tinyweb: Python tests, slow ones too"
-	SPEC=2 $(BIN)/pytest -o faulthandler_timeout=4000
-	@$(MAKE) test-web
+test-all: setup ## Everything `make test` does, with the slow tests and the strictest checks of graphs; SHARD=2/8: a part
+	@SPEC=2 $(WATCHED) $(if $(SHARD),120,960) $(MAKE) checks PYTEST="-o timeout=3600 -o faulthandler_timeout=4000"
+
+# every second try at starting a program is noted in one file, by Python and JavaScript alike
+.PHONY: checks
+checks: export TINYWEB_RETRY_LOG := $(CURDIR)/build/second-tries.log
+checks:
+	@rm -f "$$TINYWEB_RETRY_LOG"
+	@$(MAKE) lint
+	@echo "tinyweb: Python tests$(if $(SHARD), (part $(SHARD)))"
+	$(BIN)/pytest -n auto --dist worksteal $(PYTEST) $(if $(SHARD),--shard $(SHARD))
+	@$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) test-web)
+	@$(BIN)/python -m tests.control.starting
 
 .PHONY: test-web
 test-web: setup-dev

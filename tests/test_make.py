@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def make(*arguments: str) -> str:
-    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_plain_make_prints_the_help() -> None:
@@ -40,6 +40,7 @@ def refusal(wanted: str, programs: Path) -> str:
         env={"PATH": f"{programs}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
+        timeout=60,
     )
     assert done.returncode == 1
     assert done.stdout == ""
@@ -64,6 +65,7 @@ def test_failing_step_says_what_failed_and_what_to_do() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
+        timeout=60,
     )
     assert done.returncode == 1
     assert done.stdout == "tinyweb: fetching things\n"

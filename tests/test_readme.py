@@ -16,7 +16,7 @@ def blocks(language: str) -> list[str]:
 
 def test_python_example_prints_what_it_says() -> None:
     example = blocks("python")[0]
-    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     promised = re.search(r"tolist\(\)\)  # (.*)", example)
@@ -27,7 +27,7 @@ def test_python_example_prints_what_it_says() -> None:
 
 def test_training_example_learns() -> None:
     example = blocks("python")[1]
-    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout == "True\n", done.stderr
 
 

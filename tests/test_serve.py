@@ -52,7 +52,7 @@ def serving(site: Path) -> Iterator[Serve]:
     yield start
     for server, thread in running:
         server.shutdown()
-        thread.join()
+        thread.join(60)
         server.server_close()
 
 

@@ -83,4 +83,4 @@ def test_quiet_context_locks_and_restores_niceness(tmp_path):
         assert child.pid in descendants([os.getpid()])
     finally:
         child.kill()
-        child.wait()
+        child.wait(60)

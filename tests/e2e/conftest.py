@@ -105,7 +105,7 @@ class Served:
     def stop(self) -> None:
         """The host is gone: nothing listens at its address any more."""
         self.server.shutdown()
-        self.thread.join()
+        self.thread.join(60)
         self.server.server_close()
 
     def count(self, part: str) -> int:

@@ -52,7 +52,7 @@ def empty_page() -> Iterator[str]:
         thread.start()
         yield f"http://localhost:{server.server_port}"
         server.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 def test_webgpu_computes(chromium: Browser, empty_page: str) -> None:

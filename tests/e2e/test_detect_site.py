@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import browser as browser_tool
 import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.control.browsers import launch
 from tests.e2e.conftest import Served
 from tests.e2e.pages import DETECT, TIMEOUT_MS, ExportedPage, wait_for
 
@@ -174,9 +174,7 @@ def cameras(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iter
         video = as_video(IMAGES / name, tmp_path_factory.mktemp("camera") / "camera.y4m")
         flags = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
         flags.append(f"--use-file-for-fake-video-capture={video}")
-        made = chromium.browser_type.launch(
-            executable_path=browser_tool.ensure(), args=[*browser_tool.FLAGS, *flags]
-        )  # fmt: skip
+        made = launch(chromium.browser_type, *flags)
         open_.append(made)
         return made
 

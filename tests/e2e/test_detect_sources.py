@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import browser as browser_tool
 import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
+from tests.control.browsers import launch
 from tests.e2e.conftest import Served
 from tests.e2e.pages import DETECT, TIMEOUT_MS, ExportedPage, until, wait_for
 from tests.e2e.test_detect_site import DEVICES, IMAGES, TRUTH, boxes, judge, search, visit
@@ -233,12 +233,11 @@ def test_a_video(chromium: Browser, exported_page: Exported, served: Serve, back
 def with_cameras(chromium: Browser) -> Iterator[Callable[..., Browser]]:
     made: list[Browser] = []
 
-    def launch(*flags: str) -> Browser:
-        args = [*browser_tool.FLAGS, *flags]
-        made.append(chromium.browser_type.launch(executable_path=browser_tool.ensure(), args=args))
+    def start(*flags: str) -> Browser:
+        made.append(launch(chromium.browser_type, *flags))
         return made[-1]
 
-    yield launch
+    yield start
     for browser in made:
         browser.close()
 

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import browser as browser_tool
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.control.browsers import launch
 from tests.e2e.conftest import Served
 from tests.e2e.pages import DETECT, LOSE, TIMEOUT_MS, ExportedPage, find, open_page, until, wait_for
 from tests.e2e.test_detect_site import IMAGES, TRUTH, as_video, boxes, judge
@@ -33,7 +33,7 @@ def context(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -
     video = as_video(IMAGES / CAMERA, tmp_path / "camera.y4m")
     flags = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
     flags += [f"--use-file-for-fake-video-capture={video}", *getattr(request, "param", ())]
-    own = chromium.browser_type.launch(executable_path=browser_tool.ensure(), args=[*browser_tool.FLAGS, *flags])
+    own = launch(chromium.browser_type, *flags)
     # The page's own worker would find that the changed files are none of the export.
     context = own.new_context(service_workers="block", permissions=["camera"])
     context.set_default_timeout(TIMEOUT_MS)

@@ -231,7 +231,7 @@ def test_command_line(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "tinyweb.cli", "export", "function", "mine:make", "-o", "site", "--target", "wasm"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert run(tmp_path / "site", {"x": np.array([1, 1], np.float32)})["output"].tolist() == [2, 3]
 

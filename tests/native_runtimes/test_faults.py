@@ -94,7 +94,7 @@ def test_callers_on_several_threads_take_turns() -> None:
     for c in callers:
         c.start()
     for c in callers:
-        c.join()
+        c.join(60)
     assert [set(r) for r in results] == [{2000}] * 4
 
 

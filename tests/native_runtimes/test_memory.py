@@ -140,7 +140,7 @@ def test_memory_is_given_back_from_many_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert runtime._allocator.free_bytes() == runtime._allocator.end - STACK_BYTES
 
 

@@ -375,7 +375,7 @@ def run_with(level: str, code: str) -> subprocess.CompletedProcess[str]:
         "from tinyweb.graph.ir import *\n"
     )
     env = {**os.environ, "SPEC": level}
-    return subprocess.run([sys.executable, "-c", head + code], env=env, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", head + code], env=env, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(("level", "fails"), [("0", False), ("1", True), ("2", True)])

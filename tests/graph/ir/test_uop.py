@@ -143,7 +143,8 @@ def test_order_is_the_same_in_every_run() -> None:
         "nodes = [u for s in range(20) for u in Maker(random.Random(s), index_leaves()).integer(3).toposort()]\n"
         "print([hash_free for u in nodes for hash_free in [u.order_key]])\n"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)]
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, capture_output=True, text=True, timeout=120).stdout for _ in range(2)]
     assert runs[0] == runs[1] and len(runs[0]) > 1000
 
 

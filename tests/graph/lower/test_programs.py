@@ -264,7 +264,12 @@ def test_the_same_in_another_process() -> None:
     )
     names = {
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+            env={"PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }
