@@ -81,7 +81,7 @@ lint: setup-dev ## Formatting, lint, types and import contracts of Python; types
 	$(NPM) run typecheck --workspaces --if-present
 
 .PHONY: bench bench-all bench-peers
-bench: setup ## Measure speed against peers, 15 minutes: writes benchmarks/RESULTS.md and results.json
+bench: setup ## Measure speed against peers, 15 minutes: adds to benchmarks/history.jsonl, writes RESULTS.md
 	@echo "tinyweb: benchmarks (peers that are not installed are left out: make bench-peers)"
 	$(BIN)/python -m benchmarks
 

@@ -10,8 +10,8 @@
 
 Measuring a row: every side is set up in a process of its own, its result is compared with ours, all are warmed up, and
 then they take turns, in alternating order, so that what disturbs the machine disturbs all alike. A figure is the median
-of a side's turns; a ratio is the peer's median time over ours (above 1: we are faster); its spread are the quartiles of
-the ratios of turns that were neighbours.
+of a side's turns; a ratio is the median of the peer's time over ours in turns that were neighbours (above 1: we are
+faster), with an interval that the median of many more turns would lie in.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ Check: TypeAlias = Callable[[Arrays, Arrays], "str | None"]
 TURNS, LEAST_TURNS, TURN_SECONDS, WARM_SECONDS = 9, 3, 0.1, 0.3
 PAUSE_SECONDS = 0.15  # between turns: threads of OpenBLAS spin for 0.11 s after their last work
 MAX_REPEAT = 10_000
+CONFIDENCE = 0.95  # of a ratio's interval, where there are turns enough for it
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Peer:
-    """A side we are measured against. `target`: our speed over its speed is to be at least this; None: informative.
+    """A side we are measured against. `target`: our speed over its speed is to be at least this.
 
     `check` compares results before anything is timed; None only for a bound, which computes nothing.
     """
 
     side: Side
-    target: float | None
+    target: float
     check: Check | None
 
 
@@ -78,8 +79,9 @@ class Peer:
 class Row:
     """One line of the table.
 
-    `priority` 1 rows are measured first, then 2 and 3. `seconds` is what the row is expected to cost, setup included.
-    Timing ends after `turns`, or once it has taken `timing_seconds` and three turns are complete.
+    `priority`: of rows that were measured equally long ago, those of 1 come first, then 2 and 3. `seconds` is what the
+    row is expected to cost, setup included. Timing ends after `turns`, or once it has taken `timing_seconds` and three
+    turns are complete.
     """
 
     name: str
@@ -139,17 +141,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The peer's time over ours: median over median, and quartiles of neighbouring turns."""
+    """The peer's time over ours, turn by turn: the median, and the interval that the true one is in with `confidence`.
+
+    The interval is one of order statistics, which assumes nothing of how times are distributed.
+    """
 
     ratio: float
     low: float
     high: float
+    confidence: float
 
     @classmethod
     def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-        turns = [b / a for a, b in zip(ours, theirs)]
-        low, high = quartiles(turns)
-        return cls(statistics.median(theirs) / statistics.median(ours), low, high)
+        turns = sorted(b / a for a, b in zip(ours, theirs))
+        drop, confidence = interval(len(turns))
+        return cls(statistics.median(turns), turns[drop], turns[-1 - drop], confidence)
 
 
 @dataclass
@@ -169,9 +175,24 @@ class Outcome:
         return Ratio.of(self.ours.seconds, theirs.seconds) if theirs.seconds and self.ours.seconds else None
 
     def met(self, peer: int) -> bool | None:
-        """Whether the target is reached; None where there is none, or nothing was measured."""
-        target, ratio = self.row.peers[peer].target, self.ratio(peer)
-        return None if target is None or ratio is None else ratio.ratio >= target
+        """Whether the target is reached; None where nothing was measured."""
+        ratio = self.ratio(peer)
+        return None if ratio is None else ratio.ratio >= self.row.peers[peer].target
+
+
+def interval(count: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
+    """How many of `count` sorted values to leave out at either end, so that the rest reaches from below to above the
+    median of what they are drawn from with at least `confidence`, and how sure that is. Few values cannot be so sure:
+    none is left out then, and the number says so (3 values: 0.75).
+    """
+    drop, inside = 0, 1 - 2 / 2**count
+    below = 1  # of 2**count outcomes, those with at most `drop` values on one side of the median
+    while 2 * (drop + 1) < count:
+        below += math.comb(count, drop + 1)
+        if 1 - 2 * below / 2**count < confidence:
+            break
+        drop, inside = drop + 1, 1 - 2 * below / 2**count
+    return drop, inside
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -324,14 +345,16 @@ def _take_turns(sides: list[Measured], pool: Pool, row: Row) -> None:
 def measure_all(
     rows: Sequence[Row], budget: float, pool: Pool | None = None, alone: Alone = lambda pids: nullcontext()
 ) -> Iterator[Outcome]:
-    """Outcomes in the order of priority. A row that would not end within `budget` seconds is left out."""
+    """Outcomes of `rows`, in that order. Rows that would not end within `budget` seconds are left out; the first is
+    measured whatever it costs, so that every row's turn comes.
+    """
     pool = pool or Pool()
     begin = time.perf_counter()
-    waiting = sorted(rows, key=lambda row: row.priority)
+    waiting = list(rows)
     try:
         for i, row in enumerate(waiting):
             left = budget - (time.perf_counter() - begin)
-            if row.seconds > left:
+            if i > 0 and row.seconds > left:
                 empty = [Measured(p.side) for p in row.peers]
                 yield Outcome(row, Measured(row.ours), empty, f"left out: about {row.seconds:.0f} s", left_out=True)
                 continue

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Measured, Outcome, Ratio, quartiles
+from benchmarks.harness import CONFIDENCE, Measured, Outcome, Row, quartiles
+from benchmarks.history import Entry, Machine, latest
 from benchmarks.worker import ROOT
 
 HEADER = (
-    "| work | tinyweb | against | its figure | ratio (spread) | target | |\n"
-    "| --- | ---: | --- | ---: | ---: | ---: | --- |"
+    "| work | tinyweb | against | its figure | ratio (interval) | target | | measured |\n"
+    "| --- | ---: | --- | ---: | ---: | ---: | --- | --- |"
 )
 
 
@@ -72,73 +74,72 @@ def digits(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def ratio_text(ratio: Ratio) -> str:
-    return f"**{ratio.ratio:.2f}** ({ratio.low:.2f} … {ratio.high:.2f})"
+def ratio_text(entry: Entry) -> str:
+    low, high = entry.interval or (math.nan, math.nan)
+    return f"**{entry.ratio:.2f}** ({low:.2f} … {high:.2f})"
 
 
-def figure(outcome: Outcome, side: Measured) -> str:
-    return f"{digits(outcome.row.unit.figure(side.median))} {outcome.row.unit.name}"
-
-
-def lines(outcome: Outcome) -> list[str]:
-    """The row's lines of the table: one for every peer."""
-    row = outcome.row
-    if outcome.problem:
-        return [f"| {row.work} | – | {outcome.problem} | | | | |"]
-    mine = figure(outcome, outcome.ours)
-    if not outcome.peers:
-        return [f"| {row.work} | {mine} | | | | | |"]
-    found = []
-    for i, (peer, measured) in enumerate(zip(row.peers, outcome.peers)):
-        target = "" if peer.target is None else f"{peer.target:g}"
-        ratio, met = outcome.ratio(i), outcome.met(i)
-        cells = [row.work if i == 0 else "", mine if i == 0 else "", peer.side.name]
-        if ratio is None:
-            cells += ["–", measured.problem or "not measured", target, ""]
+def lines(found: Sequence[Entry]) -> list[str]:
+    """A row's lines of the table: one for every peer."""
+    text = []
+    for i, entry in enumerate(found):
+        mine = "–" if entry.ours is None else f"{digits(entry.ours)} {entry.unit}"
+        cells = [entry.work if i == 0 else "", mine if i == 0 else "", entry.peer]
+        target = "" if entry.target is None else f"{entry.target:g}"
+        if entry.ratio is None or entry.theirs is None:
+            cells += ["–", entry.problem, target, ""]
         else:
-            cells += [figure(outcome, measured), ratio_text(ratio), target, {None: "", True: "✓", False: "✗"}[met]]
-        found.append("| " + " | ".join(cells) + " |")
-    return found
+            verdict = {None: "", True: "✓", False: "✗"}[entry.met]
+            cells += [f"{digits(entry.theirs)} {entry.unit}", ratio_text(entry), target, verdict]
+        text.append("| " + " | ".join([*cells, f"{entry.date[:10]}, {entry.commit}"]) + " |")
+    return text
 
 
-def markdown(outcomes: Sequence[Outcome], record: dict[str, Any]) -> str:
-    """The whole report."""
-    here = record["machine"]
+def markdown(rows: Sequence[Row], history: Sequence[Entry], here: Machine, record: Mapping[str, Any]) -> str:
+    """The whole table: the newest figures of all rows on the machine `here`. `record`: the last whole run's."""
+    newest = latest(history, here)
+    machine = record["machine"]
+    shown = [e for row in rows for e in newest.get(row.name, [])]
     text = [
         "# Benchmark results",
         "",
-        f"Commit {record['commit']}, {here['processor']} ({', '.join(here['vectors'])}), {here['cores']} cores, "
-        f"{here.get('memory_gib', '?')} GiB, {here['system']}, Python {here['python']}.",
+        f"{here.processor} ({', '.join(machine['vectors'])}), {here.cores} cores, "
+        f"{machine.get('memory_gib', '?')} GiB, {machine['system']}, Python {machine['python']}.",
         "",
-        "Figures are medians. A ratio is the speed of tinyweb over the other's (above 1: tinyweb is faster), medians "
-        "of alternating turns of one run; in parentheses the quartiles of the ratios of neighbouring turns. How to "
-        "read and repeat this: [docs/benchmarks.md](../docs/benchmarks.md).",
+        "Every row has the figures of the last run that measured it, whose date and commit stand at its end. Figures "
+        "are medians. A ratio is the speed of tinyweb over the other's (above 1: tinyweb is faster), the median of "
+        "turns taken side by side; in parentheses the interval that the median of many more turns would lie in, "
+        f"with {CONFIDENCE:.0%} where there were turns enough. How to read and repeat this: "
+        "[docs/benchmarks.md](../docs/benchmarks.md); all runs: [history.svg](history.svg).",
         "",
-        f"{summary(outcomes)} Versions: " + ", ".join(f"{n} {v}" for n, v in sorted(record["versions"].items())) + ".",
+        f"{summary(shown)} Versions in the last run: "
+        + ", ".join(f"{n} {v}" for n, v in sorted(record["versions"].items()))
+        + ".",
     ]
-    for group in dict.fromkeys(o.row.group for o in outcomes):
-        text += ["", f"## {group}", "", HEADER]
-        text += [line for o in outcomes if o.row.group == group and not o.left_out for line in lines(o)]
-    if left_out := [o for o in outcomes if o.left_out]:
-        text += ["", "Left out for time: " + ", ".join(f"`{o.row.name}`" for o in left_out) + "."]
+    for group in dict.fromkeys(row.group for row in rows):
+        of_group = [line for row in rows if row.group == group for line in lines(newest.get(row.name, []))]
+        if of_group:
+            text += ["", f"## {group}", "", HEADER, *of_group]
+    if missing := [f"`{row.name}`" for row in rows if row.name not in newest]:
+        text += ["", f"Not measured here yet (their turn comes first): {', '.join(missing)}."]
     return "\n".join(text) + "\n"
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
-    verdicts = [o.met(i) for o in outcomes for i in range(len(o.peers))]
-    judged = [v for v in verdicts if v is not None]
+def summary(found: Sequence[Entry]) -> str:
+    judged = [entry.met for entry in found if entry.met is not None]
     return f"{sum(judged)} of {len(judged)} targets measured are met."
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
-def json_record(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
+def json_record(outcomes: Sequence[Outcome], where: Mapping[str, object], seconds: float = 0) -> dict[str, Any]:
+    """A run's figures and raw turns. `where`: as `machine()` says it."""
     versions = {"tinyweb": own_version()}
     for outcome in outcomes:
         for measured in (outcome.ours, *outcome.peers):
             versions |= measured.versions
     return {
         "commit": commit(),
-        "machine": machine(),
+        "machine": dict(where),
         "versions": versions,
         "seconds": round(seconds),
         "rows": [_row_record(outcome) for outcome in outcomes],
@@ -157,7 +158,11 @@ def _row_record(outcome: Outcome) -> dict[str, Any]:
         found = _side_record(outcome, measured)
         ratio = outcome.ratio(i)
         if ratio is not None:
-            found |= {"ratio": _round(ratio.ratio), "ratio_quartiles": [_round(ratio.low), _round(ratio.high)]}
+            found |= {
+                "ratio": _round(ratio.ratio),
+                "interval": [_round(ratio.low), _round(ratio.high)],
+                "confidence": _round(ratio.confidence),
+            }
         peers.append(found | {"target": peer.target, "met": outcome.met(i)})
     return record | {"ours": _side_record(outcome, outcome.ours), "peers": peers, "took_seconds": _round(outcome.took)}
 

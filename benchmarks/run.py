@@ -1,9 +1,11 @@
 """Measure tinyweb against its peers.
 
-usage: python -m benchmarks [GROUP …] [--list] [--only REGEX] [--seconds 900] [--json FILE] [--markdown FILE]
+usage: python -m benchmarks [GROUP …] [--list] [--only REGEX] [--seconds 900] [--json FILE] [--history FILE]
+       python -m benchmarks history
 
-Without groups and --only, what fits into --seconds is measured, the most telling rows first, and
-benchmarks/results.json and benchmarks/RESULTS.md are written anew.
+What fits into --seconds is measured, the rows whose last turn is longest ago first. Without groups and --only the
+raw turns of the run go to benchmarks/results.json and its figures to benchmarks/history.jsonl, of which
+benchmarks/RESULTS.md and history.svg are made; `history` makes these two without measuring.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import drawing, history, report
 from benchmarks.alone import alone
 from benchmarks.harness import Outcome, Row, measure_all
 from benchmarks.worker import ROOT
@@ -51,43 +54,63 @@ def rows(groups: Sequence[str], only: str | None = None) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tinyweb against its peers.")
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(GROUPS)}; all if none is named")
+    parser.add_argument(
+        "groups", nargs="*", metavar="GROUP", help=f"{', '.join(GROUPS)}; all if none is named. Or: history"
+    )
     parser.add_argument("--list", action="store_true", help="list the rows and what each is expected to cost")
     parser.add_argument("--only", metavar="REGEX", help="only rows whose name matches")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="leave out what does not fit (default: 900)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write figures and raw turns")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="where to write the table")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="where to add a line for every figure")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="hold this file's lock while a row is timed")
     parser.add_argument("--niceness", type=int, metavar="N", help="niceness of everything that is timed, -20 … 19")
     given = parser.parse_args(arguments)
+    if given.groups == ["history"]:
+        show_history()
+        return
+    machine = report.machine()
+    here = history.Machine.of(machine)
     try:
-        chosen = rows(given.groups, given.only)
+        chosen = history.rotation(rows(given.groups, given.only), history.load(given.history or history.HISTORY), here)
     except re.error as error:
         parser.error(f"--only: {error}")
     if given.list:
-        for row in sorted(chosen, key=lambda r: r.priority):
-            against = ", ".join(p.side.name + (f" ≥ {p.target:g}" if p.target else "") for p in row.peers)
+        for row in chosen:
+            against = ", ".join(f"{p.side.name} ≥ {p.target:g}" for p in row.peers)
             print(f"{row.priority}  {row.group:10} {row.name:32} ~{row.seconds:3.0f} s  {row.work}; {against}")
         print(f"{len(chosen)} rows, about {sum(r.seconds for r in chosen):.0f} s")
         return
     if not chosen:
         sys.exit(f"no row matches {given.only!r}")
 
-    begin = time.perf_counter()
+    begin, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     print(report.HEADER, flush=True)
     outcomes: list[Outcome] = []
     for outcome in measure_all(chosen, given.seconds, alone=alone(given.lock, given.niceness)):
         outcomes.append(outcome)
         if not outcome.left_out:
-            print("\n".join(report.lines(outcome)), flush=True)
-    outcomes.sort(key=lambda o: chosen.index(o.row))
-    print(f"\n{report.summary(outcomes)}")
+            new = history.entries(report.json_record([outcome], machine), date)
+            print("\n".join(report.lines(list(new))), flush=True)
+    record = report.json_record(outcomes, machine, time.perf_counter() - begin)
+    found = list(history.entries(record, date))
+    print(f"\n{report.summary(found)}")
     if left_out := [o.row.name for o in outcomes if o.left_out]:
-        print(f"Left out for time: {', '.join(left_out)}.")
+        print(f"Left out for time (their turn comes next): {', '.join(left_out)}.")
 
     whole = not given.groups and given.only is None
-    record = report.json_record(outcomes, time.perf_counter() - begin)
     if target := given.json or (RESULTS if whole else None):
         target.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    if target := given.markdown or (TABLE if whole else None):
-        target.write_text(report.markdown(outcomes, record))
+    if target := given.history or (history.HISTORY if whole else None):
+        history.append(found, target)
+    if whole and given.history is None and given.json is None:
+        show_history()
+
+
+def show_history() -> None:
+    """Make the table and the picture of all there is of the machine of the last whole run."""
+    record, of_all = json.loads(RESULTS.read_text()), rows([])
+    known = history.judged(history.load(), of_all)
+    here = history.Machine.of(record["machine"])
+    TABLE.write_text(report.markdown(of_all, known, here, record))
+    drawing.write(known, [row.name for row in of_all], here)
+    print(f"{TABLE.relative_to(ROOT)} and {drawing.PICTURE.relative_to(ROOT)} show {len(known)} figures.")

@@ -282,7 +282,7 @@ def side(name: str, contestant: str, operation: str, shape: Sequence[int], threa
 
 
 def against(
-    name: str, contestant: str, operation: str, shape: Sequence[int], threads: int, target: float | None, check: Check
+    name: str, contestant: str, operation: str, shape: Sequence[int], threads: int, target: float, check: Check
 ) -> Peer:
     return Peer(side(name, contestant, operation, shape, threads), target, check)
 
@@ -314,7 +314,7 @@ def matvec(rows: int, columns: int, threads: int, priority: int) -> Row:
         ours=side("tinyweb", "Ours", "matvec", shape, threads),
         peers=(
             Peer(bound, 0.85, None),
-            against("NumPy (OpenBLAS)", "Numpy", "matvec", shape, threads, None, close(1e-5)),
+            against("NumPy (OpenBLAS)", "Numpy", "matvec", shape, threads, 0.9, close(1e-5)),
         ),
         unit=Unit("GB/s", nbytes / 1e9),
         priority=priority,
@@ -331,7 +331,7 @@ def along_rows(operation: str, rows: int, columns: int, threads: int, *peers: st
         group="kernels",
         work=f"{operation} of {rows}×{columns} f32, {_threads(threads)}",
         ours=side("tinyweb", "Ours", operation, shape, threads),
-        peers=tuple(against(p, contestants[p], operation, shape, threads, None, close(1e-5)) for p in peers),
+        peers=tuple(against(p, contestants[p], operation, shape, threads, 1.0, close(1e-5)) for p in peers),
         unit=Unit("GB/s read", rows * columns * 4 / 1e9),
         priority=3,
         seconds=10,

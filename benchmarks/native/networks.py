@@ -236,9 +236,9 @@ def network_row(work: str, threads: int) -> Row:
     def side(name: str, contestant: str, peer: bool = False) -> Side:
         return Side(name, Worker.of(HERE + contestant, work=work, size=size, threads=threads, peer=peer))
 
-    peers = [Peer(side("onnxruntime", "Onnxruntime", True), None, close(1e-3))]
+    peers = [Peer(side("onnxruntime", "Onnxruntime", True), 1.0, close(1e-3))]
     if work.startswith("resnet"):
-        peers.append(Peer(side("PyTorch", "TorchResNet"), None, close(1e-3)))
+        peers.append(Peer(side("PyTorch", "TorchResNet"), 1.0, close(1e-3)))
     return Row(
         name=f"{work}-{threads}t",
         group="networks",
@@ -262,7 +262,7 @@ def rows() -> list[Row]:
             group="networks",
             work=f"step of training, two convolutions and a linear layer, batch {BATCH}, 2 threads",
             ours=Side("tinyweb", ours),
-            peers=(Peer(Side("PyTorch", theirs), None, close(1e-3)),),
+            peers=(Peer(Side("PyTorch", theirs), 1.0, close(1e-3)),),
             unit=MILLISECONDS,
             priority=3,
             seconds=20,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import contextmanager
 
@@ -10,7 +11,20 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.contestant import Absent, Contestant
-from benchmarks.harness import MILLISECONDS, Measured, Outcome, Peer, Pool, Ratio, Row, Side, Unit, close, measure
+from benchmarks.harness import (
+    MILLISECONDS,
+    Measured,
+    Outcome,
+    Peer,
+    Pool,
+    Ratio,
+    Row,
+    Side,
+    Unit,
+    close,
+    interval,
+    measure,
+)
 from benchmarks.worker import Process, Worker, WorkerError
 from tests.benchmarks.fakes import Fake
 
@@ -79,17 +93,28 @@ def test_ratio_is_their_time_over_ours_and_survives_noise():
     assert outcome.ours.versions == {"fake": "1.2"}
 
 
-def test_spread_is_of_neighbouring_turns():
+def test_ratio_is_of_neighbouring_turns():
     # the machine becomes slower for both: the ratio does not move
-    assert Ratio.of([1, 2, 3, 4], [2, 4, 6, 8]) == Ratio(2, 2, 2)
-    spread = Ratio.of([1, 1, 1, 1, 1], [1, 2, 3, 4, 5])
-    assert (spread.low, spread.ratio, spread.high) == (2, 3, 4)
+    assert Ratio.of([1, 2, 3, 4], [2, 4, 6, 8]) == Ratio(2, 2, 2, 1 - 2 / 16)
+    # the median of the turns' ratios, which are 3, 1 and 1, and not that of the medians, 4 / 3
+    assert Ratio.of([1, 4, 3], [3, 4, 3]).ratio == 1
+    nine = Ratio.of([1] * 9, [9, 1, 2, 8, 3, 7, 4, 6, 5])
+    assert (nine.low, nine.ratio, nine.high) == (2, 5, 8) and nine.confidence == pytest.approx(1 - 2 * 10 / 512)
 
 
-def test_target_not_met_and_no_target():
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 9, 15, 16, 40])
+def test_interval_holds_the_median_as_often_as_it_says(count):
+    drop, confidence = interval(count)
+    # the median lies outside if at most `drop` of the values are on one side of it, each there with a chance of a half
+    outside = 2 * sum(math.comb(count, k) for k in range(drop + 1)) / 2**count
+    assert confidence == pytest.approx(max(1 - outside, 0)) and (confidence >= 0.95) == (count >= 6)
+    one_more = outside + 2 * math.comb(count, drop + 1) / 2**count
+    assert (drop == 0 and count < 9) or 1 - one_more < 0.95 <= confidence
+
+
+def test_target_not_met():
     outcome = measure(row(side(seconds=0.02), side(seconds=0.01), target=0.6), Pool(Inside))
     assert outcome.met(0) is False
-    assert measure(row(side(), side(), target=None), Pool(Inside)).met(0) is None
 
 
 @pytest.mark.parametrize(
@@ -127,19 +152,21 @@ def test_sides_take_turns_back_and_forth():
             return super().run(task, repeat)
 
     worker = Worker.of(FAKE)
-    two = Row("r", "g", "w", Side("a", worker, "a"), (Peer(Side("b", worker, "b"), None, None),), MILLISECONDS, turns=4)
+    two = Row("r", "g", "w", Side("a", worker, "a"), (Peer(Side("b", worker, "b"), 1.0, None),), MILLISECONDS, turns=4)
     measure(two, Pool(Noting))
     assert "".join(order).endswith("abbaabba")
 
 
-def test_budget_leaves_out_what_does_not_fit_and_takes_priorities_first():
-    def named(name, priority, seconds):
-        return Row(name, "g", name, side(), (), MILLISECONDS, priority=priority, seconds=seconds)
+def test_budget_leaves_out_what_does_not_fit_but_never_the_first():
+    def named(name, seconds):
+        return Row(name, "g", name, side(), (), MILLISECONDS, seconds=seconds)
 
-    rows = [named("late", 2, 1), named("long", 1, 1e6), named("first", 1, 1)]
-    outcomes = list(harness.measure_all(rows, 100, Pool(Inside)))
-    assert [o.row.name for o in outcomes] == ["long", "first", "late"]
-    assert [o.left_out for o in outcomes] == [True, False, False]
+    short, long, last = named("short", 1), named("long", 1e6), named("last", 1)
+    outcomes = list(harness.measure_all([short, long, last], 100, Pool(Inside)))
+    assert [(o.row.name, o.left_out) for o in outcomes] == [("short", False), ("long", True), ("last", False)]
+    assert not any(o.left_out for o in harness.measure_all([long, short], 2e6, Pool(Inside)))
+    # its turn comes when it is the first, whatever it is expected to cost
+    assert [o.left_out for o in harness.measure_all([long, short], 100, Pool(Inside))] == [False, False]
 
 
 def test_processes_live_as_long_as_rows_need_them():
