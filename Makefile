@@ -96,6 +96,14 @@ screenshots: setup $(DEMOS) ## Take docs/images/ anew: every page on desktop and
 	@echo "tinyweb: screenshots"
 	$(BIN)/python tools/screenshots.py docs/images $(foreach task,$(TASKS),$(task)=build/demo/$(task))
 
+.PHONY: wheel
+wheel: setup-run ## Build the sdist and the wheel into dist/, the same bytes for the same commit
+	@rm -rf dist && mkdir dist
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	  $(QUIETLY) "packing dist/*.tar.gz" "see above" $(BIN)/python tools/build_backend.py dist; \
+	  $(QUIETLY) "building dist/*.whl from it" "see above" $(BIN)/pip wheel --no-deps --no-build-isolation --no-cache-dir -w dist dist/*.tar.gz
+	@ls -l dist
+
 .PHONY: docs
 docs: setup-dev ## Write docs/reference/ anew from the docstrings
 	@$(BIN)/python tools/reference.py
