@@ -15,7 +15,7 @@ from tests.control.browsers import launch
 
 ROOT = Path(__file__).resolve().parent.parent
 
-pytest_plugins = ["tests.control.second_tries", "tests.control.shards", "tests.control.stacks"]
+pytest_plugins = [f"tests.control.{name}" for name in ("seeds", "order", "second_tries", "shards", "stacks")]
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def read_back(folder: Path, writer: ShardWriter, segments: list[Segment]) -> byt
     return bytes(out)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes=st.lists(st.integers(0, 20000), max_size=8), shard_bytes=st.integers(MIN_SHARD_BYTES, 9000))
 def test_every_tensor_comes_back(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], shard_bytes: int) -> None:
     folder = tmp_path_factory.mktemp("bundle")

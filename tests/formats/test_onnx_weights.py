@@ -53,7 +53,7 @@ def test_refused(tmp_path: Path) -> None:
         OnnxWeights(tmp_path / "none.onnx")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_damage_is_refused_or_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     changed = bytearray(onnx_model(WEIGHTS, {"k": "v"}, [("half", "b.bias")]))

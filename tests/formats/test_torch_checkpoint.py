@@ -199,7 +199,7 @@ def test_modules_without_end(tmp_path: Path) -> None:
         TorchCheckpoint(tmp_path / "tree.pt")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_bytes_are_refused_or_read(data: st.DataObject) -> None:
     """Damage anywhere in a real description ends in a value or in a PickleError."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.fuzz.generator import LARGE, SMALL, Program, programs
 from tests.fuzz.reference import mismatch
 
-quickly = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+quickly = settings(suppress_health_check=list(HealthCheck))
 
 
 def check(program: Program, device: str) -> None:

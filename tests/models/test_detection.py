@@ -55,7 +55,7 @@ def check_suppression(boxes, scores, classes, confidence, iou, agnostic):
         assert not got[count:].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1), side=st.sampled_from([4, 16, 60, 300]), kinds=st.sampled_from([1, 2, 9]),
     confidence=st.sampled_from([0.0, 0.2, 0.5, 1.0]), iou=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),

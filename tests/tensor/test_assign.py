@@ -179,7 +179,7 @@ def test_many_random_programs(device: str, examples: int) -> None:
 
 
 def _random_programs(device: str, examples: int, steps: int) -> None:
-    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 1 << 32))
     def check(seed: int) -> None:
         Program(Random(seed), device).run(steps)

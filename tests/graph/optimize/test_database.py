@@ -240,7 +240,7 @@ ACTION = st.builds(
 
 
 @given(st.lists(ACTION, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_json_is_a_schedule_or_an_error(data: list[dict[str, Any]]) -> None:
     """Reading and applying either work or raise ScheduleError."""
     try:

@@ -155,7 +155,7 @@ def computed(schedule: Schedule, target: Target, keys: int) -> None:
     np.testing.assert_allclose(result, attend(*inputs), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     st.integers(2, 70), st.sampled_from([4, 16, 64]), st.sampled_from([1, 4]), st.sampled_from([0, 4]), st.booleans()
 )

@@ -95,7 +95,7 @@ def test_many_inputs_are_split_over_kernels() -> None:
     np.testing.assert_allclose(oracle.numpy(total), np.sum(values, 0), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_random_movement(draw: st.DataObject) -> None:
     x = np.arange(24, dtype=np.float32)

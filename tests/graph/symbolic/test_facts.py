@@ -43,7 +43,7 @@ k = RANGE("k", n, 3)
 
 
 # -- factors ---------------------------------------------------------------------------------------------------------
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(chances, st.integers(1, 4), st.sampled_from([None, dtypes.int8, dtypes.uint8]))
 def test_const_factor_divides_every_value(chance: random.Random, depth: int, dtype) -> None:
     leaves = index_leaves() if dtype is None else small_leaves(dtype)
@@ -87,7 +87,7 @@ def test_divides() -> None:
 
 
 # -- strides ---------------------------------------------------------------------------------------------------------
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(chances, st.integers(1, 4))
 def test_split_by_is_the_same_expression(chance: random.Random, depth: int) -> None:
     leaves = index_leaves()
@@ -130,7 +130,7 @@ def test_proves_less() -> None:
 
 
 # -- gates -----------------------------------------------------------------------------------------------------------
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(chances, st.integers(1, 4), st.integers(1, 3))
 def test_simplify_given_keeps_the_value_where_the_gate_holds(
     chance: random.Random, depth: int, gate_depth: int

@@ -31,14 +31,14 @@ k = RANGE("k", n, 4)
 wide_i, wide_j = RANGE("wide_i", 1000, 5), RANGE("wide_j", 77, 6)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(chances, st.integers(1, 5))
 def test_random_index_expressions_keep_their_value(chance: random.Random, depth: int) -> None:
     before = Maker(chance, index_leaves()).expression(depth)
     assert_same(before, simplify(before), most=2000)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(chances, st.integers(1, 5), st.sampled_from([dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32]))
 def test_random_expressions_of_data_types_wrap_around_as_before(chance: random.Random, depth: int, dtype) -> None:
     leaves = small_leaves(dtype)
@@ -48,14 +48,14 @@ def test_random_expressions_of_data_types_wrap_around_as_before(chance: random.R
     assert_same(before, simplify(before), most=2000)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(chances, st.integers(1, 5))
 def test_what_is_simple_stays_as_it_is(chance: random.Random, depth: int) -> None:
     simple = simplify(Maker(chance, index_leaves()).expression(depth))
     assert graph_rewrite(simple, symbolic) is simple
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(chances, st.integers(1, 4), st.sampled_from([None, dtypes.int8, dtypes.uint8]))
 def test_bounds_hold(chance: random.Random, depth: int, dtype) -> None:
     leaves = index_leaves() if dtype is None else small_leaves(dtype)
