@@ -19,8 +19,7 @@ from typing import Any
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import optimize
+from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
 from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import fits
@@ -96,7 +95,7 @@ class OpenDevice:
             for k in missing:
                 check_indices(k)
             target = self.runtime.target
-            programs = [lower(optimize(k, target), target) for k in missing]
+            programs = [program_for(k, target) for k in missing]
             for k, p, e in zip(missing, programs, self.runtime.compile(programs), strict=True):
                 self.compiled[k] = (p, e)
 

@@ -44,8 +44,7 @@ def compile_plans(
 
     `tune`: seconds to look for faster ones before that; `calls`: how often each plan runs in typical use.
     """
-    from tinyweb.graph.lower import lower
-    from tinyweb.graph.optimize import optimize
+    from tinyweb.graph.lower import program_for
 
     if tune > 0:
         from tinyweb.tuning import tune_for
@@ -56,7 +55,7 @@ def compile_plans(
     names: dict[UOp, str] = {}
     for done, kernel in enumerate(kernels):
         progress(f"compiling kernels for {target.name}", done, len(kernels))
-        program = lower(optimize(kernel, target), target)
+        program = program_for(kernel, target)
         names[kernel] = program.name
         programs.setdefault(program.name, program)
     progress(f"compiling kernels for {target.name}", len(kernels), len(kernels))

@@ -1,5 +1,14 @@
 """One kernel becomes a linear program for a target."""
 
+from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower.assemble import lower
+from tinyweb.graph.optimize import optimize_then
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target
 
-__all__ = ["lower"]
+__all__ = ["lower", "program_for"]
+
+
+def program_for(kernel: UOp, target: Target) -> Program:
+    """The kernel optimised and lowered: by a simpler schedule where lowering refuses the first. Raises as `lower`."""
+    return optimize_then(kernel, target, lambda scheduled: lower(scheduled, target))

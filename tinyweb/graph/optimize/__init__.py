@@ -11,10 +11,10 @@ from tinyweb.graph.optimize.actions import (
     from_json,
     to_json,
 )
-from tinyweb.graph.optimize.apply import apply, optimize
-from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
+from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
-from tinyweb.graph.optimize.heuristic import heuristic
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.online import Online
@@ -23,7 +23,7 @@ from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Spread
 
 __all__ = [
-    "Action", "Bind", "Fuse", "GroupReduce", "Hoist", "Online", "Peel", "Raise", "Reorder", "Schedule",
-    "ScheduleError", "Split", "Spread", "Stage", "apply", "from_json", "heuristic", "merge_reduces", "optimize",
-    "to_json",
+    "Action", "Bind", "FallbackWarning", "Fuse", "GroupReduce", "Hoist", "Online", "Peel", "Raise", "Reorder",
+    "Schedule", "ScheduleError", "Split", "Spread", "Stage", "apply", "from_json", "heuristic", "merge_reduces",
+    "optimize", "optimize_then", "to_json",
 ]  # fmt: skip

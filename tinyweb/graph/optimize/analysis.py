@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 
 from tinyweb.graph.ir import Axis, Ops, Size, UOp, as_index, size_max
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
 
@@ -98,6 +98,11 @@ class Analysis:
                 out[u] = None
             stack.extend(u.src)
         return list(out)
+
+    @cached_property
+    def summed(self) -> tuple[UOp, ...]:
+        """All loads inside of reductions."""
+        return loads_summed(self.kernel)
 
     def traffic(self, access: UOp) -> int:
         """Bits of the elements that an access touches, each once."""

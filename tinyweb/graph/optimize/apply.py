@@ -7,13 +7,8 @@ from collections.abc import Iterable
 from tinyweb.graph.ir import KernelInfo, UOp
 from tinyweb.graph.ir.spec import kernel_spec, verify
 from tinyweb.graph.optimize.actions import Action
-from tinyweb.graph.optimize.cost import refusal
-from tinyweb.graph.optimize.database import remembered
-from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.optimize.heuristic import heuristic
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.target import Target
 
 
 def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
@@ -37,17 +32,3 @@ def finished(kernel: UOp, scheduled: UOp, actions: Iterable[Action]) -> UOp:
     out = simplify(scheduled).replace(arg=KernelInfo(info.name, lines))
     verify("optimize", out, kernel_spec)
     return out
-
-
-def optimize(kernel: UOp, target: Target) -> UOp:
-    """The kernel under the schedule that search once found for it on `target`, else under the heuristic's."""
-    schedule = remembered(kernel, target)
-    if schedule is not None:
-        try:
-            scheduled = apply(kernel, schedule)
-        except ScheduleError:
-            pass  # found for a language of schedules that has changed since
-        else:
-            if not refusal(scheduled, target):
-                return scheduled
-    return apply(kernel, heuristic(kernel, target))

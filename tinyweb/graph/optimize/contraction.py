@@ -18,7 +18,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import MAX_STAGED, Stage, whole_value
+from tinyweb.graph.optimize.stage import MAX_STAGED, stages_of, whole_value
 from tinyweb.graph.target import Target
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
@@ -62,7 +62,7 @@ class _Contraction:
         heavy = k.heavy
         self.bound = [r for r in k.reduced if heavy is not None and r in heavy.src[1:]]
         self.loads = list(dict.fromkeys(u for r in k.reduces for u in k.loads_of(r)))
-        self.touched = {r: frozenset(u for u in self.loads if r in u.ranges) for r in k.outputs}
+        self.touched = {r: [u for u in self.loads if r in u.ranges] for r in k.outputs}
         self.steps = k.volume(self.bound)
         above = users([k.kernel])
         self.value = {u: whole_value(u, above) for u in self.loads}
@@ -82,7 +82,7 @@ class _Contraction:
 
     # -- which axes, which tile --------------------------------------------------------------------------------
     def apart(self, r: UOp, c: UOp) -> bool:
-        return bool(self.touched[r]) and bool(self.touched[c]) and not self.touched[r] & self.touched[c]
+        return bool(self.touched[r]) and bool(self.touched[c]) and not any(u in self.touched[c] for u in self.touched[r])
 
     def rows_of(self, tile: Tile) -> list[UOp]:
         """The output axes along which what the columns load is used again."""
@@ -219,10 +219,9 @@ class _Nest:
         self.out += [Split(f"{name}.1", n, overlap=overlap and block % n != 0), Bind(f"{name}.1.1", lanes)]
         return [f"{name}.1.0"]
 
-    def stage(self, loads: frozenset[UOp], at: str) -> None:
-        for slot in sorted({u.src[0].arg.slot for u in loads}):
-            if not any(s.src[0].arg.slot == slot for s in self.k.stores):
-                self.out.append(Stage(slot, at, Space.REGISTER))
+    def stage(self, loads: list[UOp], at: str) -> None:
+        mine = sorted((u for u in loads if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
+        self.out += stages_of(mine, (u for u in self.plan.loads if u not in loads), at, Space.REGISTER)
 
     def depth(self) -> int | None:
         """How much of the first reduced axis a step takes; None if it is not split."""

@@ -28,6 +28,11 @@ def refusal(kernel: UOp, target: Target) -> str:
     tile = max((_elements(u) for u in kernel.toposort()), default=1)
     if tile > MAX_TILE:
         return f"a tile of {tile} elements is more than {MAX_TILE}"
+    return excess(kernel, target)
+
+
+def excess(kernel: UOp, target: Target) -> str:
+    """What a scheduled kernel asks for that the target does not have; empty where it fits."""
     loops = loops_of(kernel)
     threads: dict[int, int] = {}
     for r in loops.ranges:

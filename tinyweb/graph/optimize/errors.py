@@ -10,6 +10,10 @@ class ScheduleError(ValueError):
     """An action that does not fit the kernel it is applied to."""
 
 
+class FallbackWarning(RuntimeWarning):
+    """A rule of thumb made a schedule that does not fit its kernel; a simpler one was used."""
+
+
 def find_axis(kernel: UOp, name: str, stays: bool = False) -> UOp:
     """The RANGE of that name; ScheduleError if there is none, or if it is a loop that fills staged memory and not to
     stay as it is.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.contraction import schedule_contraction
-from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import Stage, whole_value
+from tinyweb.graph.optimize.stage import stages_of, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -21,10 +19,6 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
     """Actions for a kernel on a processor."""
-    fuses, kernel = fused(k.kernel)
-    contraction = schedule_contraction(Analysis(kernel) if fuses else k, target)
-    if contraction is not None:
-        return [*fuses, *contraction]
     plan = _Plan(k, target)
     if k.heavy is None:
         plan.elementwise(k.outputs)
@@ -32,6 +26,13 @@ def schedule_for_c(k: Analysis, target: Target) -> list[Action]:
     else:
         plan.reduction(k.heavy)
     return plan.actions
+
+
+def schedule_shared(k: Analysis, target: Target) -> list[Action]:
+    """The longest axis over the workers, and nothing else."""
+    plan = _Plan(k, target)
+    r = max(k.outputs, key=k.size, default=None)
+    return [Bind(r.arg.name, AxisKind.GRID)] if r is not None and plan.worth_sharing() else []
 
 
 class _Plan:
@@ -216,7 +217,7 @@ class _Plan:
         self.actions.append(Bind(name, AxisKind.GRID) if shared else Reorder((name, *loops)))
         unrolled = -(-k.size(row) // size)
         # what has to be converted is converted once per block
-        narrow: dict[int, int] = {}
+        narrow: dict[UOp, int] = {}
         for around, u in ((r, u) for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
             if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
                 walked = (r for r in around.ranges.union(around.src[1:]) if r in self.left and r is not row)
@@ -225,11 +226,12 @@ class _Plan:
                 tile = [r for r in u.src[1].ranges if r not in self.left]
                 whole = not any(r in self.left for r in u.src[1].ranges if r is not row)
                 if whole and all(isinstance(k.exact(r), int) for r in tile):
-                    narrow[u.src[0].arg.slot] = max(narrow.get(u.src[0].arg.slot, 0), k.volume(tile) * unrolled)
+                    narrow[u] = k.volume(tile) * unrolled
         largest = max(narrow.values(), default=0)
-        slots = [slot for slot, elements in narrow.items() if elements == largest]
-        if largest and largest * len(slots) <= STAGED:
-            self.actions += [Stage(slot, name, Space.REGISTER) for slot in slots]
+        chosen = [u for u, elements in narrow.items() if elements == largest]
+        stages = stages_of(chosen, (u for u in k.summed if u not in chosen), name, Space.REGISTER)
+        if largest * len(stages) <= STAGED:
+            self.actions += stages
 
     def worth_sharing(self) -> bool:
         # two workers must not update parts of one byte
@@ -275,5 +277,5 @@ class _Plan:
                 and all(isinstance(k.exact(r), int) for r in value.ranges)
                 and k.volume(value.ranges) <= STAGED // 2
             ):
-                self.actions.append(Stage(u.src[0].arg.slot, at, Space.REGISTER))
+                self.actions += stages_of([u], (x for x in k.summed if row in x.ranges), at, Space.REGISTER)
                 return

@@ -16,7 +16,7 @@ from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.raised import Raise
-from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.optimize.stage import stages_of
 from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, NIBBLES, Spread, dot_operands
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -50,10 +50,10 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     widened = not halves and columns is None and target.dot_pairs and len(shared) == 1
     raised = apart and not widened
     loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
-    scales = [x.src[0].arg.slot for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
+    scales = [x for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
     if rows is None or (halves and columns is None):
         return None
-    weights = [pair[0].src[0].arg.slot for pair in pairs if halves and pair[0].dtype is not dtypes.int16]
+    weights = [pair[0] for pair in pairs if halves and pair[0].dtype is not dtypes.int16]
     if halves and columns is not None and k.size(columns) >= WORTH_TURNING:
         along_rows = _along_rows(k, target, dots, rows, columns, [*weights, *scales])
         if along_rows is not None:
@@ -68,22 +68,22 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     actions += _shared(k, target, row, columns if len(tiled) > 1 else None, actions)
     if halves:
         # what many columns are multiplied with is widened once; and so are its scales
-        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys([*weights, *scales])]
+        actions += _stages(k, [*weights, *scales], row)
     actions += finish[1:]
     converted: list[Action] = []
     if columns is None:
         # a row's scales are converted together, several by one instruction
         at = f"acc.{rows.arg.name}.1" if finish else row
-        converted = [Stage(slot, at, Space.REGISTER) for slot in dict.fromkeys(scales)]
+        converted = _stages(k, scales, at)
     lanes: list[Action] | None
     if raised:
         lanes = _raised_lanes(k, target, dots)
-        lanes = lanes and [*lanes, *(Raise(pair[0].src[0].arg.slot, row) for pair in pairs)]
+        lanes = lanes and [*lanes, *dict.fromkeys(Raise(pair[0].src[0].arg.slot, row) for pair in pairs)]
     else:
         lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, apart)
         if lanes and widened:
             # what all rows are multiplied with is widened once for all of them
-            lanes = [*lanes, Stage(b.src[0].arg.slot, row, Space.REGISTER)]
+            lanes += stages_of([b], (x for x in k.summed if rows in x.ranges), row, Space.REGISTER)
     if lanes is None:
         return None
     own = 1 + next(i for i, a in enumerate(lanes) if isinstance(a, Spread))  # scales are no part of a lane's sums then
@@ -104,7 +104,7 @@ def _shared(k: Analysis, target: Target, row: str, columns: UOp | None, tiled: l
 
 
 def _along_rows(
-    k: Analysis, target: Target, dots: list[UOp], rows: UOp, columns: UOp, staged: list[int]
+    k: Analysis, target: Target, dots: list[UOp], rows: UOp, columns: UOp, staged: list[UOp]
 ) -> list[Action] | None:
     """A tile of vectors of rows and of single columns; what is `staged` is widened once for a block of rows."""
     r, name = dots[0].src[-1], rows.arg.name
@@ -123,7 +123,7 @@ def _along_rows(
             actions += [Split(lane, target.dot_lanes), Bind(f"{lane}.0", AxisKind.UNROLL)]
             lane = f"{lane}.1"
         actions += [Bind(lane, AxisKind.VECTOR), Split(r.arg.name, DOT_PAIRS), Bind(f"{r.arg.name}.1", AxisKind.DOT)]
-        actions += [Stage(slot, row, Space.REGISTER) for slot in dict.fromkeys(staged)]
+        actions += _stages(k, staged, row)
         if _legal(k.kernel, actions):
             return actions
     return None
@@ -204,6 +204,10 @@ def _finish(k: Analysis, dots: list[UOp], rows: UOp) -> list[Action]:
         Hoist(f"{axis}.0", f"{row}.0"),
         Bind(f"{row}.1", AxisKind.VECTOR),
     ]
+
+
+def _stages(k: Analysis, loads: list[UOp], at: str) -> list[Action]:
+    return [*stages_of(loads, (u for u in k.summed if u not in loads), at, Space.REGISTER)]
 
 
 def _tile(k: Analysis, r: UOp, factor: int) -> list[Action]:

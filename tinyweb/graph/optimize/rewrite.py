@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType
 from tinyweb.graph.ir import Ops, UOp, substitute
-from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.ir.uop import on_node, toposort
 from tinyweb.graph.symbolic import simplify
 
 
@@ -40,6 +40,12 @@ def _nested(nodes: Iterable[UOp]) -> Loops:
 def ranges_of(kernel: UOp) -> tuple[UOp, ...]:
     """The kernel's RANGEs from the outside in."""
     return loops_of(kernel).ranges
+
+
+def loads_summed(kernel: UOp) -> tuple[UOp, ...]:
+    """The LOADs of parameters inside of reductions."""
+    inside = toposort([u for u in kernel.toposort() if u.op is Ops.REDUCE])
+    return tuple(u for u in inside if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM)
 
 
 def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:

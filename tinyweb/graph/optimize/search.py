@@ -27,7 +27,7 @@ from tinyweb.graph.optimize.actions import Schedule
 from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.candidates import carry_out, neighbours
 from tinyweb.graph.optimize.cost import estimate, refusal, workgroups
-from tinyweb.graph.optimize.heuristic import heuristic
+from tinyweb.graph.optimize.choose import heuristic
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import loops_of
+from tinyweb.graph.optimize.rewrite import loads_summed, loops_of
 from tinyweb.graph.optimize.tensorize import DOT_PAIRS
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
@@ -24,7 +25,8 @@ MAX_STAGED = 1 << 16  # elements
 class Stage:
     """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
 
-    What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on
+    `axes`: only the loads whose indices vary along exactly these of the kernel's axes, for both operands of x @ x are
+    loads of one parameter; without them all loads of it. Parts of an axis count as the axis (`axes_of`). What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on
     the way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one
     invocation. `pad` elements of SHARED memory are left unused after what one step of the staged loops reads, so that
     threads that fill different steps write to different banks.
@@ -35,9 +37,11 @@ class Stage:
     at: str
     space: Space
     pad: int = 0
+    axes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"stage(p{self.param}, at={self.at}, {self.space.name.lower()}{f', pad={self.pad}' if self.pad else ''})"
+        which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
+        return f"stage({which}, at={self.at}, {self.space.name.lower()}{f', pad={self.pad}' if self.pad else ''})"
 
     def apply(self, kernel: UOp) -> UOp:
         at = find_axis(kernel, self.at, stays=True)
@@ -53,6 +57,7 @@ class Stage:
             raise ScheduleError(f"{self}: the kernel stores to that parameter")
         above = users([kernel])
         table: dict[UOp, UOp] = {}
+        taken = {r.arg.name.partition(".")[0] for u in loops_of(kernel).stages for r in u.src[1:]}
         reused, others = self._reads(kernel, at)
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
@@ -62,10 +67,10 @@ class Stage:
             if value in table:
                 continue
             if _as_pairs(value, load, above):
-                halves = self._staged(load.cast(dtypes.int16), load, summed, at, len(table))
+                halves = self._staged(load.cast(dtypes.int16), load, summed, at, taken)
                 table[value] = halves.cast(value.dtype)
             else:
-                table[value] = self._staged(value, load, summed, at, len(table))
+                table[value] = self._staged(value, load, summed, at, taken)
         if not table:
             raise ScheduleError(
                 f"{self}: no reduction reads that parameter more than once, or converts it, in a step of that axis"
@@ -74,16 +79,22 @@ class Stage:
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Stage, ...]]:
-        """Every parameter that is not stored to, at every loop and at the grid, in what memory the target has."""
+        """Every parameter that is not stored to, and each of the operands it is, at every loop and at the grid, in what
+        memory the target has.
+        """
         loops = loops_of(kernel)
         filling = {r for u in loops.stages for r in u.src[1:]}
         stored = {s.src[0] for s in kernel.src}
-        slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM and u not in stored]
+        operands: dict[int, dict[tuple[str, ...], None]] = {}
+        for u in loads_summed(kernel):
+            if u.src[0] not in stored and not filling & u.ranges:
+                operands.setdefault(u.src[0].arg.slot, {})[tuple(sorted(axes_of(u)))] = None
+        which = [(p, a) for p, found in operands.items() for a in ((), *(found if len(found) > 1 else ()))]
         for r in loops.ranges:
             if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and r not in filling:
-                for slot in slots:
+                for slot, axes in which:
                     for space in (Space.REGISTER, Space.SHARED) if target.has_threads else (Space.REGISTER,):
-                        yield (Stage(slot, r.arg.name, space),)
+                        yield (Stage(slot, r.arg.name, space, axes=axes),)
 
     def _reads(self, kernel: UOp, at: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, tuple[UOp, ...]]]:
         """Loads of the parameter that a reduction repeats within one step of `at`, in a loop or in another thread, and
@@ -99,13 +110,17 @@ class Stage:
                 if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and walked_inside(r, at, self.space)
             ]  # fmt: skip
             for x in u.src[0].toposort():
-                mine = x.op is Ops.LOAD and x.src[0].op is Ops.PARAM and x.src[0].arg.slot == self.param
-                if mine and (not at.arg.reduce or at in x.ranges):
+                if self._means(x) and (not at.arg.reduce or at in x.ranges):
                     found = reused if any(r not in x.ranges for r in around) else others
                     found.setdefault(x, u.src[1:])
         return reused, others
 
-    def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, number: int) -> UOp:
+    def _means(self, u: UOp) -> bool:
+        if u.op is not Ops.LOAD or u.src[0].op is not Ops.PARAM or u.src[0].arg.slot != self.param:
+            return False
+        return not self.axes or axes_of(u) == {axis_name(a) for a in self.axes}
+
+    def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, taken: set[str]) -> UOp:
         tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
         if not tile:
             raise ScheduleError(f"{self}: a step of that axis reads one element only")
@@ -115,7 +130,8 @@ class Stage:
         tile.sort(key=lambda r: (-_stride(load, r), r.arg.order, r.arg.name))
         if prod(int(r.src[0].arg) for r in tile) > MAX_STAGED:
             raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
-        names = f"s{self.param}" + (f"_{number}" if number else "")
+        name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
+        taken.add(name)
         copies: dict[UOp, UOp] = {}
         layout = sorted(tile, key=_nearness if self.space is Space.SHARED else _panels(summed))
         for i, r in enumerate(tile):
@@ -124,7 +140,7 @@ class Stage:
             words = load.dtype.bits < 8 and int(r.src[0].arg) in WORDS and r is tile[-1] and _stride(load, r) == 1
             lanes = (words or r.arg.kind is AxisKind.VECTOR) and r is layout[-1]
             kind = AxisKind.VECTOR if lanes else AxisKind.LOOP
-            axis = replace(r.arg, name=f"{names}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
+            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
         filled = [copies[r] for r in layout]
         last = layout[-1]
@@ -141,6 +157,26 @@ class Stage:
         for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):
             index = index + r * stride
         return stage.load(index)
+
+
+def axis_name(part: str) -> str:
+    """The axis that a part of it, which splitting or hoisting it left, is called after."""
+    return part.removeprefix("acc.").partition(".")[0]
+
+
+def axes_of(load: UOp) -> frozenset[str]:
+    """The kernel's axes that a load varies along: what tells the loads of one parameter apart, whatever was done."""
+    return frozenset(axis_name(r.arg.name) for r in load.ranges)
+
+
+def stages_of(loads: Iterable[UOp], others: Iterable[UOp], at: str, space: Space, pad: int = 0) -> list[Stage]:
+    """What stages these loads but none of the others: parameters as a whole, except where others read them too."""
+    shared = {u.src[0] for u in others}
+    out: dict[Stage, None] = {}
+    for u in loads:
+        axes = tuple(sorted(axes_of(u))) if u.src[0] in shared else ()
+        out[Stage(u.src[0].arg.slot, at, space, pad, axes)] = None
+    return list(out)
 
 
 def _in_vectors(r: UOp) -> list[UOp]:

@@ -1,0 +1,86 @@
+"""Which schedule a kernel gets: what search has found for it, else that of the first rule of thumb that holds.
+
+Rules go from the most elaborate to the empty schedule, which is always legal. One whose actions do not fit the kernel,
+or whose result is refused later, is a defect of the rule, and of nobody's call: the next one takes its place, and a
+`FallbackWarning` says what happened. Where graphs are checked (SPEC, as in all tests) it is an error instead.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tinyweb.graph.ir import UOp
+from tinyweb.graph.ir.spec import spec_level
+from tinyweb.graph.optimize.actions import Action, Schedule
+from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.database import describe, remembered
+from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
+from tinyweb.graph.optimize.heuristic import rules
+from tinyweb.graph.target import Target
+
+T = TypeVar("T")
+
+
+def optimize(kernel: UOp, target: Target) -> UOp:
+    """The kernel under the schedule that search once found for it on `target`, else under the heuristic's."""
+    return optimize_then(kernel, target, lambda scheduled: scheduled)
+
+
+def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> T:
+    """What `make` (lowering) makes of the optimised kernel; what it cannot be made of gives way to a simpler schedule.
+
+    Raises what the first rule's result raises where all fail: then it is not for the schedule.
+    """
+    schedule = remembered(kernel, target)
+    if schedule is not None:
+        try:
+            return make(_scheduled(kernel, schedule, target))
+        except ValueError:
+            pass  # found for a language of schedules, or a compiler, that has changed since
+    return _by_rules(kernel, target, make)[1]
+
+
+def heuristic(kernel: UOp, target: Target) -> Schedule:
+    """The schedule for `kernel` on `target` by rules of thumb; what it returns is legal there."""
+    return _by_rules(kernel, target, lambda scheduled: scheduled)[0]
+
+
+def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Schedule, T]:
+    failed: Exception | None = None
+    broken: tuple[Action, ...] = ()
+    for rule in rules(kernel, target):
+        actions: Sequence[Action] | None = ()
+        try:
+            if (actions := rule()) is None:
+                continue
+            made = make(_scheduled(kernel, tuple(actions), target))
+        except Exception as error:  # whatever it is, a plainer program is better than none
+            if failed is None:
+                failed, broken = error, tuple(actions or ())
+            continue
+        if failed is not None:
+            _report(kernel, target, failed, broken, tuple(actions))
+        return tuple(actions), made
+    raise failed or AssertionError("there is no rule")
+
+
+def _scheduled(kernel: UOp, schedule: Schedule, target: Target) -> UOp:
+    scheduled = apply(kernel, schedule)
+    if missing := excess(scheduled, target):
+        raise ScheduleError(missing)
+    return scheduled
+
+
+def _report(kernel: UOp, target: Target, error: Exception, broken: Schedule, used: Schedule) -> None:
+    first, second = ("; ".join(map(str, s)) or "nothing" for s in (broken, used))
+    text = (
+        f"the usual schedule of a kernel does not fit, so a simpler one, maybe a slower one, is used: a defect of "
+        f"tinyweb, please report it.\n  kernel: {describe(kernel)}\n  target: {target.name}\n  schedule: {first}\n  "
+        f"{type(error).__name__}: {error}\n  used instead: {second}"
+    )
+    if spec_level():
+        raise ScheduleError(text) from error
+    warnings.warn(text, FallbackWarning, stacklevel=2)
