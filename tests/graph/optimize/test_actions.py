@@ -56,6 +56,7 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (GroupReduce("r0", 8), "group_reduce(r0, 8, x)"),
     (Hoist("r0", "i0"), "hoist(r0, at=i0)"),
     (Stage(1, "i0", Space.REGISTER), "stage(p1, at=i0, register)"),
+    (Stage(1, "i0", Space.REGISTER, axes=("i0", "r0")), "stage(p1[i0, r0], at=i0, register)"),
 ]
 
 

@@ -15,7 +15,7 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
 from tinyweb.graph.optimize.actions import Action, Schedule
 from tinyweb.graph.optimize.apply import apply
-from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.database import describe, remembered
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.heuristic import rules
@@ -37,7 +37,7 @@ def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> T:
     schedule = remembered(kernel, target)
     if schedule is not None:
         try:
-            return make(_scheduled(kernel, schedule, target))
+            return make(_scheduled(kernel, schedule, target, refusal))
         except ValueError:
             pass  # found for a language of schedules, or a compiler, that has changed since
     return _by_rules(kernel, target, make)[1]
@@ -56,7 +56,7 @@ def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Sc
         try:
             if (actions := rule()) is None:
                 continue
-            made = make(_scheduled(kernel, tuple(actions), target))
+            made = make(_scheduled(kernel, tuple(actions), target, excess))
         except Exception as error:  # whatever it is, a plainer program is better than none
             if failed is None:
                 failed, broken = error, tuple(actions or ())
@@ -67,10 +67,10 @@ def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Sc
     raise failed or AssertionError("there is no rule")
 
 
-def _scheduled(kernel: UOp, schedule: Schedule, target: Target) -> UOp:
+def _scheduled(kernel: UOp, schedule: Schedule, target: Target, check: Callable[[UOp, Target], str]) -> UOp:
     scheduled = apply(kernel, schedule)
-    if missing := excess(scheduled, target):
-        raise ScheduleError(missing)
+    if wrong := check(scheduled, target):
+        raise ScheduleError(wrong)
     return scheduled
 
 

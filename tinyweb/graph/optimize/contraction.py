@@ -82,7 +82,9 @@ class _Contraction:
 
     # -- which axes, which tile --------------------------------------------------------------------------------
     def apart(self, r: UOp, c: UOp) -> bool:
-        return bool(self.touched[r]) and bool(self.touched[c]) and not any(u in self.touched[c] for u in self.touched[r])
+        return (
+            bool(self.touched[r]) and bool(self.touched[c]) and not any(u in self.touched[c] for u in self.touched[r])
+        )
 
     def rows_of(self, tile: Tile) -> list[UOp]:
         """The output axes along which what the columns load is used again."""

@@ -26,8 +26,8 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize.actions import Schedule
 from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.candidates import carry_out, neighbours
-from tinyweb.graph.optimize.cost import estimate, refusal, workgroups
 from tinyweb.graph.optimize.choose import heuristic
+from tinyweb.graph.optimize.cost import estimate, refusal, workgroups
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 

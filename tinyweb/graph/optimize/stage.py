@@ -25,11 +25,11 @@ MAX_STAGED = 1 << 16  # elements
 class Stage:
     """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
 
-    `axes`: only the loads whose indices vary along exactly these of the kernel's axes, for both operands of x @ x are
-    loads of one parameter; without them all loads of it. Parts of an axis count as the axis (`axes_of`). What is staged is the value the loads are for: casts and products that vary over the same axes are done once, on
-    the way. SHARED memory is filled by all threads of the workgroup together; REGISTER memory is an array of one
-    invocation. `pad` elements of SHARED memory are left unused after what one step of the staged loops reads, so that
-    threads that fill different steps write to different banks.
+    `axes`: only the loads that vary along exactly these of the kernel's axes (`axes_of`), for both operands of x @ x
+    are loads of one parameter; without them all of its loads. What is staged is the value the loads are for: casts and
+    products that vary over the same axes are done once, on the way. SHARED memory is filled by all threads of the
+    workgroup together; REGISTER memory is an array of one invocation. `pad` elements of SHARED memory are left unused
+    after what one step of the staged loops reads, so that threads that fill different steps write to different banks.
     """
 
     name: ClassVar[str] = "stage"
