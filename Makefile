@@ -54,15 +54,15 @@ test-all: export TINYWEB_TEST_SEED ?= random
 test-all: setup ## Everything `make test` does, with the slow tests and the strictest checks of graphs; SHARD=2/8: a part
 	@SPEC=2 $(WATCHED) $(if $(SHARD),120,960) $(MAKE) checks PYTEST="-o timeout=3600 -o faulthandler_timeout=4000"
 
-# every second try at starting a program is noted in one file, by Python and JavaScript alike
+# Every second try at starting a program is noted in one file, by Python and JavaScript alike. What is linted is linted
+# beside the tests of the pages, which wait for browsers most of the time.
 .PHONY: checks
 checks: export TINYWEB_RETRY_LOG := $(CURDIR)/build/second-tries.log
 checks:
 	@rm -f "$$TINYWEB_RETRY_LOG"
-	@$(MAKE) lint
+	@$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) -j2 --output-sync=line lint test-web)
 	@echo "tinyweb: Python tests$(if $(SHARD), (part $(SHARD)))"
 	$(BIN)/pytest -n auto --dist worksteal $(PYTEST) $(if $(SHARD),--shard $(SHARD))
-	@$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) test-web)
 	@$(BIN)/python -m tests.control.starting
 
 .PHONY: test-web
