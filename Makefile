@@ -124,12 +124,16 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	  $(QUIETLY) "making .venv with $$python" "is there room on the disk?" "$$python" -m venv .venv
 
 .venv/.run: requirements.lock pyproject.toml | .venv/bin/python
-	@$(QUIETLY) "installing Python packages" "$(OFFLINE)" $(BIN)/pip install --no-deps -r requirements.lock
+	@$(QUIETLY) "installing Python packages" "$(OFFLINE)" $(BIN)/pip install --no-deps --require-hashes -r requirements.lock
 	@$(QUIETLY) "installing tinyweb itself, editable" "see above" $(BIN)/pip install --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.dev: requirements-dev.lock .venv/.run
-	@$(QUIETLY) "installing Python packages for the tests (PyTorch, linters)" "$(OFFLINE)" $(BIN)/pip install --no-deps -r requirements-dev.lock
+.venv/.dev: requirements-dev.lock requirements-cuda.lock .venv/.run
+	@$(QUIETLY) "installing Python packages for the tests (PyTorch, linters)" "$(OFFLINE)" \
+	  $(BIN)/pip install --no-deps --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -c "import torch" 2>/dev/null || $(QUIETLY) "installing CUDA's libraries: this PyTorch does not start without" \
+	  "$(OFFLINE)" $(BIN)/pip install --no-deps --require-hashes -r requirements-cuda.lock
+	@$(QUIETLY) "starting PyTorch, which tests compare with" "is there a PyTorch for this platform?" $(BIN)/python -c "import torch"
 	@touch $@
 
 .venv/.browser: tools/browser.py tools/vulkan.py .venv/.dev
@@ -139,13 +143,13 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@touch $@
 
 # llama.cpp is compiled for this machine's processor, as its users do; its build tools are in the list
-.venv-bench/.stamp: benchmarks/requirements.lock | .venv/bin/python
+.venv-bench/.stamp: benchmarks/requirements.lock benchmarks/requirements-build.lock | .venv/bin/python
 	@$(QUIETLY) "making .venv-bench" "is there room on the disk?" $(BIN)/python -m venv .venv-bench
 	@$(QUIETLY) "installing build tools for the peers" "$(OFFLINE)" \
-	  .venv-bench/bin/pip install --no-deps $$(grep -E '^(cmake|ninja|packaging|pathspec|scikit-build-core)==' $<)
+	  .venv-bench/bin/pip install --no-deps --require-hashes -r benchmarks/requirements-build.lock
 	@PATH="$$PWD/.venv-bench/bin:$$PATH" CMAKE_ARGS=-DGGML_NATIVE=ON \
 	  $(QUIETLY) "installing the peers; building llama.cpp takes some minutes" "$(OFFLINE) is there a C++ compiler?" \
-	  .venv-bench/bin/pip install --no-deps --no-build-isolation --no-binary llama-cpp-python -r $<
+	  .venv-bench/bin/pip install --no-deps --require-hashes --no-build-isolation --no-binary llama-cpp-python -r $<
 	@touch $@
 
 # no install scripts: one of them would download a native library that no page uses

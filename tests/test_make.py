@@ -17,7 +17,7 @@ def test_plain_make_prints_the_help() -> None:
 
 def test_help_lists_every_target_that_people_use() -> None:
     listed = set(re.findall(r"^  make (\S+) +\S", make("help"), re.MULTILINE))
-    assert {"setup", "demo", "test", "test-all", "lint", "bench", "screenshots", "clean", "help"} <= listed
+    assert {"setup", "demo", "test", "test-all", "lint", "bench", "wheel", "screenshots", "clean", "help"} <= listed
 
 
 def test_demo_needs_nothing_that_only_tests_use() -> None:
@@ -49,9 +49,9 @@ def refusal(wanted: str, programs: Path) -> str:
 
 
 def test_old_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+    for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
         script(tmp_path / name, "exit 1")
-    assert "Python 3.11 or newer with its venv module was not found" in refusal("python", tmp_path)
+    assert "Python 3.11, 3.12, 3.13 or 3.14 with its venv module was not found" in refusal("python", tmp_path)
 
 
 def test_old_node_is_refused_in_one_sentence(tmp_path: Path) -> None:

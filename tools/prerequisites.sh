@@ -7,13 +7,13 @@ fail() { echo "tinyweb: $1" >&2; exit 1; }
 
 case "$1" in
   python)
-    for python in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
-      if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
+      if "$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
         command -v "$python"
         exit 0
       fi
     done
-    fail "Python 3.11 or newer with its venv module was not found: install it (Debian: apt-get install python3 python3-venv) or set PYTHON=/path/to/python3."
+    fail "Python 3.11, 3.12, 3.13 or 3.14 with its venv module was not found: install one (Debian: apt-get install python3 python3-venv) or set PYTHON=/path/to/python3."
     ;;
   node)
     command -v git >/dev/null || fail "git was not found: install it (Debian: apt-get install git)."
