@@ -128,7 +128,10 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@$(QUIETLY) "installing tinyweb itself, editable" "see above" $(BIN)/pip install --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.dev: requirements-dev.lock requirements-cuda.lock .venv/.run
+# pip would take PyPI's PyTorch before a build without CUDA in a folder, whose hash it does not know beforehand
+.venv/.dev: requirements-dev.lock requirements-cpu.lock requirements-cuda.lock .venv/.run
+	@echo "tinyweb: looking for a PyTorch without CUDA"
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements-cpu.lock 2>/dev/null || true
 	@$(QUIETLY) "installing Python packages for the tests (PyTorch, linters)" "$(OFFLINE)" \
 	  $(BIN)/pip install --no-deps --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -c "import torch" 2>/dev/null || $(QUIETLY) "installing CUDA's libraries: this PyTorch does not start without" \

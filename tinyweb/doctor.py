@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import struct
 import time
 from collections.abc import Callable
 from typing import TypedDict
+
+import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.errors import TinywebError
@@ -13,6 +16,7 @@ from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Launch, Runtime
+from tinyweb.requirements import advice, unmet
 
 
 class Finding(TypedDict):
@@ -25,11 +29,13 @@ class Finding(TypedDict):
 
 
 def diagnose() -> list[Finding]:
-    """Try the toolchain and every device, in the order CPU, WASM, WEBGPU, INTERPRETER, and look for a browser.
+    """Look at the packages that are needed, try the toolchain and every device, in the order CPU, WASM, WEBGPU,
+    INTERPRETER, and look for a browser.
 
     Takes a second or two; raises nothing.
     """
     checks: tuple[tuple[str, Callable[[], str]], ...] = (
+        ("packages", _packages),
         ("toolchain", _toolchain),
         ("CPU", _cpu),
         ("WASM", _wasm),
@@ -47,6 +53,12 @@ def _try(name: str, check: Callable[[], str]) -> Finding:
         return Finding(name=name, works=False, detail="", reason=str(error))
     except Exception as error:  # a driver or a library may fail in its own ways, and the others are still to be tried
         return Finding(name=name, works=False, detail="", reason=f"{type(error).__name__}: {error}")
+
+
+def _packages() -> str:
+    if missing := unmet():
+        raise TinywebError(advice(missing))
+    return f"Python {platform.python_version()}, NumPy {np.__version__}; all that tinyweb asks for is installed"
 
 
 def _toolchain() -> str:

@@ -7,8 +7,8 @@ To upgrade: `pip install -U PACKAGE` in `.venv`, run the tests, run this; versio
 their lock by hand before.
 
 - requirements.lock: what running and exporting needs. requirements-dev.lock: that, and what the tests need.
-- requirements-cuda.lock: what PyPI's PyTorch for Linux needs to start. Its builds for processors alone do without, and
-  serve the tests as well: their hashes are in requirements-dev.lock too (OTHER_BUILDS).
+- requirements-cuda.lock: what PyPI's PyTorch for Linux needs to start. Builds without CUDA serve the tests as well:
+  requirements-cpu.lock, written by hand.
 - benchmarks/requirements-build.lock, benchmarks/requirements.lock: the peers of `make bench`, and what builds them.
 """
 
@@ -39,12 +39,6 @@ INDEX = "https://pypi.org/simple"
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 GLIBC = 39  # 2.39: wheels that need a newer one are left out
 
-# PyTorch's own index has builds without CUDA, under the same version with a local label, which `==` accepts.
-OTHER_BUILDS = {  # package==version -> SHA-256
-    "torch==2.13.0": (  # torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl
-        "6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b",
-    )
-}
 CUDA = re.compile(r"(cuda|nvidia)-|triton$")  # what PyPI's PyTorch asks for on Linux
 BUILD_TOOLS = ("cmake", "ninja", "packaging", "pathspec", "scikit-build-core")  # of llama-cpp-python
 
@@ -126,7 +120,7 @@ class Package:
                 taken.add(self.sdist["hashes"]["sha256"])
             elif not fit:
                 without.add(environment)
-        return taken.union(OTHER_BUILDS.get(f"{self.name}=={self.version}", ())), without
+        return taken, without
 
     def repacked(self) -> Iterator["Package"]:
         """Its post-releases: the same program, packed anew."""

@@ -60,6 +60,11 @@ def test_every_file_is_known_by_its_hash(name: str) -> None:
     assert all(len(set(hashes)) == len(hashes) >= 1 for _, hashes in found)
 
 
+def test_pytorch_without_cuda_is_of_the_version_that_is_locked() -> None:
+    builds = {r.name: str(r.specifier).removeprefix("==") for r, _ in entries("requirements-cpu")}
+    assert builds == {"torch": f"{versions('requirements-dev', lock.ENVIRONMENTS[0])['torch']}+cpu"}
+
+
 def test_what_has_binaries_has_a_file_for_every_platform() -> None:
     least = len(lock.ENVIRONMENTS) - 1
     hashes = {r.name: h for r, h in entries("requirements")}

@@ -14,10 +14,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
-from typer.exceptions import TyperException
-
 import tinyweb
+from tinyweb.requirements import advice, unmet
+
+try:
+    import typer
+    from typer.exceptions import TyperException
+except ImportError:
+    if missing := unmet():
+        sys.exit(f"tinyweb: {advice(missing)}.")
+    raise
+
 from tinyweb.cli import (
     doctor,
     export_chat,
