@@ -51,6 +51,17 @@ def open_site(
         context.close()
 
 
+def test_the_site_carries_the_models_licence(exported_page: Callable[[ExportedPage], Path]) -> None:
+    """It derives from a model under the Apache License; licenses.txt is what the about box links to."""
+    site = exported_page(EMBED)
+    told = (site / "licenses.txt").read_text(encoding="utf-8")
+    for name in ("LICENSE", "NOTICE"):
+        text = (TINYEMBED / name).read_text(encoding="utf-8")
+        assert text.strip() in told and (site / "model" / name).read_text(encoding="utf-8") == text
+    assert "\n\ntinyembed, the model\n" in told
+    assert all(f'"{name}"' in (site / "sw.js").read_text() for name in ("model/LICENSE", "model/NOTICE"))  # offline, too
+
+
 @pytest.mark.parametrize(
     ("device", "backend"),
     [

@@ -141,6 +141,43 @@ def test_licences_of_page_and_library_are_one_text(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "function/licenses.txt").read_text().split(between) == ["tinyweb 1\n", "jinja 1\n", "shared 1\n"]
 
 
+def test_what_a_models_folder_says_of_its_licence_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "BUILT", tmp_path / "built")
+    between = "\n" + "=" * 80 + "\n\n"
+    write(tmp_path / "built/chat/index.html")
+    for name in (*LIBRARY, "licenses.txt"):
+        write(tmp_path / "built/library" / name)
+    model = tmp_path / "some-model"
+    model.mkdir()
+    for name in ("README.md", "config.json", "licensed.bin"):
+        (model / name).touch()
+    (model / "NOTICE").write_bytes(b"by somebody\r\n")
+    (model / "LICENSE.txt").write_bytes("terms \xe9\n".encode("latin-1"))
+    (model / "licence-of-data").mkdir()
+    site = tmp_path / "site"
+    site.mkdir()
+    copy_page(site, "chat", model)
+    own, of_model = (site / "licenses.txt").read_text(encoding="utf-8").split(between)
+    assert own == "built/library/licenses.txt"[len("built/") :]
+    assert of_model == "some-model, the model\n\nterms \ufffd\n\n" + "-" * 80 + "\n\nby somebody\n"
+    assert files(site / "model") == ["LICENSE.txt", "NOTICE"]
+    assert (site / "model/NOTICE").read_bytes() == b"by somebody\r\n"
+    (model / "COPYING").write_bytes(b"x" * (site_module.MAX_NOTICE_BYTES + 1))
+    with pytest.raises(ExportError, match=r"COPYING is 1 MiB: too large for a licence.*move it out"):
+        copy_page(site, "chat", model)
+    (tmp_path / "other").mkdir()
+    copy_page(tmp_path / "other", "chat", model / "config.json")  # a single file says nothing
+    assert not (tmp_path / "other/model").exists()
+
+
+def test_licence_of_a_model_that_derives_from_another() -> None:
+    """tinyembed is a changed part of all-MiniLM-L6-v2: its licence, and who made what, go wherever it goes."""
+    folder = Path(__file__).parents[2] / "assets/models/tinyembed"
+    licence, notice = ((folder / name).read_text() for name in ("LICENSE", "NOTICE"))
+    assert "Apache License" in licence and "4. Redistribution" in licence and "END OF TERMS AND CONDITIONS" in licence
+    assert all(part in notice for part in ("all-MiniLM-L6-v2", "Changes", "Apache License, Version 2.0", "Microsoft"))
+
+
 def test_json_is_readable_and_right(tmp_path: Path) -> None:
     value = {
         "a": [{"id": i, "shape": [1, 2, 3], "name": "layer" * 4} for i in range(9)],

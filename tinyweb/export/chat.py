@@ -79,7 +79,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
-        copy_page(site, "chat")
+        copy_page(site, "chat", folder)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), kernels_per_token(written))
 
 

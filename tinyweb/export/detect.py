@@ -79,7 +79,7 @@ def export_detect(
         "defaults": {"confidence": defaults.confidence, "iou": defaults.iou, "agnostic": defaults.agnostic},
     }
     with new_site(output, o.force) as site:
-        copy_page(site, "detect")
+        copy_page(site, "detect", Path(source))
         written = write_functions(
             site / "model", o.name or Path(source).resolve().stem, {ENTRY: (detector, detector.inputs(DEVICE))},
             task="detect", sections={"detect": section}, model={"architecture": "yolov8", "quant": o.quant},

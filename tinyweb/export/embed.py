@@ -78,7 +78,7 @@ def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Pr
         written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
         write_texts(site / "model", folder)
         write_loader(site / "model", written)
-        copy_page(site, "embed")
+        copy_page(site, "embed", folder)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
 
 

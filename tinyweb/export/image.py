@@ -97,7 +97,7 @@ def export_image(
     sizes = tiled_sizes(model, o)
     progress("reading", 1, 1)
     with new_site(output, o.force) as site:
-        copy_page(site, "image")
+        copy_page(site, "image", Path(source))
         return write_model(site / "model", o.name or model.name, model, sizes, o, progress)
 
 

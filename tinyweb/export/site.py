@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,12 @@ ASSETS = "assets"  # where a site has the library
 FACTS, WORKER = "site.json", "sw.js"  # what a page knows of its site; what keeps the site for use without a network
 LICENSES = "licenses.txt"  # whose code a site holds, with the texts of their licences
 BETWEEN_LICENSES = f"\n{'=' * 80}\n\n"  # as web/shell/licenses.mjs writes it
-MANIFEST = "model/manifest.json"
+MODEL = "model"  # where a site has its bundle
+MANIFEST = f"{MODEL}/manifest.json"
+NOTICES = re.compile(
+    r"(licen[cs]e|copying|notice)(s)?([-._].*)?", re.IGNORECASE
+)  # files of a model's folder that go along
+MAX_NOTICE_BYTES = 1 << 20
 FORMAT, VERSION = "tinyweb-bundle", 1
 
 
@@ -125,11 +131,40 @@ def _move_into_place(work: Path, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def copy_page(site: Path, task: str) -> None:
-    """Put the built page of `task` ("chat", "detect", "image", "embed") and the library it needs into `site`."""
+def copy_page(site: Path, task: str, source: Path | None = None) -> None:
+    """Put the built page of `task` ("chat", "detect", "image", "embed") and the library it needs into `site`, and the
+    licences of what is in them and of the model that was read from `source`.
+    """
     check_page(task)
     shutil.copytree(BUILT / task, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
     copy_library(site, TASK_LIBRARY[task])
+    if source is not None:
+        copy_notices(site, source)
+
+
+def copy_notices(site: Path, source: Path) -> None:
+    """Let what a model's folder says of its licence (LICENSE, NOTICE, COPYING, with any ending) go along: in the site's
+    bundle, which others may use without the page, and in licenses.txt. A `source` that is one file says nothing.
+
+    Raises ExportError for a file that is no text of a licence by its size.
+    """
+    if not source.is_dir():
+        return
+    files = sorted(path for path in source.iterdir() if NOTICES.fullmatch(path.name) and path.is_file())
+    told = []
+    for path in files:
+        if path.stat().st_size > MAX_NOTICE_BYTES:
+            raise ExportError(
+                f"{path} is {path.stat().st_size >> 20} MiB: too large for a licence, which the site would carry. "
+                "Shorten it, or move it out of the model's folder."
+            )
+        (site / MODEL).mkdir(exist_ok=True)
+        shutil.copyfile(path, site / MODEL / path.name)
+        told.append(path.read_bytes().decode("utf-8", errors="replace").replace("\r\n", "\n").strip())
+    if told:
+        text = f"\n\n{'-' * 80}\n\n".join(told)
+        with (site / LICENSES).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"{BETWEEN_LICENSES}{source.resolve().name}, the model\n\n{text}\n")
 
 
 def seal(site: Path) -> None:
