@@ -1,27 +1,21 @@
-/** How every page is tested: logic in Node, and the built page in a browser with a pretended model beside it. */
+/** How the workspaces are tested: projects of the one run that vitest.config.ts describes. */
 
-import type { ViteUserConfig } from "vitest/config";
+import { fileURLToPath } from "node:url";
+import type { TestProjectInlineConfiguration } from "vitest/config";
 
-/** The Vitest configuration of a page: test/unit/*.test.ts, and test/browser/*.test.ts on the site that test/browser/site.ts serves. */
-export function pageTests(): ViteUserConfig {
-  return {
-    test: {
-      projects: [
-        { test: { name: "unit", include: ["test/unit/**/*.test.{ts,tsx}"], environment: "node" } },
-        {
-          test: {
-            name: "browser",
-            include: ["test/browser/**/*.test.ts"],
-            globalSetup: ["test/browser/site.ts"],
-            testTimeout: 60_000, // a busy machine is not a failure
-            retry: 1, // nor is one that stands still for seconds; the report says "retry x1"
-            expect: { poll: { timeout: 20_000 } },
-            hookTimeout: 60_000,
-            // One browser at a time: timing matters to some checks, and machines are small.
-            fileParallelism: false,
-          },
-        },
-      ],
-    },
-  };
+const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+const BROWSER = at("testing/browser.ts");
+
+/** Tests of a workspace, web/`folder`. @param needs set-up files, from that folder; `"browser"` is the tests' browser */
+export function tests(name: string, folder: string, include: string[], needs: string[] = [], exclude: string[] = []): TestProjectInlineConfiguration {
+  const globalSetup = needs.map((file) => (file === "browser" ? BROWSER : file));
+  return { extends: true, test: { name, root: at(`../${folder}`), include, exclude, globalSetup } };
+}
+
+/** Logic in Node: test/unit/*.test.ts. The built page, with a pretended model beside it, in a browser: test/browser/*.test.ts. */
+export function pageTests(folder: string): TestProjectInlineConfiguration[] {
+  return [
+    tests(`${folder} unit`, folder, ["test/unit/**/*.test.{ts,tsx}"]),
+    tests(`${folder} browser`, folder, ["test/browser/**/*.test.ts"], ["browser", "test/browser/site.ts"]),
+  ];
 }

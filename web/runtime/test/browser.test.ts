@@ -1,13 +1,14 @@
 /** The built library in headless Chromium: WebGPU on its software adapter, WASM with and without threads, storage, faults. */
 
-import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { newContext, useBrowser } from "../../shell/testing/browser.js";
+import { within } from "../../shell/testing/programs.js";
 import type { ChatInfo } from "../src/chat.js";
 import type { LoadOptions } from "../src/connection.js";
 import type { FunctionInfo } from "../src/function.js";
 import type { Progress } from "../src/host.js";
 import type { InterruptedLoad } from "../src/marker.js";
-import { findBrowser, FLAGS } from "./chromium.js";
 import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
 import { Site } from "./site.js";
@@ -34,19 +35,13 @@ interface PageApi {
 declare const window: { t: PageApi & { chat: { info: ChatInfo } }; ready: boolean };
 
 const site = new Site();
-let browser: Browser;
 let context: BrowserContext;
 let page: Page;
 const complaints: string[] = [];
 
-beforeAll(async () => {
-  await site.start();
-  browser = await chromium.launch({ executablePath: findBrowser(), args: FLAGS });
-}, 60_000);
-afterAll(async () => {
-  await browser?.close();
-  site.stop();
-});
+useBrowser();
+beforeAll(() => site.start());
+afterAll(() => site.stop());
 
 beforeEach(async () => {
   site.bundles.clear();
@@ -54,9 +49,8 @@ beforeEach(async () => {
   site.fault = () => undefined;
   site.hold = () => undefined;
   site.asked.length = 0;
-  context = await browser.newContext();
+  context = await newContext();
 });
-afterEach(() => context.close());
 
 /** localhost is isolated and secure, 127.0.0.1 is secure only, phone.test is neither. */
 async function visit(host: "localhost" | "127.0.0.1" | "phone.test" = "localhost"): Promise<void> {
@@ -69,10 +63,12 @@ async function visit(host: "localhost" | "127.0.0.1" | "phone.test" = "localhost
   await page.waitForFunction(() => window.ready);
 }
 
+/** What the page answers at last: the browser itself sets no limit. */
+const ANSWER_MS = 40_000;
 const load = (options: LoadOptions = {}, bundle = "model"): Promise<ChatInfo & Failed> =>
-  page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const);
+  within(ANSWER_MS, `load(${JSON.stringify([bundle, options])})`, page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const));
 const ids = (prompt: number[], options: object = {}, trouble: object = {}): ReturnType<PageApi["ids"]> =>
-  page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const);
+  within(ANSWER_MS, `the tokens of ${JSON.stringify([prompt, options, trouble])}`, page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const));
 const info = (): Promise<ChatInfo> => page.evaluate(() => window.t.chat.info);
 const events = (): Promise<Record<string, string>[]> => page.evaluate(() => window.t.events);
 

@@ -5,10 +5,9 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { chromium } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newContext, useBrowser } from "../../shell/testing/browser.js";
 import { BUILT } from "./build.js";
-import { findBrowser, FLAGS } from "./chromium.js";
 import { expected, fakeBundle, promptIds, type FakeBundle } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
 import { Site } from "./site.js";
@@ -34,6 +33,7 @@ const BUNDLES: Record<string, FakeBundle> = { model: fakeBundle(), function: fak
 const LOADER = 'import { loadChat } from "../assets/tinyweb.js";\nexport const load = (options) => loadChat(new URL("./", import.meta.url), options);\n';
 
 let staged: Staged;
+useBrowser();
 beforeAll(() => {
   staged = stage();
   for (const [name, { files }] of Object.entries(BUNDLES)) {
@@ -43,7 +43,7 @@ beforeAll(() => {
       writeFileSync(file, bytes);
     }
   }
-}, 120_000);
+});
 afterAll(() => rmSync(dirname(staged.project), { recursive: true }));
 
 async function node(file: string, ...args: string[]): Promise<string> {
@@ -86,8 +86,9 @@ describe("the examples of the documentation", () => {
       },
       include: ["**/*"],
     }));
-    const { stdout } = spawnSync("npx", ["tsc", "-p", folder, "--pretty", "false"], { cwd: at("web/runtime"), encoding: "utf8" });
+    const { stdout, status } = spawnSync("npx", ["tsc", "-p", folder, "--pretty", "false"], { cwd: at("web/runtime"), encoding: "utf8", timeout: 60_000 });
     expect(stdout).toBe("");
+    expect(status).toBe(0);
   });
 
   it("node.mjs answers, and says how it is used", async () => {
@@ -116,9 +117,8 @@ describe("the pages to copy", () => {
     for (const [path, bytes] of fakeBundle().files) files.set(`model/${path}`, bytes);
     files.set("model/model.js", new TextEncoder().encode(LOADER));
     site.bundles.set("site", { files, manifest: {} });
-    const browser = await chromium.launch({ executablePath: findBrowser(), args: FLAGS });
     try {
-      const page = await browser.newPage();
+      const page = await (await newContext()).newPage();
       const errors: string[] = [];
       page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
       await page.goto(`http://localhost:${site.port}/site/chat.html`);
@@ -133,7 +133,6 @@ describe("the pages to copy", () => {
       expect(await page.locator("#conversation p").allTextContents()).toEqual(["hi", said]);
       expect(errors).toEqual([]);
     } finally {
-      await browser.close();
       site.stop();
     }
   });

@@ -4,28 +4,26 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { chromium, type Browser } from "playwright-core";
 import { rolldown } from "rolldown";
 import { build } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newContext, useBrowser } from "../../shell/testing/browser.js";
+import { within } from "../../shell/testing/programs.js";
 // @ts-expect-error a script without types
 import { FILES } from "../scripts/files.mjs";
-import { findBrowser, FLAGS } from "./chromium.js";
 import { expected, fakeBundle, promptIds } from "./fake-bundle.js";
 import { Site } from "./site.js";
 import { stage, type Staged } from "./stage.js";
 
 let staged: Staged;
 const site = new Site();
-let browser: Browser;
+useBrowser();
 beforeAll(async () => {
   staged = stage();
   await site.start();
   site.bundles.set("model", fakeBundle());
-  browser = await chromium.launch({ executablePath: findBrowser(), args: FLAGS });
-}, 120_000);
-afterAll(async () => {
-  await browser?.close();
+});
+afterAll(() => {
   site.stop();
   rmSync(dirname(staged.project), { recursive: true });
 });
@@ -82,12 +80,12 @@ describe("the package", () => {
     }));
     write("package.json", JSON.stringify({ type: "module", private: true }));
     const root = fileURLToPath(new URL("..", import.meta.url));
-    const { stdout, status } = spawnSync("npx", ["tsc", "-p", staged.project, "--pretty", "false"], { cwd: root, encoding: "utf8" });
-    expect(stdout).toBe("");
+    const { stdout, status } = spawnSync("npx", ["tsc", "-p", staged.project, "--pretty", "false", "--listFiles"], { cwd: root, encoding: "utf8", timeout: 60_000 });
+    const lines = stdout.split("\n");
+    expect(lines.filter((line) => /error TS/.test(line))).toEqual([]);
     expect(status).toBe(0);
     // The compilers that most have know no types of WebGPU: what a project reads of the package must not name them.
-    const listed = spawnSync("npx", ["tsc", "-p", staged.project, "--listFilesOnly"], { cwd: root, encoding: "utf8" }).stdout.split("\n");
-    const own = listed.filter((file) => file.includes("node_modules/tinyweb/dist/"));
+    const own = lines.filter((file) => file.includes("node_modules/tinyweb/dist/"));
     expect(own.length).toBeGreaterThan(10);
     for (const file of own) expect(readFileSync(file, "utf8").replaceAll(/\/\*.*?\*\/|\/\/.*$/gms, ""), file).not.toMatch(/\bGPU/);
   });
@@ -119,28 +117,24 @@ describe("the package", () => {
 async function visit(main: string, extra: Record<string, string> = {}): Promise<{ text: string; scripts: string[] }> {
   for (const [name, text] of Object.entries({ "main.js": main, "index.html": PAGE, ...extra })) write(name, text);
   const out = join(staged.project, "out");
-  await build({
+  await within(60_000, "Vite to build the page", build({
     root: staged.project, base: "./", configFile: false, logLevel: "error", mode: "production",
     build: { outDir: out, emptyOutDir: true }, worker: { format: "es" },
-  });
+  }));
   const found = readdirSync(out, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   const files = new Map(found.map((entry) => {
     const path = join(entry.parentPath, entry.name);
     return [path.slice(out.length + 1), new Uint8Array(readFileSync(path))] as const;
   }));
   site.bundles.set("app", { files, manifest: {} });
-  const page = await browser.newPage();
-  try {
-    const errors: string[] = [];
-    page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-    page.on("pageerror", (error) => errors.push(error.message));
-    await page.goto(`http://localhost:${site.port}/app/index.html`);
-    await page.waitForFunction(() => document.title !== "" || undefined, undefined, { timeout: 30_000 }).catch(() => undefined);
-    expect(errors.filter((text) => !/favicon/.test(text))).toEqual([]);
-    return { text: await page.title(), scripts: [...files.keys()].filter((name) => name.endsWith(".js")) };
-  } finally {
-    await page.close();
-  }
+  const page = await (await newContext()).newPage();
+  const errors: string[] = [];
+  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(error.message));
+  await page.goto(`http://localhost:${site.port}/app/index.html`);
+  await page.waitForFunction(() => document.title !== "");
+  expect(errors.filter((text) => !/favicon/.test(text))).toEqual([]);
+  return { text: await page.title(), scripts: [...files.keys()].filter((name) => name.endsWith(".js")) };
 }
 
 const PAGE = '<!doctype html><html lang="en"><title></title><script type="module" src="./main.js"></script></html>';
@@ -168,15 +162,14 @@ describe("in a page", () => {
   });
 
   it("inside a worker of the page's own, without a bundler", async () => {
-    const page = await browser.newPage();
+    const page = await (await newContext()).newPage();
     site.bundles.set("own", { files: new Map([["worker.js", new TextEncoder().encode(`import { loadChat } from "/assets/tinyweb.js"; ${ASK} self.postMessage(answer);`)]]), manifest: {} });
     await page.goto(`http://localhost:${site.port}/`);
-    const text = await page.evaluate(() => new Promise<string>((resolve, reject) => {
+    const text = await within(40_000, "the worker's answer", page.evaluate(() => new Promise<string>((resolve, reject) => {
       const worker = new Worker("/own/worker.js", { type: "module" });
       worker.onmessage = ({ data }) => resolve(data as string);
       worker.onerror = (event) => reject(new Error((event as ErrorEvent).message));
-    }));
+    })));
     expect(JSON.parse(text)).toEqual({ text: ANSWER, backend: "wasm" });
-    await page.close();
   });
 });

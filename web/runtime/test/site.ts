@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { BUILT } from "./build.js";
+import { within } from "../../shell/testing/programs.js";
 import type { FakeBundle } from "./fake-bundle.js";
 
 export const CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; style-src 'self'";
@@ -22,7 +23,7 @@ export class Site {
 
   async start(): Promise<void> {
     this.server = createServer((request, response) => void this.answer(request.url ?? "/", request.headers.range, response));
-    await new Promise<void>((resolve) => this.server?.listen(0, "127.0.0.1", resolve));
+    await within(20_000, "the server to listen", new Promise<void>((resolve) => this.server?.listen(0, "127.0.0.1", resolve)));
     this.port = (this.server.address() as AddressInfo).port;
   }
 

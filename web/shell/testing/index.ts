@@ -1,49 +1,15 @@
-/** A headless Chromium, pages of it, and what most tests of a built page do with them. */
+/** Pages in the tests' browser, and what most tests of a built page do with them. */
 
-import { existsSync, mkdirSync, readdirSync } from "node:fs";
-import { homedir } from "node:os";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import axe from "axe-core";
-import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
-import { afterAll, beforeAll, inject } from "vitest";
+import type { BrowserContext, Page } from "playwright-core";
+import { inject } from "vitest";
 import type { PageState } from "../src/model/loader";
+import { newContext } from "./browser";
 import "./site"; // the type of what is injected
 
-function findBrowser(): string {
-  const fixed = [
-    process.env["CHROME"] ?? "",
-    "/usr/bin/chromium",
-    "/usr/bin/chromium-browser",
-    "/usr/bin/google-chrome",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-  ];
-  const cache = process.env["PLAYWRIGHT_BROWSERS_PATH"] ?? join(homedir(), ".cache/ms-playwright");
-  const kept = existsSync(cache)
-    ? readdirSync(cache).flatMap((name) => ["chrome-linux/chrome", "chrome-linux64/chrome"].map((file) => join(cache, name, file)))
-    : [];
-  const found = [...fixed, ...kept].find((path) => path !== "" && existsSync(path));
-  if (found === undefined) {
-    throw new Error("No Chromium was found: run `make setup`, or set CHROME to the path of one.");
-  }
-  return found;
-}
-
-/** A headless browser. */
-export function launch(): Promise<Browser> {
-  return chromium.launch({ executablePath: findBrowser(), args: ["--no-sandbox"] });
-}
-
-let running: Browser | undefined;
-
-/** The browser of this file's tests, which begins with `useBrowser()`. */
-export const browser = (): Browser => running as Browser;
-
-export function useBrowser(): void {
-  beforeAll(async () => {
-    running = await launch();
-  });
-  afterAll(() => running?.close());
-}
+export { useBrowser } from "./browser";
 
 export const DESKTOP = { viewport: { width: 1280, height: 800 } } as const;
 export const PHONE = {
@@ -78,9 +44,9 @@ export interface OpenOptions {
 }
 
 /** Opens the page in a context of its own: its storage is empty. */
-export async function open(browser: Browser, options: OpenOptions = {}): Promise<Opened> {
+export async function open(options: OpenOptions = {}): Promise<Opened> {
   const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false, forcedColors = false, textPercent = 100 } = options;
-  const context = await browser.newContext({
+  const context = await newContext({
     ...device,
     colorScheme: dark ? "dark" : "light",
     reducedMotion: reducedMotion ? "reduce" : "no-preference",

@@ -2,7 +2,7 @@
 
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { browser, DESKTOP, open, overflow, PHONE, reaches, shoot, SMALL_PHONE, tooSmallToTouch, useBrowser, violations, type OpenOptions } from "./index";
+import { DESKTOP, open, overflow, PHONE, reaches, shoot, SMALL_PHONE, tooSmallToTouch, useBrowser, violations, type OpenOptions } from "./index";
 
 export interface Scene {
   name: string;
@@ -73,7 +73,7 @@ const LOWEST = 96;
 
 async function look({ name, options, act }: Scene, { looks, ...how }: Look): Promise<void> {
   // Fades would lower the contrast that is measured.
-  const { page, context, problems, foreign } = await open(browser(), { ...options, ...how, reducedMotion: true });
+  const { page, problems, foreign } = await open({ ...options, ...how, reducedMotion: true });
   await act(page);
   await shoot(page, `${name}-${looks}`);
   expect(await violations(page)).toEqual([]);
@@ -82,7 +82,6 @@ async function look({ name, options, act }: Scene, { looks, ...how }: Look): Pro
   expect(await page.locator("main").evaluate((main) => main.clientHeight)).toBeGreaterThan(LOWEST);
   expect(problems).toEqual([]);
   expect(foreign).toEqual([]);
-  await context.close();
 }
 
 /** Tests a page's `scenes`, the most telling first, and what it has of the shell. */

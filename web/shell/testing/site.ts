@@ -8,6 +8,7 @@ import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "vite";
 import type { TestProject } from "vitest/node";
+import { within } from "./programs";
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -24,6 +25,9 @@ const TYPES: Record<string, string> = {
   ".png": "image/png",
   ".webmanifest": "application/manifest+json",
 };
+
+const BUILD_MS = 120_000;
+const START_MS = 20_000;
 
 const PRETEND = fileURLToPath(new URL("./pretend.js", import.meta.url));
 
@@ -58,9 +62,9 @@ export function pageSite(page: URL): (project: TestProject) => Promise<() => Pro
   return async (project) => {
     const root = fileURLToPath(page);
     const folder = await mkdtemp(join(tmpdir(), "tinyweb-page-"));
-    await build({ root, configFile: join(root, "vite.config.ts"), logLevel: "error", build: { outDir: folder, emptyOutDir: true } });
+    await within(BUILD_MS, `the build of ${root}`, build({ root, configFile: join(root, "vite.config.ts"), logLevel: "error", build: { outDir: folder, emptyOutDir: true } }));
     const server = serve(folder, join(root, "test/mock"));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    await within(START_MS, `the server of ${root}`, new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
     project.provide("siteUrl", `http://localhost:${(server.address() as AddressInfo).port}/`);
     return async () => {
       server.closeAllConnections();

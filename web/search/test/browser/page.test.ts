@@ -3,23 +3,22 @@
 import { Buffer } from "node:buffer";
 import { expect, test } from "vitest";
 import { focusedTestId, mockOf, open, reaches } from "tinyweb-shell/testing";
-import { ask, browser, first, settled, useBrowser } from "./using";
+import { ask, first, settled, useBrowser } from "./using";
 
 useBrowser();
 
 test("the first visit finds something in the example", async () => {
-  const { page, context, problems, foreign } = await open(browser());
+  const { page, problems, foreign } = await open();
   await settled(page);
   await page.getByTestId("example").first().click();
   await page.getByTestId("result-item").first().getByText("router").first().waitFor();
   expect(await page.getByTestId("result-item").first().locator("progress").getAttribute("value")).not.toBe("0");
   expect(problems).toEqual([]);
   expect(foreign).toEqual([]);
-  await context.close();
 });
 
 test("a pasted text is found in other words, survives a reload, and can be deleted", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await settled(page);
   await page.getByTestId("text").fill("The lease ends in May.\n\nNobody has fed the goldfish.");
   await page.getByTestId("add").click();
@@ -37,11 +36,10 @@ test("a pasted text is found in other words, survives a reload, and can be delet
   await page.reload();
   await settled(page);
   expect(await page.getByTestId("document").count()).toBe(1);
-  await context.close();
 });
 
 test("files are read as text, and what is none is refused in words", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await settled(page);
   const html = "<title>Recipes</title><script>document.title = 'run'</script><p>Flour &amp; water</p><p onclick='x()'>The baker sleeps.</p>";
   await page.getByTestId("file").setInputFiles([
@@ -60,11 +58,10 @@ test("files are read as text, and what is none is refused in words", async () =>
   await page.getByTestId("file").setInputFiles({ name: "photo.bin", mimeType: "", buffer: Buffer.from([0, 1, 2, 3]) });
   await page.getByTestId("error").getByText("is no text").waitFor();
   expect(await page.getByTestId("document").count()).toBe(3);
-  await context.close();
 });
 
 test("a passage opens where it stands, and finds what is similar", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await settled(page);
   await ask(page, "wasp sting");
   expect(await page.locator("mark").first().innerText()).toMatch(/wasp/iu);
@@ -78,11 +75,10 @@ test("a passage opens where it stands, and finds what is similar", async () => {
   expect(await page.getByTestId("results").innerText()).not.toContain("A wasp sting hurts");
   await page.getByTestId("close-like").click();
   await page.getByTestId("welcome").waitFor();
-  await context.close();
 });
 
 test("everything works by keyboard", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await settled(page);
   await page.getByTestId("settings").focus();
   await page.keyboard.press("/");
@@ -102,11 +98,10 @@ test("everything works by keyboard", async () => {
   expect(await focusedTestId(page)).toBe("query");
   await page.keyboard.press("Escape");
   expect(await page.getByTestId("query").inputValue()).toBe("");
-  await context.close();
 });
 
 test("reading is stopped, and goes on where it was after a reload", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,crawling" });
+  const { page } = await open({ mock: "fast,crawling" });
   await page.getByTestId("indexing").waitFor();
   await page.getByTestId("documents").getByText(/[1-9]\d* of 14/u).waitFor();
   expect(await page.getByTestId("app").getAttribute("data-state")).toBe("generating");
@@ -117,11 +112,10 @@ test("reading is stopped, and goes on where it was after a reload", async () => 
   await page.getByTestId("indexing").waitFor();
   await settled(page);
   expect(await page.getByTestId("documents").innerText()).toContain("14 passages");
-  await context.close();
 });
 
 test("storage that is refused is no obstacle", async () => {
-  const { page, context } = await open(browser(), { mock: "slow" });
+  const { page, context } = await open({ mock: "slow" });
   await context.addInitScript(() => {
     localStorage.clear(); // a first visit
     Object.defineProperty(globalThis, "indexedDB", { get: () => undefined });
@@ -131,33 +125,29 @@ test("storage that is refused is no obstacle", async () => {
   expect(await page.getByTestId("note").innerText()).toContain("until you close the page");
   await ask(page, "bike chain");
   expect(await first(page)).toContain("bicycle");
-  await context.close();
 });
 
 test("a lost GPU and a lack of memory are told, and nothing is lost", async () => {
-  const lost = await open(browser(), { mock: "fast,lost-hard" });
+  const lost = await open({ mock: "fast,lost-hard" });
   await settled(lost.page);
   expect((await mockOf(lost.page)).loads).toBe(2);
-  await lost.context.close();
-  const full = await open(browser(), { mock: "fast,full" });
+  const full = await open({ mock: "fast,full" });
   await full.page.getByTestId("error").waitFor();
   expect(await full.page.getByTestId("document").count()).toBe(1);
   await full.page.getByTestId("go-on").click();
   await settled(full.page);
-  await full.context.close();
 });
 
 test("a download that fails is told once, and everything goes on after it", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,download" });
+  const { page } = await open({ mock: "fast,download" });
   await page.getByTestId("error").waitFor();
   expect(await page.getByTestId("error").count()).toBe(1);
   await page.getByTestId("error").getByRole("button").first().click();
   await settled(page);
-  await context.close();
 });
 
 test("another tab sees the documents", async () => {
-  const { page, context } = await open(browser());
+  const { page, context } = await open();
   await settled(page);
   const other = await context.newPage();
   await other.goto(page.url());
@@ -165,5 +155,4 @@ test("another tab sees the documents", async () => {
   await other.getByTestId("text").fill("My bike needs oil.");
   await other.getByTestId("add").click();
   await page.getByTestId("document").nth(1).waitFor();
-  await context.close();
 });

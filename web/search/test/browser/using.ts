@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { reaches } from "tinyweb-shell/testing";
 
-export { browser, useBrowser } from "tinyweb-shell/testing";
+export { useBrowser } from "tinyweb-shell/testing";
 
 /** The model is there, and everything has been read. */
 export async function settled(page: Page): Promise<void> {

@@ -43,7 +43,7 @@ describe("licenses.txt names every package that is in", () => {
   });
 
   test("the library", () => {
-    execFileSync("node", [join(WEB, "runtime/scripts/build.mjs"), scratch, "--sourcemap"], { stdio: "pipe" });
+    execFileSync("node", [join(WEB, "runtime/scripts/build.mjs"), scratch, "--sourcemap"], { stdio: "pipe", timeout: 60_000 });
     const maps = readdirSync(scratch).filter((file) => file.endsWith(".map"));
     const packages = packagesIn(maps.flatMap((file) => (JSON.parse(readFileSync(join(scratch, file), "utf8")) as { sources: string[] }).sources));
     expect(packages).toEqual(["@huggingface/jinja", "@huggingface/tokenizers"]);

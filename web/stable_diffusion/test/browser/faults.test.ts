@@ -2,12 +2,12 @@
 
 import { expect, test } from "vitest";
 import { goOn, mockOf, open, reaches } from "tinyweb-shell/testing";
-import { browser, paint, useBrowser } from "./using";
+import { paint, useBrowser } from "./using";
 
 useBrowser();
 
 test("not enough memory: a message, the gallery stays, the next picture works", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,full" });
+  const { page } = await open({ mock: "fast,full" });
   await page.getByTestId("prompt").fill("a red circle");
   await page.getByTestId("generate").click();
   await page.getByTestId("error").waitFor();
@@ -15,61 +15,52 @@ test("not enough memory: a message, the gallery stays, the next picture works", 
   await reaches(page, "ready");
   await paint(page, "a blue circle");
   expect(await page.getByTestId("error").count()).toBe(0);
-  await context.close();
 });
 
 test("a lost device in the middle: the picture is made all the same", async () => {
   for (const mock of ["fast,lost", "fast,lost-hard"]) {
-    const { page, context } = await open(browser(), { mock });
+    const { page } = await open({ mock });
     await reaches(page, "ready");
     await paint(page, "a red circle");
     expect(await page.getByTestId("note").innerText()).toContain("The model is back");
-    await context.close();
   }
 });
 
 test("a part that is downloaded meanwhile shows how far it is", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,parts" });
+  const { page } = await open({ mock: "fast,parts" });
   await page.getByTestId("prompt").fill("a red circle");
   await page.getByTestId("generate").click();
   await page.getByText("5.0 of 9.0 MB").waitFor();
   await goOn(page);
   await page.getByTestId("image").waitFor();
-  await context.close();
 });
 
 test("a failed load can be tried again, and a picture that waits is painted then", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,download" });
+  const { page } = await open({ mock: "fast,download" });
   await reaches(page, "error");
   expect(await page.getByTestId("error").getAttribute("data-code")).toBe("download-failed");
   await page.getByTestId("retry").click();
   await reaches(page, "ready");
   await paint(page, "a red circle");
-  await context.close();
 });
 
 test("storage that is refused: pictures stay until the page is closed, and it says so", async () => {
-  const context = await browser().newContext();
-  const { page: first, context: unused } = await open(browser());
-  const address = first.url();
-  await unused.close();
-  const page = await context.newPage();
+  const { page } = await open({ mock: "slow" });
   await page.addInitScript(() => {
     Object.defineProperty(window, "indexedDB", { value: { open: () => { throw new DOMException("no", "SecurityError"); } } });
     Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError"); } });
   });
-  await page.goto(address);
+  await page.goto(page.url().replace("slow", "fast"));
   await reaches(page, "ready");
   await page.getByText("does not let the page store anything").waitFor();
   await paint(page, "a red circle");
   await paint(page, "a blue circle");
   await page.getByTestId("picture").nth(1).click();
   await page.locator('[data-testid="image"][alt="a red circle"]').waitFor();
-  await context.close();
 });
 
 test("storage that is full: the picture is kept in memory, older ones stay stored", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   await paint(page, "a red circle");
   await page.getByTestId("picture").waitFor();
@@ -91,11 +82,10 @@ test("storage that is full: the picture is kept in memory, older ones stay store
   await page.reload();
   await reaches(page, "ready");
   await expect.poll(() => page.getByTestId("picture").count()).toBe(3);
-  await context.close();
 });
 
 test("another backend in the middle of a picture stops it and loads the model anew", async () => {
-  const { page, context } = await open(browser(), { mock: "hanging" });
+  const { page } = await open({ mock: "hanging" });
   await page.getByTestId("prompt").fill("a red circle");
   await page.getByTestId("generate").click();
   await page.getByText("Step 2 of 6", { exact: true }).waitFor();
@@ -104,15 +94,13 @@ test("another backend in the middle of a picture stops it and loads the model an
   await page.keyboard.press("Escape");
   await reaches(page, "ready");
   await expect.poll(() => page.getByTestId("backend").getAttribute("data-backend")).toBe("wasm");
-  await context.close();
 });
 
 test("a page that was ended in the middle asks first, and can take less memory", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,interrupted" });
+  const { page } = await open({ mock: "fast,interrupted" });
   await reaches(page, "error");
   expect(await page.getByTestId("error").getAttribute("data-code")).toBe("interrupted");
   await page.getByTestId("smaller").click();
   await paint(page, "a red circle");
   expect((await mockOf(page)).loadOptions[1]).toMatchObject({ oneAtATime: true });
-  await context.close();
 });

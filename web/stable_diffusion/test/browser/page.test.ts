@@ -1,18 +1,18 @@
 /** Painting, stopping, seeds, the gallery, files with settings inside. */
 
-import { readFile } from "node:fs/promises";
+import { buffer } from "node:stream/consumers";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { mockOf, open, PHONE, reaches } from "tinyweb-shell/testing";
 import { readRecipe } from "../../src/picture/metadata";
-import { browser, middle, paint, useBrowser, type Asked } from "./using";
+import { middle, paint, useBrowser, type Asked } from "./using";
 
 useBrowser();
 
 const asked = async (page: Page): Promise<Asked[]> => (await mockOf<Asked>(page)).asked;
 
 test("a prompt becomes a picture, with the model's own settings", async () => {
-  const { page, context, problems } = await open(browser());
+  const { page, problems } = await open();
   await reaches(page, "ready");
   await paint(page, "a red circle");
   expect(await middle(page)).toEqual([222, 48, 52]);
@@ -20,11 +20,10 @@ test("a prompt becomes a picture, with the model's own settings", async () => {
   expect(await page.getByTestId("status").innerText()).toBe("Ready");
   expect(await page.getByTestId("backend").getAttribute("data-backend")).toBe("webgpu");
   expect(problems).toEqual([]);
-  await context.close();
 });
 
 test("every setting reaches the model", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   await page.getByTestId("negative").fill("blue");
   await page.getByTestId("steps").fill("3");
@@ -40,11 +39,10 @@ test("every setting reaches the model", async () => {
   await expect.poll(() => page.getByTestId("seed").inputValue()).toBe("1234");
   expect(await page.getByTestId("prompt").inputValue()).toBe("a cat");
   expect(await page.getByTestId("steps").inputValue()).toBe("3");
-  await context.close();
 });
 
 test("a seed is another one each time, unless it is kept", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   for (let i = 0; i < 2; i++) await paint(page, `a red circle ${i}`);
   await page.getByTestId("lock-seed").click();
@@ -54,11 +52,10 @@ test("a seed is another one each time, unless it is kept", async () => {
   expect(seeds.slice(1)).toEqual([seeds[1], seeds[1], seeds[1]]);
   await page.getByTestId("dice").click();
   expect(await page.getByTestId("seed").inputValue()).not.toBe(String(seeds[1]));
-  await context.close();
 });
 
 test("steps are shown with previews; Ctrl+Enter paints, Esc stops at once", async () => {
-  const { page, context } = await open(browser(), { mock: "hanging" });
+  const { page } = await open({ mock: "hanging" });
   await page.getByTestId("prompt").fill("a red circle");
   await page.getByTestId("negative").press("Control+Enter");
   await reaches(page, "generating");
@@ -71,20 +68,18 @@ test("steps are shown with previews; Ctrl+Enter paints, Esc stops at once", asyn
   await reaches(page, "ready");
   expect(await page.getByTestId("generate").count()).toBe(1);
   expect(await page.getByTestId("announcement").innerText()).toBe("Stopped.");
-  await context.close();
 });
 
 test("a picture that is asked for early waits for the model", async () => {
-  const { page, context } = await open(browser(), { mock: "" });
+  const { page } = await open({ mock: "" });
   await page.getByTestId("prompt").fill("a green square");
   await page.getByTestId("prompt").press("Enter");
   await page.getByTestId("image").waitFor();
   expect(await middle(page)).toEqual([66, 170, 78]);
-  await context.close();
 });
 
 test("the gallery survives a reload; pictures are shown, deleted and brought back", async () => {
-  const { page, context } = await open(browser());
+  const { page, context } = await open();
   await reaches(page, "ready");
   await paint(page, "a red circle");
   await paint(page, "a blue circle");
@@ -104,18 +99,17 @@ test("the gallery survives a reload; pictures are shown, deleted and brought bac
   await other.getByTestId("picture").nth(1).waitFor();
   await other.getByTestId("delete").click();
   await expect.poll(() => page.getByTestId("picture").count()).toBe(1);
-  await context.close();
 });
 
 test("a download brings its settings along, and gives them back when it is dropped", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   await page.getByTestId("steps").fill("4");
   await page.getByTestId("negative").fill("日本");
   await paint(page, "a purple circle");
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByTestId("download").click()]);
   expect(download.suggestedFilename()).toMatch(/^a-purple-circle-\d+\.png$/u);
-  const bytes = await readFile(await download.path());
+  const bytes = await buffer(await download.createReadStream());
   const recipe = readRecipe(bytes);
   expect(recipe).toMatchObject({ prompt: "a purple circle", negativePrompt: "日本", steps: 4, model: "tinysd", strength: null });
 
@@ -129,11 +123,10 @@ test("a download brings its settings along, and gives them back when it is dropp
   // It can also be begun from.
   await page.getByTestId("begin-from-it").click();
   await page.getByTestId("start-picture").waitFor();
-  await context.close();
 });
 
 test("image to image: from a file, with a strength", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   const picture = await page.evaluate(() => {
     const canvas = document.createElement("canvas");
@@ -151,22 +144,20 @@ test("image to image: from a file, with a strength", async () => {
   expect((await asked(page))[1]?.image).toBeUndefined();
   await page.getByTestId("file").setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello") });
   expect(await page.getByTestId("error").innerText()).toContain("notes.txt is no picture");
-  await context.close();
 });
 
 test("on a phone a picture to begin from is shown where it is to be seen", async () => {
-  const { page, context } = await open(browser(), { mock: "fast", device: PHONE });
+  const { page } = await open({ mock: "fast", device: PHONE });
   await paint(page, "a red circle");
   await page.getByTestId("vary").click();
   await page.waitForFunction(() => {
     const { top, bottom } = document.querySelector("[data-testid=start-picture]")?.getBoundingClientRect() ?? { top: 0, bottom: Infinity };
     return top > 0 && bottom < (document.querySelector(".dock") as Element).getBoundingClientRect().top;
   });
-  await context.close();
 });
 
 test("a file that is dropped or pasted is taken", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   for (const kind of ["drop", "paste"]) {
     await page.evaluate((event) => {
@@ -177,11 +168,10 @@ test("a file that is dropped or pasted is taken", async () => {
     }, kind);
     await page.getByText(`${kind}.jpg`, { exact: true }).waitFor();
   }
-  await context.close();
 });
 
 test("examples fill the prompt; a model without guidance shows no fields for it", async () => {
-  const { page, context } = await open(browser(), { mock: "fast,plain" });
+  const { page } = await open({ mock: "fast,plain" });
   await reaches(page, "ready");
   await page.getByTestId("example").first().click();
   expect(await page.getByTestId("prompt").inputValue()).toBe("a red circle");
@@ -189,14 +179,12 @@ test("examples fill the prompt; a model without guidance shows no fields for it"
   await page.getByTestId("generate").click();
   await page.getByTestId("image").waitFor();
   expect(await asked(page)).toMatchObject([{ guidance: 1, negativePrompt: "" }]);
-  await context.close();
 });
 
 test("the part of a prompt that was not read is told", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   await reaches(page, "ready");
   await page.getByTestId("prompt").fill(`${"a red circle and ".repeat(12)}the very end`);
   await page.getByTestId("generate").click();
   expect(await page.getByTestId("cut").innerText()).toContain("the very end");
-  await context.close();
 });

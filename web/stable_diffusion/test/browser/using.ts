@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { reaches } from "tinyweb-shell/testing";
 
-export { browser, useBrowser } from "tinyweb-shell/testing";
+export { useBrowser } from "tinyweb-shell/testing";
 
 export interface Asked {
   prompt: string;

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { goOn, open, reaches } from "tinyweb-shell/testing";
-import { ask, browser, mockOf, say, using } from "./using";
+import { ask, mockOf, say, using } from "./using";
 
 describe("faults", () => {
   test("a failed download can be tried again, with a message waiting", async () => {
@@ -19,7 +19,7 @@ describe("faults", () => {
   });
 
   test("without network the page says so, and goes on when it is back", async () => {
-    const { page, context } = await open(browser(), { mock: "fast" });
+    const { page } = await open({ mock: "fast" });
     await reaches(page, "ready");
     await page.route("**/model/model.js*", (route) => route.abort());
     await page.addInitScript(() => {
@@ -37,18 +37,16 @@ describe("faults", () => {
     await page.evaluate(() => dispatchEvent(new Event("online")));
     await reaches(page, "ready");
     await page.getByText("7 + 5 = 12.").first().waitFor();
-    await context.close();
   });
 
   test("a site without a model says what is missing", async () => {
-    const { page, context } = await open(browser());
+    const { page } = await open();
     await page.route("**/model/model.js*", (route) => route.fulfill({ contentType: "text/javascript", body: "export const a = 1;" }));
     await page.reload();
     await reaches(page, "error");
     expect(await page.getByTestId("error").getAttribute("data-code")).toBe("bad-manifest");
     await page.getByText("Details").click();
     await page.getByText('/model/model.js has no function "load".').waitFor();
-    await context.close();
   });
 
   test("what does not fit on the GPU may fit in memory", async () => {

@@ -2,7 +2,7 @@
 
 import { describe, expect, inject, test } from "vitest";
 import { focusedTestId, open, PHONE, reaches, tooSmallToTouch } from "tinyweb-shell/testing";
-import { ask, browser, say, using } from "./using";
+import { ask, say, using } from "./using";
 
 describe("on a phone", () => {
   const phone = { device: PHONE };
@@ -36,7 +36,7 @@ describe("on a phone", () => {
 
   test("a keyboard that covers the page leaves the prompt above it", async () => {
     // Chromium resizes the page; phones that cover it instead say so by the visual viewport alone.
-    const { page, context } = await open(browser(), phone);
+    const { page } = await open(phone);
     const prompt = page.getByTestId("prompt");
     const show = (height: number, scale = 1): Promise<void> =>
       page.evaluate(
@@ -60,7 +60,6 @@ describe("on a phone", () => {
     expect(await bottom()).toBe(whole);
     await show(420, 2); // zoomed in, which is no keyboard
     expect(await bottom()).toBe(whole);
-    await context.close();
   });
 
   test("the list opens as a drawer and closes when one is chosen, or beside it", async () => {
@@ -104,7 +103,7 @@ describe("on a phone", () => {
 
 describe("the page itself", () => {
   test("forbids what it does not need", async () => {
-    const { page, context, problems } = await open(browser());
+    const { page, problems } = await open();
     await reaches(page, "ready");
     const policy = await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
     for (const rule of ["default-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'"]) {
@@ -123,12 +122,11 @@ describe("the page itself", () => {
       return { inline: !("inlineRan" in window), fetch: answer };
     });
     expect(refused).toEqual({ inline: true, fetch: "refused" });
-    await context.close();
   });
 
   test("can be put on the home screen", async () => {
     const site = inject("siteUrl");
-    const { page, context } = await open(browser());
+    const { page } = await open();
     const href = await page.locator("link[rel=manifest]").getAttribute("href");
     const manifest = (await (await page.request.get(new URL(href ?? "", site).href)).json()) as {
       icons: { src: string }[];
@@ -139,7 +137,6 @@ describe("the page itself", () => {
       const response = await page.request.get(new URL(icon ?? "", site).href);
       expect(response.status(), String(icon)).toBe(200);
     }
-    await context.close();
   });
 
   test("stands still for those who want no motion", async () => {
@@ -154,7 +151,7 @@ describe("the page itself", () => {
 });
 
 test("the settings show what models are kept, and delete this page's only", async () => {
-  const { page, context } = await open(browser());
+  const { page } = await open();
   const bundles = [{ manifest: "model/manifest.json", sha256: "own", bytes: 250_000 }];
   await page.route("**/site.json", (route) => route.fulfill({ json: { hash: "0", tinyweb: "0", format: 1, bundles } }));
   await page.reload();
@@ -176,5 +173,4 @@ test("the settings show what models are kept, and delete this page's only", asyn
   await kept.filter({ hasText: "not kept; the next visit downloads it again" }).waitFor();
   expect(await page.getByTestId("stored-others").innerText()).toContain("40 KB");
   expect(await page.getByTestId("delete-model").count()).toBe(0);
-  await context.close();
 });

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { focusedTestId, open, reaches, type Mock } from "tinyweb-shell/testing";
-import { ask, browser, mockOf, say, using } from "./using";
+import { ask, mockOf, say, using } from "./using";
 
 describe("talking", () => {
   test("an answer streams in, and the page remembers over a reload", async () => {
@@ -389,7 +389,7 @@ describe("conversations", () => {
   });
 
   test("work where storage is blocked", async () => {
-    const { page, context, problems } = await open(browser());
+    const { page, context, problems } = await open();
     await context.addInitScript(() => {
       Object.defineProperty(window, "localStorage", {
         get() {
@@ -402,6 +402,5 @@ describe("conversations", () => {
     await ask(page, "What is 7 plus 5?");
     await page.getByText("This browser blocks storage").waitFor();
     expect(problems).toEqual([]);
-    await context.close();
   });
 });

@@ -1,10 +1,9 @@
-/** What the tests of the page share: one browser for a file, talking, and opening a page that must end without problems. */
+/** What the tests of the page share: the browser, talking, and opening a page that must end without problems. */
 
 import type { Page } from "playwright-core";
-import { browser, mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened, useBrowser } from "tinyweb-shell/testing";
+import { mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened, useBrowser } from "tinyweb-shell/testing";
 import { expect } from "vitest";
 
-export { browser };
 useBrowser();
 
 interface Asked {
@@ -30,12 +29,8 @@ export async function ask(page: Page, text: string): Promise<string> {
 
 /** Opens a page, does something with it, and demands that nothing went wrong on the way. */
 export async function using(options: OpenOptions, act: (opened: Opened) => Promise<void>): Promise<void> {
-  const opened = await open(browser(), options);
-  try {
-    await act(opened);
-    expect(opened.problems).toEqual([]);
-    expect(opened.foreign).toEqual([]);
-  } finally {
-    await opened.context.close();
-  }
+  const opened = await open(options);
+  await act(opened);
+  expect(opened.problems).toEqual([]);
+  expect(opened.foreign).toEqual([]);
 }

@@ -2,12 +2,12 @@
 
 import { expect, test } from "vitest";
 import { mockOf, open, reaches } from "tinyweb-shell/testing";
-import { boxes, browser, choose, picture, useBrowser } from "./using";
+import { boxes, choose, picture, useBrowser } from "./using";
 
 useBrowser();
 
 test("a picture is searched, and again when the settings change", async () => {
-  const { page, context } = await open(browser(), {});
+  const { page } = await open();
   await choose(page);
   expect(await boxes(page)).toEqual([
     { label: "cat", score: 0.93, box: [48, 64, 192, 256] },
@@ -23,11 +23,10 @@ test("a picture is searched, and again when the settings change", async () => {
   expect(asked.length).toBeLessThan(5); // a picture that stands still is not looked at over and over
   await page.reload();
   expect(await page.getByTestId("confidence").inputValue()).toBe("0.6");
-  await context.close();
 });
 
 test("classes are hidden and shown without another look", async () => {
-  const { page, context } = await open(browser(), {});
+  const { page } = await open();
   await choose(page);
   await boxes(page);
   const looks = (await mockOf(page)).asked.length;
@@ -40,11 +39,10 @@ test("classes are hidden and shown without another look", async () => {
   await page.getByTestId("all-classes").click();
   expect(await boxes(page)).toHaveLength(4);
   expect((await mockOf(page)).asked).toHaveLength(looks);
-  await context.close();
 });
 
 test("pictures may be dropped and pasted; Esc closes them", async () => {
-  const { page, context } = await open(browser(), {});
+  const { page } = await open();
   await reaches(page, "ready");
   const { buffer } = await picture(page);
   for (const name of ["drop", "paste"] as const) {
@@ -58,34 +56,30 @@ test("pictures may be dropped and pasted; Esc closes them", async () => {
     await page.keyboard.press("Escape");
     await page.getByText("What is there to see?").waitFor();
   }
-  await context.close();
 });
 
 test("the snapshot is the picture with its boxes", async () => {
-  const { page, context } = await open(browser(), {});
+  const { page } = await open();
   await choose(page);
   await boxes(page);
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByTestId("snapshot").click()]);
   expect(download.suggestedFilename()).toMatch(/^TinyYOLO \d{4}-\d\d-\d\d .*\.png$/u);
-  await context.close();
 });
 
 test("a look that fails is told, and the next picture works", async () => {
-  const { page, context } = await open(browser(), { mock: "broken" });
+  const { page } = await open({ mock: "broken" });
   await choose(page);
   await page.getByTestId("error").waitFor();
   expect(await page.getByTestId("error").getAttribute("data-code")).toBe("internal");
   await choose(page);
   await page.getByTestId("error").waitFor({ state: "detached" });
   expect(await boxes(page)).toHaveLength(4);
-  await context.close();
 });
 
 test("a camera that is refused or missing is explained", async () => {
-  const { page, context } = await open(browser(), {});
+  const { page } = await open();
   await reaches(page, "ready");
   await page.getByTestId("camera").click();
   await page.getByTestId("error").waitFor();
   expect(await page.getByTestId("error").textContent()).toMatch(/camera/u);
-  await context.close();
 });

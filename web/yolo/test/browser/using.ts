@@ -2,7 +2,7 @@
 
 import type { Page } from "playwright-core";
 
-export { browser, useBrowser } from "tinyweb-shell/testing";
+export { useBrowser } from "tinyweb-shell/testing";
 
 /** A picture of stripes, as a PNG made in the page. */
 export async function picture(page: Page, width = 480, height = 320): Promise<{ name: string; mimeType: string; buffer: Buffer }> {

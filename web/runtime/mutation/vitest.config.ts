@@ -1,0 +1,13 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+/** What a mutant can be found by: the tests that run web/runtime/src in their own process. The built library is not mutated. */
+export default defineConfig({
+  root: fileURLToPath(new URL("..", import.meta.url)),
+  test: {
+    include: ["test/**/*.test.ts"],
+    exclude: ["browser", "docs", "import", "node", "package", "shrink"].map((name) => `test/${name}.test.ts`),
+    environment: "node",
+    testTimeout: 20_000,
+  },
+});
