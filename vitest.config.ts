@@ -1,8 +1,26 @@
 /** All tests of web/, in one run: `npm test`, or of a workspace `npm test -w tinyweb`. */
 
 import { availableParallelism } from "node:os";
-import { defineConfig } from "vitest/config";
-import { pageTests, tests } from "./web/shell/vitest";
+import { fileURLToPath } from "node:url";
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
+
+const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+/** Starts the tests' browser, which all files share. */
+const BROWSER = at("web/shell/testing/browser.ts");
+
+/** Tests of the workspace web/`folder`. @param globalSetup files, from that folder, that prepare what the tests need */
+function tests(name: string, folder: string, include: string[], globalSetup: string[] = [], exclude: string[] = []): TestProjectInlineConfiguration {
+  return { extends: true, test: { name, root: at(`web/${folder}`), include, exclude, globalSetup } };
+}
+
+/** Logic in Node: test/unit/*.test.ts. The built page, with a pretended model beside it, in a browser: test/browser/*.test.ts. */
+function pageTests(folder: string): TestProjectInlineConfiguration[] {
+  return [
+    tests(`${folder} unit`, folder, ["test/unit/**/*.test.{ts,tsx}"]),
+    tests(`${folder} browser`, folder, ["test/browser/**/*.test.ts"], [BROWSER, "test/browser/site.ts"]),
+  ];
+}
 
 /** Those that use the library as it is built: in a browser, in Node, as a package. */
 const BUILT = ["browser", "docs", "import", "node", "package"].map((name) => `test/${name}.test.ts`);
@@ -19,7 +37,7 @@ export default defineConfig({
     expect: { poll: { timeout: 20_000 } },
     projects: [
       tests("tinyweb unit", "runtime", ["test/**/*.test.ts"], ["test/build.ts"], BUILT),
-      tests("tinyweb built", "runtime", BUILT, ["browser", "test/build.ts", "test/stage.ts"]),
+      tests("tinyweb built", "runtime", BUILT, [BROWSER, "test/build.ts", "test/stage.ts"]),
       tests("shell", "shell", ["test/unit/**/*.test.{ts,tsx}"]),
       ...["tinychat", "yolo", "stable_diffusion", "search"].flatMap(pageTests),
     ],

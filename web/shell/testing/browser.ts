@@ -1,6 +1,6 @@
 /**
  * The browser of the tests: one program for a whole run. It is started by Vitest's global set-up, `default`; files of tests
- * join it (`useBrowser()`) and have contexts of their own (`newContext()`), which end with the test.
+ * join it (`useBrowser()`) and open contexts (`newContext()`).
  */
 
 import { existsSync, realpathSync } from "node:fs";
@@ -43,8 +43,13 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 let running: Browser | undefined;
-/** Contexts of the test that runs, with what their pages wrote to the console. */
-const open = new Map<BrowserContext, string[]>();
+interface Watched {
+  /** What its pages wrote to the console in this test. */
+  said: string[];
+  keep: boolean;
+}
+
+const open = new Map<BrowserContext, Watched>();
 
 /** The browser of this file's tests, which begins with `useBrowser()`. */
 export const browser = (): Browser => running as Browser;
@@ -54,20 +59,25 @@ export function useBrowser(): void {
     running = await chromium.connect(inject("browser"), { timeout: START_MS });
   });
   afterEach(async ({ task }) => {
-    for (const [context, said] of [...open]) {
-      const error = task.result?.state === "fail" ? task.result.errors?.[0] : undefined;
+    const failed = task.result?.state === "fail";
+    for (const [context, { said, keep }] of [...open]) {
+      const error = failed ? task.result?.errors?.[0] : undefined;
       if (error) error.message += await describe(context, said);
-      await within(STEP_MS, "a browser's context to close", context.close());
+      said.length = 0;
+      if (!keep || failed) await within(STEP_MS, "a browser's context to close", context.close());
     }
   });
   afterAll(() => running?.close());
 }
 
-/** A context of this test alone: its storage is empty, its steps have a limit, and a failure tells the state of its pages. */
-export async function newContext(options: BrowserContextOptions = {}): Promise<BrowserContext> {
+/**
+ * A context whose steps have a limit; a failure tells the state of its pages.
+ * @param keep whether it outlasts the test, if that succeeds
+ */
+export async function newContext(options: BrowserContextOptions = {}, keep = false): Promise<BrowserContext> {
   const context = await within(STEP_MS, "a new context of the browser", browser().newContext(options));
   const said: string[] = [];
-  open.set(context, said);
+  open.set(context, { said, keep });
   context.setDefaultTimeout(STEP_MS);
   context.on("console", (message) => said.push(`${message.type()}: ${message.text()}`));
   context.on("weberror", (error) => said.push(`uncaught: ${error.error().message}`));

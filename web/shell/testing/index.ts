@@ -1,9 +1,10 @@
 /** Pages in the tests' browser, and what most tests of a built page do with them. */
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
-import axe from "axe-core";
-import type { BrowserContext, Page } from "playwright-core";
+import type axe from "axe-core";
+import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { inject } from "vitest";
 import type { PageState } from "../src/model/loader";
 import { newContext } from "./browser";
@@ -41,18 +42,30 @@ export interface OpenOptions {
   forcedColors?: boolean;
   /** The reader's own size of text. */
   textPercent?: number;
+  /** In a context that no other test uses: for tests that put something into it that stays, such as an init script or a route. */
+  alone?: boolean;
 }
 
-/** Opens the page in a context of its own: its storage is empty. */
-export async function open(options: OpenOptions = {}): Promise<Opened> {
-  const { mock = "fast", query = "", device = DESKTOP, dark = false, reducedMotion = false, forcedColors = false, textPercent = 100 } = options;
-  const context = await newContext({
-    ...device,
-    colorScheme: dark ? "dark" : "light",
-    reducedMotion: reducedMotion ? "reduce" : "no-preference",
-    forcedColors: forcedColors ? "active" : "none",
-    permissions: ["clipboard-read", "clipboard-write"],
-  });
+/** Pages that earlier tests of this file have left, by the options of their contexts: a new tab costs more than a visit. */
+const left = new Map<string, Opened>();
+
+/** A tab like new: nothing stored, nothing kept in memory, what is emulated as it was. */
+async function renew({ page, context, problems, foreign }: Opened, emulated: object, viewport: { width: number; height: number }): Promise<void> {
+  const site = inject("siteUrl");
+  for (const other of context.pages()) if (other !== page) await other.close();
+  await page.goto(`${site}blank`);
+  await page.evaluate(() => sessionStorage.clear());
+  const session = await context.newCDPSession(page);
+  await session.send("Storage.clearDataForOrigin", { origin: new URL(site).origin, storageTypes: "all" });
+  await session.detach();
+  await page.emulateMedia(emulated);
+  await page.setViewportSize(viewport);
+  problems.length = 0;
+  foreign.length = 0;
+}
+
+async function newTab(options: BrowserContextOptions, textPercent: number, keep: boolean): Promise<Opened> {
+  const context = await newContext({ ...options, permissions: ["clipboard-read", "clipboard-write"] }, keep);
   if (textPercent !== 100) {
     await context.addInitScript((percent) => {
       const enlarge = (): void => document.documentElement?.style.setProperty("font-size", `${percent}%`);
@@ -71,8 +84,27 @@ export async function open(options: OpenOptions = {}): Promise<Opened> {
   page.on("request", (request) => {
     if (!request.url().startsWith(site) && !/^(data|blob):/u.test(request.url())) foreign.push(request.url());
   });
-  await page.goto(`${site}?mock=${mock}${query === "" ? "" : `&${query}`}`);
   return { page, context, problems, foreign };
+}
+
+/** Opens the page with nothing stored: a first visit. Of two calls in a test with the same options, the second takes the first's tab. */
+export async function open(options: OpenOptions = {}): Promise<Opened> {
+  const { mock = "fast", query = "", device = DESKTOP, textPercent = 100, alone = false } = options;
+  const emulated = {
+    colorScheme: options.dark === true ? "dark" : "light",
+    reducedMotion: options.reducedMotion === true ? "reduce" : "no-preference",
+    forcedColors: options.forcedColors === true ? "active" : "none",
+  } as const;
+  const key = JSON.stringify([device, textPercent]);
+  const kept = alone ? undefined : left.get(key);
+  if (kept !== undefined) await renew(kept, emulated, device.viewport);
+  const opened = kept ?? (await newTab({ ...device, ...emulated }, textPercent, !alone));
+  if (kept === undefined && !alone) {
+    left.set(key, opened);
+    opened.context.on("close", () => left.delete(key));
+  }
+  await opened.page.goto(`${inject("siteUrl")}?mock=${mock}${query === "" ? "" : `&${query}`}`);
+  return opened;
 }
 
 /** Waits until the page is in that state. */
@@ -88,9 +120,11 @@ export async function shoot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(folder, `${name}.png`) });
 }
 
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
 /** What axe finds wrong, one line each. */
 export async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe.source);
+  await page.evaluate(AXE);
   const { violations: found } = await page.evaluate(() => {
     // With the system's own colours, axe would compare the page's, which nobody sees.
     const enabled = !matchMedia("(forced-colors: active)").matches;

@@ -31,6 +31,8 @@ const START_MS = 20_000;
 
 const PRETEND = fileURLToPath(new URL("./pretend.js", import.meta.url));
 
+const HEADERS = { "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
+
 function serve(folder: string, models: string): Server {
   const find = (path: string): string => {
     if (path === "/model/pretend.js") return PRETEND;
@@ -38,14 +40,13 @@ function serve(folder: string, models: string): Server {
     return join(folder, path === "/" ? "index.html" : path);
   };
   return createServer((request, response) => {
+    if (request.url === "/blank") return void response.writeHead(200, { ...HEADERS, "Content-Type": "text/html" }).end("<!doctype html><title>blank</title><link rel=icon href='data:,'>");
     const file = find(normalize(new URL(request.url ?? "/", "http://localhost").pathname));
     readFile(file).then(
       (content) => {
         response.writeHead(200, {
           "Content-Type": TYPES[extname(file)] ?? "application/octet-stream",
-          "Cache-Control": "no-store",
-          "Cross-Origin-Opener-Policy": "same-origin",
-          "Cross-Origin-Embedder-Policy": "require-corp",
+          ...HEADERS,
         });
         response.end(content);
       },

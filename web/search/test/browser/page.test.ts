@@ -115,7 +115,7 @@ test("reading is stopped, and goes on where it was after a reload", async () => 
 });
 
 test("storage that is refused is no obstacle", async () => {
-  const { page, context } = await open({ mock: "slow" });
+  const { page, context } = await open({ mock: "slow", alone: true });
   await context.addInitScript(() => {
     localStorage.clear(); // a first visit
     Object.defineProperty(globalThis, "indexedDB", { get: () => undefined });

@@ -19,7 +19,7 @@ describe("faults", () => {
   });
 
   test("without network the page says so, and goes on when it is back", async () => {
-    const { page } = await open({ mock: "fast" });
+    const { page } = await open({ mock: "fast", alone: true });
     await reaches(page, "ready");
     await page.route("**/model/model.js*", (route) => route.abort());
     await page.addInitScript(() => {
@@ -40,7 +40,7 @@ describe("faults", () => {
   });
 
   test("a site without a model says what is missing", async () => {
-    const { page } = await open();
+    const { page } = await open({ alone: true });
     await page.route("**/model/model.js*", (route) => route.fulfill({ contentType: "text/javascript", body: "export const a = 1;" }));
     await page.reload();
     await reaches(page, "error");

@@ -151,7 +151,7 @@ describe("the page itself", () => {
 });
 
 test("the settings show what models are kept, and delete this page's only", async () => {
-  const { page } = await open();
+  const { page } = await open({ alone: true });
   const bundles = [{ manifest: "model/manifest.json", sha256: "own", bytes: 250_000 }];
   await page.route("**/site.json", (route) => route.fulfill({ json: { hash: "0", tinyweb: "0", format: 1, bundles } }));
   await page.reload();

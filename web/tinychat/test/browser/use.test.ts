@@ -389,7 +389,7 @@ describe("conversations", () => {
   });
 
   test("work where storage is blocked", async () => {
-    const { page, context, problems } = await open();
+    const { page, context, problems } = await open({ alone: true });
     await context.addInitScript(() => {
       Object.defineProperty(window, "localStorage", {
         get() {
