@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
-from tests.native_runtimes.programs import elementwise, splat
+from tests.native_runtimes.programs import Writer, elementwise, index, splat
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
-from tinyweb.render_c import render
+from tinyweb.errors import DeviceError
+from tinyweb.graph.ir import Axis, Ops, UOp, Variable, as_index
+from tinyweb.render_c import dots, render, size_text
 
 BOOL, I8, U8, U16 = dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.uint16
 I32, U32, I64, F16, F32, F64 = (
@@ -383,3 +385,102 @@ def test_spelling(inputs: list[DType], output: DType, compute: Callable[..., UOp
         body = text[text.index("static void p_body") :].splitlines()[3:]  # after the head, the loop and v0
         statements = [line.strip() for line in body[: body.index("  }")]]
         assert " ".join(statements[len(inputs) :]) == want
+
+
+def text_of(inputs: list[tuple[DType, int]], output: DType, lanes: int, compute: Callable[..., UOp]) -> tuple[str, str]:
+    """All of the C text, and the stored value, of lanes made of vectors of the inputs."""
+    w = Writer()
+    out = w.param(output, lanes)
+    sources = [(w.param(t, n), n) for t, n in inputs]
+    w.emit(w.grid(1))
+    w.store(out, index(0), compute(*[w.load(s, index(0), n) for s, n in sources]))
+    text = render([w.program("p")])
+    return text, text[text.index("_m *)(p0 + 0) = ") :].split(" = ", 1)[1].split(";")[0]
+
+
+def dot(*values: UOp, arg: int | None = None) -> UOp:
+    return UOp(Ops.DOT, I32, values, arg)
+
+
+@pytest.mark.parametrize("n", [4, 8, 16, 32])
+def test_sums_of_products_of_bytes(n: int) -> None:
+    inputs = [(I8, 4 * n), (I8, 4 * n), (I32, n)]
+    text, value = text_of(inputs, I32, n, dot)
+    assert value == f"dot_x{n}(v0, v1, v2)"
+    # each width from instructions of its own or of two halves, declared before it is used, once
+    widths = [m for m in (4, 8, 16, 32) if m <= n]
+    heads = [f"i32x{m} dot_x{m}(i8x{4 * m} a, i8x{4 * m} b, i32x{m} c) {{" for m in widths]
+    assert [text.count(head) for head in heads] == [1] * len(widths)
+    assert sorted(map(text.index, heads)) == list(map(text.index, heads))
+    assert ("__builtin_ia32_vpdpbusd128" in text) and ("__builtin_ia32_vpdpbusd256" in text) == (n >= 8)
+    assert ("__builtin_ia32_pmaddwd256" in text) == (n >= 8) and "nibbles" not in text
+    for m in widths[2:]:
+        halves = ", ".join(f"dot_x{m // 2}(a.{part}, b.{part}, c.{part})" for part in ("lo", "hi"))
+        order = ", ".join(map(str, range(m)))
+        assert f"return __builtin_shufflevector({halves}, {order});" in text
+    for m in widths:
+        for declared in (f"i8x{4 * m}", f"i16x{2 * m}", f"i32x{m}", f"u32x{m}"):
+            assert re.search(rf"^typedef \w+ {declared} __attribute__\(\(ext_vector_type", text, re.MULTILINE)
+
+
+def test_sums_of_products_of_nibbles_and_pairs() -> None:
+    text, value = text_of([(U32, 8), (I8, 32), (I8, 32), (I32, 8)], I32, 8, dot)
+    assert "nibbles_x8(v0 ^ 0x88888888u, v1, v2, v3)" in text
+    assert "__builtin_ia32_pmaddubsw256" in text and "dot_x8" in text
+    for place, shifted in ((0, " << 12"), (1, " << 8"), (2, " << 4"), (3, "")):
+        text, value = text_of(
+            [(U32, 4), (dtypes.int16, 8), (I32, 4)], I32, 4, lambda a, b, c, p=place: dot(a, b, c, arg=p)
+        )
+        assert value == f"v2 + pairs_x4(((i16x8)v0{shifted} >> 12), v1)"
+        assert "i32x4 pairs_x4(i16x8 a, i16x8 b) {" in text and "dot_x4(" not in text
+    assert text_of([(dtypes.int16, 8), (dtypes.int16, 8), (I32, 4)], I32, 4, dot)[1] == "v2 + pairs_x4(v0, v1)"
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 64])
+def test_widths_that_no_dot_has(n: int) -> None:
+    with pytest.raises(ValueError, match=f"not {n}"):
+        dots.helpers(n, False)
+
+
+def test_masks_between_types() -> None:
+    of_long = text_of([(I64, 4)], I64, 4, lambda a: a.cast(BOOL).alu(WHERE, a, number(1, I64, 4)))[1]
+    assert of_long == "(i64x4)(v0 != (i64x4)(0)) ? v0 : (i64x4)(1ll)"
+
+    def again(a: UOp, b: UOp) -> UOp:
+        return UOp(Ops.BITCAST, BOOL, (a.alu(LESS, b),)).alu(WHERE, a, b)  # of a mask: not the bytes that memory holds
+
+    assert text_of([(F32, 4)] * 2, F32, 4, again)[1] == "(i32x4)(v0 < v1) ? v0 : v1"
+
+
+def test_grid_sizes() -> None:
+    n, m = Variable("n", 0, 8), Variable("m", -5, 5)
+    slots = {"n": 0, "m": 3}
+    for size, want in (
+        (7, "7"), (n, "variables[0]"), (m, "variables[3]"), (n * 2 + 1, "((variables[0] * 2) + 1)"),
+        ((n + 3) // 4, "((variables[0] + 3) / 4)"), (n % 4, "(variables[0] % 4)"),
+        (m // 2, "floor_divide(variables[3], 2)"),
+        (m % 2, "floor_modulo(variables[3], 2)"),
+        (n.alu(Ops.MAX, m), "__builtin_elementwise_max(variables[0], variables[3])"),
+        (n + -1, "(variables[0] + (-1))"), (n.bind(3), "variables[0]"),
+    ):  # fmt: skip
+        assert size_text(size, slots) == want
+    with pytest.raises(DeviceError, match="LESS"):
+        size_text(n < 3, slots)
+
+
+@pytest.mark.parametrize(("width", "reduce", "size", "rolled"), [
+    (32, True, 4, True), (31, True, 4, False), (32, False, 4, False), (32, True, None, False),
+])  # fmt: skip
+def test_loops_that_hold_many_sums_are_not_unrolled(width: int, reduce: bool, size: int | None, rolled: bool) -> None:
+    w = Writer()
+    out = w.param(F32, 32)
+    w.emit(w.grid(1))
+    acc = w.buffer(F32, width)
+    n = Variable("n", 1, 8)
+    r = w.emit(UOp(Ops.RANGE, dtypes.index, (as_index(size or n),), Axis("r", 1, reduce=reduce)))
+    for i in range(width):
+        w.store(acc.after(r), index(i), UOp.const(1.0, F32))
+    w.end(r)
+    w.store(out, index(0), w.load(acc, index(0)))
+    text = render([w.program("p", (n, 1, 1))])
+    assert ("    ROLLED\n    for (" in text) == rolled == ("#define ROLLED" in text)

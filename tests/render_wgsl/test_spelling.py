@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.native_runtimes.programs import elementwise, splat
+from tests.native_runtimes.programs import Writer, elementwise, splat, stack
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.render_wgsl import render
 
 F32, I32, U32, BOOL = dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool
@@ -172,6 +172,14 @@ SPELLED = [
     ),
     ("fused", [F32] * 3, F32, lambda w, a, b, c: a.alu(Ops.MULADD, b, c), "fma(a, b, c)", "fma(a, b, c)"),
     ("integer fused", [I32] * 3, I32, lambda w, a, b, c: a.alu(Ops.MULADD, b, c), "a * b + c", "a * b + c"),
+    (
+        "xor with false",
+        [F32] * 2,
+        F32,
+        lambda w, a, b: a.alu(LESS, b).alu(Ops.XOR, number(False, BOOL, w)).alu(WHERE, a, b),
+        "select(b, a, ((a < b) != false))",
+        "select(b, a, ((a < b) != vec4<bool>(false)))",
+    ),
     ("cast", [I32], F32, lambda w, a: a.cast(F32), "f32(a)", "vec4<f32>(a)"),
     ("bitcast", [I32], F32, lambda w, a: UOp(Ops.BITCAST, F32, (a,)), "bitcast<f32>(a)", "bitcast<vec4<f32>>(a)"),
     (
@@ -196,3 +204,83 @@ def test_spelling(inputs: list[DType], output: DType, compute: Callable[..., UOp
         stored = re.sub(r"v([123])", lambda m: "abc"[int(m[1]) - 1], stored)
         assert f"{named} {stored}".strip() == want
         assert ("fn maximum" in text) == ("maximum_x" in want) and ("fn f32_to" in text) == ("f32_to" in want)
+
+
+def stored(compute: Callable[..., UOp], inputs: list[DType], output: DType, lanes: int) -> str:
+    """The value that four (or two) lanes made of one element of each input are stored with."""
+    w = Writer()
+    out, *sources = [w.param(t, 4) for t in (output, *inputs)]
+    g = w.grid(1)
+    w.store(out, g * lanes, compute(*[w.load(s, g) for s in sources]))
+    (found,) = re.findall(r"^  p0\[.*\] = (.*);$", render(w.program("p"), {}), re.MULTILINE)
+    return str(found)
+
+
+def numbers(*values: int) -> UOp:
+    return stack(*[UOp.const(v, U32) for v in values])
+
+
+def test_four_bytes_with_their_signs_are_one_builtin() -> None:
+    def unpack(word: UOp, up: UOp, down: int) -> UOp:
+        high = UOp(Ops.BITCAST, I32, (stack(*[word] * 4).alu(Ops.SHL, up),))
+        return high.alu(Ops.SHR, number(down, I32, 4))
+
+    def text(up: UOp, down: int) -> str:
+        return stored(lambda word: unpack(word, up, down), [U32], I32, 4)
+
+    assert text(numbers(24, 16, 8, 0), 24) == "unpack4xI8(v0)"
+    for up, down in (
+        ((24, 16, 8, 1), 24), ((24, 17, 8, 0), 24), ((25, 16, 8, 0), 24), ((24, 16, 8, 0), 23),
+    ):  # fmt: skip
+        assert "unpack" not in text(numbers(*up), down)
+    different = stored(
+        lambda a, b: unpack(a, numbers(24, 16, 8, 0), 24) + unpack(b, numbers(24, 16, 8, 0), 24), [U32] * 2, I32, 4
+    )
+    assert different == "unpack4xI8(v0) + unpack4xI8(v1)"
+
+
+def test_both_halves_of_words_are_one_builtin() -> None:
+    def halves(*words: UOp, by: UOp) -> UOp:
+        return UOp(Ops.F16_TO_F32, F32, (stack(*words).alu(Ops.SHR, by),))
+
+    two, four = numbers(0, 16), numbers(0, 16, 0, 16)
+    assert stored(lambda a: halves(a, a, by=two), [U32], F32, 2) == "unpack2x16float(v0)"
+    both = stored(lambda a, b: halves(a, a, b, b, by=four), [U32] * 2, F32, 4)
+    assert both == "vec4<f32>(unpack2x16float(v0), unpack2x16float(v1))"
+    for words, by in (("abab", four), ("aabb", numbers(0, 16, 16, 0)), ("aabb", numbers(0, 15, 0, 16))):
+        text = stored(lambda a, b, w=words, y=by: halves(*[a if c == "a" else b for c in w], by=y), [U32] * 2, F32, 4)
+        assert text.startswith("f16_to_f32_x4(")
+    assert stored(lambda a: halves(a, a, by=numbers(16, 0)), [U32], F32, 2).startswith("f16_to_f32_x2(")
+
+
+def test_lengths_and_names_of_loops() -> None:
+    """A constant and a variable stand as they are, an expression is computed once; no loop is called i32."""
+    n = Variable("n", 1, 8)
+    w = Writer()
+    out = w.param(I32, 64)
+    loops = [w.loop(size) for size in (3, n, n * 2, *[2] * 30)]
+    w.store(out, loops[0], UOp.const(1, I32))
+    for r in reversed(loops):
+        w.end(r)
+    text = render(w.program("nest"), {"n": 0})
+    heads = re.findall(r"for \(var (\w+) = 0i; (\w+) < (\w+); (\w+)\+\+\)", text)
+    assert [h[2] for h in heads] == ["3i", "n0", "endi2", *["2i"] * 30]
+    assert [h[0] for h in heads] == [*[f"i{i}" for i in range(32)], "i32_"] and len(set(h[0] for h in heads)) == 33
+    assert all(h[0] == h[1] == h[3] for h in heads)
+    assert "let endi2 = n0 * 2i;" in text and text.count("{") == text.count("}")
+
+
+def test_an_operand_that_is_needed_twice_has_a_name() -> None:
+    """The other side of a maximum with a number, and the value of stores lane by lane."""
+    sum_first = stored(lambda a, b: (a + b).alu(Ops.MAX, UOp.const(0.5, F32)), [F32] * 2, F32, 1)
+    assert sum_first == "select(v2, 0.5f, 0.5f > v2)"
+    negative = elementwise("p", [F32], F32, lambda a: a.alu(Ops.MAX, UOp.const(-math.inf, F32)), 4, 1)
+    assert "let c0 = bitcast<f32>(nothing | 0xff800000u);" in render(negative, {})
+    assert "select(v1, c0, c0 > v1)" in render(negative, {})
+
+
+def test_one_extension_where_subgroups_are_used() -> None:
+    plain = elementwise("p", [F32], F32, lambda a: a, 4, 1)
+    assert render(plain, {}).startswith("@group(0)")
+    combined = elementwise("p", [F32], F32, lambda a: UOp(Ops.SUBGROUP, F32, (a,), Ops.ADD), 4, 1)
+    assert render(combined, {}).startswith("enable subgroups;\n") and "subgroupAdd(v1)" in render(combined, {})

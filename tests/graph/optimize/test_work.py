@@ -1,0 +1,154 @@
+"""What the rules of thumb choose is counted, not timed: the steps of the slowest worker, and what is read from memory.
+
+The numbers are the same on every machine. After a change that is meant, `python -m tests.graph.optimize.test_work`
+prints the table anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import pytest
+
+from tests.graph.lower.hand_kernels import dots
+from tinyweb import Tensor
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp, size_max
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import heuristic
+from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.tracing import capture
+
+COUNTED = ELEMENTWISE | {Ops.LOAD, Ops.STORE, Ops.LANE, Ops.BARRIER, Ops.SUBGROUP, Ops.DOT}
+FULL = 1 << 13  # threads that keep a GPU busy
+TARGETS = {
+    "cpu": cpu_target(8, 4),
+    "cpu16": cpu_target(16, 1),
+    "wasm": wasm_target(4),
+    "webgpu": webgpu_target(),
+    "subgroups": webgpu_target(subgroups=True, shared_bytes=32768),
+    "emulated": webgpu_target(emulated=True),
+}
+
+
+def empty(*shape: int, dtype=dtypes.float32) -> Tensor:
+    return Tensor.empty(*shape, dtype=dtype)
+
+
+KERNELS: dict[str, Callable[[], Tensor]] = {
+    "elementwise": lambda: (empty(512, 300) * 2.0 + empty(512, 300)).relu(),
+    "transposed": lambda: empty(512, 320).T + 1.0,
+    "row sums": lambda: empty(256, 1000).sum(1),
+    "column sums": lambda: empty(1000, 256).sum(0),
+    "everything": lambda: empty(64, 1024).max(),
+    "softmax": lambda: empty(128, 500).softmax(-1),
+    "layer norm": lambda: empty(64, 768).layer_norm(768),
+    "product": lambda: empty(256, 256) @ empty(256, 256),
+    "ragged product": lambda: empty(101, 203) @ empty(203, 77),
+    "tall product": lambda: empty(8, 512) @ empty(1024, 512).T,
+    "vector times matrix": lambda: empty(1, 1024) @ empty(1024, 1024),
+    "matrix times vector": lambda: empty(1, 1024) @ empty(1024, 1024).T,
+    "half weights": lambda: empty(4, 512) @ empty(768, 512, dtype=dtypes.float16).float().T,
+    "convolution": lambda: empty(1, 16, 20, 20).conv2d(empty(32, 16, 3, 3), padding=1),
+    "depthwise": lambda: empty(1, 32, 20, 20).conv2d(empty(32, 1, 3, 3), padding=1, groups=32),
+    "pooling": lambda: empty(1, 16, 32, 32).max_pool2d(2),
+    "attention": lambda: empty(1, 4, 64, 32).scaled_dot_product_attention(empty(1, 4, 64, 32), empty(1, 4, 64, 32)),
+}  # fmt: skip
+
+
+DOTS = {
+    "products of int8": dots(dtypes.int8, tokens=8, outputs=64, groups=8),
+    "one row of int8": dots(dtypes.int8, tokens=1, outputs=256, groups=8),
+    "products of int4": dots(dtypes.int4, tokens=8, outputs=64, groups=8),
+    "one row of int4": dots(dtypes.int4, tokens=1, outputs=256, groups=8),
+}
+
+
+def kernel_of(name: str) -> UOp:
+    """The last kernel of what it takes to realize the tensor."""
+    if name in DOTS:
+        return DOTS[name].kernel
+    return capture(lambda: KERNELS[name]().realize()).calls[-1].kernel
+
+
+def work(program: Program, target: Target) -> tuple[int, int]:
+    """Steps of the slowest worker (a GPU: of a thread, as often as FULL of them take turns), and elements read."""
+    trips, steps, read = 1, 0, 0
+    above: list[int] = []
+    for u in program.uops:
+        if u.op is Ops.RANGE:
+            above.append(trips)
+            trips *= size_max(u.src[0])
+            steps += trips
+        elif u.op is Ops.END:
+            trips = above.pop()
+        elif u.op in COUNTED:
+            shape = (u.src[2] if u.op is Ops.STORE else u).shape
+            lanes = shape[0] if shape else 1
+            assert isinstance(lanes, int)
+            steps += trips * -(-lanes // target.vector_lanes)
+            if u.op is Ops.LOAD and u.src[0].buffer.op is Ops.PARAM:
+                read += trips * lanes
+    groups, threads = prod(map(size_max, program.grid)), prod(program.workgroup)
+    turns = max(groups * threads / FULL, 1) if target.has_threads else -(-groups // target.parallel_threads)
+    return round(steps * turns), read * groups * threads
+
+
+# by kernel: (steps, elements read) for each of TARGETS
+KNOWN = {
+    "elementwise": ((115328, 307200), (137216, 311296), (115328, 307200), (136, 524288), (136, 524288),
+        (136, 524288)),
+    "transposed": ((102480, 163840), (389760, 163840), (122960, 163840), (90, 163840), (90, 163840), (90, 163840)),
+    "row sums": ((45232, 256000), (180992, 256000), (88720, 256000), (141, 262144), (288, 262144), (1765, 256000)),
+    "column sums": ((45956, 256000), (89656, 256000), (82004, 256000), (795, 258048), (795, 258048), (7167, 256000)),
+    "everything": ((57490, 65536), (28834, 65536), (114826, 65536), (543, 65536), (543, 65536), (28885, 65536)),
+    "softmax": ((326616, 192000), (362176, 193536), (326616, 192000), (412, 196608), (468, 196608), (17287, 192000)),
+    "layer norm": ((26372, 147456), (58400, 147456), (51844, 147456), (315, 147456), (413, 147456), (4394, 147456)),
+    "product": ((2416558, 1212416), (4798008, 593920), (4943636, 2359296), (6394, 1048576), (6394, 1048576),
+        (13767, 4194304)),
+    "ragged product": ((298056, 170520), (590180, 121800), (500252, 243600), (5483, 159744), (5483, 159744),
+        (6157, 844480)),
+    "tall product": ((734512, 557056), (1535744, 3145728), (1214032, 557056), (1780, 5242880),
+        (7120, 5242880), (25469, 1572864)),
+    "vector times matrix": ((95777, 1052672), (399632, 1064960), (169601, 1052672), (805, 1310720),
+        (805, 1310720), (9366, 1310720)),
+    "matrix times vector": ((193344, 1310720), (413184, 1310720), (379712, 1310720), (633, 1310720),
+        (978, 1310720), (11101, 1179648)),
+    "half weights": ((328896, 786432), (738240, 786432), (636096, 786432), (711, 1179648), (2592, 1179648),
+        (19157, 786432)),
+    "convolution": ((293931, 133632), (604948, 62208), (589980, 248832), (4298, 204800), (4298, 204800),
+        (4519, 921600)),
+    "depthwise": ((166965, 144000), (748664, 195840), (166965, 144000), (462, 368640), (462, 368640), (462, 368640)),
+    "pooling": ((77132, 16384), (77132, 16384), (77132, 16384), (33, 16384), (33, 16384), (29, 16384)),
+    "attention": ((260592, 524288), (961736, 524288), (400560, 524288), (1615, 786432), (1615, 786432),
+        (10626, 1572864)),
+    "products of int8": ((14796, 101376), (53056, 101376), (18636, 101376), (180, 73728), (180, 73728),
+        (20187, 67584)),
+    "one row of int8": ((11200, 135168), (36864, 135168), (137408, 135168), (175, 36864), (175, 36864),
+        (5096, 20736)),
+    "products of int4": ((12844, 76800), (40270, 46080), (21292, 76800), (638, 204800), (638, 204800),
+        (20083, 51200)),
+    "one row of int4": ((12480, 143360), (30764, 78080), (192128, 77824), (633, 102400), (633, 102400),
+        (15424, 43264)),
+}  # fmt: skip
+
+
+def measured(name: str) -> tuple[tuple[int, int], ...]:
+    kernel = kernel_of(name)
+    return tuple(work(lower(apply(kernel, heuristic(kernel, t)), t), t) for t in TARGETS.values())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_no_more_work_than_known(name: str) -> None:
+    for target, found, known in zip(TARGETS, measured(name), KNOWN[name], strict=True):
+        for what, now, before in zip(("steps", "elements read"), found, known, strict=True):
+            assert now <= before * 1.03, f"{name} on {target}: {now} {what}, {before} are enough"
+            assert now >= before * 0.8, f"{name} on {target}: {now} {what} are {before} no more: write that down"
+
+
+if __name__ == "__main__":
+    for kernel_name in KNOWN:
+        print(f'    "{kernel_name}": {measured(kernel_name)},')
