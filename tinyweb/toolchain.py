@@ -264,7 +264,11 @@ def _cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]
         with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as scratch:
             output = Path(scratch) / name
             build(Path(scratch), output)
-            output.replace(entry)
+            try:
+                output.replace(entry)
+            except PermissionError:  # Windows: another process made the same meanwhile, and has loaded it
+                if not entry.exists():
+                    raise
         _prune(folder)
     except OSError as error:
         raise ToolchainError(

@@ -7,9 +7,11 @@ code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any
@@ -99,6 +101,9 @@ def _send_again(signum: int) -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.raise_signal(signum)
 
+    if not hasattr(signal, "setitimer"):  # Windows: sent from another thread, handled in this one
+        threading.Timer(0.01, signal.raise_signal, [signum]).start()
+        return
     signal.signal(signal.SIGALRM, send)
     signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 
@@ -134,6 +139,9 @@ def _where(error: OSError) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The `tinyweb` command; never returns."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):  # a console that has not all characters is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, _stopped)
     # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
     signal.signal(signal.SIGINT, _stopped)

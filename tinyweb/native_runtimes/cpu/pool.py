@@ -16,7 +16,7 @@ from tinyweb.toolchain import compile_shared
 # Only the compiler's own headers are visible: what is used of pthreads is declared here, with room for any system's
 # types.
 SOURCE = """\
-typedef unsigned long size_t;
+typedef __SIZE_TYPE__ size_t;
 extern int pthread_create(void *thread, const void *attributes, void *(*start)(void *), void *argument);
 extern int pthread_join(void *thread, void **result);
 extern int pthread_mutex_init(void *mutex, const void *attributes);
@@ -85,7 +85,7 @@ static void wait_until(Pool *pool, const int *word, int equal, int value) {
   __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
   while ((load(word) == value) != equal) {
     // glibc before 2.41 may lose a wake-up (its bug 25847): looking again every second makes a pause of a standstill
-    long until[4];
+    __INT64_TYPE__ until[4];
     clock_gettime(0, until);
     ++until[0];
     pthread_cond_timedwait(pool->condition, pool->mutex, until);

@@ -102,7 +102,8 @@ class CpuRuntime(Turns):
         self.target: Target = cpu_target(vector_lanes(), self.threads)
         self._pool: Pool | None = None
         self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
-        os.register_at_fork(after_in_child=self._forget_threads)
+        if hasattr(os, "register_at_fork"):  # Windows has no fork
+            os.register_at_fork(after_in_child=self._forget_threads)
 
     def _forget_threads(self) -> None:
         self._pool, self._turn = None, threading.Lock()  # a forked child has the memory, not the threads
