@@ -8,35 +8,50 @@ stands, with the commit that it was measured at.
 from __future__ import annotations
 
 import json
-import math
 import re
-import subprocess
-import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
-from typing import Any
 
 import page_size
-from safetensors import safe_open
 
 import benchmarks.browser.works as browser_works
 import benchmarks.native.kernels as native_kernels
 import benchmarks.native.llama as native_llama
-from benchmarks import harness, run
+from benchmarks import run
+from tests.figure_values import (
+    DEVICE,
+    MB,
+    MODELS,
+    ROOT,
+    blocks_of_prompts,
+    chat_items,
+    chat_launches,
+    constant,
+    embed_data,
+    embed_percent,
+    embed_row,
+    embed_scores,
+    factorisations,
+    ground_truth,
+    imported_sizes,
+    interval_percent,
+    llama_1b,
+    megabytes,
+    parameters,
+    per_token,
+    project,
+    sampler_reductions,
+    setting,
+    shipped_pictures,
+    untold,
+)
 from tinyweb.graph.lower import blocks, loops
 from tinyweb.graph.optimize import search
 from tinyweb.graph.schedule import fusion
 from tinyweb.models import detection
 from tinyweb.nn.quantize import GROUP
 
-ROOT = Path(__file__).resolve().parent.parent
-MODELS = ROOT / "assets" / "models"
-MB = 1e6
 ARCHITECTURE, BENCHMARKS, JAVASCRIPT = "docs/architecture.md", "docs/benchmarks.md", "docs/javascript.md"
-DEVICE = "web/runtime/src/device.ts"
 
 
 @dataclass(frozen=True)
@@ -54,148 +69,6 @@ class Figure:
 
     def __str__(self) -> str:
         return f"{self.document}: {self.pattern[:50]}"
-
-
-def constant(value: object) -> Callable[[], Sequence[object]]:
-    return lambda: [value]
-
-
-def setting(file: str, pattern: str) -> Callable[[], Sequence[object]]:
-    """What a source file says, found once."""
-
-    def read() -> Sequence[object]:
-        found = re.findall(pattern, (ROOT / file).read_text(encoding="utf-8"))
-        assert len(found) == 1, f"{pattern} is found {len(found)} times in {file}"
-        return [found[0]] if isinstance(found[0], str) else list(found[0])
-
-    return read
-
-
-def untold(kind: str) -> Callable[[], Sequence[object]]:
-    """GiB that a model may take on a kind of device that does not tell its memory."""
-    return lambda: [setting(DEVICE, rf"{kind}: \{{ untold: (?:(\S+) \* )?GIB")()[0] or "1"]
-
-
-# -- models ------------------------------------------------------------------------------------------------------------
-def parameters(*files: str) -> int:
-    """Numbers in safetensors files below assets/models."""
-    total = 0
-    for file in files:
-        with safe_open(str(MODELS / file), "np") as tensors:
-            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    return total
-
-
-def megabytes(file: str) -> str:
-    return f"{(MODELS / file).stat().st_size / MB:.1f}"
-
-
-@cache
-def chat_launches() -> dict[str, dict[str, int]]:
-    """Activations -> launches of the embedded chat model (q8): "decode", "sample", "greedy", and of one "layer"."""
-    from tinyweb.graph.ir import Variable
-    from tinyweb.models.llama import Llama
-    from tinyweb.tracing import capture
-
-    model = Llama.from_folder(MODELS / "tinychat-7m", "q8", device="CPU")
-    layers, caches = model.layers, model.caches
-    start = Variable("start_pos", 0, model.context - 1).bind(0)
-    found: dict[str, dict[str, int]] = {}
-    for activations in ("float", "int8"):
-        model.activations, model.layers, model.caches = activations, layers, caches
-        entries = {"decode": model.decode, "sample": model.sample, "greedy": model.greedy}
-        calls = {name: len(capture(partial(entry, start)).calls) for name, entry in entries.items()}
-        model.layers, model.caches = layers[:-1], caches[:-1]
-        found[activations] = calls | {"layer": calls["decode"] - len(capture(lambda: model.decode(start)).calls)}
-    return found
-
-
-def per_token(activations: str) -> list[int]:
-    calls = chat_launches()[activations]
-    return [calls["decode"] + calls["sample"], calls["decode"] + calls["greedy"]]
-
-
-@cache
-def llama_1b() -> Any:
-    from benchmarks.compiler import tinyweb_run
-
-    return tinyweb_run("CPU", 16)
-
-
-@cache
-def embed_scores(quant: str) -> tuple[list[str], list[str]]:
-    """Of tinyembed and of a bag of words: share of right passages first, among three, reciprocal rank, Spearman."""
-    command = [sys.executable, "tools/train/tinyembed/evaluate.py", "assets/models/tinyembed", "--quant", quant]
-    text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
-    model, bag = (re.findall(r": +(-?\d\.\d+)", line) for line in text.splitlines())
-    return model, bag
-
-
-def embed_row(quant: str) -> Callable[[], list[str]]:
-    return lambda: [f"{float(v):.2f}" for v in embed_scores(quant)[0]]
-
-
-def embed_percent() -> list[str]:
-    model, bag = embed_scores("q8")
-    return [f"{100 * float(v):.0f}" for v in (*model[:2], *bag[:2])]
-
-
-def embed_data(key: str) -> int:
-    return len(json.loads((MODELS / "tinyembed" / "eval.json").read_text())[key])
-
-
-@cache
-def chat_items() -> list[dict[str, Any]]:
-    """The items of the chat model's evaluation, made by its generator."""
-    code = (
-        "import json, sys; sys.path.insert(0, 'tools/train/tinychat'); import evaluate; "
-        "print(json.dumps(evaluate.evalset.build(evaluate.SEED, evaluate.PER_SKILL)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True, timeout=300)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
-
-
-@cache
-def ground_truth() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((MODELS / "tinyyolo/test_images/ground_truth.json").read_text())["images"]
-    return found
-
-
-def shipped_pictures() -> list[str]:
-    """mAP50, mAP50-95, precision and recall of tinyyolo on the pictures that come with it."""
-    folder = MODELS / "tinyyolo"
-    command = [sys.executable, "evaluate_images.py", "--model", str(folder), "--images", str(folder / "test_images")]
-    done = subprocess.run(
-        [*command, "--conf", "0.45"],
-        cwd=ROOT / "tools/train/tinyyolo",
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    found = re.search(
-        r"(\d+) images, (\d+) objects: mAP50 (\S+)  mAP50-95 (\S+); .*precision (\S+) recall (\S+)", done.stdout
-    )
-    assert found is not None, done.stdout
-    return [found[1], found[2], *(f"{float(v):.3f}" for v in found.groups()[2:])]
-
-
-def interval_percent() -> list[str]:
-    nine, five, three = (harness.interval(n)[1] for n in (9, 5, 3))
-    return [f"{100 * v:.0f}" for v in (harness.CONFIDENCE, nine, five, three)]
-
-
-def project() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def imported_sizes() -> list[str]:
-    """Kilobytes of a page that imports one thing of the library."""
-    done = subprocess.run(
-        ["node", "web/runtime/scripts/imports.mjs"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    return [f"{int(line.split()[1]) / 1000:.1f}" for line in done.stdout.splitlines()]
 
 
 CHAT, EMBED, SD, YOLO = (
@@ -290,6 +163,25 @@ FIGURES = [
         "docs/export.md",
         r"4-bit integers in groups of (\d+) inputs; embeddings in 8 bits \| (\S+), embeddings (\S+) \|",
         lambda: [GROUP, f"{(GROUP / 2 + 2) / GROUP:.2f}", f"{(GROUP + 2) / GROUP:.2f}"],
+    ),
+    Figure(ARCHITECTURE, r"the sampler's (\d+) nested reductions", lambda: [sampler_reductions()]),
+    Figure(
+        "docs/tensor.md",
+        r"of 16 columns `cholesky` (\d+), `lu` (\d+), `qr` (\d+), `eigh` (\d+) and `svd` (\d+)",
+        factorisations,
+    ),
+    Figure(
+        "docs/performance.md", r"three to eight tokens are a block of (\d+), 49 are one of (\d+)", blocks_of_prompts
+    ),
+    Figure(
+        JAVASCRIPT,
+        r"by default the logical cores, at most (\d+)",
+        setting("web/runtime/src/backend.ts", r"MAX_THREADS = (\d+)"),
+    ),
+    Figure(
+        JAVASCRIPT,
+        r"gets fewer tokens, down to (\d+) \(`info.context`",
+        setting("web/runtime/src/backend.ts", r"LEAST_CONTEXT = (\d+)"),
     ),
     # benchmarks
     Figure(BENCHMARKS, r"its peers for about (\d+) minutes", lambda: [f"{run.SECONDS / 60:.0f}"]),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.figures import CHAT, FIGURES, MODELS, PLAIN, ROOT, Figure, chat_items
+from tests.figure_values import MODELS, ROOT, chat_items
+from tests.figures import CHAT, FIGURES, PLAIN, Figure
 
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
@@ -127,7 +129,7 @@ def test_skills_are_as_measured(tmp_path: Path) -> None:
     card.mkdir()
     for file in (MODELS / "tinychat-7m").iterdir():
         (card / file.name).write_bytes(file.read_bytes())
-    command = [".venv/bin/python", "tools/train/tinychat/evaluate.py", str(card), "--write"]
+    command = [sys.executable, "tools/train/tinychat/evaluate.py", str(card), "--write"]
     subprocess.run(command, cwd=ROOT, check=True, timeout=3000, capture_output=True)
     before = table_of_skills()
     after = {
