@@ -68,7 +68,7 @@ checks:
 .PHONY: test-web
 test-web: setup-dev
 	@echo "tinyweb: JavaScript tests"
-	CHROME=$$($(BIN)/python tools/browser.py) $(NPM) test --workspaces --if-present
+	CHROME=$$($(BIN)/python tools/browser.py) $(NPM) test
 	@echo "tinyweb: sizes of the pages"
 	$(BIN)/python tools/page_size.py
 
