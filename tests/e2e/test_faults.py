@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.e2e.conftest import ExportedSite, Served
 from tests.e2e.pages import HIDE, PAGES, TIMEOUT_MS, ExportedPage, ask, limit_storage, wait_for
@@ -294,7 +295,7 @@ def test_ended_while_loading(context: BrowserContext, exported: ExportedSite, se
     assert asked.wait(60)
     page.wait_for_function("Object.keys(localStorage).some((key) => key.startsWith('tinyweb-loading:'))")
     page.once("crash", lambda _: go_on.set())
-    with pytest.raises(Exception, match=r"(?i)crash|closed"):
+    with pytest.raises(PlaywrightError, match=r"(?i)crash|closed"):
         page.goto("chrome://crash", timeout=20_000)
     go_on.set()
     page.close()

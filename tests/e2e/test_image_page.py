@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile, PngInfo
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.e2e.conftest import Served
 from tests.e2e.pages import HIDE, TIMEOUT_MS, limit_storage, open_page, wait_for
@@ -248,7 +249,7 @@ def test_ended_while_it_paints(context: BrowserContext, image_site: Path, served
     page = open_page(context, address, SINGLE)
     paint(page, "red circle", steps=1)
     begin(page, "blue circle", steps=50)
-    with pytest.raises(Exception, match=r"(?i)crash|closed"):
+    with pytest.raises(PlaywrightError, match=r"(?i)crash|closed"):
         page.goto("chrome://crash", timeout=20_000)
     page.close()
     page = context.new_page()

@@ -1,5 +1,6 @@
 """Weights out of ONNX files; damaged ones are refused in a sentence."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -53,17 +54,24 @@ def test_refused(tmp_path: Path) -> None:
         OnnxWeights(tmp_path / "none.onnx")
 
 
+def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
+    outcomes: Counter[bool] = Counter()
+    with_damage(tmp_path / "damaged.onnx", outcomes)
+    assert min(outcomes[True], outcomes[False]) >= 5, outcomes
+
+
 @settings(max_examples=100)
-@given(st.data())
-def test_any_damage_is_refused_or_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    changed = bytearray(onnx_model(WEIGHTS, {"k": "v"}, [("half", "b.bias")]))
+@given(data=st.data())
+def with_damage(path: Path, outcomes: Counter[bool], data: st.DataObject) -> None:
+    floats = {name: array for name, array in WEIGHTS.items() if name != "shape"}
+    changed = bytearray(onnx_model(floats, {"k": "v"}, [("half", "b.bias")]))
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.write_bytes(changed)
     try:
         found = OnnxWeights(path)
         for name in found:
             found.read(name, found.shape(name))
+        outcomes[True] += 1
     except ModelFormatError:
-        pass
+        outcomes[False] += 1

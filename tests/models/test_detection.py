@@ -106,6 +106,7 @@ def detector() -> Detector:
 def test_golden_detections(detector: Detector) -> None:
     """Class by class and score by score what the reference finds, in pixels of its input."""
     golden = json.loads((FOLDER / "golden.json").read_text())
+    assert sum(len(known["detections"]) for known in golden["images"].values()) >= 4
     for known in golden["images"].values():
         image = np.asarray(Image.open(FOLDER / known["file"]).convert("RGB"))
         box = known["letterbox"]
@@ -127,7 +128,7 @@ def test_held_out_images(detector: Detector) -> None:
         found += sum(any(o in near and d.label == o["class"] for near, d in zip(hits, seen)) for o in known["objects"])
         for near, d in zip(hits, seen):
             assert d.score < 0.5 or any(o["class"] == d.label for o in near), (name, d)
-    assert found >= 0.9 * total
+    assert found >= 0.9 * total >= 50
 
 
 def overlap(a, b) -> float:

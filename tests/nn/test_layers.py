@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.random_bounds import distance, distance_bound, gap_bound, normal
 from tests.tensor.ops import data
 from tinyweb import Tensor, nn
 from tinyweb.nn.state import get_parameters, get_state_dict
@@ -107,21 +108,39 @@ def test_like_pytorch(name: str, arguments: tuple[Any, ...], inputs: tuple[np.nd
         np.testing.assert_allclose(held[n].numpy(), t.numpy(), rtol=1e-5, atol=1e-6, err_msg=n)
 
 
-@pytest.mark.parametrize(("name", "arguments"), [
-    ("Linear", (300, 40)), ("Conv2d", (30, 20, 3)), ("ConvTranspose1d", (40, 20, 5)), ("Embedding", (100, 30)),
-    ("Bilinear", (20, 10, 8)), ("LSTM", (30, 25)), ("MultiheadAttention", (32, 4)), ("GRUCell", (30, 25)),
-])  # fmt: skip
-def test_initial_weights_are_distributed_alike(name: str, arguments: tuple[int, ...]) -> None:
-    ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments)
-    for n, t in get_state_dict(ours).items():
-        mine, other = t.numpy(), theirs.state_dict()[n].numpy()
-        assert mine.shape == other.shape and t.requires_grad
-        if name == "Embedding":
-            assert abs(mine.std() - 1) < 0.05
-        else:
-            # uniform: within the bounds, and filling them
-            assert np.abs(mine).max() <= np.abs(other).max() * 1.3 + 1e-7
-            assert mine.size < 50 or mine.std() == pytest.approx(other.std(), rel=0.2, abs=1e-7)
+# the parameter of a layer, and the bound of the uniform distribution that its documentation names: 0 for zeros
+UNIFORM: list[tuple[str, tuple[Any, ...], dict[str, float]]] = [
+    ("Linear", (300, 40), {"weight": 300**-0.5, "bias": 300**-0.5}),
+    ("Conv2d", (30, 50, 3), {"weight": 270**-0.5, "bias": 270**-0.5}),
+    ("ConvTranspose1d", (40, 50, 5), {"weight": 250**-0.5, "bias": 250**-0.5}),
+    ("Bilinear", (20, 10, 50), {"weight": 20**-0.5, "bias": 20**-0.5}),
+    ("LSTM", (30, 25), dict.fromkeys(("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"), 25**-0.5)),
+    ("GRUCell", (30, 25), dict.fromkeys(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), 25**-0.5)),
+    ("MultiheadAttention", (32, 4), {
+        "in_proj_weight": (6 / 128) ** 0.5, "in_proj_bias": 0, "out_proj.weight": 32**-0.5, "out_proj.bias": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("library", [nn, torch.nn], ids=["ours", "theirs"])
+@pytest.mark.parametrize(("name", "arguments", "bounds"), UNIFORM, ids=[name for name, *_ in UNIFORM])
+def test_initial_weights(name: str, arguments: tuple[int, ...], bounds: dict[str, float], library: Any) -> None:
+    layer = getattr(library, name)(*arguments)
+    held = get_state_dict(layer) if library is nn else layer.state_dict()
+    assert held.keys() == bounds.keys()
+    for n, bound in bounds.items():
+        values = held[n].numpy().reshape(-1)
+        if not bound:
+            assert not values.any(), n
+            continue
+        assert values.size >= 40 and np.abs(values).max() <= bound * (1 + 1e-6), n
+        assert np.abs(values).max() >= bound * (1 - gap_bound(values.size)), n
+        assert distance(values / bound, lambda v: (v + 1) / 2) < distance_bound(values.size), n
+
+
+@pytest.mark.parametrize("library", [nn, torch.nn], ids=["ours", "theirs"])
+def test_initial_embeddings(library: Any) -> None:
+    values = library.Embedding(100, 30).weight.detach().numpy()
+    assert distance(values, normal) < distance_bound(values.size)
 
 
 def test_masks_of_attention() -> None:
@@ -166,11 +185,12 @@ def test_layer_norm_of_channels() -> None:
 
 
 def test_the_seed_gives_the_weights() -> None:
-    def weights() -> np.ndarray:
-        Tensor.manual_seed(7)
+    def weights(seed: int) -> np.ndarray:
+        Tensor.manual_seed(seed)
         return nn.Linear(5, 4).weight.numpy()  # type: ignore[union-attr]
 
-    np.testing.assert_array_equal(weights(), weights())
+    np.testing.assert_array_equal(weights(7), weights(7))
+    assert (weights(7) != weights(8)).all()
 
 
 X = Tensor(PLANE)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from tinyweb import Tensor, Variable
-from tinyweb.nn.sampling import SPAN, STREAM, WINDOW, greedy, sample
+from tinyweb.nn.sampling import STREAM, greedy, sample
 from tinyweb.tracing import capture, jit
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
 VOCABULARY, CONTEXT = 517, 200
+RECENT = 64  # tokens that the repetition penalty looks back
 
 
 # -- the reference -----------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def test_same_token_as_the_reference(samplers: dict[str, Sampler], device: str, 
     run = sampler_on(samplers, device)
     for seed in range(8):
         logits, ids, position = problem(seed)
-        recent = ids[max(position - WINDOW + 1, 0) : position + 1]
+        recent = ids[max(position - RECENT + 1, 0) : position + 1]
         full = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "penalty": 1.0} | settings
         p = probabilities(logits, recent, **full)  # type: ignore[arg-type]
         want, lead = draw(p, seed - 4, position)
@@ -141,7 +142,7 @@ def test_distribution(samplers: dict[str, Sampler], settings: dict[str, float]) 
     """Over many seeds: no token outside the kept set, and frequencies that a chi-square test finds plausible."""
     run = sampler_on(samplers, "CPU")
     logits, ids, position = problem(3)
-    recent = ids[max(position - WINDOW + 1, 0) : position + 1]
+    recent = ids[max(position - RECENT + 1, 0) : position + 1]
     full = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "penalty": 1.0} | settings
     p = probabilities(logits, recent, **full)  # type: ignore[arg-type]
     n = 1500
@@ -175,9 +176,23 @@ def test_extreme_logits(samplers: dict[str, Sampler]) -> None:
     large[11] = 1e30
     assert run(large, ids, 3, temperature=0.7, top_k=40, top_p=0.9) == 11
     # a token that has no chance is never drawn, however the cuts are set
-    tail = np.full(VOCABULARY, -SPAN - 5, np.float32)
+    tail = np.full(VOCABULARY, -37, np.float32)
     tail[13] = 0
     assert {run(tail, ids, 3, seed=s) for s in range(50)} == {13}
+
+
+@pytest.mark.parametrize("position", [5, RECENT - 1, RECENT, 150])
+def test_the_penalty_looks_back_over_a_window(samplers: dict[str, Sampler], position: int) -> None:
+    """The oldest token of the window is made less likely, the one before it is not; nor is one that comes later."""
+    run = sampler_on(samplers, "CPU")
+    oldest = max(position - RECENT + 1, 0)
+    for place, penalised in ((oldest, True), (position, True), (oldest - 1, False), (position + 1, False)):
+        if place < 0:
+            continue
+        logits, ids = np.zeros(VOCABULARY, np.float32), np.full(CONTEXT + 1, 9, np.int32)
+        ids[place] = 3
+        logits[[3, 5]] = 4, 3
+        assert run(logits, ids, position, temperature=0.0, penalty=2.0) == (5 if penalised else 3), place
 
 
 @pytest.mark.parametrize("device", DEVICES)

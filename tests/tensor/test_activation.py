@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from tests.random_bounds import distance, distance_bound, mean_bound
 from tests.tensor.ops import Op, data, gradients_test, values_test
 from tinyweb import Tensor, dtypes
 
@@ -43,12 +48,35 @@ FUNCTIONS = [
     ("logsigmoid", lambda x: x.logsigmoid(), F.logsigmoid),
     ("threshold", lambda x: x.threshold(0.5, -3.0), lambda x: F.threshold(x, 0.5, -3.0)),
 ]
+
+
+def sigmoid(v: float) -> float:
+    return 1 / (1 + math.exp(-v))
+
+
+# What PyTorch makes of ±∞ and NaN where a function multiplies depends on its processor's vector library. These are the
+# formulas in float64 by the rules of IEEE 754, in which 0 · ∞ is NaN.
+FORMULAS: dict[str, Callable[[float], float]] = {
+    "gelu": lambda v: v * 0.5 * math.erfc(-v / math.sqrt(2)),
+    "gelu_tanh": lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
+    "quick_gelu": lambda v: v * sigmoid(1.702 * v),
+    "silu": lambda v: v * sigmoid(v),
+    "mish": lambda v: v * math.tanh(math.log1p(math.exp(v))),
+    "softsign": lambda v: v / (1 + abs(v)),
+}
+
+
+def computed(formula: Callable[[float], float]) -> Callable[[Any], torch.Tensor]:
+    """A formula of one number on all elements."""
+    return lambda x: torch.tensor([formula(v) for v in x.tolist()])
+
+
 OPS = [
     *(Op(name, ours, (X,), theirs, sample=name in ("relu", "gelu", "selu", "softplus", "silu", "hardswish"))
       for name, ours, theirs in FUNCTIONS),
     *(Op(f"{name}_far", ours, (FAR,), theirs, sample=name in ("gelu", "mish")) for name, ours, theirs in FUNCTIONS),
-    *(Op(f"{name}_special", ours, (SPECIAL,), theirs, gradient=False) for name, ours, theirs in FUNCTIONS
-      if name not in ("tanhshrink", "hardswish")),  # 0 · inf
+    *(Op(f"{name}_special", ours, (SPECIAL,), computed(FORMULAS[name]) if name in FORMULAS else theirs, gradient=False)
+      for name, ours, theirs in FUNCTIONS if name not in ("tanhshrink", "hardswish")),  # 0 · inf
     Op("glu", lambda x: x.glu(1), (data(3, 6, 2),), lambda x: F.glu(x, 1), sample=True),
     Op("glu_last", lambda x: x.glu(), (data(4, 2),), F.glu),
     Op("prelu", lambda x, w: x.prelu(w), (data(2, 3, 4), data(3)), F.prelu),
@@ -70,7 +98,8 @@ test_gradients = gradients_test(OPS)
 def test_rrelu_slopes_in_training() -> None:
     x = Tensor(np.full(1000, -1, np.float32))
     slopes = -x.rrelu(0.1, 0.3, training=True).numpy()
-    assert slopes.min() >= 0.1 and slopes.max() <= 0.3 and slopes.std() > 0.03
+    assert slopes.min() >= np.float32(0.1) and slopes.max() <= np.float32(0.3)
+    assert distance(slopes, lambda v: (v - 0.1) / 0.2) < distance_bound(1000)
 
 
 def test_gumbel_softmax_samples_the_categories() -> None:
@@ -78,7 +107,7 @@ def test_gumbel_softmax_samples_the_categories() -> None:
     hard = logits.gumbel_softmax(hard=True)
     drawn = hard.numpy()
     assert set(np.unique(np.round(drawn, 5))) <= {0.0, 1.0}
-    np.testing.assert_allclose(drawn.mean(0), [0.1, 0.2, 0.7], atol=0.04)
+    np.testing.assert_allclose(drawn.mean(0), [0.1, 0.2, 0.7], atol=mean_bound(4000))
     soft = logits.gumbel_softmax(tau=0.5).numpy()
     np.testing.assert_allclose(soft.sum(-1), 1, rtol=1e-5)
 

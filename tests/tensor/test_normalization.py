@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
+from tests.random_bounds import mean_bound
 from tests.tensor.ops import Op, data, gradients_test, values_test
 from tinyweb import Tensor, dtypes
 
@@ -103,22 +106,25 @@ def test_train_is_a_context() -> None:
             assert x.dropout(0.3) is x
     assert x.dropout(0.3) is x
     assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.7)}
-    assert 0.2 < (dropped == 0).mean() < 0.4
+    assert abs((dropped == 0).mean() - 0.3) < mean_bound(1000)
 
 
 def test_dropout_of_channels() -> None:
-    x = Tensor.ones(20, 50, 3, 2)
+    x = Tensor.ones(40, 50, 3, 2)
     y = x.dropout2d(0.5, training=True).numpy()
-    assert np.all((y == 0).all((2, 3)) | (y == 2).all((2, 3))) and 0.4 < (y[:, :, 0, 0] == 0).mean() < 0.6
+    assert np.all((y == 0).all((2, 3)) | (y == 2).all((2, 3)))
+    assert abs((y[:, :, 0, 0] == 0).mean() - 0.5) < mean_bound(2000)
     unbatched = Tensor.ones(50, 7).dropout1d(0.5, training=True).numpy()
     assert np.all((unbatched == 0).all(1) | (unbatched == 2).all(1))
+    assert len(np.unique(unbatched)) == 2  # all 50 alike: once in 2⁴⁹
     assert (x.dropout(1.0, training=True).numpy() == 0).all()
 
 
 def test_alpha_dropout_keeps_the_statistics() -> None:
     x = Tensor(np.random.default_rng(0).normal(size=50000).astype(np.float32))
     y = x.alpha_dropout(0.3, training=True).numpy()
-    assert abs(y.mean()) < 0.02 and abs(y.std() - 1) < 0.02
+    # standard deviations: 1 / √n of the mean, about 1.4 / √n of the other (its fourth moment is below 3)
+    assert abs(y.mean()) < 6.2 / math.sqrt(y.size) and abs(y.std() - 1) < 6.2 / math.sqrt(y.size)
     whole = Tensor.ones(4, 30, 5).feature_alpha_dropout(0.5, training=True).numpy()
     assert (whole == whole[:, :, :1]).all() and len(np.unique(whole)) == 2
 

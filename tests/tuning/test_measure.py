@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -152,6 +151,6 @@ def test_scalars_lose_to_vectors(worker: Worker) -> None:
     k = linear(64, 64, 256).kernel
     fast = lower(apply(k, heuristic(k, CPU)), CPU)
     reference, slow = RuntimeMeasure(k, worker)([fast, program(k)], 5)
-    assert slow.seconds == () or min(slow.seconds) > min(reference.seconds)
-    assert not math.isnan(reference.seconds[0])
+    assert not slow.problem and len(slow.seconds) >= 1 and len(reference.seconds) == 5
+    assert min(slow.seconds) > min(reference.seconds)
     assert AxisKind.VECTOR.name.lower() in " ".join(fast.schedule)

@@ -212,6 +212,7 @@ def written(t: Tensor, key: object) -> Tensor:
 @pytest.mark.parametrize("name", METHODS)
 def test_kernels_of_tensor_methods(name: str) -> None:
     plan = capture(lambda: METHODS[name]())
+    assert plan.kernels
     for k in plan.kernels:
         for target in (webgpu_target(), cpu_target(8, 4)):
             check_everywhere(k, target)
@@ -221,7 +222,9 @@ def test_kernels_of_tensor_methods(name: str) -> None:
 @ids
 @pytest.mark.parametrize("name", METHODS)
 def test_kernels_of_tensor_methods_everywhere(name: str, target: Target) -> None:
-    for k in capture(lambda: METHODS[name]()).kernels:
+    kernels = capture(lambda: METHODS[name]()).kernels
+    assert kernels
+    for k in kernels:
         check_everywhere(k, target)
 
 
