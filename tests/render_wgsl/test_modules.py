@@ -189,3 +189,19 @@ def test_registers() -> None:
         }
     """  # noqa: E501
     same(w.program("registers", (1, 2, 1), (1, 1, 4)), {}, want)
+
+
+def test_a_register_array_read_in_vectors_alone() -> None:
+    """Only memory that other threads see is declared in vectors: an array of a thread's own holds scalars."""
+    w = Writer()
+    out = w.param(F32, 32)
+    g = w.grid(4)
+    held = w.buffer(F32, 16)
+    kept = w.store(held, g * 4, splat(UOp.const(1.5, F32), 4))
+    w.store(out, g * 4, w.load(held.after(kept), g * 4, 4))
+    text = render(w.program("held", (4, 1, 1)), {})
+    assert "var r1: array<f32, 16>;" in text and "p0: array<vec4<f32>>" in text
+    assert [f"r1[v0{o}] = vec4<f32>(1.5f).{c};" in text for o, c in zip(("", " + 1", " + 2", " + 3"), "xyzw")] == [
+        True
+    ] * 4
+    assert "vec4<f32>(r1[v0], r1[v0 + 1], r1[v0 + 2], r1[v0 + 3])" in text

@@ -12,6 +12,7 @@ from tests.native_runtimes.programs import Writer, elementwise, splat, stack
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.render_wgsl import render
+from tinyweb.render_wgsl.types import literal
 
 F32, I32, U32, BOOL = dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool
 LESS, WHERE = Ops.LESS, Ops.WHERE
@@ -173,6 +174,14 @@ SPELLED = [
     ("fused", [F32] * 3, F32, lambda w, a, b, c: a.alu(Ops.MULADD, b, c), "fma(a, b, c)", "fma(a, b, c)"),
     ("integer fused", [I32] * 3, I32, lambda w, a, b, c: a.alu(Ops.MULADD, b, c), "a * b + c", "a * b + c"),
     (
+        "shift of a sum",
+        [I32] * 2,
+        I32,
+        lambda w, a, b: (a + b).alu(Ops.SHL, number(3, I32, w)),
+        "(a + b) << 3u",
+        "(a + b) << vec4<u32>(3u)",
+    ),
+    (
         "xor with false",
         [F32] * 2,
         F32,
@@ -284,3 +293,24 @@ def test_one_extension_where_subgroups_are_used() -> None:
     assert render(plain, {}).startswith("@group(0)")
     combined = elementwise("p", [F32], F32, lambda a: UOp(Ops.SUBGROUP, F32, (a,), Ops.ADD), 4, 1)
     assert render(combined, {}).startswith("enable subgroups;\n") and "subgroupAdd(v1)" in render(combined, {})
+
+
+def test_halves_that_only_look_so() -> None:
+    """Neighbouring halves are told by shifts: other operations with the same numbers are something else."""
+    four = numbers(0, 16, 0, 16)
+    text = stored(lambda a, b: UOp(Ops.F16_TO_F32, F32, (stack(a, a, b, b) & four,)), [U32] * 2, F32, 4)
+    assert text.startswith("f16_to_f32_x4(")
+
+
+def test_the_lane_of_a_number_is_the_number() -> None:
+    assert stored(lambda a: UOp(Ops.LANE, F32, (a,), 0) * 2.0, [F32], F32, 1) == "v0 * 2.0f"
+
+
+def test_literals() -> None:
+    for value, dtype, want in (
+        (-(2**31), I32, "i32(-2147483648)"), (-(2**31) + 1, I32, "(-2147483647i)"), (2**31 - 1, I32, "2147483647i"),
+        (0, I32, "0i"), (-1, I32, "(-1i)"), (2**32 - 1, U32, "4294967295u"), (True, BOOL, "true"), (0, BOOL, "false"),
+        (0.0, F32, "0.0f"), (-0.0, F32, "bitcast<f32>(nothing | 0x80000000u)"), (-1.5, F32, "(-1.5f)"),
+        (math.inf, F32, "bitcast<f32>(nothing | 0x7f800000u)"), (1e-40, F32, "bitcast<f32>(0x000116c2u)"),
+    ):  # fmt: skip
+        assert literal(value, dtype) == want
