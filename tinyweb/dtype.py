@@ -159,6 +159,22 @@ def from_numpy(t: npt.DTypeLike) -> DType:
     return BY_NAME[name]
 
 
+def as_dtype(value: Any) -> DType | None:
+    """What names a dtype: a DType; a name of it here, in PyTorch or NumPy ("float16", "half"); a torch.dtype; a NumPy
+    type; Python's bool, and float and int, which are float64 and int64 as in both. None for anything else."""
+    if isinstance(value, DType):
+        return value
+    if value in (bool, int, float) and isinstance(value, type):
+        return {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float64}[value]
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        value = np.dtype(value).name
+    elif not isinstance(value, str):
+        value = str(value) if type(value).__module__ == "torch" and type(value).__name__ == "dtype" else ""
+    name = value.removeprefix("torch.")
+    found = BY_NAME.get(name) or (vars(dtypes).get(name) if not name.startswith("_") else None)
+    return found if isinstance(found, DType) and found.kind not in ("void", "index") else None
+
+
 # -- promotion --------------------------------------------------------------------------------------------------------
 # A lattice in JAX's manner (docs.jax.dev, "Type promotion semantics"): each type goes to those behind it, and two types
 # meet in the first that both lead to. Names with a star are no dtypes: `int*` and `float*` are Python's numbers, which

@@ -21,6 +21,15 @@ from tinyweb import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 
+DIFFERENCES = (
+    "Methods that PyTorch has too are compared with it by random calls, right and wrong "
+    "(`tests/tensor/test_arguments.py`): whether they are accepted, and shapes, dtypes and values. What follows is "
+    "meant; any other difference is a defect. What PyTorch's kernels for processors lack (half floats in a few "
+    "methods, say), and errors within its Python code, count as no difference."
+)
+DIFFERENCES_FOOT = (
+    "*Generated from `tests/tensor/arguments/differences.py` by `make docs`: change that, not this page.*"
+)
 FOOT = "*Generated from the docstrings by `make docs`: change those, not this page.*"
 
 
@@ -158,6 +167,17 @@ def render(title: str, intro: str, sections: list[Section]) -> str:
     return "\n\n".join(p for p in (*parts, FOOT) if p) + "\n"
 
 
+def differences_page() -> str:
+    """The table of tests/tensor/arguments: what the comparison with PyTorch takes for meant."""
+    sys.path.insert(0, str(ROOT))
+    table = import_module("tests.tensor.arguments.differences").TABLE
+    parts = ["# Where Tensor differs from PyTorch", DIFFERENCES]
+    for d in table:
+        where = ", ".join(f"`{m}`" for m in sorted(set(d.methods.split()))) or "all methods"
+        parts += [f"- **{d.what}** {d.why}\n\n  *{where}*"]
+    return "\n\n".join([*parts, DIFFERENCES_FOOT]) + "\n"
+
+
 def pages() -> dict[str, str]:
     """The text of every page by file name; Undocumented where a public name has no docstring."""
     missing: list[str] = []
@@ -166,6 +186,7 @@ def pages() -> dict[str, str]:
         "tensor.md": tensor_page(missing),
         "nn.md": module_page("Neural networks", nn, missing),
         "tracing.md": module_page("Tracing", ["tinyweb.tracing"], missing),
+        "differences.md": differences_page(),
         "dtype.md": module_page("Types", ["tinyweb.dtype"], missing),
     }
     if missing:

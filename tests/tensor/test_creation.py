@@ -89,7 +89,7 @@ def test_equal_constants_are_tensors_of_their_own() -> None:
     [
         (lambda: Tensor.zeros(-1), ValueError, "full: sizes must be whole numbers ≥ 0"),
         (lambda: Tensor.zeros(2.5), TypeError, "sizes and axes are integers or Variables, got 2.5"),
-        (lambda: Tensor.full((2,), "a"), TypeError, "full: the value must be a number, got str"),
+        (lambda: Tensor.full((2,), "a"), TypeError, "full: fill_value must be a number, got str 'a'"),
         (lambda: Tensor.arange(0, 5, 0), ValueError, "arange: .* step not 0"),
         (lambda: Tensor.arange(5, 0), ValueError, "arange: a step of 1 leads from 5 away from 0"),
         (lambda: Tensor.arange(0, float("inf")), ValueError, "arange: start, end and step must be finite"),

@@ -132,6 +132,14 @@ def test_errors_name_the_rule(call: Any, error: type[Exception], says: str) -> N
         call()
 
 
-def test_sources_are_cast() -> None:
-    out = Tensor(INTS).scatter(0, Tensor([[0]]), Tensor([[2.7]]))
+def test_sources_of_another_dtype_are_refused() -> None:
+    for call in (
+        lambda x, i: x.scatter(0, i, Tensor([[2.7]])),
+        lambda x, i: x.scatter_add(0, i, Tensor([[2.7]])),
+        lambda x, i: x.index_copy(0, i.flatten(), Tensor(np.ones((1, *INTS.shape[1:]), np.float32))),
+        lambda x, i: x.put(i, Tensor([2.7])),
+    ):
+        with pytest.raises(TypeError, match="the source is float32, this tensor int32"):
+            call(Tensor(INTS), Tensor([[0]]))
+    out = Tensor(INTS).scatter(0, Tensor([[0]]), 2.7)  # a number takes the tensor's dtype
     assert out.dtype is dtypes.int32 and out.numpy()[0, 0] == 2

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Self
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.selection import Selection
 
 _training: ContextVar[bool] = ContextVar("training", default=False)
@@ -36,8 +36,8 @@ class Activation(Selection):
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
         """x held within [min_val, max_val]; unlike `clamp`, the gradient at the bounds is 0."""
-        if not min_val < max_val:
-            raise ValueError(f"hardtanh: min_val must be less than max_val, got {min_val} and {max_val}")
+        if min_val > max_val:
+            raise ValueError(f"hardtanh: min_val must not be above max_val, got {min_val} and {max_val}")
         return self.less_equal(min_val).where(min_val, self.greater_equal(max_val).where(max_val, self))
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
@@ -155,7 +155,6 @@ class Activation(Selection):
         """log(sigmoid(x)) without overflow."""
         return self.log_sigmoid()
 
-    @accepts_dim
     def glu(self, axis: int = -1) -> Self:
         """a · sigmoid(b) of the halves a, b along an axis of even size (Dauphin et al. 2017)."""
         x = self._floating()
@@ -191,13 +190,14 @@ class Activation(Selection):
 
     def rrelu(self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None) -> Self:
         """Leaky ReLU with slopes drawn from [lower, upper) while training, their mean otherwise (Xu et al. 2015)."""
+        if lower > upper:
+            raise ValueError(f"rrelu: lower must not be above upper, got {lower} and {upper}")
         if not is_training(training):
             return self.leaky_relu((lower + upper) / 2)
         x = self._floating()
         slopes = x._uniform().mul(upper - lower).add(lower).cast(x.dtype).contiguous()
         return x.greater(0).where(x, x.mul(slopes))
 
-    @accepts_dim
     def gumbel_softmax(self, tau: float = 1.0, hard: bool = False, axis: int = -1) -> Self:
         """A sample of the categories of unnormalised log-probabilities along an axis, relaxed (Jang et al. 2017).
 
@@ -205,6 +205,9 @@ class Activation(Selection):
         """
         if tau <= 0:
             raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
+        if not self.ndim:
+            self._axis(axis, method="gumbel_softmax")
+            return self._reshape((1,)).gumbel_softmax(tau, hard, 0)._reshape(())
         x = self._floating()
         # log(-log(u)) of u in (0, 1)
         noise = x._uniform().maximum(2.0**-25).log().neg().log().cast(x.dtype).contiguous()

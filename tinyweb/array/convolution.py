@@ -6,6 +6,7 @@ The gradients are convolutions too and are given as such; what differentiating t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,10 +24,11 @@ WORTH_MEMORY = 16  # uses of each input element from which it is computed once, 
 
 def spread(value: Any, n: int, method: str, name: str) -> tuple[int, ...]:
     """A number for all of `n` axes, or one for each."""
-    each = (value,) * n if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
-    if len(each) == 1:
+    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    each = tuple(operator.index(v) for v in given if hasattr(v, "__index__") and not isinstance(v, bool))
+    if len(each) == len(given) == 1:
         each *= n
-    if len(each) != n or not all(isinstance(v, int) for v in each) or isinstance(value, str):
+    if len(each) != n or len(each) < len(given):
         raise ValueError(f"{method}: {name} must be a whole number or {n} of them, got {value!r}")
     return each
 
@@ -214,10 +216,9 @@ class Convolution(Activation):
         y = x._transposed(w, steps, apart, groups, uncut)
 
         def back(g: Self) -> list[Self]:
-            g = g.contiguous()
-            return [
-                g._correlate(w, steps, apart, groups)._cut_to(sizes), g._weight_gradient(x, w, steps, apart, groups)
-            ]  # fmt: skip
+            # no window reaches what output_padding added
+            g = g._cut_to([s - m for s, m in zip(uncut, more, strict=True)]).contiguous()
+            return [g._correlate(w, steps, apart, groups), g._weight_gradient(x, w, steps, apart, groups)]
 
         y = y._with_gradients([x, w], back)
         inside = [(0, s) for s in y.shape[:2]] + [(p, p + s) for p, s in zip(cut, out, strict=True)]

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias, TypeVar, cast
+import operator
+from collections.abc import Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.array.arguments import check_arguments
 from tinyweb.array.packing import pack, unpack
 from tinyweb.array.realize import realize_all, realize_with_next
 from tinyweb.array.storage import Storage, bound_size, evaluate_size, leaf, live_tensors, memory_view, remember
 from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
-from tinyweb.dtype import DType, dtypes, from_numpy
+from tinyweb.dtype import DType, as_dtype, dtypes, from_numpy
 from tinyweb.graph.ir import MOVEMENT, Ops, Shape, Size, UOp, size_max, size_prod
 from tinyweb.graph.schedule import new_buffer
 
 Scalar: TypeAlias = "bool | int | float"
-Method = TypeVar("Method", bound=Callable[..., Any])
 VIEWS = MOVEMENT | {Ops.DETACH}
-
-
-def accepts_dim(method: Method) -> Method:
-    """Lets a method with a parameter `axis` be called with PyTorch's keywords `dim` and `keepdims` as well."""
-
-    @functools.wraps(method)
-    def call(*args: Any, **keywords: Any) -> Any:
-        for theirs, ours in (("dim", "axis"), ("keepdims", "keepdim")):
-            if theirs in keywords:
-                if ours in keywords:
-                    raise TypeError(f"{method.__name__}: {theirs} and {ours} are two names of one argument: give one")
-                keywords[ours] = keywords.pop(theirs)
-        return method(*args, **keywords)
-
-    return cast("Method", call)
 
 
 def scalar_dtype(value: Any) -> DType:
@@ -56,7 +41,11 @@ class TensorCore:
     requires_grad: bool  # whether backward() gives it a grad
     grad: Self | None
 
-    def __init__(self, data: Any = None, dtype: DType | None = None, device: str | None = None):
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        check_arguments(cls)
+
+    def __init__(self, data: Any = None, dtype: DType | str | None = None, device: str | None = None):
         """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
         unless
         `dtype` says otherwise, as numbers without a stated precision do.
@@ -64,7 +53,10 @@ class TensorCore:
         Raises TypeError for data that is no array of numbers, and for a dtype that is none.
         """
         if dtype is not None and not isinstance(dtype, DType):
-            raise TypeError(f"dtype must be one of tinyweb.dtypes, got {dtype!r}")
+            known = as_dtype(dtype)
+            if known is None:
+                raise TypeError(f"dtype must be one of tinyweb.dtypes or the name of one, got {dtype!r}")
+            dtype = known
         if isinstance(data, TensorCore):
             same = data if device is None else data.to(device)
             self.device, self.storage, self.uop = same.device, same.storage, same.uop
@@ -73,14 +65,16 @@ class TensorCore:
             self._begin()
             return
         self.device, self.storage = Device.canonical(device) if device else Device.DEFAULT, Storage()
-        self._begin()
+        self.uop = self._given(data, dtype)
+        self._begin()  # last: what could not be made is not among the live tensors
+
+    def _given(self, data: Any, dtype: DType | None) -> UOp:
+        """The node of what a tensor is made from."""
         if isinstance(data, UOp):
             u = data.cast(dtypes.int32) if data.dtype is dtypes.index else data
-            self.uop = u if dtype is None else u.cast(dtype)
-            return
+            return u if dtype is None else u.cast(dtype)
         if isinstance(data, bool | int | float):
-            self.uop = leaf(UOp.const(data, dtype or scalar_dtype(data)))
-            return
+            return leaf(UOp.const(data, dtype or scalar_dtype(data)))
         try:
             array = np.asarray(data)
         except ValueError as e:
@@ -91,8 +85,9 @@ class TensorCore:
             dtype = from_numpy(array.dtype)
             if not isinstance(data, np.ndarray | np.generic):
                 dtype = {dtypes.float64: dtypes.float32, dtypes.int64: dtypes.int32}.get(dtype, dtype)
-        self.uop = self._store(array, dtype, self.device)
-        self.storage.memory = self.uop.buffer
+        stored = self._store(array, dtype, self.device)
+        self.storage.memory = stored.buffer
+        return stored
 
     def _begin(self) -> None:
         self.requires_grad, self.grad = False, None
@@ -124,6 +119,9 @@ class TensorCore:
     def empty(cls, *shape: int | Sequence[int], dtype: DType = dtypes.float32, device: str | None = None) -> Self:
         """Memory of its own that starts as zeros; what in-place updates write into."""
         sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        if any(not hasattr(s, "__index__") or isinstance(s, bool) or operator.index(s) < 0 for s in sizes):
+            raise ValueError(f"empty: sizes must be whole numbers ≥ 0, got {sizes}")
+        sizes = tuple(operator.index(s) for s in sizes)  # type: ignore[arg-type]
         name = Device.canonical(device) if device else Device.DEFAULT
         buffer = new_buffer(math.prod(sizes), dtype)  # type: ignore[arg-type]
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), sizes), name, Storage(buffer))
@@ -167,7 +165,11 @@ class TensorCore:
 
     def size(self, axis: int | None = None) -> Any:
         """The shape, or the size of one axis."""
-        return self.shape if axis is None else self.shape[self._axis(axis)]
+        if axis is None:
+            return self.shape
+        if not self.shape:
+            raise IndexError(f"size: a 0-d tensor has no axis {axis}")
+        return self.shape[self._axis(axis, method="size")]
 
     def numel(self) -> Size:
         """The number of elements."""
@@ -198,7 +200,11 @@ class TensorCore:
 
     def _axis(self, axis: int, extra: int = 0, method: str = "axis") -> int:
         n = self.ndim + extra
-        if not isinstance(axis, int) or not -max(n, 1) <= axis < max(n, 1):
+        if type(axis) is not int:
+            if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+                raise TypeError(f"{method}: an axis is a whole number, got {axis!r}")
+            axis = operator.index(axis)
+        if not -max(n, 1) <= axis < max(n, 1):
             raise IndexError(f"{method}: axis {axis} is outside of a tensor with {self.ndim} axes {self.shape}")
         return axis % n if n else 0
 
@@ -284,16 +290,33 @@ class TensorCore:
             raise ValueError(f"item: the tensor has shape {self.shape}, not one element")
         return self._array("item").reshape(()).item()
 
-    def to(self, device: str | None) -> Self:
-        """The tensor on another device (a copy through the host), or itself."""
+    def to(self, target: Any = None, dtype: DType | None = None) -> Self:
+        """The tensor on another device (a copy through the host), as another dtype, or both: `to("CPU")`, `to(dtype)`,
+        `to("CPU", dtype)`, or `to(other)`, which takes both from a tensor."""
+        device: str | None = None
+        if isinstance(target, TensorCore):
+            device, dtype = target.device, dtype or target.dtype
+        elif target is not None:
+            named = as_dtype(target)
+            if named is not None and dtype is not None:
+                raise TypeError(f"to: two dtypes, {target!r} and {dtype!r}")
+            if named is None and not isinstance(target, str):
+                raise TypeError(f"to: needs a device, a dtype or a tensor, got {target!r}")
+            device, dtype = (self.device, named) if named is not None else (target, dtype)
+        elif dtype is not None:
+            device = self.device
         name = Device.canonical(device) if device else Device.DEFAULT
+        t = self if dtype is None or dtype is self.dtype else self._new(self.uop.cast(dtype))
         if name == self.device:
-            return self
-        return type(self).from_bytes(self.data(), [size_max(s) for s in self.shape], self.dtype, name)
+            return t
+        return type(self).from_bytes(t.data(), [size_max(s) for s in t.shape], t.dtype, name)
 
     def clone(self) -> Self:
         """A copy: the same value in memory of its own."""
         return self.contiguous()
+
+
+check_arguments(TensorCore)
 
 
 def _cuts_the_end(shrink: UOp) -> bool:
@@ -302,6 +325,6 @@ def _cuts_the_end(shrink: UOp) -> bool:
 
 
 __all__ = [
-    "Scalar", "TensorCore", "accepts_dim", "bound_size", "leaf", "live_tensors", "realize_all",
+    "Scalar", "TensorCore", "bound_size", "leaf", "live_tensors", "realize_all",
     "realize_with_next", "scalar_dtype",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Creation(Operators):
             fill_value = fill_value.item()
         if not isinstance(fill_value, bool | int | float):
             raise TypeError(f"full: the value must be a number, got {type(fill_value).__name__}")
-        sizes = _sizes("full", as_shape(shape if isinstance(shape, tuple | list) else (shape,)))
+        sizes = checked_sizes("full", as_shape(shape if isinstance(shape, tuple | list) else (shape,)))
         constant = cls(UOp.const(fill_value, dtype or scalar_dtype(fill_value)), device=device)._broadcast_to(sizes)
         return constant._new(leaf(constant.uop))
 
@@ -132,7 +132,7 @@ class Creation(Operators):
     @classmethod
     def _diagonals(cls, n: int, m: int | None, device: str | None, method: str) -> Self:
         """Column minus row of an (n, m) matrix."""
-        rows, columns = _sizes(method, as_shape((n, n if m is None else m)))
+        rows, columns = checked_sizes(method, as_shape((n, n if m is None else m)))
         return (
             cls.arange(columns, device=device)
             ._reshape((1, columns))
@@ -177,7 +177,7 @@ class Creation(Operators):
         return type(self)(data, dtype=dtype or self.dtype, device=self.device)
 
 
-def _sizes(method: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+def checked_sizes(method: str, shape: Sequence[Any]) -> tuple[Any, ...]:
     for s in shape:
         if not isinstance(s, UOp) and s < 0:
             raise ValueError(f"{method}: sizes must be whole numbers ≥ 0, got {tuple(shape)}")

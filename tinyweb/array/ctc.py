@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
@@ -30,9 +31,12 @@ class Sequences(Image):
         `input_lengths` (N,) do not count. The mean is that of losses divided by their target lengths (at least 1).
         Infinite losses, of targets that do not fit their frames, become 0 with `zero_infinity`. One kernel per frame.
         """
-        t = self._operand(targets, "ctc_loss").int()
+        t = self._operand(targets, "ctc_loss")
+        if not t.dtype.is_int:
+            raise TypeError(f"ctc_loss: targets must be integers, got {t.dtype.name}")
+        t = t.int()
         if self.ndim == 2:
-            n, m = (self._operand(v, "ctc_loss")._reshape((1,)) for v in (input_lengths, target_lengths))
+            n, m = (self._operand(v, "ctc_loss").reshape(1) for v in (input_lengths, target_lengths))
             reduced = "sum" if reduction == "none" else reduction
             return self.unsqueeze(1).ctc_loss(t._reshape((1, *t.shape[-1:])), n, m, blank, reduced, zero_infinity)
         if reduction not in REDUCTIONS:
@@ -42,10 +46,9 @@ class Sequences(Image):
             raise ValueError(
                 f"ctc_loss: needs (T, N, C), targets (N, S) and a blank below C; got {self.shape}, {t.shape}, {blank}"
             )
-        n_frames, n_labels = (
-            self._operand(v, "ctc_loss").int()._reshape((batch, 1)) for v in (input_lengths, target_lengths)
-        )
         labels = t._fixed(1, "ctc_loss")
+        n_frames = self._lengths(input_lengths, batch, frames, "input_lengths")
+        n_labels = self._lengths(target_lengths, batch, labels, "target_lengths")
         states = 2 * labels + 1
         # blank, label, blank, label, …, blank; states that end a label's repetition may be reached from two before
         odd = self._iota(states).remainder(2).eq(1)
@@ -74,6 +77,15 @@ class Sequences(Image):
         if reduction == "mean":
             return loss.div(n_labels._reshape((batch,)).maximum(1).cast(loss.dtype)).mean()
         return loss.sum() if reduction == "sum" else loss
+
+    def _lengths(self, given: Any, batch: int, most: int, name: str) -> Self:
+        """A length for each of a batch, (batch, 1); those known at the call are looked at."""
+        n = self._operand(given, "ctc_loss")
+        if n.shape not in ((batch,), (batch, 1)) or not n.dtype.is_int:
+            raise ValueError(f"ctc_loss: {name} must be {batch} integers, got {n.dtype.name} {n.shape}")
+        if isinstance(given, Sequence) and not all(0 <= v <= most for v in given):
+            raise ValueError(f"ctc_loss: {name} must be from 0 to {most}, got {given}")
+        return n.int()._reshape((batch, 1))
 
 
 def _log_of_sum(parts: list[Any], axis: int | None = None) -> Any:

@@ -15,15 +15,24 @@ class Differentiation(Sequences):
 
     __slots__ = ()
 
-    def gradient(self, *targets: TensorCore, gradient: TensorCore | None = None) -> list[Self]:
+    def gradient(
+        self,
+        *targets: TensorCore,
+        gradient: TensorCore | None = None,
+        allow_unused: bool | None = None,
+        materialize_grads: bool = False,
+    ) -> list[Any]:
         """The derivatives of this one-element tensor with respect to `targets`: tensors of their shapes and dtypes.
 
         With `gradient` (this tensor's shape), of sum(self · gradient). Lazy: realise the loss together with the
         gradients, `loss.realize(*loss.gradient(a, b))`, and they share kernels. Gradients of gradients are gradients
         of such graphs.
 
-        ValueError for a tensor of more than one element without `gradient`, and for a target this tensor does not
-        depend on; TypeError where either is not of a float dtype.
+        A target this tensor does not depend on is a ValueError, unless `allow_unused`: then it has None; with
+        `materialize_grads` zeros.
+
+        ValueError for a tensor of more than one element without `gradient`; TypeError where either is not of a float
+        dtype.
         """
         upstream = self._upstream(gradient, "gradient")
         for t in targets:
@@ -33,13 +42,18 @@ class Differentiation(Sequences):
                 raise TypeError(f"gradient: a target must be of a float dtype, got {t.dtype.name}")
         root, upstream, *wanted = (self.uop, upstream, *(t.uop for t in targets))
         found = differentiate(root, upstream, wanted)
+        if materialize_grads and allow_unused is False:
+            raise ValueError("gradient: materialize_grads gives zeros for what is unused: allow_unused cannot be False")
+        if materialize_grads:
+            zeros = (t._same().full_like(0).uop for t in targets if isinstance(t, Sequences))
+            found = [z if g is None else g for z, g in zip(zeros, found, strict=True)]
         for t, g in zip(targets, found, strict=True):
-            if g is None:
+            if g is None and not allow_unused:
                 raise ValueError(
                     f"gradient: this {self.shape} tensor does not depend on the target {t!r}: "
                     "was it detached, cast to integers, or changed after it was used?"
                 )
-        return [self._new(g) for g in found if g is not None]
+        return [None if g is None else self._new(g) for g in found]
 
     def backward(self, gradient: TensorCore | None = None) -> Self:
         """Adds the derivative of this tensor to `.grad` of every tensor with `requires_grad` that it depends on.

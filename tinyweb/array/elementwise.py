@@ -217,8 +217,9 @@ class Elementwise(Movement):
         return a._new(UOp(Ops.DIV, a.dtype, (a.uop, b.uop)))
 
     def square(self) -> Self:
-        """self · self."""
-        return self.mul(self)
+        """self · self; of booleans int32."""
+        x = self.int() if self.dtype.kind == "bool" else self
+        return x.mul(x)
 
     def reciprocal(self) -> Self:
         """1 / self; of integers in float32."""

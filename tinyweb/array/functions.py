@@ -73,7 +73,7 @@ class Functions(Rounding):
 
     def xlogy(self, other: Any) -> Self:
         """x · log(y), 0 where x is 0 and y is no NaN."""
-        x, y = self._floating()._pair(other, "xlogy")
+        x, y = (t._floating() for t in self._pair(other, "xlogy"))
         useless = x.eq(0).logical_and(y.le(0).logical_or(y.eq(math.inf)))
         return x.mul(useless.where(1.0, y).log())
 
@@ -259,7 +259,7 @@ class Functions(Rounding):
         steep = right.less(up)
         small, large = steep.where(right, up), steep.where(up, right)
         edge = large.eq(0).logical_or(small.eq(math.inf))
-        slope = edge.where(small.eq(math.inf).where(1.0, 0.0), small)._divide(edge.where(1.0, large))
+        slope = edge.where(small.eq(math.inf).where(1.0, 0.0).cast(small.dtype), small)._divide(edge.where(1.0, large))
         angle = slope.atan()
         angle = steep.where(angle.neg().add(math.pi / 2), angle)
         angle = left.where(angle.neg().add(math.pi), angle)
@@ -324,6 +324,8 @@ class Functions(Rounding):
 
     def mvlgamma(self, p: int) -> Self:
         """The logarithm of the multivariate gamma function of dimension p."""
+        if p < 1:
+            raise ValueError(f"mvlgamma: p must be at least 1, got {p}")
         x = self._floating()
         out = x.lgamma()
         for j in range(1, p):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.movement import broadcast_shapes
 from tinyweb.array.padding import Padding
 from tinyweb.device import is_recording
@@ -67,7 +67,6 @@ class Gathering(Padding):
         return picked.permute(*range(k, k + axis), *range(k), *range(k + axis, picked.ndim))
 
     # -- picks --------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def take(self, index: Any, axis: int | None = None) -> Self:
         """Elements of the flattened tensor, or with `axis` slices along it: shape[:axis] + index.shape +
         shape[axis+1:]."""
@@ -80,7 +79,6 @@ class Gathering(Padding):
             raise IndexError(f"{method}: a 0-d tensor has no axis {axis}")
         return self._axis(axis, method=method)
 
-    @accepts_dim
     def index_select(self, axis: int, index: Any) -> Self:
         """Slices along an axis, in the order of the vector `index`."""
         t = self.atleast_1d()
@@ -91,7 +89,6 @@ class Gathering(Padding):
         out = t._take(t._from_front(i, t.shape[a]), a)
         return out if self.ndim else out._reshape(())
 
-    @accepts_dim
     def gather(self, axis: int, index: Any) -> Self:
         """out[i][j][k] = self[index[i][j][k]][j][k] for axis 0, and so on; `index` may be smaller in the other axes."""
         i = self._indices(index, "gather")
@@ -124,7 +121,6 @@ class Gathering(Padding):
         rest = [d for d, (o, n) in enumerate(zip(old, index.shape, strict=True)) if d != axis and not same(o, n)]
         return [d for d in range(index.ndim) if d != axis and d not in rest], rest
 
-    @accepts_dim
     def take_along_dim(self, indices: Any, axis: int | None = None) -> Self:
         """gather in which the other axes broadcast; of the flattened tensors without an axis."""
         i = self._indices(indices, "take_along_dim")
@@ -161,9 +157,9 @@ class Gathering(Padding):
         found: Self = self.nonzero()
         return found
 
-    def masked_select(self, mask: Any) -> Self:
+    def masked_select(self, mask: TensorCore) -> Self:
         """The elements where `mask` is true, in row-major order, as a vector. Computes the mask; broadcasts with it."""
-        m = mask if isinstance(mask, TensorCore) else type(self)(mask, device=self.device)
+        m = mask
         if m.dtype is not dtypes.bool:
             raise TypeError(f"masked_select: the mask must be of dtype bool, got {m.dtype.name}")
         shape = broadcast_shapes("masked_select", self.shape, m.shape)
@@ -188,7 +184,6 @@ class Gathering(Padding):
         zero = self._new(UOp.const(0, self.dtype))
         return picked._with_gradients([t], lambda g: [keep.where(g._take(rank, axis), zero)])
 
-    @accepts_dim
     def repeat_interleave(self, repeats: Any, axis: int | None = None, output_size: int | None = None) -> Self:
         """Every element along an axis (of the flattened tensor without it) repeated in place: all as often, or each as
         an integer vector says, which is read now unless the repeats are a number."""

@@ -188,6 +188,8 @@ class InPlace(Differentiation):
 
     def exponential_(self, lambd: float = 1.0, generator: Generator | None = None) -> Self:
         """Exponentially distributed numbers of mean 1 / lambd, written into this tensor's memory."""
+        if not lambd > 0:
+            raise ValueError(f"exponential_: lambd must be above 0, got {lambd}")
         drawn = type(self).exponential(self.shape, rate=lambd, **self._own_options(generator))
         return self._become("exponential_", drawn)
 

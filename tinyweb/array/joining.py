@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar, cast
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.movement import as_shape, broadcast_shapes
 from tinyweb.array.views import Views
 from tinyweb.dtype import dtypes, promote
@@ -34,7 +34,11 @@ def _listed(method: str, first: Any, others: Sequence[Any]) -> list[Any]:
 
 def _with_axis(others: tuple[Any, ...], axis: int) -> tuple[tuple[Any, ...], int]:
     """PyTorch's `cat(tensors, 1)`: a number in the last place is the axis."""
-    return (others[:-1], others[-1]) if others and isinstance(others[-1], int) else (others, axis)
+    return (
+        (others[:-1], others[-1])
+        if others and hasattr(others[-1], "__index__") and not isinstance(others[-1], TensorCore)
+        else (others, axis)
+    )
 
 
 class Joining(Views):
@@ -44,7 +48,6 @@ class Joining(Views):
     __slots__ = ()
 
     # -- joining ------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def cat(self: Joined | Sequence[Joined], *others: Joined | Sequence[Joined] | int, axis: int = 0) -> Joined:
         """Joined along an axis: `a.cat(b, c, axis=1)` or `Tensor.cat([a, b], axis=1)`. Dtypes are promoted to one.
 
@@ -53,6 +56,7 @@ class Joining(Views):
         rest, axis = _with_axis(others, axis)
         parts = _listed("cat", self, rest)
         # PyTorch's old empty tensor: of shape (0,), it goes with anything
+        dtype = promote(*(p.dtype for p in parts))
         parts = [p for p in parts if p.shape != (0,)] or parts[:1]
         first = cast("Joined", parts[0])
         if first.ndim == 0:
@@ -63,21 +67,18 @@ class Joining(Views):
                 not same(x, y) for i, (x, y) in enumerate(zip(p.shape, first.shape, strict=True)) if i != a
             ):
                 raise ValueError(f"cat: shapes {[p.shape for p in parts]} differ outside of axis {axis}")
-        dtype = promote(*(p.dtype for p in parts))
         ready: list[Joined] = [p.cast(dtype) for p in parts]
         while len(ready) > PARTS_AT_ONCE:
             groups = [ready[i : i + PARTS_AT_ONCE] for i in range(0, len(ready), PARTS_AT_ONCE)]
             ready = [g[0] if len(g) == 1 else _join(g, a).contiguous() for g in groups]
         return _join(ready, a)
 
-    @accepts_dim
     def concat(self: Joined | Sequence[Joined], *others: Joined | Sequence[Joined] | int, axis: int = 0) -> Joined:
         """`cat`."""
         return Joining.cat(self, *others, axis=axis)
 
     concatenate = concat
 
-    @accepts_dim
     def stack(self: Joined | Sequence[Joined], *others: Joined | Sequence[Joined] | int, axis: int = 0) -> Joined:
         """Joined along a new axis; all shapes must be equal."""
         rest, axis = _with_axis(others, axis)
@@ -162,7 +163,6 @@ class Joining(Views):
         return Joining.stack([g.flatten() for g in Joining.meshgrid(parts)], axis=1)
 
     # -- cutting ------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def split(self, sizes: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
         """Pieces of the given size (the last may be smaller), or of the given sizes."""
         a = self._cut_axis(axis, "split")
@@ -183,7 +183,6 @@ class Joining(Views):
     def _cut(self, axis: int, at: Sequence[int]) -> tuple[Self, ...]:
         return tuple(self._along(axis, b, max(b, e)) for b, e in pairwise(at))
 
-    @accepts_dim
     def chunk(self, chunks: int, axis: int = 0) -> tuple[Self, ...]:
         """At most `chunks` pieces of equal size (the last may be smaller)."""
         if chunks <= 0:
@@ -191,7 +190,6 @@ class Joining(Views):
         total = self._fixed(self._cut_axis(axis, "chunk"), "chunk")
         return self.split(max(-(-total // chunks), 1), axis) if total else (self,) * chunks
 
-    @accepts_dim
     def tensor_split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
         """So many pieces, the first of them one larger where it does not go even; or cut at the given indices."""
         return self._tensor_split("tensor_split", indices_or_sections, axis, even=False)
@@ -201,35 +199,42 @@ class Joining(Views):
         n = self._fixed(a, method)
         if isinstance(where, TensorCore):
             where = where.tolist()
+        if isinstance(where, Sequence) and not isinstance(where, str):
+            at = [slice(None, i).indices(n)[1] for i in as_shape([tuple(where)])]
+            return self._cut(a, [0, *at, n])
+        (where,) = as_shape([where])
         if isinstance(where, int):
             if where <= 0 or (even and n % where):
                 raise ValueError(f"{method}: axis {a} of {self.shape} cannot be cut into {where} equal parts")
             size, larger = divmod(n, where)
             return self._cut(a, [i * size + min(i, larger) for i in range(where + 1)])
-        at = [slice(None, i).indices(n)[1] for i in as_shape([tuple(where)])]
-        return self._cut(a, [0, *at, n])
+        raise ValueError(f"{method}: the number of parts must be known, got {where}")
 
-    def hsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Self, ...]:
+    def hsplit(self, *indices_or_sections: Any) -> tuple[Self, ...]:
         """Cut along the second axis (a vector along its only one), evenly or at indices."""
-        return self._tensor_split("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, even=True)
+        return self._tensor_split("hsplit", _cuts(indices_or_sections), 0 if self.ndim == 1 else 1, even=True)
 
-    def vsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Self, ...]:
+    def vsplit(self, *indices_or_sections: Any) -> tuple[Self, ...]:
         """Cut along the first axis of at least two, evenly or at indices."""
         if self.ndim < 2:
             raise ValueError(f"vsplit: needs two axes, got {self.shape}")
-        return self._tensor_split("vsplit", indices_or_sections, 0, even=True)
+        return self._tensor_split("vsplit", _cuts(indices_or_sections), 0, even=True)
 
-    def dsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Self, ...]:
+    def dsplit(self, *indices_or_sections: Any) -> tuple[Self, ...]:
         """Cut along the third axis, evenly or at indices."""
         if self.ndim < 3:
             raise ValueError(f"dsplit: needs three axes, got {self.shape}")
-        return self._tensor_split("dsplit", indices_or_sections, 2, even=True)
+        return self._tensor_split("dsplit", _cuts(indices_or_sections), 2, even=True)
 
-    @accepts_dim
     def unbind(self, axis: int = 0) -> tuple[Self, ...]:
         """The slices along an axis, which they lose."""
         a = self._cut_axis(axis, "unbind")
         return tuple(self.select(a, i) for i in range(self._fixed(a, "unbind")))
+
+
+def _cuts(given: tuple[Any, ...]) -> Any:
+    """A number of parts, or where to cut: in a sequence or one by one."""
+    return given[0] if len(given) == 1 else given
 
 
 def _join(parts: Sequence[Joined], axis: int) -> Joined:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.indexing import Indexing
-from tinyweb.array.movement import broadcast_shapes
+from tinyweb.array.movement import as_shape, broadcast_shapes
 from tinyweb.dtype import DType, dtypes, promote
 from tinyweb.graph.ir import size_prod
 from tinyweb.graph.schedule.indexing import same
@@ -157,6 +157,9 @@ class Linalg(Indexing):
         """The product of several matrices (the first and the last may be vectors), in the order that takes the fewest
         multiplications (Cormen et al., Introduction to Algorithms, section 15.2)."""
         parts: list[Any] = [p for o in (self, *others) for p in (o if isinstance(o, list | tuple) else [o])]
+        for p in parts:
+            if not isinstance(p, TensorCore):
+                raise TypeError(f"multi_dot: needs tensors, got {type(p).__name__}")
         if len(parts) < 2:
             raise ValueError(f"multi_dot: needs at least two tensors, got {len(parts)}")
         row, column = parts[0].ndim == 1, parts[-1].ndim == 1
@@ -190,7 +193,6 @@ class Linalg(Indexing):
         self._ranked("vdot", (self, 1), (other, 1))
         return self.matmul(other)
 
-    @accepts_dim
     def vecdot(self, other: TensorCore, axis: int = -1) -> Self:
         """Products of vectors along an axis; the others broadcast."""
         a, b = self._pair(self._partner(other, "vecdot"), "vecdot")
@@ -217,7 +219,6 @@ class Linalg(Indexing):
 
     ger = outer
 
-    @accepts_dim
     def cross(self, other: TensorCore, axis: int = -1) -> Self:
         """The vector product along an axis of size 3; the others broadcast."""
         a, b = self._pair(self._partner(other, "cross"), "cross")
@@ -239,12 +240,15 @@ class Linalg(Indexing):
         """Sums of products over the last `dims` axes of this and the first of the other tensor, or over the axes in
         the two lists `dims`."""
         b = self._partner(other, "tensordot")
-        if isinstance(dims, int):
+        if not isinstance(dims, Sequence):
+            (dims,) = as_shape([dims])
             if not 0 <= dims <= min(self.ndim, b.ndim):
                 raise ValueError(f"tensordot: {dims} axes of {self.shape} and {b.shape} cannot be summed over")
             mine, yours = list(range(self.ndim - dims, self.ndim)), list(range(dims))
         else:
-            lists = [[x] if isinstance(x, int) else list(x) for x in dims]
+            if len(dims) != 2 or isinstance(dims, str):
+                raise ValueError(f"tensordot: dims must be a number or two lists of axes, got {dims!r}")
+            lists = [as_shape([x]) for x in dims]
             mine = [self._axis(x, method="tensordot") for x in lists[0]]
             yours = [b._axis(x, method="tensordot") for x in lists[1]]
         if len(mine) != len(yours) or not all(same(self.shape[i], b.shape[j]) for i, j in zip(mine, yours)):
@@ -276,7 +280,6 @@ class Linalg(Indexing):
             raise ValueError(f"cdist: p must be at least 0, got {p}")
         return self._floating().unsqueeze(-2).sub(b.unsqueeze(-3)).vector_norm(p, -1)
 
-    @accepts_dim
     def vector_norm(self, ord: float = 2, axis: Any = None, keepdim: bool = False) -> Self:
         """The p-norm of vectors along axes (of all elements without them): (Σ |x|ᵖ)^(1/p); inf and -inf for the largest
         and the smallest |x|, 0 for how many are not 0. The gradient of the norm of zeros is zero."""

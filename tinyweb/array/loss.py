@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tinyweb.array.attention import Attention
 from tinyweb.array.core import TensorCore
+from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -155,6 +156,8 @@ class Loss(Attention):
     ) -> Self:
         """The mean over the last axis of `binary_cross_entropy_with_logits`."""
         x, t = self._with_target(target, "multilabel_soft_margin_loss")
+        if len(x.shape) != len(t.shape) or not all(map(same, x.shape, t.shape)):
+            raise ValueError(f"multilabel_soft_margin_loss: {self.shape} needs targets of its shape, got {t.shape}")
         loss = x.binary_cross_entropy_with_logits(t, weight, "none")
         return loss.mean(-1)._reduced(reduction, "multilabel_soft_margin_loss")
 
@@ -302,6 +305,8 @@ class Loss(Attention):
         dot, aa, bb = a.mul(b).sum(-1), a.square().sum(-1).add(small), b.square().sum(-1).add(small)
         cosine = dot.div(aa.mul(bb).sqrt())
         apart = cosine.sub(margin)._above_zero()
+        if len(t.shape) != len(cosine.shape) or not all(map(same, t.shape, cosine.shape)):
+            raise ValueError(f"cosine_embedding_loss: {self.shape} needs targets {cosine.shape}, got {t.shape}")
         loss = t.eq(1).where(cosine.neg().add(1.0), t.eq(-1).where(apart, 0.0))
         return loss._reduced(reduction, "cosine_embedding_loss")
 

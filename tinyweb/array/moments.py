@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from tinyweb.array.core import accepts_dim
 from tinyweb.array.reduction import Reduction
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import size_max
@@ -17,14 +16,12 @@ class Moments(Reduction):
     __slots__ = ()
 
     # -- means --------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def mean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The mean. TypeError for integers without a float `dtype`."""
         x = self._float_only("mean", dtype)
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
         return wide.sum(axis, keepdim).div(self._count(self._axes(axis, "mean"))).cast(x.dtype)
 
-    @accepts_dim
     def nanmean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The mean of what is not NaN. TypeError for integers without a float `dtype`."""
         x = self._float_only("nanmean", dtype)
@@ -38,41 +35,41 @@ class Moments(Reduction):
             raise TypeError(f"{method}: needs a float dtype, got {x.dtype.name}: cast first")
         return x
 
-    @accepts_dim
-    def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None) -> Self:
+    def var(
+        self, axis: Any = None, keepdim: bool = False, correction: float | None = 1, unbiased: bool | None = None
+    ) -> Self:
         """The mean squared distance from the mean, the count lessened by `correction` (1 or 0 for `unbiased` true or
         false); in two passes, less what the mean's rounding error adds (Chan, Golub and LeVeque 1983). TypeError for
         integers."""
         return self._variance(axis, keepdim, correction, unbiased, "var")[0].cast(self.dtype)
 
-    @accepts_dim
-    def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None) -> Self:
+    def std(
+        self, axis: Any = None, keepdim: bool = False, correction: float | None = 1, unbiased: bool | None = None
+    ) -> Self:
         """The square root of `var`; its gradient is 0 where all elements are equal."""
         return self._variance(axis, keepdim, correction, unbiased, "std")[0]._root_of_sum().cast(self.dtype)
 
-    @accepts_dim
     def var_mean(
-        self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None
+        self, axis: Any = None, keepdim: bool = False, correction: float | None = 1, unbiased: bool | None = None
     ) -> tuple[Self, Self]:
         """(variance, mean): see `var`."""
         var, mean = self._variance(axis, keepdim, correction, unbiased, "var_mean")
         return var.cast(self.dtype), mean.cast(self.dtype)
 
-    @accepts_dim
     def std_mean(
-        self, axis: Any = None, keepdim: bool = False, correction: float = 1, unbiased: bool | None = None
+        self, axis: Any = None, keepdim: bool = False, correction: float | None = 1, unbiased: bool | None = None
     ) -> tuple[Self, Self]:
         """(standard deviation, mean): see `std`."""
         var, mean = self._variance(axis, keepdim, correction, unbiased, "std_mean")
         return var._root_of_sum().cast(self.dtype), mean.cast(self.dtype)
 
     def _variance(
-        self, axis: Any, keepdim: bool, correction: float, unbiased: bool | None, method: str
+        self, axis: Any, keepdim: bool, correction: float | None, unbiased: bool | None, method: str
     ) -> tuple[Self, Self]:
         x = self._float_only(method)
         x = x if x.dtype.bits >= 32 else x.cast(dtypes.float32)
         axes = self._axes(axis, method)
-        less = correction if unbiased is None else float(unbiased)
+        less = (1 if correction is None else correction) if unbiased is None else float(unbiased)
         mean = x.mean(axes, keepdim=True)
         deviation = x.sub(mean)
         n = self._count(axes)
@@ -82,8 +79,8 @@ class Moments(Reduction):
         return var, mean if keepdim else mean._without(axes)
 
     def cov(self, correction: float = 1) -> Self:
-        """The covariances of the rows of a matrix (v, n), n observations of v variables: (v, v); of a vector its
-        variance."""
+        """The covariances of the rows of a matrix (v, n), n observations of v variables: (v, v); of a vector or
+        one row its variance."""
         if self.ndim > 2:
             raise ValueError(f"cov: needs a vector or a matrix, got {self.shape}")
         x = self._float_only("cov") if self.ndim == 2 else self._float_only("cov")._reshape((1, self.numel()))
@@ -91,7 +88,7 @@ class Moments(Reduction):
         count = x._count((1,))
         below = max(count - correction, 0.0) if isinstance(count, float) else count.sub(float(correction))
         products = centred.unsqueeze(0).mul(centred.unsqueeze(1)).sum(-1).div(below)
-        return products if self.ndim == 2 else products._reshape(())
+        return products._reshape(()) if products.shape == (1, 1) else products
 
     def corrcoef(self) -> Self:
         """The correlation coefficients of the rows of a matrix (v, n): (v, v), between -1 and 1; of a vector 1."""
@@ -103,7 +100,6 @@ class Moments(Reduction):
         return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).clamp(-1.0, 1.0)
 
     # -- norms --------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def norm(self, p: float | str = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The p-norm of vectors: (Σ|x|ᵖ)^(1/p), for p = ±inf the largest or smallest |x|, for 0 how many are not 0;
         "fro" is 2. At 0 the gradient is 0. TypeError for integers."""
@@ -137,19 +133,16 @@ class Moments(Reduction):
         return self.sub(other).norm(p)
 
     # -- exponentials -------------------------------------------------------------------------------------------------
-    @accepts_dim
     def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
         """eˣ normalised along an axis; stable for large values. Integers as float32."""
         e, total, _ = self._softmax_parts(axis, dtype, "softmax")
         return e.div(total)
 
-    @accepts_dim
     def log_softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
         """log(softmax(x)), exact where softmax is close to 0."""
         _, total, shifted = self._softmax_parts(axis, dtype, "log_softmax")
         return shifted.sub(total.log())
 
-    @accepts_dim
     def softmin(self, axis: int = -1, dtype: DType | None = None) -> Self:
         """softmax(-x)."""
         return self.neg().softmax(axis, dtype)
@@ -164,7 +157,6 @@ class Moments(Reduction):
         e = shifted.exp()
         return e, e.sum(a, keepdim=True), shifted
 
-    @accepts_dim
     def logsumexp(self, axis: Any = None, keepdim: bool = False) -> Self:
         """log(Σ eˣ) without overflow; -inf where there is nothing to sum. Integers as float32."""
         axes = self._axes(axis, "logsumexp")

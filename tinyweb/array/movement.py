@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.bits import reinterpret
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.dtype import DType
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
@@ -16,14 +16,13 @@ from tinyweb.graph.schedule.indexing import same
 def as_shape(args: Sequence[Any]) -> tuple[Any, ...]:
     """Sizes given one by one or as one sequence."""
     found = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    return tuple(x if isinstance(x, int | UOp) else _whole(x) for x in found)
+    return tuple(x if type(x) is int or isinstance(x, UOp) else _whole(x) for x in found)
 
 
 def _whole(x: Any) -> int:
-    try:
-        return operator.index(x)
-    except TypeError:
-        raise TypeError(f"sizes and axes are integers or Variables, got {x!r}") from None
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"sizes and axes are integers or Variables, got {x!r}")
+    return operator.index(x)
 
 
 def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
@@ -84,9 +83,9 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.RESHAPE, self.dtype, (self.uop,), new))
 
-    def permute(self, *axes: Any, dims: Sequence[int] | None = None) -> Self:
+    def permute(self, *axes: Any) -> Self:
         """Axes in a new order: `permute(2, 0, 1)`, `permute((2, 0, 1))` or `permute(dims=(2, 0, 1))`."""
-        given = self._given("permute", axes, dims)
+        given = as_shape(axes)
         order = tuple(self._axis(a, method="permute") for a in given)
         if sorted(order) != list(range(self.ndim)):
             raise ValueError(f"permute: {given} is no permutation of the axes of {self.shape}")
@@ -138,21 +137,16 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.PAD, self.dtype, (self.uop,), full))
 
-    def flip(self, *axes: Any, dims: Any = None) -> Self:
+    def flip(self, *axes: Any) -> Self:
         """Reverse the order along axes."""
-        which = tuple(sorted({self._axis(a, method="flip") for a in self._given("flip", axes, dims)}))
+        given = as_shape(axes)
+        which = tuple(sorted({self._axis(a, method="flip") for a in given}))
+        if len(which) != len(given):
+            raise ValueError(f"flip: {given} names an axis of {self.shape} twice")
         which = tuple(a for a in which if self.shape and self.shape[a] != 1)
         return self._new(UOp(Ops.FLIP, self.dtype, (self.uop,), which)) if which else self
 
     # -- one axis -----------------------------------------------------------------------------------------------------
-    def _given(self, method: str, args: Sequence[Any], keyword: Any) -> tuple[Any, ...]:
-        """Axes given one by one, as a sequence, or by keyword."""
-        if keyword is None:
-            return as_shape(args)
-        if args:
-            raise TypeError(f"{method}: give the axes once, got {args} and dims={keyword}")
-        return as_shape([keyword])
-
     def _along(self, axis: int, begin: Size, end: Size) -> Self:
         """Elements begin … end-1 of one axis."""
         return self.shrink([(begin, end) if a == axis else None for a in range(self.ndim)])
@@ -192,15 +186,16 @@ class Movement(TensorCore):
         """`expand` to the shape of another tensor."""
         return self.expand(other.shape)
 
-    @accepts_dim
     def squeeze(self, axis: int | Sequence[int] | None = None) -> Self:
         """Drop axes of size 1: all of them, or those given (others of them stay)."""
         if axis is None:
             return self._reshape(tuple(s for s in self.shape if s != 1))
-        axes = {self._axis(a, method="squeeze") for a in (axis if isinstance(axis, Sequence) else (axis,))}
+        given = axis if isinstance(axis, Sequence) else (axis,)
+        axes = {self._axis(a, method="squeeze") for a in given}
+        if len(axes) != len(given):
+            raise ValueError(f"squeeze: {tuple(given)} names an axis of {self.shape} twice")
         return self._reshape(tuple(s for i, s in enumerate(self.shape) if s != 1 or i not in axes))
 
-    @accepts_dim
     def unsqueeze(self, axis: int) -> Self:
         """Insert an axis of size 1."""
         a = self._axis(axis, 1, "unsqueeze")
@@ -219,10 +214,11 @@ class Movement(TensorCore):
         """All elements in one axis."""
         return self.flatten()
 
-    @accepts_dim
-    def unflatten(self, axis: int, sizes: Sequence[Any]) -> Self:
+    def unflatten(self, axis: int, sizes: Sequence[int]) -> Self:
         """Split one axis into several; one size may be -1."""
         a = self._axis(axis, method="unflatten")
+        if not self.shape:
+            raise ValueError("unflatten: a 0-d tensor has no axis to split")
         parts: list[Any] = list(as_shape([sizes]))
         n, known = self.shape[a], size_prod(s for s in parts if not (isinstance(s, int) and s == -1))
         if -1 in parts and isinstance(n, int) and isinstance(known, int) and known and parts.count(-1) == 1:
@@ -306,10 +302,11 @@ class Movement(TensorCore):
         return turned[k % 4]
 
     # -- parts and repetition -----------------------------------------------------------------------------------------
-    @accepts_dim
     def narrow(self, axis: int, start: Size, length: Size) -> Self:
         """`length` elements of an axis from `start` on (a negative start counts from the end)."""
         a = self._axis(axis, method="narrow")
+        if not self.shape:
+            raise ValueError("narrow: a 0-d tensor has no axis to cut")
         n = self.shape[a]
         if isinstance(start, int) and start < 0:
             start = size_add(n, start)
@@ -319,7 +316,6 @@ class Movement(TensorCore):
             raise ValueError(f"narrow: elements {start} … {end}-1 leave axis {axis} of {self.shape}")
         return self._along(a, start, end)
 
-    @accepts_dim
     def select(self, axis: int, index: Size) -> Self:
         """One element of an axis, which is dropped."""
         a = self._axis(axis, method="select")

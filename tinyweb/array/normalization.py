@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.activation import is_training
-from tinyweb.array.core import TensorCore, accepts_dim, realize_with_next
+from tinyweb.array.core import TensorCore, realize_with_next
 from tinyweb.array.pooling import Pooling
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Size
@@ -30,7 +30,6 @@ class Normalization(Pooling):
         n = self._normalized("layer_norm", normalized_shape, weight, bias)
         return self._scaled(self._wide().layernorm(tuple(range(-n, 0)), eps), weight, bias)
 
-    @accepts_dim
     def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
         """(x - mean) / sqrt(variance + eps) over axes."""
         x = self._floating()
@@ -214,13 +213,11 @@ class Normalization(Pooling):
         none = total.eq(0)
         return none.where(0.0, none.where(1.0, total).pow(1 / p))
 
-    @accepts_dim
     def normalize(self, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Self:
         """x divided by its p-norm over axes (at least `eps`)."""
         axes = self._axes(axis, "normalize")
         return self._floating().div(self._length(p, axes).clamp(min=eps))
 
-    @accepts_dim
     def cosine_similarity(self, other: TensorCore, axis: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between vectors along an axis; lengths count as at least `eps`."""
         a, b = self._floating()._pair(other, "cosine_similarity")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.joining import Joining
+from tinyweb.array.movement import as_shape
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_add
 
@@ -18,18 +19,32 @@ class Padding(Joining):
 
     __slots__ = ()
 
-    def pad(self, padding: Sequence[Any], mode: str = "constant", value: float = 0.0) -> Self:
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: float | None = None) -> Self:
         """Elements put around (or, with negative numbers, cut off).
 
         `padding` is ((before, after), …) per axis (None for none), or PyTorch's flat list, which begins at the last
         axis. "constant" puts `value`; "reflect" mirrors at the outermost element, which is not repeated (fewer than
-        the axis has), "replicate" repeats that element, "circular" goes on at the other end (at most once around).
+        the axis has), "replicate" repeats that element, "circular" goes on at the other end (at most once around, of
+        what negative numbers leave).
 
         ValueError where the numbers do not go with the shape or the mode.
         """
         if mode not in MODES:
             raise ValueError(f"pad: mode is one of {', '.join(MODES)}, got {mode!r}")
+        if mode != "constant" and value:
+            raise ValueError(f"pad: mode {mode!r} has no use for the value {value}")
+        value = 0.0 if value is None else value
         around = self._around(padding)
+        if mode == "circular":  # what is cut off is not there to be continued
+            kept = self._cut_off(around, padding)
+            around = [(_positive(b), _positive(a)) for b, a in around]
+            return kept._pad_around(around, padding, mode)
+        return self._pad_around(around, padding, mode, value)._cut_off(around, padding)
+
+    def _pad_around(
+        self, around: list[tuple[Size, Size]], padding: Sequence[Any], mode: str, value: float = 0.0
+    ) -> Self:
+        """Put around what is positive."""
         if mode == "constant":
             t = self._pad_constant([(_positive(b), _positive(a)) for b, a in around], value)
         else:
@@ -38,24 +53,30 @@ class Padding(Joining):
                 if not isinstance(before, int) or not isinstance(after, int):
                     raise ValueError(f"pad: symbolic padding {padding} needs mode 'constant'")
                 t = t._pad_copied(axis, max(before, 0), max(after, 0), mode)
+        return t
+
+    def _cut_off(self, around: list[tuple[Size, Size]], padding: Sequence[Any]) -> Self:
+        """Cut off what is negative."""
         cut: list[tuple[Size, Size]] = []
-        for (before, after), n in zip(around, t.shape, strict=True):
+        for (before, after), n in zip(around, self.shape, strict=True):
             begin = max(-before, 0) if isinstance(before, int) else 0
             end = size_add(n, min(after, 0)) if isinstance(after, int) else n
             if isinstance(end, int) and end < begin:
                 raise ValueError(f"pad: {padding} cuts more off than {self.shape} has")
             cut.append((begin, end))
-        return t.shrink(cut)
+        return self.shrink(cut)
 
     def _around(self, padding: Sequence[Any]) -> list[tuple[Size, Size]]:
         """(before, after) for every axis."""
-        if all(isinstance(p, int | UOp) for p in padding):
-            flat = list(padding)
+        if isinstance(padding, str) or not isinstance(padding, Sequence):
+            raise TypeError(f"pad: padding must be a list of numbers or pairs, got {padding!r}")
+        if not any(p is None or isinstance(p, Sequence) for p in padding):
+            flat: list[Any] = list(as_shape([tuple(padding)]))
             if len(flat) % 2 or len(flat) > 2 * self.ndim:
                 raise ValueError(f"pad: {tuple(flat)} needs two numbers per axis, of at most the axes of {self.shape}")
             pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)][::-1]
             return [(0, 0)] * (self.ndim - len(pairs)) + pairs
-        full: list[Any] = [(0, 0) if p is None else tuple(p) for p in padding]
+        full: list[Any] = [(0, 0) if p is None else as_shape([p]) for p in padding]
         if len(full) != self.ndim or any(len(p) != 2 for p in full):
             raise ValueError(f"pad: {tuple(padding)} needs a pair (before, after) for each axis of {self.shape}")
         return full

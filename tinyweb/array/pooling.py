@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -379,7 +380,10 @@ class Pooling(Convolution):
         if self.ndim not in (n + 1, n + 2):
             raise ValueError(f"{method}: needs {n + 1} or {n + 2} axes, got {self.shape}")
         sizes = self._spatial(method, n)
-        given = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
+        given = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * n
+        if any(o is not None and (isinstance(o, bool) or not hasattr(o, "__index__")) for o in given):
+            raise ValueError(f"{method}: output_size must be {n} whole numbers or None, got {output_size!r}")
+        given = tuple(None if o is None else operator.index(o) for o in given)
         counts = tuple(s if o is None else o for o, s in zip(given, sizes, strict=False))
         if len(given) != n or any(o < 1 for o in counts) or 0 in sizes:
             raise ValueError(

@@ -10,6 +10,7 @@ of a jit draw new numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.movement import as_shape
@@ -72,29 +73,30 @@ class Random(Spectral):
         cls,
         *bounds: Any,
         low: int = 0,
-        high: int = 10,
+        high: int | None = None,
         size: Any = None,
         dtype: DType = dtypes.int32,
         device: str | None = None,
         generator: Generator | None = None,
     ) -> Self:
         """Whole numbers, uniform in low … high - 1: randint(high, size), randint(low, high, size), or
-        randint(*size, low=…, high=…)."""
+        randint(*size, low=…, high=…), with 10 for `high` where it is not given."""
         if size is None and bounds and isinstance(bounds[-1], tuple | list):
             *bounds, size = bounds  # type: ignore[assignment]
         if size is None:
             size = bounds
         elif len(bounds) == 1:
-            high = bounds[0]
+            low, high = (0, bounds[0]) if high is None else (bounds[0], high)
         elif len(bounds) == 2:
             low, high = bounds
         elif bounds:
             raise TypeError(f"randint: give high, or low and high, before the size; got {tuple(bounds)}")
-        if not isinstance(low, int) or not isinstance(high, int) or low >= high:
+        low, high = as_shape((low, 10 if high is None else high))
+        if low >= high:
             raise ValueError(f"randint: needs whole numbers low < high, got {low} and {high}")
         if not dtype.is_float and not (dtype.min <= low and high - 1 <= dtype.max):
             raise ValueError(f"randint: {low} … {high - 1} does not fit {dtype.name}")
-        a, b = cls._words(as_shape((size,) if isinstance(size, int) else size), generator, device)
+        a, b = cls._words(as_shape(size if isinstance(size, Sequence) else (size,)), generator, device)
         if high - low > 1 << 32:
             word = a.cast(dtypes.uint64).bitwise_left_shift(32).bitwise_or(b.cast(dtypes.uint64))
             return word.remainder(high - low).add(low).cast(dtypes.int64).cast(dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.creation import Creation
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
@@ -55,31 +55,26 @@ class Reduction(Creation):
         return self.cast(wide), wide
 
     # -- sums and products --------------------------------------------------------------------------------------------
-    @accepts_dim
     def sum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The sum; booleans and small integers are summed as int32 (uint32), half floats in float32."""
         x, result = self._accumulated(dtype)
         return x._reduce(Ops.ADD, axis, keepdim, "sum").cast(result)
 
-    @accepts_dim
     def nansum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The sum of what is not NaN."""
         x = self.isnan().where(0, self) if self.dtype.is_float else self
         return x.sum(axis, keepdim, dtype)
 
-    @accepts_dim
     def prod(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """The product, in dtypes as those of `sum`."""
         x, result = self._accumulated(dtype)
         return x._reduce(Ops.MUL, axis, keepdim, "prod").cast(result)
 
-    @accepts_dim
     def count_nonzero(self, axis: Any = None, keepdim: bool = False) -> Self:
         """How many elements are not 0 (int32)."""
         return self.ne(0).sum(axis, keepdim)
 
     # -- extrema ------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def max(self, axis: Any = None, keepdim: bool = False) -> Self:
         """The maximum, NaN if there is one; equal maxima share the gradient. Of two tensors: `maximum`. ValueError for
         an axis of size 0."""
@@ -88,7 +83,6 @@ class Reduction(Creation):
         self._not_empty(self._axes(axis, "max"), "max")
         return self._reduce(Ops.MAX, axis, keepdim, "max")
 
-    @accepts_dim
     def min(self, axis: Any = None, keepdim: bool = False) -> Self:
         """The minimum, NaN if there is one; equal minima share the gradient. Of two tensors: `minimum`. ValueError for
         an axis of size 0."""
@@ -101,18 +95,15 @@ class Reduction(Creation):
 
     amax, amin = max, min
 
-    @accepts_dim
     def aminmax(self, axis: Any = None, keepdim: bool = False) -> tuple[Self, Self]:
         """(minimum, maximum)."""
         return self.min(axis, keepdim), self.max(axis, keepdim)
 
-    @accepts_dim
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the maximum is (int32, the first of equal ones), along an axis or in the flattened tensor; a NaN counts
         as the maximum. ValueError for an axis of size 0."""
         return self._arg_extremum(axis, keepdim, "argmax")
 
-    @accepts_dim
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the minimum is (int32, the first of equal ones), along an axis or in the flattened tensor; a NaN counts
         as the minimum. ValueError for an axis of size 0."""
@@ -140,12 +131,10 @@ class Reduction(Creation):
         return best.neg().add(size_max(n))
 
     # -- truth --------------------------------------------------------------------------------------------------------
-    @accepts_dim
     def any(self, axis: Any = None, keepdim: bool = False) -> Self:
         """Whether an element is not 0."""
         return self.bool()._reduce(Ops.MAX, axis, keepdim, "any")
 
-    @accepts_dim
     def all(self, axis: Any = None, keepdim: bool = False) -> Self:
         """Whether no element is 0."""
         return self.logical_not()._reduce(Ops.MAX, axis, keepdim, "all").logical_not()

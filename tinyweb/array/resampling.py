@@ -39,14 +39,14 @@ class Resampling(Loss):
         `mode`: "nearest" (by rounding down), "nearest-exact", "linear" (or "bilinear", "trilinear"), "bicubic", "area"
         (the mean of what a pixel covers). With `align_corners` the corners' centres stay, else the corners do;
         `antialias` widens linear and cubic kernels where the image becomes smaller. Coordinates follow `scale_factor`
-        where given, unless `recompute_scale_factor`. All but the nearest modes give floats.
+        where given, unless `recompute_scale_factor`. Integers are rounded to integers, held within their range.
         """
         n = self.ndim - 2
         if mode not in MODES or not 1 <= n <= 3:
             raise ValueError(
                 f"interpolate: needs 3 to 5 axes (N, C, …) and a mode of {', '.join(MODES)}; got {self.shape}, {mode!r}"
             )
-        if align_corners and mode in ("nearest", "nearest-exact", "area"):
+        if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
             raise ValueError(f"interpolate: align_corners has no meaning with mode {mode!r}")
         if antialias and mode not in ("linear", "bilinear", "bicubic"):
             raise ValueError(f"interpolate: antialias needs mode bilinear or bicubic, got {mode!r}")
@@ -55,7 +55,8 @@ class Resampling(Loss):
         if recompute_scale_factor:
             factors = [None] * n
         if mode == "area":
-            return self._adaptive_avg_pool("interpolate", n, out)
+            mean = self._adaptive_avg_pool("interpolate", n, out)
+            return mean.add(0.5).floor().cast(self.dtype) if self.dtype.is_int else mean
         nearest = mode.startswith("nearest")
         x = self if nearest else self._floating()
         wide = x if nearest or x.dtype.bits >= 32 else x.cast(dtypes.float32)
@@ -64,6 +65,9 @@ class Resampling(Loss):
                 continue
             at, weights = _taps(old, new, factor, mode, bool(align_corners), antialias)
             wide = wide._resampled(2 + i, at, weights)
+        if self.dtype.is_int and not nearest:
+            wide = wide.add(0.5).floor()  # the nearest whole number; the cast holds it within the range
+            return wide.cast(self.dtype)
         return wide.cast(x.dtype)
 
     def _resampled(self, axis: int, at: npt.NDArray[np.int32], weights: npt.NDArray[np.float32] | None) -> Self:

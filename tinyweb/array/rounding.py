@@ -43,14 +43,16 @@ class Rounding(Elementwise):
         """True everywhere: all dtypes are real."""
         return self.isnan().logical_or(True)
 
-    def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Self:
+    def nan_to_num(self, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Self:
         """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest finite ones)."""
         d = self.dtype
         if not d.is_float:
             return self._same()
         largest = _largest(self)
         top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
-        return self.isnan().where(nan, self.eq(math.inf).where(top, self.eq(-math.inf).where(bottom, self)))
+        return self.isnan().where(
+            0.0 if nan is None else nan, self.eq(math.inf).where(top, self.eq(-math.inf).where(bottom, self))
+        )
 
     def angle(self) -> Self:
         """The angle of real numbers in the complex plane: 0, or π of what is negative; NaN for NaN. In float32."""
@@ -87,9 +89,7 @@ class Rounding(Elementwise):
 
     def copysign(self, other: Any) -> Self:
         """The magnitude of this with the sign of `other`; integers as float32."""
-        x, y = self._floating()._pair(other, "copysign")
-        if not y.dtype.is_float:
-            x, y = x._floating(), y._floating()
+        x, y = (t._floating() for t in self._pair(other, "copysign"))
         size = x.abs()
         return y.signbit().where(size.neg(), size)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.linalg import Linalg
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, size_max
@@ -25,7 +25,6 @@ class Scan(Linalg):
 
     __slots__ = ()
 
-    @accepts_dim
     def cumsum(self, axis: int, dtype: DType | None = None) -> Self:
         """Running sums along an axis. Booleans and small integers are summed as int32, half floats in float32."""
         x = self._summable(dtype)
@@ -33,7 +32,6 @@ class Scan(Linalg):
             dtype or (self.dtype if self.dtype.is_float else x.dtype)
         )
 
-    @accepts_dim
     def cumprod(self, axis: int, dtype: DType | None = None) -> Self:
         """Running products along an axis; dtypes as in `cumsum`."""
         x = self._summable(dtype)
@@ -41,7 +39,6 @@ class Scan(Linalg):
             dtype or (self.dtype if self.dtype.is_float else x.dtype)
         )
 
-    @accepts_dim
     def logcumsumexp(self, axis: int) -> Self:
         """Logarithms of running sums of exponentials, without overflow."""
         x = self._floating()
@@ -56,7 +53,6 @@ class Scan(Linalg):
 
         return wide._accumulate(axis, "logcumsumexp", direct, lambda a, b: a.logaddexp(b), -math.inf).cast(x.dtype)
 
-    @accepts_dim
     def cummax(self, axis: int) -> tuple[Self, Self]:
         """Running maxima and where they are (int32): the last of equal ones, as in PyTorch; NaN stays."""
         a = self._axis(axis, method="cummax")
@@ -67,7 +63,6 @@ class Scan(Linalg):
         index = reached.where(place, -1)._running_max(a, "cummax", -1)
         return values._with_gradients([self], lambda g: [_collect(g, index, a)]), index
 
-    @accepts_dim
     def cummin(self, axis: int) -> tuple[Self, Self]:
         """Running minima and where they are (int32): the last of equal ones, as in PyTorch; NaN stays."""
         if self.dtype.is_float:
@@ -82,7 +77,6 @@ class Scan(Linalg):
         )
 
     # -- differences --------------------------------------------------------------------------------------------------
-    @accepts_dim
     def diff(
         self, n: int = 1, axis: int = -1, prepend: TensorCore | None = None, append: TensorCore | None = None
     ) -> Self:
@@ -103,18 +97,18 @@ class Scan(Linalg):
             x = later.ne(earlier) if x.dtype is dtypes.bool else later.sub(earlier)
         return x
 
-    @accepts_dim
     def trapezoid(self, x: TensorCore | None = None, dx: float = 1.0, axis: int = -1) -> Self:
         """The integral along an axis by the trapezoidal rule, over points `x` or points `dx` apart."""
         return self._trapezoids(x, dx, axis, "trapezoid").sum(axis)
 
-    @accepts_dim
     def cumulative_trapezoid(self, x: TensorCore | None = None, dx: float = 1.0, axis: int = -1) -> Self:
         """Running integrals along an axis by the trapezoidal rule, over points `x` or points `dx` apart."""
         return self._trapezoids(x, dx, axis, "cumulative_trapezoid").cumsum(axis)
 
     def _trapezoids(self, x: TensorCore | None, dx: float, axis: int, method: str) -> Self:
         a = self._axis(axis, method=method)
+        if not self.shape:
+            raise ValueError(f"{method}: a 0-d tensor has no axis to integrate along")
         n = size_max(self.shape[a])
         pairs = self._along(a, min(1, n), n).add(self._along(a, 0, max(n - 1, 0)))
         if x is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.gathering import host_value
 from tinyweb.array.indexing import Pick, View, place
 from tinyweb.array.movement import broadcast_shapes
@@ -183,10 +183,15 @@ class Scatter(Scan):
     # -- scatter ------------------------------------------------------------------------------------------------------
     def _scattered(self, method: str, axis: int, index: Any, src: Any, reduce: str | None, include_self: bool) -> Self:
         i = self._indices(index, method)
+        _check_source(method, self, src)
         if self.ndim == 0:
+            self._axis(axis, method=method)
             if i.ndim > 1 or size_max(i.numel()) > 1:
                 raise ValueError(f"{method}: index {i.shape} must have as many axes as {self.shape}")
-            flat = self._value(src, method).reshape(1)
+            flat = self._value(src, method).flatten()
+            if not flat.numel():
+                raise ValueError(f"{method}: the source {flat.shape} has no element for the index {i.shape}")
+            flat = flat._along(0, 0, 1)
             return self._reshape((1,))._scattered(method, 0, i._reshape((1,)), flat, reduce, include_self)._reshape(())
         a = self._axis(axis, method=method)
         v = self._value(src, method)
@@ -218,7 +223,6 @@ class Scatter(Scan):
         inside = self._new(UOp.const(True, dtypes.bool))._broadcast_to(out.shape)._pad(around)
         return inside.where(out._pad(around), self)
 
-    @accepts_dim
     def scatter(self, axis: int, index: Any, src: Any, reduce: str | None = None) -> Self:
         """self with out[index[i][j]][j] = src[i][j] for axis 0, and so on; `src` may be a number.
 
@@ -230,12 +234,10 @@ class Scatter(Scan):
         kind = {"add": "sum", "multiply": "prod", None: None}[reduce]
         return self._scattered("scatter", axis, index, src, kind, True)
 
-    @accepts_dim
     def scatter_add(self, axis: int, index: Any, src: Any) -> Self:
         """self with src[i][j] added to element [index[i][j]][j] for axis 0, and so on."""
         return self._scattered("scatter_add", axis, index, src, "sum", True)
 
-    @accepts_dim
     def scatter_reduce(self, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> Self:
         """Like scatter_add with `reduce` "sum", "prod", "mean", "amax" or "amin" of what arrives, and of what is there
         unless `include_self` is False."""
@@ -244,8 +246,11 @@ class Scatter(Scan):
 
     # -- whole slices -------------------------------------------------------------------------------------------------
     def _sliced(self, method: str, axis: int, index: Any, src: Any, reduce: str | None, include_self: bool) -> Self:
+        _check_source(method, self, src)
         if self.ndim == 0:
-            flat = self._value(src, method).reshape(1)
+            self._axis(axis, method=method)
+            flat = self._value(src, method)
+            flat = flat if not flat.ndim else flat.reshape(1)
             return self._reshape((1,))._sliced(method, 0, index, flat, reduce, include_self)._reshape(())
         a = self._axis(axis, method=method)
         i = self._indices(index, method).atleast_1d()
@@ -262,18 +267,16 @@ class Scatter(Scan):
         out = front._last(i, v, 0) if reduce is None else front._combined(i, v, 0, reduce, include_self)
         return out.movedim(0, a)
 
-    @accepts_dim
     def index_add(self, axis: int, index: Any, source: Any, alpha: float = 1) -> Self:
         """self with alpha · the slices of `source` along an axis added to those that the vector `index` names."""
+        _check_source("index_add", self, source)
         v = self._value(source, "index_add")
         return self._sliced("index_add", axis, index, v if alpha == 1 else v.mul(alpha), "sum", True)
 
-    @accepts_dim
     def index_copy(self, axis: int, index: Any, source: Any) -> Self:
         """self with the slices along an axis that the vector `index` names replaced by those of `source`."""
         return self._sliced("index_copy", axis, index, source, None, True)
 
-    @accepts_dim
     def index_fill(self, axis: int, index: Any, value: Any) -> Self:
         """self with the slices along an axis that the vector `index` names filled with a number."""
         v = self._value(value, "index_fill")
@@ -281,7 +284,6 @@ class Scatter(Scan):
             raise ValueError(f"index_fill: the value must be a number, got shape {v.shape}")
         return self._sliced("index_fill", axis, index, v, None, True)
 
-    @accepts_dim
     def index_reduce(self, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Self:
         """scatter_reduce of whole slices: those that the vector `index` names, with those of `source`."""
         _check_reduce("index_reduce", reduce)
@@ -291,6 +293,7 @@ class Scatter(Scan):
     def index_put(self, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Self:
         """self with `values` (broadcast) at self[indices], a tuple of integer tensors or masks; added to what is there
         if `accumulate`."""
+        _check_source("index_put", self, values)
         view = self._view(tuple(indices))
         if view.padded or not view.picks or view.tensor.shape != self.shape:
             raise IndexError(f"index_put: indices must be integer tensors or masks, got {indices}")
@@ -298,6 +301,7 @@ class Scatter(Scan):
 
     def put(self, index: Any, source: Any, accumulate: bool = False) -> Self:
         """self with the elements of `source` at the places `index` of the flattened tensor; added if `accumulate`."""
+        _check_source("put", self, source)
         i = self._indices(index, "put").flatten()
         v = self._value(source, "put").flatten()
         if not same(v.shape[0], i.shape[0]):
@@ -307,16 +311,25 @@ class Scatter(Scan):
         out = flat._combined(i, v, 0, "sum", True) if accumulate else flat._last(i, v, 0)
         return out._reshape(tuple(self.shape))
 
-    def masked_scatter(self, mask: Any, source: Any) -> Self:
+    def masked_scatter(self, mask: TensorCore, source: Any) -> Self:
         """self with the elements of `source` one after the other where `mask` is true, in row-major order."""
-        m = mask if isinstance(mask, TensorCore) else type(self)(mask, device=self.device)
+        m = mask
         if m.dtype is not dtypes.bool:
             raise TypeError(f"masked_scatter: the mask must be of dtype bool, got {m.dtype.name}")
+        _check_source("masked_scatter", self, source)
         v = self._value(source, "masked_scatter").flatten()
         shape = broadcast_shapes("masked_scatter", self.shape, m.shape)
         wide = self._new(m.uop)._broadcast_to(shape)
         rank = wide.flatten()._rank()
         return wide.where(v._take(rank, 0)._reshape(shape), self)
+
+
+def _check_source(method: str, target: TensorCore, source: Any) -> None:
+    """A tensor is not cast silently; numbers and arrays take the target's dtype."""
+    if isinstance(source, TensorCore) and source.dtype is not target.dtype:
+        raise TypeError(
+            f"{method}: the source is {source.dtype.name}, this tensor {target.dtype.name}: cast one of them"
+        )
 
 
 def _check_reduce(method: str, reduce: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.gathering import host_value
 from tinyweb.array.sorting import Sorting
 from tinyweb.array.threefry import Generator
@@ -23,13 +24,11 @@ class Selection(Sorting):
     __slots__ = ()
 
     # -- order statistics ---------------------------------------------------------------------------------------------
-    @accepts_dim
     def median(self, axis: int | None = None, keepdim: bool = False) -> Any:
         """The lower of the two middle elements, NaN if there is one: of all elements, or (values, positions) along an
         axis. ValueError where there are none."""
         return self._middle(axis, keepdim, "median", skip_nan=False)
 
-    @accepts_dim
     def nanmedian(self, axis: int | None = None, keepdim: bool = False) -> Any:
         """`median` of what is not NaN; NaN where nothing is left."""
         return self._middle(axis, keepdim, "nanmedian", skip_nan=True)
@@ -53,14 +52,12 @@ class Selection(Sorting):
             return found[0]._reshape(()), found[1]._reshape(())
         return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
 
-    @accepts_dim
     def quantile(self, q: Any, axis: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Self:
         """The q-th quantiles (numbers in [0, 1], one or a vector of them: the first axis of the result), of all
         elements or along an axis; NaN where there is one. `interpolation` between elements: "linear", "lower",
         "higher", "nearest" or "midpoint"."""
         return self._quantiles(q, axis, keepdim, interpolation, "quantile", skip_nan=False)
 
-    @accepts_dim
     def nanquantile(
         self, q: Any, axis: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
@@ -108,7 +105,6 @@ class Selection(Sorting):
             front = front._reshape((front.shape[0], *shape))
         return front if wanted.ndim else front._reshape(front.shape[1:])
 
-    @accepts_dim
     def mode(self, axis: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """(values, positions) of the most frequent elements along an axis: of equally frequent ones the smallest."""
         if not self.ndim:
@@ -172,7 +168,7 @@ class Selection(Sorting):
     def _histogram(self, bins: int, range: tuple[float, float] | None, method: str) -> tuple[Self, Self]:
         if not isinstance(bins, int) or bins < 1:
             raise ValueError(f"{method}: the number of bins must be a whole number ≥ 1, got {bins!r}")
-        if range is not None and not range[0] < range[1]:
+        if range is not None and (not isinstance(range, Sequence) or len(range) != 2 or not range[0] < range[1]):
             raise ValueError(f"{method}: the range must have min < max, got {range}")
         x = self._floating().flatten().detach()
         if range is not None or x.shape[0] == 0:
@@ -196,6 +192,8 @@ class Selection(Sorting):
         element is read on the host."""
         if not self.dtype.is_int or self.ndim != 1:
             raise TypeError(f"bincount: needs a vector of integers, got {self.shape} of {self.dtype.name}")
+        if minlength < 0:
+            raise ValueError(f"bincount: minlength must not be negative, got {minlength}")
         seen = host_value(self, "bincount")
         if seen.size and seen.min() < 0:
             raise ValueError("bincount: the elements must not be negative")
@@ -213,7 +211,6 @@ class Selection(Sorting):
         found = self.unsqueeze(-1).eq(among).any(-1)
         return found.logical_not() if invert else found
 
-    @accepts_dim
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
     ) -> Any:
@@ -226,19 +223,21 @@ class Selection(Sorting):
         inverse = found[1].reshape(found[1].shape if axis is not None else host.shape)
         return self._found(found[0], inverse, found[2], return_inverse, return_counts)
 
-    @accepts_dim
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
     ) -> Any:
         """The first of every run of equal elements (or slices along an axis), found on the host; see `unique`."""
-        x = host_value(self, "unique_consecutive")
-        rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, self._axis(axis, method="unique_consecutive"), 0)
-        flat = rows.reshape(rows.shape[0], -1)
+        if axis is not None:
+            axis = self.atleast_1d()._axis(axis, method="unique_consecutive")
+        x = np.atleast_1d(host_value(self, "unique_consecutive"))
+        rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0)
+        flat = rows.reshape(rows.shape[0], math.prod(rows.shape[1:]))
         begins = np.ones(len(rows), bool)
         begins[1:] = (flat[1:] != flat[:-1]).any(1)
         starts = np.flatnonzero(begins)
         values = rows[starts].reshape(-1) if axis is None else np.moveaxis(rows[starts], 0, axis)
-        inverse = (np.cumsum(begins) - 1).reshape(x.shape if axis is None else -1)
+        inverse: Any = np.cumsum(begins) - 1
+        inverse = inverse.reshape(self.shape) if axis is None else inverse
         counts = np.diff(np.append(starts, len(rows)))
         return self._found(values, inverse, counts, return_inverse, return_counts)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from tinyweb.array.core import accepts_dim
 from tinyweb.array.random import Random
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, size_max
@@ -28,7 +27,6 @@ class Sorting(Random):
 
     __slots__ = ()
 
-    @accepts_dim
     def argsort(self, axis: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """The positions (int32) along an axis that put the elements in order; equal ones keep theirs.
 
@@ -36,7 +34,6 @@ class Sorting(Random):
         """
         return self._sorted(axis, descending, "argsort")[0]
 
-    @accepts_dim
     def sort(self, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[Self, Self]:
         """(values, positions) of the elements in order along an axis; see `argsort`."""
         order, inverse, a = self._sorted(axis, descending, "sort")
@@ -51,7 +48,6 @@ class Sorting(Random):
         """The elements in order along the first axis."""
         return self.sort(0)[0]
 
-    @accepts_dim
     def topk(self, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Self, Self]:
         """(values, positions) of the `k` largest (or smallest) elements along an axis, in order, NaN being the largest.
 
@@ -64,7 +60,6 @@ class Sorting(Random):
         values, order = self.sort(axis, descending=largest)
         return (values._along(a, 0, k), order._along(a, 0, k)) if self.shape else (values, order)
 
-    @accepts_dim
     def kthvalue(self, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """(value, position) of the k-th smallest element along an axis, counted from 1."""
         a = self._axis(axis, method="kthvalue")

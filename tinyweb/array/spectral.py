@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from tinyweb.array.core import TensorCore, accepts_dim
+from tinyweb.array.core import TensorCore
 from tinyweb.array.elimination import EPSILON
 from tinyweb.array.orthogonal import Orthogonal
 from tinyweb.dtype import dtypes
@@ -88,7 +88,6 @@ class Spectral(Orthogonal):
         self._square("cond")
         return self.matrix_norm(p).mul(self.inverse().matrix_norm(p))
 
-    @accepts_dim
     def matrix_norm(self, ord: Any = "fro", axis: Any = (-2, -1), keepdim: bool = False) -> Self:
         """Norms of matrices in two axes: "fro" (the root of the sum of squares), "nuc" (the sum of singular values),
         inf and -inf (the largest, smallest sum of absolute values of a row), 1 and -1 (of a column), 2 and -2 (the

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinyweb.array.core import accepts_dim
+from tinyweb.array.creation import checked_sizes
 from tinyweb.array.moments import Moments
 from tinyweb.array.movement import as_shape
 from tinyweb.dtype import dtypes
@@ -53,7 +53,6 @@ class Views(Moments):
         at = t.ndim
         return t.permute(*range(axis), at - 1, *range(axis, at - 2), at - 2)
 
-    @accepts_dim
     def unfold(self, axis: int, size: int, step: int) -> Self:
         """Windows of `size` consecutive elements, one begun every `step`, as a new last axis (torch.Tensor.unfold)."""
         a = self._axis(axis, method="unfold")
@@ -157,11 +156,13 @@ class Views(Moments):
     @classmethod
     def tril_indices(cls, row: int, col: int, offset: int = 0, device: str | None = None) -> Self:
         """int32 (2, count): rows and columns of the elements at and below a diagonal, in row-major order."""
+        checked_sizes("tril_indices", (row, col))
         return cls(np.stack(np.tril_indices(row, offset, col)).astype(np.int32), device=device)
 
     @classmethod
     def triu_indices(cls, row: int, col: int, offset: int = 0, device: str | None = None) -> Self:
         """int32 (2, count): rows and columns of the elements at and above a diagonal, in row-major order."""
+        checked_sizes("triu_indices", (row, col))
         return cls(np.stack(np.triu_indices(row, offset, col)).astype(np.int32), device=device)
 
     def _iota(self, n: Size) -> Self:

@@ -1,0 +1,228 @@
+"""Arguments as PyTorch takes them: random calls of every method, right and wrong, here and there.
+
+What differs by intent stands in `arguments/differences.py`, from which docs/reference/differences.md is written; any
+other difference fails. `make test` makes the same few calls of every method each time, `make test-all` thousands of
+new ones: `ARGUMENTS_SEED=n` makes those of a printed seed again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tensor.arguments.compare import Finding, accepted, valued
+from tests.tensor.arguments.differences import TABLE, Difference, meant
+from tests.tensor.arguments.functional import FUNCTIONS
+from tests.tensor.arguments.methods import METHODS
+from tests.tensor.arguments.pools import Array
+from tests.tensor.arguments.spec import Call, Spec, draw
+from tests.tensor.test_names import FUNCTIONS as NAMESPACE
+from tests.tensor.test_names import public
+from tinyweb import Tensor, dtypes
+
+SPECS: dict[str, Spec] = METHODS | FUNCTIONS
+# methods without a spec, and why
+NOT_COMPARED: dict[str, str] = {
+    "properties, not methods": "T mT shape dtype ndim device grad requires_grad storage itemsize",
+    "tests/tensor/test_gradient.py": "backward requires_grad_ gradient",
+    "reads memory, whose form is not PyTorch's": "data nbytes item numpy",
+    "devices are named otherwise": "to manual_seed",
+    "takes what is no tensor": "from_numpy",
+    "another method by the name here": "unfold resize tri",
+    "its arguments are a formula: tests/tensor/test_einsum.py": "einsum",
+    "another signature: tests/tensor/test_random.py": "normal uniform",
+    "a base case of PyTorch's that is not built": "rrelu_ elu_ selu_ celu_ hardtanh_ threshold_ leaky_relu_ relu6_",
+}
+GROUPS = 8
+
+
+def forms(specs: dict[str, Spec]) -> Iterator[tuple[Spec, bool]]:
+    """Every spec, and its method that writes in place where there is one."""
+    for spec in specs.values():
+        yield spec, False
+        name = f"{spec.name}_"
+        if not spec.static and not spec.joins and hasattr(torch.Tensor, name) and hasattr(Tensor, name):
+            yield spec, True
+
+
+def calls(spec: Spec, inplace: bool, count: int, seed: object) -> Iterator[Call]:
+    rng = random.Random(f"{seed} {spec.name} {inplace}")
+    for _ in range(count):
+        call = draw(spec, rng)
+        yield replace(call, inplace=True) if inplace else call
+
+
+def findings(
+    group: list[tuple[Spec, bool]], count: int, values: int, seed: object, used: set[Difference] | None = None
+) -> tuple[list[Finding], int]:
+    """What differs without being meant, and how many calls PyTorch and this took and had values compared."""
+    found: list[Finding] = []
+    compared = 0
+    for spec, inplace in group:
+        left = values
+        for call in calls(spec, inplace, count, seed):
+            finding, pairs = accepted(call, "INTERPRETER")
+            if finding is None and left and pairs:
+                left -= 1
+                compared += 1
+                finding = valued(call, pairs)
+            if finding is None:
+                continue
+            why = meant(finding)
+            if why is None:
+                found.append(finding)
+            elif used is not None:
+                used.add(why)
+    return found, compared
+
+
+def test_every_method_has_a_spec() -> None:
+    functional = {n for n in public(torch.nn.functional) if n.islower()}
+    shared = (public(torch.Tensor) | functional | set(NAMESPACE.split())) & public(Tensor)
+    inplace = {f"{s.name}_" for s, there in forms(SPECS) if there}
+    excused = {n for names in NOT_COMPARED.values() for n in names.split()}
+    assert not shared - set(SPECS) - inplace - excused, sorted(shared - set(SPECS) - inplace - excused)
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_calls_agree(group: int) -> None:
+    chosen = list(forms(SPECS))[group::GROUPS]
+    found, compared = findings(chosen, count=4, values=1, seed=2024)
+    assert not found, "\n".join(map(str, found))
+    assert compared > len(chosen) // 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_new_calls_agree(group: int) -> None:
+    seed = os.environ.get("ARGUMENTS_SEED") or int.from_bytes(os.urandom(4), "little")
+    print(f"ARGUMENTS_SEED={seed}")
+    found, _ = findings(list(forms(SPECS))[group::GROUPS], count=60, values=12, seed=seed)
+    assert not found, f"ARGUMENTS_SEED={seed}\n" + "\n".join(map(str, found))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_every_entry_of_the_table_is_seen() -> None:
+    """An entry that nothing needs any more would hide what comes later."""
+    used: set[Difference] = set()
+    findings(list(forms(SPECS)), count=60, values=3, seed=7, used=used)
+    assert not [d.what for d in TABLE if d not in used]
+
+
+def test_the_comparison_sees_differences() -> None:
+    """A wrong shape, dtype, value, acceptance and an error that was not meant for the user are each found."""
+    base = METHODS["sum"]
+    x = Array(np.ones((2, 3), np.float32), "float32")
+    for theirs, kind in (
+        (lambda t: t.sum().reshape(1), "shape"),
+        (lambda t: t.sum().to(torch.complex64), "dtype"),
+        (lambda t: (t.sum() + 1).to(t.sum().dtype), "values"),
+        (lambda t: t.no_such(), ""),
+        (lambda t: (_ for _ in ()).throw(RuntimeError("no")), "accepted"),
+        (lambda t: (t, t), "outputs"),
+    ):
+        call = Call(replace(base, theirs=theirs), x, ())
+        finding, pairs = accepted(call, "INTERPRETER")
+        finding = finding or (valued(call, pairs) if pairs else None)
+        assert (finding.kind if finding else "") == kind
+    refused = Call(replace(METHODS["sum"], theirs=lambda t, a: t.sum()), x, (9,))
+    finding, _ = accepted(refused, "INTERPRETER")
+    assert finding is not None and finding.kind == "refused"
+
+
+# -- what was found --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["float16", "half", "torch.float16", torch.float16, np.float16, np.dtype("float16")])
+def test_dtypes_by_name(name: object) -> None:
+    x = Tensor([1.0])
+    for made in (Tensor.zeros(2, dtype=name), x.cast(name), x.sum(dtype=name), Tensor([1], dtype=name), x.to(name)):  # type: ignore[arg-type]
+        assert made.dtype is dtypes.float16
+
+
+@pytest.mark.parametrize("name", ["float17", "", "void", "index", "__dict__", "bfloat", 16, None.__class__])
+def test_what_names_no_dtype_is_refused(name: object) -> None:
+    with pytest.raises(TypeError, match="dtype"):
+        Tensor([1.0]).cast(name)  # type: ignore[arg-type]
+
+
+def test_a_tensor_that_could_not_be_made_disturbs_nothing() -> None:
+    try:
+        Tensor("no numbers")
+    except TypeError as kept:  # its traceback holds what was begun
+        assert Tensor([1.0]).add(1).tolist() == [2.0]
+        assert "numbers" in str(kept)
+
+
+@pytest.mark.parametrize("around", [(-1, 2), (2, -1), (-2, 1), (-1, -1), (1, 2, -1, 2), (-1, 1, 2, -2)])
+def test_circular_padding_of_mixed_signs(around: tuple[int, ...]) -> None:
+    x = np.arange(40, dtype=np.float32).reshape((2, 4, 5) if len(around) == 2 else (1, 2, 4, 5))
+    want = torch.nn.functional.pad(torch.from_numpy(x), around, mode="circular")
+    np.testing.assert_array_equal(Tensor(x).pad(around, mode="circular").numpy(), want.numpy())
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(7, 3), (2, 9)])
+def test_interpolation_of_bytes_gives_bytes(mode: str, size: tuple[int, int]) -> None:
+    x = np.random.default_rng(3).integers(0, 256, (1, 2, 5, 6)).astype(np.uint8)
+    got = Tensor(x).interpolate(size, mode=mode)
+    # by definition: of floats, rounded (PyTorch's own weights for bytes have few bits, and it rounds between the axes)
+    want = torch.nn.functional.interpolate(torch.from_numpy(x).float(), size, mode=mode).clamp(0, 255).numpy()
+    assert got.dtype is dtypes.uint8
+    assert np.abs(got.numpy().astype(np.float32) - want).max() <= 0.501
+
+
+def test_gradients_of_what_is_not_used() -> None:
+    a, b = Tensor([1.0, 2.0]), Tensor([3.0])
+    loss = a.square().sum()
+    with pytest.raises(ValueError, match="does not depend on the target"):
+        loss.gradient(a, b)
+    first, second = loss.gradient(a, b, allow_unused=True)
+    assert first.tolist() == [2.0, 4.0] and second is None
+    first, second = loss.gradient(a, b, materialize_grads=True)
+    assert first.tolist() == [2.0, 4.0] and second.tolist() == [0.0]
+    with pytest.raises(ValueError, match="allow_unused cannot be False"):
+        loss.gradient(a, b, allow_unused=False, materialize_grads=True)
+
+
+def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
+    x, w = np.ones((1, 3, 4, 5), np.float32), np.arange(12, dtype=np.float32).reshape(3, 2, 1, 2)
+    options = {"padding": 1, "output_padding": 1, "dilation": 2}
+    a, b = torch.from_numpy(x).requires_grad_(), torch.from_numpy(w).requires_grad_()
+    want = torch.nn.functional.conv_transpose2d(a, b, **options)
+    want.square().sum().backward()
+    mine = Tensor(x), Tensor(w)
+    got = mine[0].conv_transpose2d(mine[1], **options)  # type: ignore[arg-type]
+    gradients = got.square().sum().gradient(*mine)
+    np.testing.assert_allclose(got.numpy(), want.detach().numpy(), rtol=1e-6)
+    for g, t in zip(gradients, (a, b), strict=True):
+        assert t.grad is not None
+        np.testing.assert_allclose(g.numpy(), t.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: x.flip(0, 0), "flip: (0, 0) names an axis"),
+        (lambda x: x.flip(0, -2), "names an axis of (2, 3) twice"),
+        (lambda x: x.squeeze((0, 0)), "squeeze: (0, 0) names an axis"),
+        (lambda x: x.sum(1.0), "an axis is a whole number, got 1.0"),
+        (lambda x: x.sum(0, keepdim=1), "keepdim must be True or False"),
+        (lambda x: x.cast("float33"), "dtype must be a dtype"),
+        (lambda x: x.mm(None), "mat2 must be a tensor, got NoneType"),
+        (lambda x: x.chunk(2.0), "chunks must be a whole number, got float 2.0"),
+        (lambda x: x.mvlgamma(0), "p must be at least 1"),
+        (lambda x: x.pad([1, 1], "replicate", 2.0), "has no use for the value"),
+        (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
+    ],
+)
+def test_wrong_arguments_are_named(call: object, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
+        call(Tensor(np.ones((2, 3), np.float32)))  # type: ignore[operator]
