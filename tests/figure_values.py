@@ -54,6 +54,11 @@ def parameters(*files: str) -> int:
     return total
 
 
+def bytes_of_models() -> int:
+    """Of all that the embedded models' folders hold, but for what Python leaves behind."""
+    return sum(p.stat().st_size for p in MODELS.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+
+
 def megabytes(file: str) -> str:
     return f"{(MODELS / file).stat().st_size / MB:.1f}"
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import lock
 import page_size
 
 import benchmarks.browser.works as browser_works
@@ -24,6 +25,7 @@ from tests.figure_values import (
     MODELS,
     ROOT,
     blocks_of_prompts,
+    bytes_of_models,
     chat_items,
     chat_launches,
     constant,
@@ -117,6 +119,12 @@ FIGURES = [
     Figure(JAVASCRIPT, r"\| Android \| (\S+) of", setting(DEVICE, r"android: .* share: (\S+) \}")),
     Figure(
         JAVASCRIPT, r"half of `navigator.deviceMemory` where that is below (\d+) GiB", setting(DEVICE, r"CAP = (\d+);")
+    ),
+    Figure(
+        "docs/install.md", r"embedded models \(`assets/models`, (\d+) MB\)", lambda: [f"{bytes_of_models() / MB:.0f}"]
+    ),
+    Figure(
+        "docs/install.md", r"Python (\S+) to (\S+);", lambda: [".".join(map(str, lock.PYTHONS[i])) for i in (0, -1)]
     ),
     # the compiler
     Figure(
@@ -361,6 +369,7 @@ FIGURES = [
 PLAIN = {
     "CHANGELOG.md": [r"keepachangelog.com/en/\S+"],
     ARCHITECTURE: [r"8 times the sums of the other factors"],
+    "docs/install.md": [r"Node\.js 20\.19 or newer"],  # what Vite asks for
     JAVASCRIPT: [r"TypeScript\*\* 5\.7"],  # tested: web/runtime/test/package.test.ts
     "docs/image.md": [r"0\.999\), f\(i\) = .*? 1\.008", r"`leading`: .*?, at most T − 1"],
     "docs/numerics.md": [r"within 2\.5 ulp", r"Algorithms\*, 4\.2", r"times 0\.1 in float32"],
