@@ -51,7 +51,7 @@ def excess(kernel: UOp, target: Target) -> str:
         return f"{staged[Space.SHARED]} bytes of shared memory are more than {target.name} has"
     if staged[Space.REGISTER] > MAX_STAGED_BYTES:
         return f"{staged[Space.REGISTER]} bytes staged by one worker are more than {MAX_STAGED_BYTES}"
-    if not target.has_threads and any(s.src[0].dtype.bits < 8 for s in kernel.src) and _spread(loops.ranges):
+    if target.language == "c" and any(s.src[0].dtype.bits < 8 for s in kernel.src) and _spread(loops.ranges):
         return "two workers would update parts of one byte"
     return ""
 
