@@ -69,8 +69,8 @@ class Program:
         """The expected value, in short."""
         return np.array2string(self.values[name].array, threshold=30, separator=", ").replace("\n", "")
 
-    def run(self, device: str) -> dict[str, np.ndarray]:
-        """The outputs, computed by tinyweb."""
+    def scope(self, device: str) -> dict[str, Any]:
+        """All names once the lines are carried out; what they have not realized themselves is still to be computed."""
         from tinyweb import Tensor, Variable
 
         scope: dict[str, Any] = {"Tensor": Tensor, "dtypes": dtypes, "np": np}
@@ -79,6 +79,11 @@ class Program:
         for name, v, _ in self.inputs:
             scope[name] = Tensor(v.array, dtype=v.dtype, device=device)
         exec("\n".join(self.lines), scope)
+        return scope
+
+    def run(self, device: str) -> dict[str, np.ndarray]:
+        """The outputs, computed by tinyweb."""
+        scope = self.scope(device)
         first, *others = (scope[name] for name in self.outputs)
         first.realize(*others)
         for name in self.outputs:

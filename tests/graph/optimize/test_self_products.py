@@ -78,6 +78,19 @@ def test_axes_are_known_after_what_was_done_to_them() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_scales_that_are_staged_with_what_they_scale() -> None:
+    """Found by its values: the second stage means what fills the first."""
+    v, s = Tensor.empty(264, 2, 32, dtype=dtypes.int8), Tensor.empty(264, 2, dtype=dtypes.float16)
+
+    def product() -> Tensor:
+        w = (v.float() * s.float().unsqueeze(-1)).reshape(264, 64)
+        return (w @ w.T).realize()
+
+    k = capture(product).calls[-1].kernel
+    for target in (cpu_target(8, 2), wasm_target(1)):
+        assert len([a for a in heuristic(k, target) if isinstance(a, Stage)]) >= 3
+
+
 def test_axes_that_no_load_has() -> None:
     for which in (("i0",), ("i0", "i1"), ("i0", "i1", "r0"), ("r9",)):
         with pytest.raises(ScheduleError, match=r"stage\(p1\["):

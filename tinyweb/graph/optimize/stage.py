@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -19,6 +20,7 @@ from tinyweb.graph.target import Target
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (8, 4)  # elements that are converted together
 MAX_STAGED = 1 << 16  # elements
+COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ class Stage:
 
 
 def axis_name(part: str) -> str:
-    """The axis that a part of it, which splitting or hoisting it left, is called after."""
-    return part.removeprefix("acc.").partition(".")[0]
+    """The axis that a part of it, or a loop that fills what is staged of it, is called after."""
+    return COPIES.sub("", part).partition(".")[0]
 
 
 def axes_of(load: UOp) -> frozenset[str]:
