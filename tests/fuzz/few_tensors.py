@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -102,9 +103,9 @@ class Few(Builder):
         if v.shape == shape:
             ways.append(("", lambda a: a))
             for axis in range(len(shape)):
-                ways.append((f".flip({axis})", lambda a, axis=axis: np.flip(a, axis)))
+                ways.append((f".flip({axis})", partial(np.flip, axis=axis)))
                 n = self.number(1, 5)
-                ways.append((f".roll({n}, {axis})", lambda a, axis=axis, n=n: np.roll(a, n, axis)))
+                ways.append((f".roll({n}, {axis})", partial(np.roll, shift=n, axis=axis)))
         turned = (*v.shape[:-2], *v.shape[:-3:-1])
         if len(v.shape) >= 2 and turned == shape:
             ways += [(".transpose(-1, -2)", lambda a: a.swapaxes(-1, -2))] * 3
@@ -114,13 +115,17 @@ class Few(Builder):
                 begin = [self.number(0, n - m) for m, n in zip(shape, base)]
                 key = tuple(slice(i, i + m) for i, m in zip(begin, shape))
                 text = ", ".join(f"{s.start}:{s.stop}" for s in key)
-                ways.append((f"{tail}[{text}]", lambda a, f=f, key=key: f(a)[key]))
+                ways.append((f"{tail}[{text}]", _part(f, key)))
         tail, way = self.pick(ways)
         return x + tail, v.moved(way)
 
     def works(self, steps: int) -> None:
         if steps > self.limits.multiplications:
             raise Undecided("too much work")
+
+
+def _part(f: Callable[[np.ndarray], np.ndarray], key: tuple[slice, ...]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda a: f(a)[key]
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
