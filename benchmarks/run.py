@@ -84,24 +84,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"no row matches {given.only!r}")
 
     begin, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
+    whole = not given.groups and given.only is None
+    kept = given.history or (history.HISTORY if whole else None)
     print(report.HEADER, flush=True)
     outcomes: list[Outcome] = []
     for outcome in measure_all(chosen, given.seconds, alone=alone(given.lock, given.niceness)):
         outcomes.append(outcome)
         if not outcome.left_out:
-            new = history.entries(report.json_record([outcome], machine), date)
-            print("\n".join(report.lines(list(new))), flush=True)
+            new = list(history.entries(report.json_record([outcome], machine), date))
+            print("\n".join(report.lines(new)), flush=True)
+            if kept:  # at once: a run that is stopped keeps what it measured
+                history.append(new, kept)
     record = report.json_record(outcomes, machine, time.perf_counter() - begin)
     found = list(history.entries(record, date))
     print(f"\n{report.summary(found)}")
     if left_out := [o.row.name for o in outcomes if o.left_out]:
         print(f"Left out for time (their turn comes next): {', '.join(left_out)}.")
 
-    whole = not given.groups and given.only is None
     if target := given.json or (RESULTS if whole else None):
         target.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    if target := given.history or (history.HISTORY if whole else None):
-        history.append(found, target)
     if whole and given.history is None and given.json is None:
         show_history()
 

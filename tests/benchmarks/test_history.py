@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import drawing, report, run
+from benchmarks import drawing, harness, report, run
 from benchmarks.harness import MILLISECONDS, Peer, Row, Side
 from benchmarks.history import HISTORY, Entry, Machine, append, judged, latest, load, rotation
 from benchmarks.worker import Worker
@@ -140,3 +140,24 @@ def test_a_run_adds_its_figures(tmp_path, monkeypatch, capsys):
     assert [(e.row, e.peer, e.ratio, e.met) for e in added] == [("quick", "peer", 2.0, True)] * 2
     assert added[0].machine == Machine.of(report.machine()) and added[0].commit
     assert "1 of 1 targets measured are met." in capsys.readouterr().out
+
+
+def test_a_run_that_is_stopped_keeps_what_it_measured(tmp_path, monkeypatch):
+    ours, peer = (Worker.of("tests.benchmarks.fakes:Fake", seconds=s) for s in (0.01, 0.02))
+    peers = (Peer(Side("peer", peer), 1.0, None),)
+    rows = [
+        Row(name, "g", name, Side("tinyweb", ours), peers, MILLISECONDS, turns=3, turn_seconds=0)
+        for name in ("first", "second")
+    ]
+    monkeypatch.setattr(run, "rows", lambda groups, only=None: rows)
+
+    def stopped(chosen, *_, **__):
+        yield harness.measure(chosen[0], harness.Pool())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "measure_all", stopped)
+    file = tmp_path / "history.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run.main(["--only", ".", "--history", str(file)])
+    assert [(e.row, e.ratio) for e in load(file)] == [("first", 2.0)]
+    assert [r.name for r in rotation(rows, load(file), Machine.of(report.machine()))] == ["second", "first"]
