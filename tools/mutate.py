@@ -368,6 +368,18 @@ def try_mutant(module: str, tree: Any, mutation: Mutation, names: Sequence[str],
     return Result(module, mutation.line, mutation.text, str(mutation), verdict, round(seconds, 1), by)
 
 
+def outcome(
+    name: str, tree: Any, m: Mutation, runs: dict[str, Run], known: set[tuple[str, str, str]], given: argparse.Namespace
+) -> Result:
+    """What becomes of one mutant."""
+    if (name, m.text, str(m)) in known:
+        return Result(name, m.line, m.text, str(m), "equivalent", 0, "")
+    tests, cost = choose(m, name, runs, given.budget)
+    if not tests:
+        return Result(name, m.line, m.text, str(m), "survived", 0, "no test runs it")
+    return try_mutant(name, tree, m, tests, cost, given.timeout)
+
+
 def report(results: Sequence[Result]) -> None:
     """A table by module, and the survivors."""
     print(f"\n{'module':48} mutants killed timed out survived equivalent score seconds")
@@ -381,7 +393,7 @@ def report(results: Sequence[Result]) -> None:
             f"{module:48} {len(of):7} {n['killed']:6} {n['timed out']:9} {n['survived']:8} {n['equivalent']:10} "
             f"{score:>5} {sum(r.seconds for r in of):7.0f}"
         )
-    for r in results:
+    for r in sorted(results, key=lambda r: (r.module, r.line)):
         if r.status == "survived":
             print(f"\n{r.module}:{r.line}  ({r.by})\n    {r.text}\n    {r.mutation}")
 
@@ -418,8 +430,7 @@ def main() -> None:
         mutants = [(n, m) for n, m in mutants if int(first) <= m.line <= int(last or first)]
     whole = len(mutants)
     if given.sample and given.sample < whole:
-        drawn = sorted(random.Random(given.seed).sample(range(whole), given.sample))
-        mutants = [mutants[i] for i in drawn]
+        mutants = random.Random(given.seed).sample(mutants, given.sample)  # in that order: a part is a sample, too
     print(f"{len(mutants)} of {whole} mutants of {len(names)} modules, seed {given.seed}", flush=True)
     if given.list:
         for name, m in mutants:
@@ -434,24 +445,17 @@ def main() -> None:
     options = ["-m", "not slow", *(["-k", given.k] if given.k else [])]
     runs = lines_of_tests(list(dict.fromkeys(files)), sorted(chosen), options)
     known = equivalents()
-    results = []
-    for i, (name, m) in enumerate(mutants):
-        if (name, m.text, str(m)) in known:
-            results.append(Result(name, m.line, m.text, str(m), "equivalent", 0, ""))
-            continue
-        tests, cost = choose(m, name, runs, given.budget)
-        if tests:
-            result = try_mutant(name, trees[name], m, tests, cost, given.timeout)
-        else:
-            result = Result(name, m.line, m.text, str(m), "survived", 0, "no test runs it")
-        results.append(result)
-        print(
-            f"{i + 1}/{len(mutants)} {result.status} {name}:{m.line} {m} [{result.by}; {result.seconds} s]", flush=True
-        )
-        if given.json:
-            given.json.write_text(
-                json.dumps({"seed": given.seed, "of": whole, "results": [asdict(r) for r in results]})
-            )
+    results: list[Result] = []
+    try:
+        for name, m in mutants:
+            results.append(outcome(name, trees[name], m, runs, known, given))
+            r = results[-1]
+            print(f"{len(results)} {r.status} {name}:{m.line} {m} [{r.by}; {r.seconds} s]", flush=True)
+            if given.json:
+                kept = {"seed": given.seed, "of": whole, "results": [asdict(r) for r in results]}
+                given.json.write_text(json.dumps(kept, indent=1))
+    except KeyboardInterrupt:
+        print(f"\nstopped after {len(results)} of {len(mutants)}")
     report(results)
     print(f"\n{time.monotonic() - began:.0f} s")
 
