@@ -122,10 +122,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
 def test_hostile(source: str) -> None:
-    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ModelFormatError):
         render(source)
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10  # KiB
 
 

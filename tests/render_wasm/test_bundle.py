@@ -11,7 +11,7 @@ import wasmtime
 
 from tests.native_runtimes.programs import Writer
 from tinyweb.dtype import dtypes
-from tinyweb.errors import ExportError
+from tinyweb.errors import DeviceError, ExportError
 from tinyweb.graph.ir import Variable
 from tinyweb.graph.program import Program
 from tinyweb.render_wasm import BundleCall, bundle_source, compile_bundle, static_data_bytes
@@ -150,7 +150,7 @@ def test_threads_in_node(tmp_path: Path, threads: int, n: int, by: int) -> None:
 
 
 def test_variables_must_have_slots() -> None:
-    with pytest.raises(Exception, match="variable by"):
+    with pytest.raises(DeviceError, match="no slot was given for the variable by"):
         bundle_source(PROGRAMS, ENTRY_POINTS, {"n": 0}, VARIABLES, CONTROL)
 
 
