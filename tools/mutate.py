@@ -43,6 +43,7 @@ EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
 COPIED = ("tinyweb", "tests", "tools")  # the rest of the tree is linked
 MEMORY = 8 << 30  # bytes a mutant may write to
 MAX_TESTS = 150  # per mutant
+TOOLCHAIN = "tinyweb/toolchain.py"
 
 # Modules and the tests that belong to them. A line whose beginning is longest counts.
 BELONG = {
@@ -61,6 +62,7 @@ BELONG = {
     "tinyweb/models/chat.py": "tests/models/test_chat.py",
     "tinyweb/models": "tests/models",
     "tinyweb/tuning": "tests/tuning",
+    TOOLCHAIN: "tests/test_toolchain.py",
     "tinyweb/native_runtimes": "tests/native_runtimes",
 }
 # imported once, before the processes of the mutants begin: none of them imports tinyweb
@@ -145,12 +147,16 @@ def in_child(work: Callable[[], int], processor_seconds: float, log: Path) -> tu
             os._exit(code)
     # waiting costs no processor time: a child that sleeps for ever has a limit too
     deadline = time.monotonic() + 20 * processor_seconds + 60
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    late = ended[0] == 0
-    status = os.waitpid(child, 0)[1] if late else ended[1]
+    ended = (0, 0)
+    try:
+        while ended[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.02)
+            ended = os.waitpid(child, os.WNOHANG)
+    finally:  # with all that it started, also when this process is interrupted
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        late = ended[0] == 0
+        status = os.waitpid(child, 0)[1] if late else ended[1]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if os.WIFSIGNALED(status):
@@ -343,9 +349,11 @@ def equivalents() -> set[tuple[str, str, str]]:
     return found
 
 
-def run_tests(names: Sequence[str], failed: Path) -> int:
+def run_tests(names: Sequence[str], failed: Path, cache: Path) -> int:
     """In a child: 0 if all tests pass. The first that fails is written to the file `failed`."""
     import pytest
+
+    os.environ["TINYWEB_CACHE"] = str(cache)
 
     class Plugin:
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -361,8 +369,11 @@ def try_mutant(module: str, tree: Any, mutation: Mutation, names: Sequence[str],
     failed.unlink(missing_ok=True)
     plant(module, compile_mutated(tree, mutation, str(TREE / module)))
     shutil.rmtree(TREE / ".hypothesis", ignore_errors=True)
-    status, seconds = in_child(lambda: run_tests(names, failed), slack + 4 * cost, WORK / "mutant.log")
+    # code is kept by its source and flags: only a fault in what compiles can leave a wrong entry behind
+    cache = WORK / ("cache-of-one" if module == TOOLCHAIN else "cache")
+    status, seconds = in_child(lambda: run_tests(names, failed, cache), slack + 4 * cost, WORK / "mutant.log")
     plant(module, None)
+    shutil.rmtree(WORK / "cache-of-one", ignore_errors=True)
     verdict = {"done 0": "survived", "timed out": "timed out"}.get(status, "killed")
     by = failed.read_text() if failed.exists() else f"{len(names)} tests" if verdict == "survived" else status
     return Result(module, mutation.line, mutation.text, str(mutation), verdict, round(seconds, 1), by)
