@@ -101,7 +101,9 @@ describe("the examples of the documentation", () => {
 
 describe("the pages to copy", () => {
   it("have no inline scripts or styles, and a policy that forbids them", () => {
-    for (const file of readdirSync(EXAMPLES).filter((name) => name.endsWith(".html"))) {
+    const pages = readdirSync(EXAMPLES).filter((name) => name.endsWith(".html"));
+    expect(pages).toContain("chat.html");
+    for (const file of pages) {
       const text = readFileSync(join(EXAMPLES, file), "utf8");
       expect(text).toContain("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'");
       expect(text).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\son\w+=|https?:/);

@@ -38,20 +38,26 @@ describe("tokens", () => {
   });
 
   it("are cut so that the end token stays", () => {
-    const ids = tokenizer().encode("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", "passage");
-    expect(ids).toHaveLength(16);
-    expect([ids[0], ids[15]]).toEqual([2, 3]);
+    const text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen";
+    const long = tokenizer({ max_length: 512, functions: [{ name: "f", batch: 1, length: 512 }] }).encode(text, "passage");
+    expect([long.length, long[0], long.at(-1)]).toEqual([17, 2, 3]);
+    expect(tokenizer().encode(text, "passage")).toEqual([...long.slice(0, 15), 3]);
+    const exact = { max_length: 17, functions: [{ name: "f", batch: 1, length: 17 }] };
+    expect(tokenizer(exact).encode(text, "passage")).toEqual(long);
     expect(tokenizer().count("one two three", "passage")).toBe(5);
   });
 
   it("begin with the prefix of their kind", () => {
     const t = tokenizer();
     expect(t.encode("cats", "query")).toEqual(t.encode("query: cats", "passage"));
-    expect(tokenizer({ lowercase: true }).encode("CATS", "query")).toEqual(t.encode("cats", "query"));
+    const cased = { ...(read(`${MODEL}/tokenizer.json`) as object), normalizer: null };
+    const of = (lowercase: boolean): TextTokenizer => new TextTokenizer(cased, read(`${MODEL}/tokenizer_config.json`), section({ lowercase }));
+    expect(of(false).encode("CATS", "query")).not.toEqual(of(false).encode("cats", "query"));
+    expect(of(true).encode("CATS", "query")).toEqual(of(false).encode("cats", "query"));
   });
 
   it("need a tokenizer", () => {
-    expect(() => new TextTokenizer({ model: 3 }, {}, section())).toThrowError(/tokenizer of this model/u);
+    expect(() => new TextTokenizer({ model: 3 }, {}, section())).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining("tokenizer of this model") }));
   });
 });
 
@@ -59,7 +65,9 @@ describe("the section of the manifest", () => {
   it("is sorted and checked", () => {
     expect(section().functions.map(({ name }) => name)).toEqual(["embed_1x8", "embed_4x8", "embed_1x16"]);
     expect(() => section({ dimensions: 0 })).toThrowError(/embed\.dimensions/u);
-    expect(() => section({ prefixes: { query: 1, passage: "" } })).toThrowError(/prefixes\.query/u);
+    expect(() => section({ prefixes: { query: 1, passage: "" } })).toThrowError(/prefixes\.query.*must be a string/u);
+    expect(() => section({ functions: "none" })).toThrowError(/functions/u);
+    expect(() => parseSection({ name: "tiny", functions: {} })).toThrow(expect.objectContaining({ code: "bad-argument" }));
     expect(() => section({ functions: [] })).toThrowError(/fit none/u);
     expect(() => section({ max_length: 17 })).toThrowError(/fit none/u);
     expect(() => parseSection({ name: "tiny", functions: {} })).toThrowError(/tiny is not for embeddings: load it with load\(\)/u);
@@ -192,10 +200,14 @@ describe("splitText", () => {
   });
 
   it("cuts sentences that are too long between words, and words without spaces anywhere", () => {
-    expect(splitText("a ".repeat(50), { size: 10 }).every(({ text }) => words(text) <= 10)).toBe(true);
+    const short = splitText("a ".repeat(50), { size: 10, overlap: 0 });
+    const counts = short.map(({ text }) => words(text));
+    expect(Math.max(...counts)).toBeLessThanOrEqual(10);
+    expect(counts.reduce((a, b) => a + b, 0)).toBe(50);
     const long = "漢𠀀".repeat(40);
     const passages = splitText(long, { size: 20, overlap: 0, measure: (text) => [...text].length });
     expect(passages.map(({ text }) => text).join("")).toBe(long);
+    expect(passages.length).toBeGreaterThanOrEqual(4);
     expect(passages.every(({ text }) => [...text].length <= 20 && !text.includes("\ufffd"))).toBe(true);
   });
 
@@ -209,9 +221,12 @@ describe("splitText", () => {
     let read = 0;
     const measure = (text: string): number => ((read += text.length), text.split(/\s+/u).filter(Boolean).length);
     const text = "word ".repeat(100_000);
-    expect(splitText(text, { size: 50, measure }).every((passage) => words(passage.text) <= 50)).toBe(true);
+    const passages = splitText(text, { size: 50, measure });
+    expect(passages.length).toBeGreaterThanOrEqual(2000);
+    expect(passages.every((passage) => words(passage.text) <= 50)).toBe(true);
     expect(read).toBeLessThan(8 * text.length);
     const unbroken = splitText("x".repeat(100_000), { size: 50, measure: (t) => t.length });
+    expect(unbroken.length).toBeGreaterThanOrEqual(2000);
     expect(unbroken.every((passage) => passage.text.length <= 50)).toBe(true);
   });
 

@@ -37,14 +37,20 @@ describe("expressions", () => {
     [{ var: "rows" }, "unknown variable"],
     [{ op: "pow", args: [1, 2] }, "unknown operator"],
     [{ op: "constructor", args: [1, 2] }, "unknown operator"],
+    [{ op: ["add"], args: [1, 2] }, "unknown operator"], // as a key it would be "add"
     [{ op: "add", args: [1] }, "two arguments"],
   ])("refuses %j", (tree, message) => {
     expect(() => run(tree)).toThrow(message);
   });
 
-  it("refuses a tree that would overflow the stack", () => {
-    let tree: unknown = 1;
-    for (let i = 0; i < 100_000; i++) tree = op("add", tree, 1);
-    expect(() => run(tree)).toThrow("nested too deeply");
+  it.each(["left", "right"])("refuses a tree that would overflow the stack: %s", (side) => {
+    const deep = (levels: number): unknown => {
+      let tree: unknown = 1;
+      for (let i = 0; i < levels; i++) tree = side === "left" ? op("add", tree, 1) : op("add", 1, tree);
+      return tree;
+    };
+    expect(run(deep(64))).toBe(65);
+    expect(() => run(deep(65))).toThrow("nested too deeply");
+    expect(() => run(deep(100_000))).toThrow("nested too deeply");
   });
 });

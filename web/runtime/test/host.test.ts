@@ -23,7 +23,9 @@ describe("opening a bundle", () => {
 
   it("revalidates the small files, so that two exports never mix", async () => {
     const { server } = await open();
-    for (const { path, cache } of server.asked) if (!path.startsWith("weights/")) expect(cache).toBe("no-cache");
+    const small = server.asked.filter(({ path }) => !path.startsWith("weights/"));
+    expect(small.map(({ path }) => path).sort()).toEqual(["chat_template.jinja", "kernels/simd-threads.wasm", "manifest.json", "tokenizer.json", "tokenizer_config.json"]);
+    for (const { path, cache } of small) expect(cache, path).toBe("no-cache");
     expect(server.count("kernels/simd.wasm")).toBe(0);
   });
 

@@ -29,14 +29,21 @@ describe.each(Object.keys(fixture.configs))("tables of %s", (config) => {
       const theirs = plan.steps[i] as StepPlan["steps"][number];
       close(step.timestep, theirs.timestep, `${name}: time of step ${i}`);
       close(step.input, theirs.input, `${name}: input of step ${i}`);
+      expect([step.denoise.length, step.next.length], `${name}: step ${i}`).toEqual([theirs.denoise.length, theirs.next.length]);
       step.denoise.forEach((value, j) => close(value, theirs.denoise[j] as number, `${name}: denoise of step ${i}`));
       step.next.forEach((value, j) => close(value, theirs.next[j] as number, `${name}: next of step ${i}`));
     });
   });
 });
 
+test("the tables are there", () => {
+  expect(fixture.plans.length).toBeGreaterThan(100);
+  expect(fixture.noise.length).toBeGreaterThan(1);
+});
+
 test.each(fixture.noise)("noise of seed $seed, draw $step", ({ seed, shape, step, values }) => {
   const mine = normals(seed, step, shape.reduce((a, b) => a * b, 1));
+  expect(mine.length).toBe(values.length);
   mine.forEach((value, i) => expect(Math.abs(value - (values[i] as number))).toBeLessThanOrEqual(2e-7 * Math.max(1, Math.abs(value))));
 });
 

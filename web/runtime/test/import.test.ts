@@ -18,7 +18,9 @@ describe("the built files", () => {
 
   it("has the public names, and says why it cannot begin", async () => {
     const library = (await open("tinyweb.js")) as typeof import("../src/index.js");
-    for (const name of Object.keys(await import("../src/index.js"))) expect(library).toHaveProperty(name);
+    const names = Object.keys(await import("../src/index.js"));
+    expect(names).toEqual(expect.arrayContaining(["TinywebError", "loadChat", "loadFunction"]));
+    for (const name of names) expect(library).toHaveProperty(name);
     await expect(library.loadChat("http://")).rejects.toMatchObject({ code: "bad-argument", name: "TinywebError" });
   });
 });

@@ -213,7 +213,9 @@ describe("blocks of a prompt", () => {
     const prompt = Array.from({ length: CONTEXT }, (_, i) => (i * 7) % VOCAB);
     expect(await run(loop, prompt, 1)).toEqual(expected(prompt, 1));
     const sizes: Record<string, number> = { prefill_8: 8, prefill_2: 2, decode: 1 };
-    engine.entries.filter((entry) => entry in sizes).forEach((entry, i) =>
+    const read = engine.entries.filter((entry) => entry in sizes);
+    expect(read).toHaveLength(CONTEXT / 8);
+    read.forEach((entry, i) =>
       expect((starts[i] as number) + (sizes[entry] as number)).toBeLessThanOrEqual(CONTEXT + 1));
   });
 });

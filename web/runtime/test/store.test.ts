@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { parseManifest } from "../src/manifest.js";
 import { loadWeights, type StoreSettings, type WeightsProgress } from "../src/store.js";
 import { fakeBundle } from "./fake-bundle.js";
@@ -27,7 +27,7 @@ async function load(settings: Partial<StoreSettings> = {}): Promise<Map<number, 
     flush: async () => undefined,
   };
   await loadWeights(manifest, target, {
-    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 500, ...settings,
+    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 60_000, ...settings,
   });
   return device;
 }
@@ -62,6 +62,37 @@ describe("weights store", () => {
     expect(seen.at(-1)?.secondsLeft).toBe(0);
   });
 
+  it("tells how long the rest takes, by what came over the network in the last five seconds, ten times a second at most", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      const seen: (WeightsProgress & { time: number })[] = [];
+      server.fault = (_asked, _count, bytes) => slowly(bytes, 1000);
+      let ended = false;
+      const loading = load({ onProgress: (progress) => seen.push({ ...progress, time: performance.now() }) }).finally(() => (ended = true));
+      while (!ended) await vi.advanceTimersByTimeAsync(50);
+      expectWeights(await loading);
+      expect(seen.length).toBeGreaterThan(7);
+      const times = seen.slice(0, -1).map(({ time }) => time);
+      times.slice(1).forEach((time, i) => expect(time - (times[i] as number)).toBeGreaterThanOrEqual(100));
+      seen.forEach(({ time, loadedBytes, secondsLeft }, i) => {
+        const first = seen.slice(0, i).find((earlier) => time - earlier.time < 5000);
+        const speed = first && (loadedBytes - first.loadedBytes) / (time - first.time);
+        if (speed) expect(secondsLeft).toBeCloseTo((all.length - loadedBytes) / speed / 1000, 6);
+        else expect(secondsLeft).toBeUndefined();
+      });
+      expect(seen.filter(({ secondsLeft }) => secondsLeft! > 1).length).toBeGreaterThan(3);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("says what memory was asked for in vain", async () => {
+    const enormous = { ...manifest, weights: { ...manifest.weights, shards: [{ ...manifest.weights.shards[0]!, bytes: 2 ** 50 }] } };
+    const target = { write: () => undefined, flush: async () => undefined };
+    await expect(loadWeights(enormous, target, { baseUrl: BASE, cache: undefined, fetch: server.fetch }))
+      .rejects.toMatchObject({ code: "out-of-memory", message: `The browser could not allocate the ${2 ** 50} bytes a part of this model needs.` });
+  });
+
   it("works without storage, and when storage cannot be written", async () => {
     expectWeights(await load({ cache: undefined }));
     storage.locked = true;
@@ -79,6 +110,7 @@ describe("weights store", () => {
     await expect(load()).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringContaining(PATHS[1]!) });
     expect(server.count(PATHS[1]!)).toBe(2);
     expect(storage.models.get(manifest.weights.sha256)?.has(sha(1))).toBe(false);
+    await expect(load({ cache: undefined })).rejects.toMatchObject({ code: "hash-mismatch" });
   });
 
   it("does not swallow a file that is longer than promised", async () => {
@@ -116,7 +148,7 @@ describe("weights store", () => {
     server.fault = () => undefined;
     server.asked.length = 0;
     expectWeights(await load());
-    expect(server.asked.find(({ path }) => path === PATHS[0])?.range).toBe("bytes=50-");
+    expect(server.asked.find(({ path }) => path === PATHS[0])).toMatchObject({ range: "bytes=50-", cache: "no-store" });
   });
 
   it("does not blame the server for a damaged beginning", async () => {
@@ -124,6 +156,13 @@ describe("weights store", () => {
     storage.models.get(manifest.weights.sha256)!.set(sha(0), new Uint8Array(40));
     expectWeights(await load());
     expect(server.asked.filter(({ path }) => path === PATHS[0]).map(({ range }) => range)).toEqual(["bytes=40-", null]);
+  });
+
+  it("takes no beginning from what is longer than the shard", async () => {
+    storage.open(manifest.weights.sha256);
+    storage.models.get(manifest.weights.sha256)!.set(sha(0), new Uint8Array(700));
+    expectWeights(await load());
+    expect(server.asked.filter(({ path }) => path === PATHS[0]).map(({ range }) => range)).toEqual([null]);
   });
 
   it("waits for a server in trouble", async () => {
@@ -147,9 +186,17 @@ describe("weights store", () => {
   });
 
   it("does not wait for ever on a silent connection", async () => {
-    server.fault = ({ path }, count) => (path === PATHS[0] && count === 1 ? silent() : undefined);
-    expectWeights(await load({ stallMs: 200 }));
-    expect(server.count(PATHS[0]!)).toBe(2);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      server.fault = ({ path }, count) => (path === PATHS[0] && count === 1 ? silent() : undefined);
+      let ended = false;
+      const loading = load({ stallMs: 200 }).finally(() => (ended = true));
+      while (!ended) await vi.advanceTimersByTimeAsync(5);
+      expectWeights(await loading);
+      expect(server.count(PATHS[0]!)).toBe(2);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("stops when asked, at once", async () => {
@@ -171,13 +218,53 @@ describe("weights store", () => {
     expect(server.asked.length).toBeLessThan(3);
   });
 
+  it("gives up one older model after another, until there is room", async () => {
+    for (const [name, bytes] of [["oldest", 100], ["older", 5000]] as const) {
+      storage.open(name);
+      storage.models.get(name)!.set("x", new Uint8Array(bytes));
+    }
+    storage.capacity = 5100 + 100;
+    expectWeights(await load());
+    expect([...storage.models.keys()]).toEqual([manifest.weights.sha256]);
+    server.asked.length = 0;
+    expectWeights(await load());
+    expect(server.asked.length).toBeLessThan(3);
+  });
+
+  it("gives up no other model for a shard that is wrong", async () => {
+    storage.open("older");
+    storage.models.get("older")!.set("x", new Uint8Array(5000));
+    storage.capacity = 5000 + 10;
+    server.fault = (_asked, _count, bytes) => new Response(bytes.map((b) => b ^ 1));
+    await expect(load()).rejects.toMatchObject({ code: "hash-mismatch" });
+    expect(storage.models.has("older")).toBe(true);
+  });
+
   it("goes on without storage when there is no room", async () => {
     storage.capacity = 650;
     expectWeights(await load());
-    const kept = [...storage.models.get(manifest.weights.sha256)!.entries()];
-    for (const [, bytes] of kept) expect([shard(0).length, shard(1).length, shard(2).length]).toContain(bytes.length);
+    storage.models.clear();
+    storage.capacity = all.length - 1;
+    expectWeights(await load());
+    const lengths = new Map([0, 1, 2].map((i) => [sha(i), shard(i).length]));
+    const kept = [...storage.models.values()].flatMap((shards) => [...shards]);
+    expect(kept).toHaveLength(2); // one byte was missing for the third
+    for (const [name, bytes] of kept) expect(bytes.length).toBe(lengths.get(name)); // beginnings are of no use
   });
 });
+
+/** An answer of 100 bytes after each pause. */
+function slowly(bytes: Uint8Array, ms: number): Response {
+  let at = 0;
+  return new Response(new ReadableStream({
+    pull: async (controller) => {
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      controller.enqueue(bytes.slice(at, at + 100));
+      at += 100;
+      if (at >= bytes.length) controller.close();
+    },
+  }, { highWaterMark: 0 }));
+}
 
 /** An answer that never brings a byte. */
 function silent(): Response {

@@ -19,6 +19,10 @@ interface Golden {
 const golden: Golden[] = json("golden.json").items;
 
 describe("tinychat-7m", () => {
+  it("has golden answers", () => {
+    expect(golden.length).toBeGreaterThan(5);
+  });
+
   it.each(golden)("spells prompt $id as transformers does", (item) => {
     expect(tokenizer.render(item.messages)).toBe(item.prompt_text);
     expect(tokenizer.encodeChat(item.messages)).toEqual(item.prompt_ids);

@@ -26,6 +26,7 @@ describe("on a phone", () => {
       const sizes = await page.evaluate(() =>
         [...document.querySelectorAll("textarea, input")].map((field) => Number.parseFloat(getComputedStyle(field).fontSize)),
       );
+      expect(sizes.length).toBeGreaterThan(0);
       expect(Math.min(...sizes)).toBeGreaterThanOrEqual(16);
       await page.getByTestId("prompt").tap();
       await page.keyboard.type("What is 7 plus 5?");
@@ -133,9 +134,11 @@ describe("the page itself", () => {
       start_url: string;
     };
     const icons = [...manifest.icons.map(({ src }) => src), await page.locator("link[rel=apple-touch-icon]").getAttribute("href")];
+    expect(icons.length).toBeGreaterThan(2);
     for (const icon of icons) {
-      const response = await page.request.get(new URL(icon ?? "", site).href);
+      const response = await page.request.get(new URL(icon ?? "no icon", site).href);
       expect(response.status(), String(icon)).toBe(200);
+      expect(response.headers()["content-type"], String(icon)).toMatch(/^image\//u);
     }
   });
 

@@ -72,6 +72,7 @@ describe("conversations", () => {
   });
 
   test("beyond the limit push out the oldest", () => {
+    expect(MAX_CONVERSATIONS).toBe(200);
     for (let i = 0; i < MAX_CONVERSATIONS; i++) store.put(conversation(`n${i}`, i));
     store.put(conversation("new", 1000));
     store.put(conversation("n5", 2000, "said again"));
