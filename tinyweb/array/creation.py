@@ -72,7 +72,7 @@ class Creation(Operators):
             raise ValueError(f"arange: start, end and step must be finite and step not 0, got {numbers}")
         whole = all(isinstance(x, int) for x in numbers)
         count = -((start - end) // step) if whole else math.ceil((end - start) / step)
-        if count < 0:
+        if count < 0 or (end - start) * step < 0:
             raise ValueError(f"arange: a step of {step} leads from {start} away from {end}")
         if dtype is None:
             fits = whole and min(start, end) >= -(2**31) and max(start, end) <= 2**31

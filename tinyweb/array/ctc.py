@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
+
+import numpy as np
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.image import Image
@@ -36,9 +37,10 @@ class Sequences(Image):
             raise TypeError(f"ctc_loss: targets must be integers, got {t.dtype.name}")
         t = t.int()
         if self.ndim == 2:
-            n, m = (self._operand(v, "ctc_loss").reshape(1) for v in (input_lengths, target_lengths))
             reduced = "sum" if reduction == "none" else reduction
-            return self.unsqueeze(1).ctc_loss(t._reshape((1, *t.shape[-1:])), n, m, blank, reduced, zero_infinity)
+            return self.unsqueeze(1).ctc_loss(
+                t._reshape((1, *t.shape[-1:])), input_lengths, target_lengths, blank, reduced, zero_infinity
+            )
         if reduction not in REDUCTIONS:
             raise ValueError(f"ctc_loss: reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
         frames, batch, classes = (self._fixed(i, "ctc_loss") for i in range(3)) if self.ndim == 3 else (0, 0, 0)
@@ -80,10 +82,11 @@ class Sequences(Image):
 
     def _lengths(self, given: Any, batch: int, most: int, name: str) -> Self:
         """A length for each of a batch, (batch, 1); those known at the call are looked at."""
-        n = self._operand(given, "ctc_loss")
+        known = None if isinstance(given, TensorCore) else np.atleast_1d(np.asarray(given))
+        n = self._operand(given if known is None else known, "ctc_loss").atleast_1d()
         if n.shape not in ((batch,), (batch, 1)) or not n.dtype.is_int:
             raise ValueError(f"ctc_loss: {name} must be {batch} integers, got {n.dtype.name} {n.shape}")
-        if isinstance(given, Sequence) and not all(0 <= v <= most for v in given):
+        if known is not None and not ((known >= 0) & (known <= most)).all():
             raise ValueError(f"ctc_loss: {name} must be from 0 to {most}, got {given}")
         return n.int()._reshape((batch, 1))
 

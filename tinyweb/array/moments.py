@@ -78,7 +78,7 @@ class Moments(Reduction):
         var = deviation.square().sum(axes, keepdim).sub(excess).div(below)
         return var, mean if keepdim else mean._without(axes)
 
-    def cov(self, correction: float = 1) -> Self:
+    def cov(self, correction: int = 1) -> Self:
         """The covariances of the rows of a matrix (v, n), n observations of v variables: (v, v); of a vector or
         one row its variance."""
         if self.ndim > 2:

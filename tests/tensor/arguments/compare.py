@@ -21,7 +21,7 @@ SIGNATURE = ("argument", "positional", "unexpected keyword")
 # what PyTorch's kernels do not have, and errors of its Python code that were not meant for the user: no verdict
 LACKING = (
     "not implemented for", "not supported on", "Could not run", "object of type", "has no attribute", "to unpack",
-    "mul(): argument", "Could this error message be improved",
+        "mul(): argument",
 )  # fmt: skip
 
 
