@@ -12,6 +12,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Axis, Ops, UOp, Variable, as_index
 from tinyweb.render_c import dots, render, size_text
+from tinyweb.render_c.types import literal
 
 BOOL, I8, U8, U16 = dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.uint16
 I32, U32, I64, F16, F32, F64 = (
@@ -484,3 +485,20 @@ def test_loops_that_hold_many_sums_are_not_unrolled(width: int, reduce: bool, si
     w.store(out, index(0), w.load(acc, index(0)))
     text = render([w.program("p", (n, 1, 1))])
     assert ("    ROLLED\n    for (" in text) == rolled == ("#define ROLLED" in text)
+
+
+def test_literals() -> None:
+    for value, dtype, want in (
+        (1.5, F64, "1.5"), (-1.5, F64, "(-1.5)"), (0.0, F64, "0.0"), (-0.0, F64, "(-0.0)"),
+        (1 / 3, F64, "0x1.5555555555555p-2"), (-1 / 3, F64, "(-0x1.5555555555555p-2)"),
+        (float("inf"), F64, "__builtin_bit_cast(f64, 0x7ff0000000000000ull)"),
+        (float("-inf"), F64, "__builtin_bit_cast(f64, 0xfff0000000000000ull)"),
+        (float("nan"), F64, "__builtin_bit_cast(f64, 0x7ff8000000000000ull)"),
+        (1.5, F32, "1.5f"), (-1.5, F32, "(-1.5f)"), (float("inf"), F32, "__builtin_bit_cast(f32, 0x7f800000u)"),
+        (1.5, F16, "(f16)1.5f"), (-2.0, F16, "(f16)(-2.0f)"), (1e6, F16, "__builtin_bit_cast(f16, (u16)0x7c00)"),
+        (-1e6, F16, "__builtin_bit_cast(f16, (u16)0xfc00)"), (True, BOOL, "(b8)1"), (False, BOOL, "(b8)0"),
+        (-128, I8, "(i8)(-128)"), (255, U8, "(u8)255"), (0, I8, "(i8)0"), (-(2**31), I32, "(-2147483647 - 1)"),
+        (-5, I32, "(-5)"), (5, I32, "5"), (2**32 - 1, U32, "4294967295u"), (0, U32, "0u"),
+        (-(2**63), I64, "(-9223372036854775807ll - 1)"), (2**64 - 1, dtypes.uint64, "18446744073709551615ull"),
+    ):  # fmt: skip
+        assert literal(value, dtype) == want
