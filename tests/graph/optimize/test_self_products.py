@@ -165,3 +165,56 @@ def test_a_tensor_beside_what_is_staged_once() -> None:
     t = Tensor(x)
     for got, want in (((t @ t[0]), x @ x[0].astype(np.float64)), ((t[0] @ t.T), x[0].astype(np.float64) @ x.T)):
         np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=0.2)
+
+
+def all_pairs(x: Tensor) -> Tensor:
+    """The products of all pairs of rows, of integers exactly."""
+    return (x.int().unsqueeze(0) * x.int().unsqueeze(1)).sum(-1)
+
+
+def scaled_pairs(x: Tensor) -> Tensor:
+    scales = Tensor.empty(300, 8, dtype=dtypes.float16).float()
+    return (all_pairs(x).float() * (scales.unsqueeze(0) * scales.unsqueeze(1))).sum(-1)
+
+
+KIN: dict[str, tuple[tuple[int, ...], DType, Callable[[Tensor], Tensor]]] = {
+    "a row of halves": ((3000, 704), dtypes.float16, lambda x: x.float() @ x[0].float()),
+    "a row of bytes": ((3000, 704), dtypes.int8, lambda x: (x.int() * x[0].int()).sum(-1)),
+    "a row of int4": ((3000, 704), dtypes.int4, lambda x: (x.int() * x[0].int()).sum(-1)),
+    "squares": ((3000, 704), dtypes.float16, lambda x: (x.float() * x.float()).sum(-1)),
+    "pairs of bytes": ((300, 704), dtypes.int8, all_pairs),
+    "pairs of int4": ((300, 704), dtypes.int4, all_pairs),
+    "q8": ((300, 8, 32), dtypes.int8, scaled_pairs),
+    "q4": ((300, 8, 32), dtypes.int4, scaled_pairs),
+    "int16": ((300, 8, 32), dtypes.int16, scaled_pairs),
+    "a picture": ((8, 16, 40, 40), dtypes.float32, lambda x: x.conv2d(x[:8, :, :3, :3])),
+    "a padded picture": (
+        (8, 16, 40, 40),
+        dtypes.float16,
+        lambda x: x.float().conv2d(x[:8, :, :3, :3].float(), padding=1),
+    ),
+    "attention": ((2, 4, 300, 64), dtypes.float32, lambda x: x.scaled_dot_product_attention(x, x)),
+    "masked attention": (
+        (2, 4, 300, 64),
+        dtypes.float16,
+        lambda x: x.scaled_dot_product_attention(x, x, is_causal=True),
+    ),
+    "correlations": ((300, 300), dtypes.float32, lambda x: x.corrcoef()),
+    "covariances": ((64, 5000), dtypes.float32, lambda x: x.cov()),
+    "bfloat16": ((5000, 64), dtypes.bfloat16, lambda x: x.float().T @ x.float()),
+    "thrice": ((512, 512), dtypes.float32, lambda x: x @ x * x),
+    "batches": ((4, 300, 300), dtypes.float16, lambda x: x.float() @ x.float()),
+}
+
+
+def _alone(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, _: function(x)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_no_rule_is_wrong_about_their_kin(target: Target) -> None:
+    """A fallback raises here; values are looked at in tests/fuzz/test_self_products.py."""
+    for shape, dtype, function in KIN.values():
+        x = Tensor.empty(*shape, dtype=dtype)
+        for k in kernels(_alone(function), x, x):
+            assert isinstance(heuristic(k, target), tuple)
