@@ -49,7 +49,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
             return Detector(Corners(), size or (32, 64), Settings(0.2, 0.5), max_boxes)
 
     monkeypatch.setattr(export, "check_page", lambda task: None)
-    monkeypatch.setattr(export, "copy_page", lambda site, task: (site / "sw.js").write_text(""))
+    monkeypatch.setattr(export, "copy_page", lambda site, task, source: (site / "sw.js").write_text(""))
     monkeypatch.setattr(YOLOv8, "load", lambda *_: Model())
 
 
