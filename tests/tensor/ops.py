@@ -1,18 +1,20 @@
-"""How a method of Tensor is compared with PyTorch: one `Op` per line of a table, checked on every runtime.
+"""How methods of Tensor are compared with PyTorch: one `Op` per line of a table, checked on every runtime.
 
 A table is a module `tests/tensor/test_<topic>.py` with `OPS = [Op(...), ...]` and
 
     test_values = values_test(OPS)
     test_gradients = gradients_test(OPS)
 
-`make test` runs everything on CPU, and those with `sample=True` on WASM, WEBGPU and INTERPRETER too; `make test-all`
-(the marker `slow`) runs everything everywhere.
+A test is a runtime: it computes the whole table at once, so that the compiler starts once and equal kernels are
+compiled once, and names every line that differs. `make test` runs the values of all lines on all runtimes, gradients
+of all on CPU and of those with `sample=True` on the others; `make test-all` (the marker `slow`) runs the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import pytest
 import torch
 
 from tinyweb import Tensor
+from tinyweb.tensor import realize_all
 
 RUNTIMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 
@@ -48,7 +51,6 @@ class Op:
     atol: float = 2e-6
     exact: bool = False
     interpreter: bool = True  # False for sizes that take the interpreter seconds: they are `slow` there
-    tags: tuple[str, ...] = field(default=())
 
 
 def _outputs(result: Any) -> list[Any]:
@@ -58,18 +60,6 @@ def _outputs(result: Any) -> list[Any]:
 def _numpy(t: Any) -> np.ndarray:
     t = t.detach()
     return t.float().numpy() if t.dtype is torch.bfloat16 else t.resolve_conj().numpy()
-
-
-def _parameters(ops: Sequence[Op], gradients: bool) -> list[Any]:
-    out = []
-    for op in ops:
-        if gradients and not (op.gradient and any(x.dtype.kind == "f" for x in op.inputs)):
-            continue
-        for runtime in RUNTIMES:
-            fast = runtime == "CPU" or (op.sample and (op.interpreter or runtime != "INTERPRETER"))
-            marks = [] if fast else [pytest.mark.slow]
-            out.append(pytest.param(op, runtime, id=f"{op.name}-{runtime}", marks=marks))
-    return out
 
 
 def _close(got: np.ndarray, want: np.ndarray, op: Op, factor: float, what: str) -> None:
@@ -86,19 +76,30 @@ def _close(got: np.ndarray, want: np.ndarray, op: Op, factor: float, what: str) 
     )
 
 
-def check_values(op: Op, runtime: str) -> None:
-    """The results of `op` on a runtime against PyTorch's."""
+@dataclass
+class Comparison:
+    """Tensors of ours that one line of a table gives, not computed yet, and PyTorch's."""
+
+    op: Op
+    pairs: list[tuple[str, Tensor, Any]]
+    factor: float  # of the tolerances
+
+    def check(self) -> None:
+        for what, got, want in self.pairs:
+            _close(got.numpy(), _numpy(want), self.op, self.factor, what)
+
+
+def values(op: Op, runtime: str) -> Comparison:
+    """The results of `op` on a runtime."""
     got = _outputs(op.ours(*(Tensor(x, device=runtime) for x in op.inputs)))
     want = _outputs((op.theirs or op.ours)(*(torch.from_numpy(np.array(x)) for x in op.inputs)))
     assert len(got) == len(want)
-    if len(got) > 1:
-        got[0].realize(*got[1:])
-    for i, (g, w) in enumerate(zip(got, want, strict=True)):
-        _close(g.numpy(), _numpy(w), op, 1.0, f"{op.name}, output {i}, {runtime}")
+    names = (f"{op.name}, output {i}, {runtime}" for i in range(len(got)))
+    return Comparison(op, list(zip(names, got, want, strict=False)), 1.0)
 
 
-def check_gradients(op: Op, runtime: str) -> None:
-    """The gradients of a weighted sum of all float outputs, with respect to all float inputs, against PyTorch's."""
+def gradients(op: Op, runtime: str) -> Comparison:
+    """The gradients of a weighted sum of all float outputs, with respect to all float inputs."""
     ours = [Tensor(x, device=runtime) for x in op.inputs]
     theirs = [torch.from_numpy(np.array(x)) for x in op.inputs]
     for t in theirs:
@@ -118,27 +119,60 @@ def check_gradients(op: Op, runtime: str) -> None:
     want_loss.backward()
     wanted = [(i, t) for i, t in enumerate(theirs) if t.requires_grad and t.grad is not None]
     found = loss.gradient(*(ours[i] for i, _ in wanted))
-    if found:
-        loss.realize(*found)
-    for (i, t), g in zip(wanted, found, strict=True):
-        _close(g.numpy(), _numpy(t.grad), op, 10.0, f"{op.name}, gradient of input {i}, {runtime}")
+    checks = [
+        (f"{op.name}, gradient of input {i}, {runtime}", g, t.grad) for (i, t), g in zip(wanted, found, strict=True)
+    ]
+    return Comparison(op, checks, 10.0)
+
+
+def compare_all(ops: Sequence[Op], runtime: str, build: Callable[[Op, str], Comparison]) -> None:
+    """Compute what `build` makes of all `ops` together, and compare it; every `Op` that differs or fails is named."""
+    failures: list[str] = []
+
+    def trying(op: Op, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except Exception as error:
+            failures.append(f"{op.name} on {runtime}: {type(error).__name__}: {error}")
+            return None
+
+    comparisons = [c for op in ops if (c := trying(op, partial(build, op, runtime))) is not None]
+    try:
+        realize_all([got for c in comparisons for _, got, _ in c.pairs])
+    except Exception:  # whose fault it is, each alone shows
+        for c in comparisons:
+            trying(c.op, partial(realize_all, [got for _, got, _ in c.pairs]))
+        assert failures, f"{runtime}: every line can be computed alone, but not all together"
+    for c in comparisons:
+        trying(c.op, c.check)
+    assert not failures, f"{len(failures)} of {len(ops)} differ\n" + "\n\n".join(failures)
+
+
+def _table_test(ops: Sequence[Op], build: Callable[[Op, str], Comparison], fast: Callable[[Op, str], bool]) -> Any:
+    cases = []
+    for runtime in RUNTIMES:
+        for chosen, name, marks in ((True, runtime, []), (False, f"{runtime}-rest", [pytest.mark.slow])):
+            some = [op for op in ops if fast(op, runtime) is chosen]
+            if some:
+                cases.append(pytest.param(some, runtime, id=name, marks=marks))
+
+    @pytest.mark.parametrize(("some", "runtime"), cases)
+    def test(some: list[Op], runtime: str) -> None:
+        compare_all(some, runtime, build)
+
+    return test
 
 
 def values_test(ops: Sequence[Op]) -> Any:
     """A test of the values of all `ops`, to be bound to a name that starts with test_."""
-
-    @pytest.mark.parametrize(("op", "runtime"), _parameters(ops, gradients=False))
-    def test(op: Op, runtime: str) -> None:
-        check_values(op, runtime)
-
-    return test
+    return _table_test(ops, values, lambda op, runtime: op.interpreter or runtime != "INTERPRETER")
 
 
 def gradients_test(ops: Sequence[Op]) -> Any:
     """A test of the gradients of all `ops` that have some."""
-
-    @pytest.mark.parametrize(("op", "runtime"), _parameters(ops, gradients=True))
-    def test(op: Op, runtime: str) -> None:
-        check_gradients(op, runtime)
-
-    return test
+    some = [op for op in ops if op.gradient and any(x.dtype.kind == "f" for x in op.inputs)]
+    return _table_test(
+        some,
+        gradients,
+        lambda op, runtime: runtime == "CPU" or (op.sample and (op.interpreter or runtime != "INTERPRETER")),
+    )
