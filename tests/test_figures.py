@@ -123,6 +123,7 @@ def test_every_skill_of_the_set_stands_in_the_card() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_skills_are_as_measured(tmp_path: Path) -> None:
     """The whole evaluation anew; a close choice between words may fall the other way on another processor."""
     card = tmp_path / "tinychat-7m"
