@@ -29,6 +29,7 @@ class Corners:
     """A network of no weights: sees four boxes wherever the picture's first pixel is bright."""
 
     labels = ("dark", "bright")
+    device = None
 
     def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         assert x.shape == (1, 3, 32, 64)

@@ -40,6 +40,11 @@ class Network(Protocol):
     @property
     def labels(self) -> Sequence[str]: ...
 
+    @property
+    def device(self) -> str | None:
+        """Where the weights are; None: the default device."""
+        ...
+
     def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Boxes (n, 4) as x1 y1 x2 y2 in pixels of the input, scores (n,) and classes int32 (n,) of the `limit` best
         positions, or all there are, highest score first."""
@@ -133,7 +138,7 @@ class Detector:
         picture = _three_channels(image)
         square, frame = letterboxed(picture, self.size)
         source = np.array([picture.shape[1], picture.shape[0]], np.float32)
-        given = [Tensor(a) for a in (square, frame, source, asked.array())]
+        given = [Tensor(a, device=self.network.device) for a in (square, frame, source, asked.array())]
         boxes, scores, classes, count = (t.numpy() for t in self._compiled(*given))
         labels = self.network.labels
         return [

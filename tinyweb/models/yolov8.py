@@ -206,7 +206,7 @@ class YOLOv8:
         labels: Sequence[str] | None = None, size: tuple[int, int] = (SIZE, SIZE), defaults: Settings | None = None,
     ):  # fmt: skip
         """`labels` name the classes; `size` (height, width) and `defaults` are what `detector` uses."""
-        self.config, self.size, self.defaults = config, size, defaults or Settings()
+        self.config, self.device, self.size, self.defaults = config, device, size, defaults or Settings()
         self.labels: Sequence[str] = labels_for(labels, config.classes, "labels")
         root = Reader(config, weights, device, dtype, "model.")
         c1, c2, c3, c4, c5 = (config.channels(n) for n in (64, 128, 256, 512, 1024))
