@@ -108,12 +108,13 @@ def test_files_of_actions() -> None:
         "split(i0, 4, overlap)", "bind(i0.1, vector)", "bind(i0.0, grid.z)", "reorder(a, b)",
     ]  # fmt: skip
     good = to_json(schedule)[0]
-    for wrong in (
+    wrongs: tuple[Any, ...] = (
         good | {"factor": True}, good | {"factor": "4"}, good | {"factor": 1 << 31}, good | {"axis": 3},
         good | {"action": "tear"}, good | {"more": 1}, {"action": "split", "axis": "i0"}, [], "split",
-    ):  # fmt: skip
+    )  # fmt: skip
+    for wrong in wrongs:
         with pytest.raises(ScheduleError, match="not an action"):
-            from_json([cast(Any, wrong)])
+            from_json([wrong])
     assert from_json([good | {"factor": (1 << 31) - 1}])
     with pytest.raises(ScheduleError, match="at most"):
         from_json(cast(Any, {"action": "split"}))
