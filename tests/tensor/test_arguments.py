@@ -2,12 +2,11 @@
 
 What differs by intent stands in `arguments/differences.py`, from which docs/reference/differences.md is written; any
 other difference fails. `make test` makes the same few calls of every method each time, `make test-all` thousands of
-new ones: `ARGUMENTS_SEED=n` makes those of a printed seed again.
+new ones: `TINYWEB_TEST_SEED=n` makes those of a printed seed again.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.control.seeds import SEED, VARIABLE
 from tests.tensor.arguments.compare import Finding, accepted, valued
 from tests.tensor.arguments.differences import TABLE, Difference, meant
 from tests.tensor.arguments.functional import FUNCTIONS
@@ -103,10 +103,8 @@ def test_calls_agree(group: int) -> None:
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_new_calls_agree(group: int) -> None:
-    seed = os.environ.get("ARGUMENTS_SEED") or int.from_bytes(os.urandom(4), "little")
-    print(f"ARGUMENTS_SEED={seed}")
-    found, _ = findings(list(forms(SPECS))[group::GROUPS], count=60, values=12, seed=seed)
-    assert not found, f"ARGUMENTS_SEED={seed}\n" + "\n".join(map(str, found))
+    found, _ = findings(list(forms(SPECS))[group::GROUPS], count=60, values=12, seed=SEED)
+    assert not found, f"{VARIABLE}={SEED}\n" + "\n".join(map(str, found))
 
 
 @pytest.mark.slow
