@@ -56,7 +56,7 @@ def test_too_many_second_tries_fail_the_run(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("server: TimeoutError: too slow\n" * (starting.MOST + 1))
     options = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "tests.control.second_tries", "-q"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), starting.LOG: str(log)}
+    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": str(ROOT), starting.LOG: str(log)}
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr

@@ -82,7 +82,12 @@ def test_command_line_names_a_package_that_is_too_old(tmp_path: Path) -> None:
         (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {package}\nVersion: {number}\n{needs}")
     env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(doctor.__file__).parents[1]}"}
     done = subprocess.run(
-        [sys.executable, "-m", "tinyweb.cli", "doctor"], env=env, cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "tinyweb.cli", "doctor"],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 1
     assert done.stderr == 'tinyweb: packages are missing or too old: run `pip install "typer>=0.28"`.\n'

@@ -89,7 +89,7 @@ def test_the_scanner_sees_figures() -> None:
 def test_stamps_are_commits_of_that_day() -> None:
     """Where there is a whole history to look them up in."""
     shallow = subprocess.run(
-        ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     if shallow.returncode or shallow.stdout.strip() == "true":
         pytest.skip("no history of commits here")

@@ -37,6 +37,7 @@ def tracked(*patterns: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     )
     return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 

@@ -216,13 +216,14 @@ TENSORS: list[tuple[Any, ...]] = [
     (LINE,), (LINE, LINE), (SQUARE,), (SQUARE, LINE), (SQUARE, SQUARE), (STACK,), (STACK, STACK), (IMAGE,), (0, LINE),
     (0, PLACES, SQUARE), (0, PLACE, SQUARE), (0, PLACE, 1.0), (0, PLACE, SQUARE, "amax"), (0, PLACES, SQUARE, "sum"),
     ((PLACE, PLACE), LINE), (MASK,), (MASK, 1.0), (MASK, SQUARE), ([SQUARE, SQUARE],), (dtypes.int32,), (2,), (PLACE,),
+    ((2, 3), 1.0),
 ]  # fmt: skip
 # what nothing above fits: these have arguments that only tests of their own give
 OTHERS = {
     "affine_grid", "backward", "box_convert", "col2im", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "crop", "cross", "ctc_loss", "fold", "grid_sample", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "manual_seed", "max_unpool1d", "max_unpool2d", "max_unpool3d", "normalize_channels", "rgb_to_grayscale",
-    "solve_triangular",
+    "solve_triangular", "train",
 }  # fmt: skip
 
 
