@@ -33,7 +33,6 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import watchdog
 watchdog.report(int(sys.argv[2]), Path(sys.argv[3]))
-watchdog.end(int(sys.argv[2]))
 """
 
 
@@ -47,12 +46,14 @@ def test_what_hangs_is_named(tmp_path: Path) -> None:
     script.write_text(f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tools')!r}]\n{HANGING}")
     command, environment = [sys.executable, str(script)], {**os.environ, watchdog.STACKS: str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "hanging\n"
-        # in a process of its own: Playwright is maybe in use here
-        said = subprocess.run(
-            [*LOOKS, str(child.pid), str(tmp_path)], capture_output=True, text=True, timeout=300
-        ).stderr
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "hanging\n"
+            # in a process of its own: Playwright is maybe in use here
+            looks = [sys.executable, "-c", LOOK, str(ROOT / "tools"), str(child.pid), str(tmp_path)]
+            said = subprocess.run(looks, capture_output=True, text=True, timeout=300).stderr
+        finally:
+            watchdog.end(child.pid)
     assert str(script) in said
     assert "waits_for_ever" in said
     assert "(A page):\nAnswering…" in said, said
