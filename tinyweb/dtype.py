@@ -164,7 +164,7 @@ def as_dtype(value: Any) -> DType | None:
     type; Python's bool, and float and int, which are float64 and int64 as in both. None for anything else."""
     if isinstance(value, DType):
         return value
-    if value in (bool, int, float) and isinstance(value, type):
+    if isinstance(value, type) and value in (bool, int, float):
         return {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float64}[value]
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         value = np.dtype(value).name

@@ -70,6 +70,7 @@ def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Stable Diffusion of random weights."""
     folder = tmp_path_factory.mktemp("diffusion") / "model"
     write_tiny_diffusion(folder, "sd1")
+    (folder / "LICENSE.md").write_text("terms")
     return folder
 
 

@@ -69,6 +69,11 @@ def test_pictures_are_those_of_python(
         expect(page.get_by_test_id("picture")).to_have_count(3)
 
 
+def test_the_licence_of_a_model_goes_along(image_site: Path) -> None:
+    assert (image_site / "model/LICENSE.md").read_text() == "terms"
+    assert "terms" in (image_site / "licenses.txt").read_text()
+
+
 def test_from_a_picture_and_without_guidance(
     context: BrowserContext, image_site: Path, served: Serve, reference: StableDiffusion
 ) -> None:

@@ -17,6 +17,7 @@ import tinyweb.export.detect as export
 from tinyweb.cli import main
 from tinyweb.errors import ExportError, ModelFormatError
 from tinyweb.export.detect import DetectOptions, export_detect, parse_size
+from tinyweb.export.site import copy_notices
 from tinyweb.formats.images import read_image
 from tinyweb.models.detection import Detection, Detector, Settings
 from tinyweb.models.yolov8 import YOLOv8
@@ -43,6 +44,10 @@ class Corners:
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the page was built and the network was `Corners`."""
 
+    def page(site: Path, task: str, source: Path) -> None:
+        (site / "sw.js").write_text("")
+        copy_notices(site, source)
+
     class Model:
         labels = Corners.labels
 
@@ -50,13 +55,16 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
             return Detector(Corners(), size or (32, 64), Settings(0.2, 0.5), max_boxes)
 
     monkeypatch.setattr(export, "check_page", lambda task: None)
-    monkeypatch.setattr(export, "copy_page", lambda site, task, source: (site / "sw.js").write_text(""))
+    monkeypatch.setattr(export, "copy_page", page)
     monkeypatch.setattr(YOLOv8, "load", lambda *_: Model())
 
 
 def test_what_is_written(built: None, tmp_path: Path) -> None:
     options = DetectOptions(max_boxes=5, targets=("wasm",))
-    manifest = export_detect(tmp_path / "corners.pt", tmp_path / "site", options)
+    (tmp_path / "corners").mkdir()
+    (tmp_path / "corners/LICENSE").write_text("terms")
+    manifest = export_detect(tmp_path / "corners", tmp_path / "site", options)
+    assert (tmp_path / "site/model/LICENSE").read_text() == "terms"
     assert manifest == json.loads((tmp_path / "site/model/manifest.json").read_text())
     assert (manifest["task"], manifest["name"]) == ("detect", "corners")
     assert manifest["detect"] == {

@@ -33,7 +33,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     "tensor1": ("first",), "tensor2": ("second",), "split_size": ("sizes",), "src": ("source",), "ord": ("p",),
     "split_size_or_sections": ("sizes",), "pad": ("padding",), "equation": ("formula",), "size": ("shape",),
     "other": ("b", "exponent", "source"), "elements": ("self",), "sorted_sequence": ("self",), "train": ("training",),
-    "device": ("target",),
 }  # fmt: skip
 # parameters that take numbers one by one, and the names by which PyTorch takes them as a sequence
 SPREAD = {"shape", "size", "axes", "counts"}
@@ -86,7 +85,7 @@ def _whole(value: Any) -> Any:
 
 
 def _real(value: Any) -> Any:
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
         return value.item()
     if isinstance(value, bool | int | float | UOp) or _is_tensor(value):
         return value
@@ -213,6 +212,8 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
 
 
 def _listed(value: Any, method: str, name: str) -> Any:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return (value,)
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"{method}: {name} must be a sequence of whole numbers, got {value!r}")
     return tuple(value)

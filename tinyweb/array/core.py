@@ -43,7 +43,8 @@ class TensorCore:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        check_arguments(cls)
+        if cls.__module__.startswith("tinyweb."):  # what others add is theirs to check
+            check_arguments(cls)
 
     def __init__(self, data: Any = None, dtype: DType | str | None = None, device: str | None = None):
         """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
@@ -290,22 +291,22 @@ class TensorCore:
             raise ValueError(f"item: the tensor has shape {self.shape}, not one element")
         return self._array("item").reshape(()).item()
 
-    def to(self, target: Any = None, dtype: DType | None = None) -> Self:
+    def to(self, device: Any = None, dtype: DType | None = None) -> Self:
         """The tensor on another device (a copy through the host), as another dtype, or both: `to("CPU")`, `to(dtype)`,
         `to("CPU", dtype)`, or `to(other)`, which takes both from a tensor."""
-        device: str | None = None
-        if isinstance(target, TensorCore):
-            device, dtype = target.device, dtype or target.dtype
-        elif target is not None:
-            named = as_dtype(target)
+        where: str | None = None
+        if isinstance(device, TensorCore):
+            where, dtype = device.device, dtype or device.dtype
+        elif device is not None:
+            named = as_dtype(device)
             if named is not None and dtype is not None:
-                raise TypeError(f"to: two dtypes, {target!r} and {dtype!r}")
-            if named is None and not isinstance(target, str):
-                raise TypeError(f"to: needs a device, a dtype or a tensor, got {target!r}")
-            device, dtype = (self.device, named) if named is not None else (target, dtype)
+                raise TypeError(f"to: two dtypes, {device!r} and {dtype!r}")
+            if named is None and not isinstance(device, str):
+                raise TypeError(f"to: needs a device, a dtype or a tensor, got {device!r}")
+            where, dtype = (self.device, named) if named is not None else (device, dtype)
         elif dtype is not None:
-            device = self.device
-        name = Device.canonical(device) if device else Device.DEFAULT
+            where = self.device
+        name = Device.canonical(where) if where else Device.DEFAULT
         t = self if dtype is None or dtype is self.dtype else self._new(self.uop.cast(dtype))
         if name == self.device:
             return t

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar, cast
 
+import numpy as np
+
 from tinyweb.array.core import TensorCore
 from tinyweb.array.movement import as_shape, broadcast_shapes
 from tinyweb.array.views import Views
@@ -34,11 +36,7 @@ def _listed(method: str, first: Any, others: Sequence[Any]) -> list[Any]:
 
 def _with_axis(others: tuple[Any, ...], axis: int) -> tuple[tuple[Any, ...], int]:
     """PyTorch's `cat(tensors, 1)`: a number in the last place is the axis."""
-    return (
-        (others[:-1], others[-1])
-        if others and hasattr(others[-1], "__index__") and not isinstance(others[-1], TensorCore)
-        else (others, axis)
-    )
+    return (others[:-1], others[-1]) if others and isinstance(others[-1], int | np.integer) else (others, axis)
 
 
 class Joining(Views):

@@ -20,9 +20,12 @@ def as_shape(args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _whole(x: Any) -> int:
-    if isinstance(x, bool) or not hasattr(x, "__index__"):
-        raise TypeError(f"sizes and axes are integers or Variables, got {x!r}")
-    return operator.index(x)
+    try:
+        if not isinstance(x, bool):
+            return operator.index(x)
+    except TypeError:
+        pass
+    raise TypeError(f"sizes and axes are integers or Variables, got {x!r}")
 
 
 def broadcast_shapes(method: str, *shapes: Shape) -> Shape:

@@ -79,11 +79,11 @@ def export_detect(
         "defaults": {"confidence": defaults.confidence, "iou": defaults.iou, "agnostic": defaults.agnostic},
     }
     with new_site(output, o.force) as site:
-        copy_page(site, "detect", Path(source))
         written = write_functions(
             site / "model", o.name or Path(source).resolve().stem, {ENTRY: (detector, detector.inputs(DEVICE))},
             task="detect", sections={"detect": section}, model={"architecture": "yolov8", "quant": o.quant},
             targets=o.targets, shard_bytes=o.shard_bytes, tune=o.tune, progress=progress,
         )  # fmt: skip
         write_loader(site / "model", written)
+        copy_page(site, "detect", Path(source))
     return written

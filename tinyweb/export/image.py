@@ -97,8 +97,9 @@ def export_image(
     sizes = tiled_sizes(model, o)
     progress("reading", 1, 1)
     with new_site(output, o.force) as site:
+        manifest = write_model(site / "model", o.name or model.name, model, sizes, o, progress)
         copy_page(site, "image", Path(source))
-        return write_model(site / "model", o.name or model.name, model, sizes, o, progress)
+    return manifest
 
 
 def write_model(

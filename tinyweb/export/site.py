@@ -29,9 +29,8 @@ LICENSES = "licenses.txt"  # whose code a site holds, with the texts of their li
 BETWEEN_LICENSES = f"\n{'=' * 80}\n\n"  # as web/shell/licenses.mjs writes it
 MODEL = "model"  # where a site has its bundle
 MANIFEST = f"{MODEL}/manifest.json"
-NOTICES = re.compile(
-    r"(licen[cs]e|copying|notice)(s)?([-._].*)?", re.IGNORECASE
-)  # files of a model's folder that go along
+# files of a model's folder that go along; of names that an address spells as they are
+NOTICES = re.compile(r"(licen[cs]e|copying|notice)s?([-._][\w.-]*)?", re.IGNORECASE | re.ASCII)
 MAX_NOTICE_BYTES = 1 << 20
 FORMAT, VERSION = "tinyweb-bundle", 1
 

@@ -57,6 +57,8 @@ def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Sc
             if (actions := rule()) is None:
                 continue
             made = make(_scheduled(kernel, tuple(actions), target, excess))
+        except MemoryError:
+            raise
         except Exception as error:  # whatever it is, a plainer program is better than none
             if failed is None:
                 failed, broken = error, tuple(actions or ())
@@ -64,7 +66,10 @@ def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Sc
         if failed is not None:
             _report(kernel, target, failed, broken, tuple(actions))
         return tuple(actions), made
-    raise failed or AssertionError("there is no rule")
+    try:
+        raise failed or AssertionError("there is no rule")
+    finally:
+        del failed  # else the error's traceback, and with it what callers hold, would wait for the garbage collector
 
 
 def _scheduled(kernel: UOp, schedule: Schedule, target: Target, check: Callable[[UOp, Target], str]) -> UOp:
