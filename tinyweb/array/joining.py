@@ -36,7 +36,9 @@ def _listed(method: str, first: Any, others: Sequence[Any]) -> list[Any]:
 
 def _with_axis(others: tuple[Any, ...], axis: int) -> tuple[tuple[Any, ...], int]:
     """PyTorch's `cat(tensors, 1)`: a number in the last place is the axis."""
-    return (others[:-1], others[-1]) if others and isinstance(others[-1], int | np.integer) else (others, axis)
+    if others and isinstance(others[-1], int | np.integer):
+        return others[:-1], int(others[-1])
+    return others, axis
 
 
 class Joining(Views):
