@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +173,27 @@ def as_dtype(value: Any) -> DType | None:
     name = value.removeprefix("torch.")
     found = BY_NAME.get(name) or (vars(dtypes).get(name) if not name.startswith("_") else None)
     return found if isinstance(found, DType) and found.kind not in ("void", "index") else None
+
+
+class TorchDType(Protocol):
+    """A torch.dtype, known by its form: PyTorch is not imported."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def is_complex(self) -> bool: ...
+
+
+DTypeLike: TypeAlias = "DType | str | TorchDType | np.dtype[Any] | type[Any]"
+
+
+def to_dtype(value: DTypeLike) -> DType:
+    """The dtype that `value` names, by the rules of `as_dtype`; TypeError where it names none. `DTypeLike`, in
+    signatures, is what both take."""
+    found = value if isinstance(value, DType) else as_dtype(value)
+    if found is None:
+        raise TypeError(f"dtype must be one of tinyweb.dtypes or the name of one, got {value!r}")
+    return found
 
 
 # -- promotion --------------------------------------------------------------------------------------------------------

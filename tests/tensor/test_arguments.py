@@ -224,3 +224,37 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
 def test_wrong_arguments_are_named(call: object, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(said)):
         call(Tensor(np.ones((2, 3), np.float32)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: x.sum(axis=0, dim=0), "sum: dim and axis are two names of one argument"),
+        (lambda x: x.unfold(0, 1, 1, dim=0, dimension=0), "two names of one argument"),
+        (lambda x: x.flip(0, dims=0), "flip: given twice"),
+        (lambda x: x.view(6, dtype="int32"), "view: a shape and a dtype were given"),
+        (lambda x: x.reshape(shape="23"), "shape must be a whole number or a sequence of whole numbers"),
+        (lambda x: x.permute(dims=(0.0, 1)), "dims must be a whole number or a sequence"),
+        (lambda x: Tensor.exponential(2, dtype="float33"), "exponential: dtype must be a dtype"),
+        (lambda x: Tensor.gumbel(2, dtype="int32"), "gumbel: needs a float dtype"),
+        (lambda x: Tensor.gumbel(2, device=1), "gumbel: device must be a string or None"),
+        (lambda x: Tensor.exponential(2, rate=0), "exponential: rate must be above 0"),
+        (lambda x: Tensor.uniform(2, size=2), "uniform: given twice"),
+    ],
+)
+def test_names_and_sequences_by_keyword_are_checked(call: object, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
+        call(Tensor(np.ones((2, 3), np.float32)))  # type: ignore[operator]
+
+
+def test_sequences_by_keyword() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert x.permute(dims=(1, 0)).shape == x.reshape(shape=(3, 2)).shape == x.view(size=(3, 2)).shape == (3, 2)
+    assert x.flip(dims=1).tolist() == [[2, 1, 0], [5, 4, 3]]
+    assert x.view(dtype="int32").tolist() == x.bitcast(np.int32).tolist()
+    assert x.tile(dims=(2, 1)).shape == x.repeat(repeats=(2, 1)).shape == (4, 3)
+    made: list[Tensor] = [
+        Tensor.rand(size=(2, 3), dtype="half"), Tensor.gumbel(size=(2, 3), dtype=np.float16),
+        Tensor.xavier_normal(size=(2, 3), dtype=torch.float16), Tensor.ones(shape=(2, 3), dtype=dtypes.float16),
+    ]  # fmt: skip
+    assert all(t.shape == (2, 3) and t.dtype is dtypes.float16 for t in made)

@@ -4,7 +4,7 @@ Every public method of Tensor is wrapped once, when its class is made. Its annot
 
 - `int`: whole numbers, NumPy's and one-element integer tensors too, no bool; `float`: any real number; `bool`: True,
   False; `Sequence[int]`: whole numbers in a list or tuple
-- `DType`: one of tinyweb.dtypes, or what names one (see `as_dtype`)
+- `DTypeLike`: one of tinyweb.dtypes, or what names one (see `as_dtype`): the method gets the DType
 - `TensorCore`: a tensor
 - what is annotated otherwise is for the method itself to judge
 """
@@ -32,12 +32,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "x": ("other",), "y": ("other",), "B": ("b",), "A": ("self",), "tensors": ("self",), "test_elements": ("elements",),
     "tensor1": ("first",), "tensor2": ("second",), "split_size": ("sizes",), "src": ("source",), "ord": ("p",),
     "split_size_or_sections": ("sizes",), "pad": ("padding",), "equation": ("formula",), "size": ("shape",),
-    "other": ("b", "exponent", "source"), "elements": ("self",), "sorted_sequence": ("self",), "train": ("training",),
+    "shape": ("size",), "other": ("b", "exponent", "source"), "elements": ("self",), "sorted_sequence": ("self",),
+    "train": ("training",),
 }  # fmt: skip
-# parameters that take numbers one by one, and the names by which PyTorch takes them as a sequence
-SPREAD = {"shape", "size", "axes", "counts"}
-SPREAD_NAMES = {"shape", "size", "dims", "repeats"}
-ALIASES = {"Whole": "int", "Size": "int", "Real": "float", "Flag": "bool", "Scalar": "float"}
+ALIASES = {
+    "Whole": "int", "Size": "int", "Real": "float", "Flag": "bool", "Scalar": "float", "DTypeLike": "DType",
+    "Sequence[Size]": "Sequence[int]",
+}  # fmt: skip
 SAID = {
     "int": "a whole number", "float": "a number", "bool": "True or False", "str": "a string", "DType": "a dtype",
     "TensorCore": "a tensor", "None": "None", "Sequence[int]": "a sequence of whole numbers",
@@ -54,20 +55,22 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter that is looked at: its place behind self, its name, and the kinds of values it may have."""
+    """A parameter that is looked at: its name, the kinds of values it may have, and types that need no second look."""
 
-    place: int
     name: str
     kinds: tuple[str, ...]
-    quick: frozenset[type]
+    quick: set[type]
 
     def checked(self, value: Any, method: str) -> Any:
         """The value as the method expects it; TypeError where it is none of the kinds."""
         for kind in self.kinds:
             try:
-                return CONVERT[kind](value)
+                found = CONVERT[kind](value)
             except Unfit:
                 continue
+            if kind == "TensorCore":  # whatever is of this class is a tensor
+                self.quick.add(type(value))
+            return found
         what = " or ".join(SAID[k] for k in self.kinds)
         shown = f"{type(value).__name__} {value!r}" if len(repr(value)) < 60 else type(value).__name__
         raise TypeError(f"{method}: {self.name} must be {what}, got {shown}")
@@ -158,16 +161,15 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
     every = list(inspect.signature(function).parameters.values())
     names = {p.name for p in every if p.kind is not p.VAR_POSITIONAL}
     first = 1 if bound else 0
-    parameters = []
-    spread = None
-    for place, p in enumerate(every):
+    looked_at: dict[str, Parameter] = {}
+    places: list[Parameter | None] = []  # of the arguments that may be given by position
+    for p in every[first:]:
         kinds = _kinds(p.annotation)
-        if p.kind is p.VAR_POSITIONAL:
-            spread = p.name
-        elif kinds and place >= first and p.kind is not p.VAR_KEYWORD:
-            at = place if p.kind is p.POSITIONAL_OR_KEYWORD else len(every) + 1000
-            quick = frozenset(t for k in kinds for t in QUICK.get(k, ()))
-            parameters.append(Parameter(at, p.name, kinds, quick))
+        if kinds and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            quick = {t for k in kinds for t in QUICK.get(k, ())}
+            looked_at[p.name] = Parameter(p.name, kinds, quick)
+        if p.kind is p.POSITIONAL_OR_KEYWORD:
+            places.append(looked_at.get(p.name))
     renamed = {
         theirs: next(o for o in ours if o in names)
         for theirs, ours in NAMES.items()
@@ -175,45 +177,37 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
     }
     if bound and every[0].annotation is inspect.Parameter.empty:  # self is the tensor, not one of several
         renamed = {k: v for k, v in renamed.items() if v != every[0].name}
-    scattered = {n for n in SPREAD_NAMES if n not in names} if spread in SPREAD else set()
-    renamed = {k: v for k, v in renamed.items() if k not in scattered and v != spread}
-    if not parameters and not renamed and not scattered:
+    if not looked_at and not renamed:
         return function
     method = function.__name__
+    checks = tuple((i, p.quick) for i, p in enumerate(places, first) if p is not None)
 
+    def by_place(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        looked = (a if p is None else p.checked(a, method) for a, p in zip(args[first:], places, strict=False))
+        return (*args[:first], *looked, *args[first + len(places) :])
+
+    def by_name(keywords: dict[str, Any]) -> dict[str, Any]:
+        found = {}
+        for name, value in keywords.items():
+            ours = renamed.get(name, name)
+            if ours is not name and (ours in keywords or ours in found):
+                raise TypeError(f"{method}: {name} and {ours} are two names of one argument: give one")
+            p = looked_at.get(ours)
+            found[ours] = value if p is None or type(value) in p.quick else p.checked(value, method)
+        return found
+
+    # this runs before every method: nothing is called where the types are those that are expected
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
+        count = len(args)
+        for place, quick in checks:
+            if place >= count:
+                break
+            if type(args[place]) not in quick:
+                args = by_place(args)
+                break
         if keywords:
-            for theirs in [k for k in keywords if k in renamed]:
-                ours = renamed[theirs]
-                if ours in keywords:
-                    raise TypeError(f"{method}: {theirs} and {ours} are two names of one argument: give one")
-                keywords[ours] = keywords.pop(theirs)
-            for sizes in [k for k in keywords if k in scattered]:
-                if len(args) > first:
-                    raise TypeError(f"{method}: {sizes} was given twice, as {args[first:]} and by keyword")
-                args = (*args, _listed(keywords.pop(sizes), method, sizes))
-        changed: list[Any] | None = None
-        for p in parameters:
-            if p.place < len(args):
-                value = args[p.place]
-                if type(value) not in p.quick:
-                    new = p.checked(value, method)
-                    if new is not value:
-                        changed = changed or list(args)
-                        changed[p.place] = new
-            elif keywords and p.name in keywords:
-                value = keywords[p.name]
-                if type(value) not in p.quick:
-                    keywords[p.name] = p.checked(value, method)
-        return function(*(args if changed is None else changed), **keywords)
+            return function(*args, **by_name(keywords))
+        return function(*args)
 
     return call
-
-
-def _listed(value: Any, method: str, name: str) -> Any:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return (value,)
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{method}: {name} must be a sequence of whole numbers, got {value!r}")
-    return tuple(value)

@@ -16,7 +16,7 @@ from tinyweb.array.realize import realize_all, realize_with_next
 from tinyweb.array.storage import Storage, bound_size, evaluate_size, leaf, live_tensors, memory_view, remember
 from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
-from tinyweb.dtype import DType, as_dtype, dtypes, from_numpy
+from tinyweb.dtype import DType, DTypeLike, as_dtype, dtypes, from_numpy, to_dtype
 from tinyweb.graph.ir import MOVEMENT, Ops, Shape, Size, UOp, size_max, size_prod
 from tinyweb.graph.schedule import new_buffer
 
@@ -46,18 +46,15 @@ class TensorCore:
         if cls.__module__.startswith("tinyweb."):  # what others add is theirs to check
             check_arguments(cls)
 
-    def __init__(self, data: Any = None, dtype: DType | str | None = None, device: str | None = None):
+    def __init__(self, data: Any = None, dtype: DTypeLike | None = None, device: str | None = None):
         """From a NumPy array, nested lists, a number, a Variable, or another tensor. float64 data becomes float32
         unless
         `dtype` says otherwise, as numbers without a stated precision do.
 
         Raises TypeError for data that is no array of numbers, and for a dtype that is none.
         """
-        if dtype is not None and not isinstance(dtype, DType):
-            known = as_dtype(dtype)
-            if known is None:
-                raise TypeError(f"dtype must be one of tinyweb.dtypes or the name of one, got {dtype!r}")
-            dtype = known
+        if dtype is not None:
+            dtype = to_dtype(dtype)
         if isinstance(data, TensorCore):
             same = data if device is None else data.to(device)
             self.device, self.storage, self.uop = same.device, same.storage, same.uop
@@ -103,10 +100,10 @@ class TensorCore:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes | memoryview, shape: Sequence[int], dtype: DType, device: str | None = None
+        cls, data: bytes | memoryview, shape: Sequence[int], dtype: DTypeLike, device: str | None = None
     ) -> Self:
         """A tensor over bytes exactly as memory holds them (little-endian, 4-bit types two to a byte)."""
-        count = math.prod(shape)
+        dtype, count = to_dtype(dtype), math.prod(shape)
         view = memoryview(data).cast("B")
         if view.nbytes != dtype.nbytes(count):
             raise ValueError(f"{dtype.name} {tuple(shape)} takes {dtype.nbytes(count)} bytes, got {view.nbytes}")
@@ -117,8 +114,19 @@ class TensorCore:
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), tuple(shape)), name, Storage(buffer))
 
     @classmethod
-    def empty(cls, *shape: int | Sequence[int], dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+    def empty(
+        cls,
+        *shape: int | Sequence[int],
+        size: int | Sequence[int] | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        device: str | None = None,
+    ) -> Self:
         """Memory of its own that starts as zeros; what in-place updates write into."""
+        if size is not None:
+            if shape:
+                raise TypeError(f"empty: given twice, as {shape} and by keyword as {size}")
+            shape = (size,)
+        dtype = to_dtype(dtype)
         sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         if any(not hasattr(s, "__index__") or isinstance(s, bool) or operator.index(s) < 0 for s in sizes):
             raise ValueError(f"empty: sizes must be whole numbers ≥ 0, got {sizes}")
@@ -291,7 +299,7 @@ class TensorCore:
             raise ValueError(f"item: the tensor has shape {self.shape}, not one element")
         return self._array("item").reshape(()).item()
 
-    def to(self, device: Any = None, dtype: DType | None = None) -> Self:
+    def to(self, device: Any = None, dtype: DTypeLike | None = None) -> Self:
         """The tensor on another device (a copy through the host), as another dtype, or both: `to("CPU")`, `to(dtype)`,
         `to("CPU", dtype)`, or `to(other)`, which takes both from a tensor."""
         where: str | None = None
@@ -307,7 +315,8 @@ class TensorCore:
         elif dtype is not None:
             where = self.device
         name = Device.canonical(where) if where else Device.DEFAULT
-        t = self if dtype is None or dtype is self.dtype else self._new(self.uop.cast(dtype))
+        kind = self.dtype if dtype is None else to_dtype(dtype)
+        t = self if kind is self.dtype else self._new(self.uop.cast(kind))
         if name == self.device:
             return t
         return type(self).from_bytes(t.data(), [size_max(s) for s in t.shape], t.dtype, name)

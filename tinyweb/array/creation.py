@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.core import Scalar, TensorCore, leaf, scalar_dtype
-from tinyweb.array.movement import as_shape
+from tinyweb.array.movement import as_shape, sizes_of
 from tinyweb.array.operators import Operators
-from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.dtype import DTypeLike, dtypes, to_dtype
+from tinyweb.graph.ir import Ops, Size, UOp
 
 
 class Creation(Operators):
@@ -23,25 +23,38 @@ class Creation(Operators):
 
     # -- constants ----------------------------------------------------------------------------------------------------
     @classmethod
-    def full(cls, shape: Any, fill_value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
+    def full(cls, shape: Any, fill_value: Scalar, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """A tensor of one value (no memory until it is written to); its dtype is that of the number unless given."""
         if isinstance(fill_value, np.generic | TensorCore):
             fill_value = fill_value.item()
         if not isinstance(fill_value, bool | int | float):
             raise TypeError(f"full: the value must be a number, got {type(fill_value).__name__}")
         sizes = checked_sizes("full", as_shape(shape if isinstance(shape, tuple | list) else (shape,)))
-        constant = cls(UOp.const(fill_value, dtype or scalar_dtype(fill_value)), device=device)._broadcast_to(sizes)
+        kind = scalar_dtype(fill_value) if dtype is None else to_dtype(dtype)
+        constant = cls(UOp.const(fill_value, kind), device=device)._broadcast_to(sizes)
         return constant._new(leaf(constant.uop))
 
     @classmethod
-    def zeros(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+    def zeros(
+        cls,
+        *shape: Any,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        device: str | None = None,
+    ) -> Self:
         """A tensor of zeros, of sizes given one by one or as a tuple."""
-        return cls.full(as_shape(shape), 0, dtype, device)
+        return cls.full(sizes_of("zeros", shape, size), 0, dtype, device)
 
     @classmethod
-    def ones(cls, *shape: Any, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+    def ones(
+        cls,
+        *shape: Any,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        device: str | None = None,
+    ) -> Self:
         """A tensor of ones, of sizes given one by one or as a tuple."""
-        return cls.full(as_shape(shape), 1, dtype, device)
+        return cls.full(sizes_of("ones", shape, size), 1, dtype, device)
 
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any], device: str | None = None) -> Self:
@@ -57,7 +70,7 @@ class Creation(Operators):
         start: Scalar,
         end: Scalar | None = None,
         step: Scalar = 1,
-        dtype: DType | None = None,
+        dtype: DTypeLike | None = None,
         device: str | None = None,
     ) -> Self:
         """start, start + step, … before `end` (0 … start - 1 with one number): ⌈(end - start) / step⌉ numbers.
@@ -77,6 +90,7 @@ class Creation(Operators):
         if dtype is None:
             fits = whole and min(start, end) >= -(2**31) and max(start, end) <= 2**31
             dtype = (dtypes.int32 if fits else dtypes.int64) if whole else dtypes.float32
+        dtype = to_dtype(dtype)
         iota = cls(UOp(Ops.IOTA, dtypes.int32, (), int(count)), device=device)
         if dtype.is_float:
             wide = dtypes.float32 if dtype.bits < 32 else dtype
@@ -88,14 +102,14 @@ class Creation(Operators):
 
     @classmethod
     def linspace(
-        cls, start: float, end: float, steps: int, dtype: DType = dtypes.float32, device: str | None = None
+        cls, start: float, end: float, steps: int, dtype: DTypeLike = dtypes.float32, device: str | None = None
     ) -> Self:
         """`steps` evenly spaced numbers from start to end, both included."""
         if not isinstance(steps, int) or steps < 0:
             raise ValueError(f"linspace: the number of steps must be a whole number ≥ 0, got {steps!r}")
         if steps <= 1:
             return cls.full((steps,), start, dtype, device)
-        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        wide = dtypes.float64 if to_dtype(dtype) is dtypes.float64 else dtypes.float32
         at = cls(UOp(Ops.IOTA, dtypes.int32, (), steps), device=device)
         step = (end - start) / (steps - 1)
         # counted from the nearer end: both are exact
@@ -109,22 +123,22 @@ class Creation(Operators):
         end: float,
         steps: int,
         base: float = 10.0,
-        dtype: DType = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
         device: str | None = None,
     ) -> Self:
         """base to the powers of `steps` evenly spaced numbers from start to end."""
-        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        wide = dtypes.float64 if to_dtype(dtype) is dtypes.float64 else dtypes.float32
         exponents = cls.linspace(start, end, steps, wide, device)
         return exponents._constant(float(base)).pow(exponents).cast(dtype)
 
     @classmethod
-    def eye(cls, n: int, m: int | None = None, dtype: DType = dtypes.float32, device: str | None = None) -> Self:
+    def eye(cls, n: int, m: int | None = None, dtype: DTypeLike = dtypes.float32, device: str | None = None) -> Self:
         """Ones on the diagonal of an (n, m) matrix of zeros; m is n if not given."""
         return cls._diagonals(n, m, device, "eye").eq(0).cast(dtype)
 
     @classmethod
     def tri(
-        cls, n: int, m: int | None = None, k: int = 0, dtype: DType = dtypes.float32, device: str | None = None
+        cls, n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = dtypes.float32, device: str | None = None
     ) -> Self:
         """Ones on and below the k-th diagonal of an (n, m) matrix of zeros."""
         return cls._diagonals(n, m, device, "tri").le(k).cast(dtype)
@@ -140,39 +154,46 @@ class Creation(Operators):
         )
 
     # -- like another tensor ------------------------------------------------------------------------------------------
-    def full_like(self, fill_value: Scalar, dtype: DType | None = None, device: str | None = None) -> Self:
+    def full_like(self, fill_value: Scalar, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """One value in this tensor's shape, dtype (unless given) and device."""
         return type(self).full(self.shape, fill_value, dtype or self.dtype, device or self.device)
 
-    def zeros_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+    def zeros_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """Zeros in this tensor's shape, dtype and device."""
         return self.full_like(0, dtype, device)
 
-    def ones_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+    def ones_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """Ones in this tensor's shape, dtype and device."""
         return self.full_like(1, dtype, device)
 
-    def empty_like(self, dtype: DType | None = None, device: str | None = None) -> Self:
+    def empty_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """Memory in this tensor's shape, dtype and device; it starts as zeros."""
         return self.new_empty(*self.shape, dtype=dtype, device=device)
 
-    def new_full(self, size: Sequence[int], fill_value: Scalar, dtype: DType | None = None) -> Self:
+    def new_full(self, size: Sequence[int], fill_value: Scalar, dtype: DTypeLike | None = None) -> Self:
         """One value in another shape, in this tensor's dtype and on its device."""
         return type(self).full(size, fill_value, dtype or self.dtype, self.device)
 
-    def new_zeros(self, *size: Any, dtype: DType | None = None) -> Self:
+    def new_zeros(self, *shape: Any, size: int | Sequence[Size] | None = None, dtype: DTypeLike | None = None) -> Self:
         """Zeros in another shape, in this tensor's dtype and on its device."""
-        return self.new_full(as_shape(size), 0, dtype)
+        return self.new_full(sizes_of("new_zeros", shape, size), 0, dtype)
 
-    def new_ones(self, *size: Any, dtype: DType | None = None) -> Self:
+    def new_ones(self, *shape: Any, size: int | Sequence[Size] | None = None, dtype: DTypeLike | None = None) -> Self:
         """Ones in another shape, in this tensor's dtype and on its device."""
-        return self.new_full(as_shape(size), 1, dtype)
+        return self.new_full(sizes_of("new_ones", shape, size), 1, dtype)
 
-    def new_empty(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
+    def new_empty(
+        self,
+        *shape: Any,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+    ) -> Self:
         """Memory of another shape, in this tensor's dtype and on its device; it starts as zeros."""
-        return type(self).empty(*as_shape(size), dtype=dtype or self.dtype, device=device or self.device)
+        sizes = sizes_of("new_empty", shape, size)
+        return type(self).empty(sizes, dtype=dtype or self.dtype, device=device or self.device)
 
-    def new_tensor(self, data: Any, dtype: DType | None = None) -> Self:
+    def new_tensor(self, data: Any, dtype: DTypeLike | None = None) -> Self:
         """`data` as a tensor of this tensor's dtype, on its device."""
         return type(self)(data, dtype=dtype or self.dtype, device=self.device)
 

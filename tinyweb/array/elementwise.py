@@ -10,7 +10,7 @@ import numpy as np
 from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import Scalar, TensorCore, leaf
 from tinyweb.array.movement import Movement, broadcast_shapes
-from tinyweb.dtype import DType, dtypes, promote
+from tinyweb.dtype import DType, DTypeLike, dtypes, promote, to_dtype
 from tinyweb.graph.ir import COMPARISON, Ops, Size, UOp
 
 Flag: TypeAlias = bool  # within the class, bool, int and float are methods
@@ -108,13 +108,12 @@ class Elementwise(Movement):
         return self.dtype.is_signed
 
     # -- casts --------------------------------------------------------------------------------------------------------
-    def cast(self, dtype: DType) -> Self:
+    def cast(self, dtype: DTypeLike) -> Self:
         """Values converted to `dtype` (floats to integers by truncation)."""
-        if not isinstance(dtype, DType):
-            raise TypeError(f"cast: expected one of tinyweb.dtypes, got {dtype!r}")
+        dtype = to_dtype(dtype)
         return self if dtype is self.dtype else self._new(UOp(Ops.CAST, dtype, (self.uop,)))
 
-    def type(self, dtype: DType) -> Self:
+    def type(self, dtype: DTypeLike) -> Self:
         """The same as `cast`."""
         return self.cast(dtype)
 
@@ -122,12 +121,12 @@ class Elementwise(Movement):
         """Values converted to the dtype of `other`."""
         return self.cast(other.dtype)
 
-    def bitcast(self, dtype: DType) -> Self:
+    def bitcast(self, dtype: DTypeLike) -> Self:
         """The same bits as another dtype; where it has another width the last axis grows or shrinks by the ratio.
 
         ValueError where the last axis does not hold whole elements of the dtype.
         """
-        return self._new(reinterpret(self.uop, dtype, "bitcast"))
+        return self._new(reinterpret(self.uop, to_dtype(dtype), "bitcast"))
 
     def float(self) -> Self:
         """Values as float32."""

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from tinyweb.array.core import TensorCore
 from tinyweb.array.indexing import Indexing
 from tinyweb.array.movement import as_shape, broadcast_shapes
-from tinyweb.dtype import DType, dtypes, promote
+from tinyweb.dtype import DTypeLike, dtypes, promote, to_dtype
 from tinyweb.graph.ir import size_prod
 from tinyweb.graph.schedule.indexing import same
 
@@ -23,7 +23,7 @@ class Linalg(Indexing):
     __slots__ = ()
 
     # -- matrices -----------------------------------------------------------------------------------------------------
-    def matmul(self, other: TensorCore, dtype: DType | None = None) -> Self:
+    def matmul(self, other: TensorCore, dtype: DTypeLike | None = None) -> Self:
         """Matrix product by NumPy's rules: (…, m, k) @ (…, k, n), vectors as a row or a column.
 
         `dtype` is the dtype of the result (the operands' common one without it). TypeError for booleans.
@@ -58,9 +58,9 @@ class Linalg(Indexing):
             raise TypeError(f"{method}: booleans have no product of matrices: cast one")
         return self._new(other.uop)
 
-    def _contract(self, weight: Self, dtype: DType | None) -> Self:
+    def _contract(self, weight: Self, dtype: DTypeLike | None) -> Self:
         """(…, m, k) and (…, n, k) → (…, m, n)."""
-        result = dtype or promote(self.dtype, weight.dtype)
+        result = promote(self.dtype, weight.dtype) if dtype is None else to_dtype(dtype)
         wide = dtypes.float32 if result.is_float and result.bits < 32 else result
         x = self.cast(wide).unsqueeze(-2)
         w = weight.cast(wide).unsqueeze(-3)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Self
 
 from tinyweb.array.reduction import Reduction
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DTypeLike, dtypes
 from tinyweb.graph.ir import size_max
 
 
@@ -16,20 +16,20 @@ class Moments(Reduction):
     __slots__ = ()
 
     # -- means --------------------------------------------------------------------------------------------------------
-    def mean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def mean(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The mean. TypeError for integers without a float `dtype`."""
         x = self._float_only("mean", dtype)
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
         return wide.sum(axis, keepdim).div(self._count(self._axes(axis, "mean"))).cast(x.dtype)
 
-    def nanmean(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def nanmean(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The mean of what is not NaN. TypeError for integers without a float `dtype`."""
         x = self._float_only("nanmean", dtype)
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
         count = wide.isnan().logical_not().sum(axis, keepdim)
         return wide.nansum(axis, keepdim).div(count.cast(wide.dtype)).cast(x.dtype)
 
-    def _float_only(self, method: str, dtype: DType | None = None) -> Self:
+    def _float_only(self, method: str, dtype: DTypeLike | None = None) -> Self:
         x = self if dtype is None else self.cast(dtype)
         if not x.dtype.is_float:
             raise TypeError(f"{method}: needs a float dtype, got {x.dtype.name}: cast first")
@@ -100,7 +100,7 @@ class Moments(Reduction):
         return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).clamp(-1.0, 1.0)
 
     # -- norms --------------------------------------------------------------------------------------------------------
-    def norm(self, p: float | str = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def norm(self, p: float | str = 2, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The p-norm of vectors: (Σ|x|ᵖ)^(1/p), for p = ±inf the largest or smallest |x|, for 0 how many are not 0;
         "fro" is 2. At 0 the gradient is 0. TypeError for integers."""
         x = self._float_only("norm", dtype)
@@ -133,21 +133,21 @@ class Moments(Reduction):
         return self.sub(other).norm(p)
 
     # -- exponentials -------------------------------------------------------------------------------------------------
-    def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """eˣ normalised along an axis; stable for large values. Integers as float32."""
         e, total, _ = self._softmax_parts(axis, dtype, "softmax")
         return e.div(total)
 
-    def log_softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """log(softmax(x)), exact where softmax is close to 0."""
         _, total, shifted = self._softmax_parts(axis, dtype, "log_softmax")
         return shifted.sub(total.log())
 
-    def softmin(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """softmax(-x)."""
         return self.neg().softmax(axis, dtype)
 
-    def _softmax_parts(self, axis: int, dtype: DType | None, method: str) -> tuple[Self, Self, Self]:
+    def _softmax_parts(self, axis: int, dtype: DTypeLike | None, method: str) -> tuple[Self, Self, Self]:
         a = self._axis(axis, method=method)
         x = (self if dtype is None else self.cast(dtype))._floating()
         if self.ndim and self.shape[a] == 0:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tinyweb.array.bits import reinterpret
 from tinyweb.array.core import TensorCore
-from tinyweb.dtype import DType
+from tinyweb.dtype import DTypeLike, as_dtype, to_dtype
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_add, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
@@ -17,6 +17,15 @@ def as_shape(args: Sequence[Any]) -> tuple[Any, ...]:
     """Sizes given one by one or as one sequence."""
     found = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
     return tuple(x if type(x) is int or isinstance(x, UOp) else _whole(x) for x in found)
+
+
+def sizes_of(method: str, args: Sequence[Any], named: Any) -> tuple[Any, ...]:
+    """`as_shape`, where the sequence may also be given by keyword: by it alone."""
+    if named is None:
+        return as_shape(args)
+    if args:
+        raise TypeError(f"{method}: given twice, as {tuple(args)} and by keyword as {named}")
+    return as_shape((named,))
 
 
 def _whole(x: Any) -> int:
@@ -49,22 +58,22 @@ class Movement(TensorCore):
     __slots__ = ()
 
     # -- the six primitives -------------------------------------------------------------------------------------------
-    def reshape(self, *shape: Any) -> Self:
+    def reshape(self, *sizes: Any, shape: int | Sequence[Size] | None = None) -> Self:
         """The same elements in row-major order in another shape; one size may be -1.
 
         ValueError where the number of elements differs.
         """
-        sizes: list[Any] = list(as_shape(shape))
-        unknown = [i for i, s in enumerate(sizes) if isinstance(s, int) and s == -1]
+        asked: list[Any] = list(sizes_of("reshape", sizes, shape))
+        unknown = [i for i, s in enumerate(asked) if isinstance(s, int) and s == -1]
         if len(unknown) > 1:
-            raise ValueError(f"reshape: only one size may be -1, got {tuple(sizes)}")
+            raise ValueError(f"reshape: only one size may be -1, got {tuple(asked)}")
         if unknown:
-            rest = size_prod(s for i, s in enumerate(sizes) if i != unknown[0])
+            rest = size_prod(s for i, s in enumerate(asked) if i != unknown[0])
             total = self.numel()
             if isinstance(total, int) and isinstance(rest, int):
                 if rest == 0 or total % rest:
-                    raise ValueError(f"reshape: {self.shape} has {total} elements: -1 in {tuple(sizes)} has no value")
-                sizes[unknown[0]] = total // rest
+                    raise ValueError(f"reshape: {self.shape} has {total} elements: -1 in {tuple(asked)} has no value")
+                asked[unknown[0]] = total // rest
             else:
                 symbolic = [s for s in self.shape if not isinstance(s, int)]
                 if not isinstance(rest, int) or len(symbolic) != 1:
@@ -72,9 +81,9 @@ class Movement(TensorCore):
                 known = size_prod(s for s in self.shape if isinstance(s, int))
                 assert isinstance(known, int)
                 if rest == 0 or known % rest:
-                    raise ValueError(f"reshape: {self.shape} does not divide into {tuple(sizes)}")
-                sizes[unknown[0]] = size_prod([symbolic[0], known // rest])
-        new = tuple(sizes)
+                    raise ValueError(f"reshape: {self.shape} does not divide into {tuple(asked)}")
+                asked[unknown[0]] = size_prod([symbolic[0], known // rest])
+        new = tuple(asked)
         if any(isinstance(s, int) and s < 0 for s in new):
             raise ValueError(f"reshape: sizes must not be negative, got {new}")
         if not same(size_prod(new), self.numel()):
@@ -86,9 +95,9 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.RESHAPE, self.dtype, (self.uop,), new))
 
-    def permute(self, *axes: Any) -> Self:
+    def permute(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
         """Axes in a new order: `permute(2, 0, 1)`, `permute((2, 0, 1))` or `permute(dims=(2, 0, 1))`."""
-        given = as_shape(axes)
+        given = sizes_of("permute", axes, dims)
         order = tuple(self._axis(a, method="permute") for a in given)
         if sorted(order) != list(range(self.ndim)):
             raise ValueError(f"permute: {given} is no permutation of the axes of {self.shape}")
@@ -96,9 +105,9 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.PERMUTE, self.dtype, (self.uop,), order))
 
-    def expand(self, *shape: Any) -> Self:
+    def expand(self, *shape: Any, size: int | Sequence[Size] | None = None) -> Self:
         """Axes of size 1 repeated without memory; new axes may be put in front; -1 keeps a size."""
-        sizes = as_shape(shape)
+        sizes = sizes_of("expand", shape, size)
         padded = (1,) * (len(sizes) - self.ndim) + tuple(self.shape)
         if len(padded) != len(sizes):
             raise ValueError(f"expand: {self.shape} has more axes than {sizes}")
@@ -140,9 +149,9 @@ class Movement(TensorCore):
             return self
         return self._new(UOp(Ops.PAD, self.dtype, (self.uop,), full))
 
-    def flip(self, *axes: Any) -> Self:
-        """Reverse the order along axes."""
-        given = as_shape(axes)
+    def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
+        """Reverse the order along axes: `flip(0, 1)`, `flip((0, 1))` or `flip(dims=(0, 1))`."""
+        given = sizes_of("flip", axes, dims)
         which = tuple(sorted({self._axis(a, method="flip") for a in given}))
         if len(which) != len(given):
             raise ValueError(f"flip: {given} names an axis of {self.shape} twice")
@@ -165,13 +174,17 @@ class Movement(TensorCore):
         return n
 
     # -- shapes -------------------------------------------------------------------------------------------------------
-    def view(self, *shape: Any) -> Self:
-        """`reshape`; with a dtype, the bits read as that dtype: the last axis grows or shrinks by the ratio of the
-        widths.
+    def view(self, *shape: Any, size: int | Sequence[Size] | None = None, dtype: DTypeLike | None = None) -> Self:
+        """`reshape`; with a dtype, by name or place, the bits read as that dtype: the last axis grows or shrinks by
+        the ratio of the widths.
         """
-        if len(shape) == 1 and isinstance(shape[0], DType):
-            return self._new(reinterpret(self.uop, shape[0], "view"))
-        return self.reshape(*shape)
+        if dtype is None and len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
+            dtype, shape = as_dtype(shape[0]), shape if as_dtype(shape[0]) is None else ()
+        if dtype is None:
+            return self.reshape(sizes_of("view", shape, size))
+        if shape or size is not None:
+            raise TypeError("view: a shape and a dtype were given: give one, and view the result")
+        return self._new(reinterpret(self.uop, to_dtype(dtype), "view"))
 
     def view_as(self, other: TensorCore) -> Self:
         """`reshape` to the shape of another tensor."""
@@ -181,9 +194,9 @@ class Movement(TensorCore):
         """`reshape` to the shape of another tensor."""
         return self.reshape(other.shape)
 
-    def broadcast_to(self, *shape: Any) -> Self:
+    def broadcast_to(self, *shape: Any, size: int | Sequence[Size] | None = None) -> Self:
         """Repeated without memory to a shape, by NumPy's rule."""
-        return self.expand(*shape)
+        return self.expand(sizes_of("broadcast_to", shape, size))
 
     def expand_as(self, other: TensorCore) -> Self:
         """`expand` to the shape of another tensor."""
@@ -329,9 +342,9 @@ class Movement(TensorCore):
         at = size_add(n, index) if isinstance(index, int) and index < 0 else index
         return self._along(a, at, size_add(at, 1))._reshape((*self.shape[:a], *self.shape[a + 1 :]))
 
-    def repeat(self, *counts: Any) -> Self:
+    def repeat(self, *counts: Any, repeats: int | Sequence[int] | None = None) -> Self:
         """The whole tensor repeated along axes; more counts than axes add axes in front."""
-        times = as_shape(counts)
+        times = sizes_of("repeat", counts, repeats)
         if len(times) < self.ndim or any(isinstance(n, int) and n < 0 for n in times):
             raise ValueError(f"repeat: needs a count of at least 0 for each axis of {self.shape}, got {times}")
         base: Shape = (1,) * (len(times) - self.ndim) + tuple(self.shape)
@@ -343,9 +356,9 @@ class Movement(TensorCore):
             ._reshape(tuple(size_prod((n, s)) for n, s in zip(times, base, strict=True)))
         )
 
-    def tile(self, *counts: Any) -> Self:
+    def tile(self, *counts: Any, dims: int | Sequence[int] | None = None) -> Self:
         """The whole tensor repeated; missing counts (of the first axes) are 1."""
-        times = as_shape(counts)
+        times = sizes_of("tile", counts, dims)
         return self.repeat((1,) * (self.ndim - len(times)) + times)
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:

@@ -11,14 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
-from tinyweb.array.movement import as_shape
+from tinyweb.array.movement import as_shape, sizes_of
 from tinyweb.array.spectral import Spectral
 from tinyweb.array.threefry import Generator, below, default_generator, exponential, gumbel, normal, threefry, uniform
 from tinyweb.device import on_replay
-from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, Shape, UOp, size_max
+from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
+from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_max
+
+
+class Drawn(TypedDict, total=False):
+    """What every tensor is drawn with: a float dtype (float32), a device, a generator."""
+
+    dtype: DTypeLike
+    device: str | None
+    generator: Generator | None
 
 
 class Random(Spectral):
@@ -48,25 +56,27 @@ class Random(Spectral):
     def rand(
         cls,
         *shape: Any,
-        dtype: DType = dtypes.float32,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
         device: str | None = None,
         generator: Generator | None = None,
     ) -> Self:
         """Uniform in [0, 1)."""
-        _check_float("rand", dtype)
-        return uniform(*cls._words(as_shape(shape), generator, device), dtype)
+        dtype = _float("rand", dtype)
+        return uniform(*cls._words(sizes_of("rand", shape, size), generator, device), dtype)
 
     @classmethod
     def randn(
         cls,
         *shape: Any,
-        dtype: DType = dtypes.float32,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
         device: str | None = None,
         generator: Generator | None = None,
     ) -> Self:
         """Normal with mean 0 and variance 1 (with the precision of float32)."""
-        _check_float("randn", dtype)
-        return normal(*cls._words(as_shape(shape), generator, device)).cast(dtype)
+        dtype = _float("randn", dtype)
+        return normal(*cls._words(sizes_of("randn", shape, size), generator, device)).cast(dtype)
 
     @classmethod
     def randint(
@@ -75,7 +85,7 @@ class Random(Spectral):
         low: int = 0,
         high: int | None = None,
         size: Any = None,
-        dtype: DType = dtypes.int32,
+        dtype: DTypeLike = dtypes.int32,
         device: str | None = None,
         generator: Generator | None = None,
     ) -> Self:
@@ -92,6 +102,7 @@ class Random(Spectral):
         elif bounds:
             raise TypeError(f"randint: give high, or low and high, before the size; got {tuple(bounds)}")
         low, high = as_shape((low, 10 if high is None else high))
+        dtype = to_dtype(dtype)
         if low >= high:
             raise ValueError(f"randint: needs whole numbers low < high, got {low} and {high}")
         if not dtype.is_float and not (dtype.min <= low and high - 1 <= dtype.max):
@@ -107,95 +118,157 @@ class Random(Spectral):
 
     # -- scaled -------------------------------------------------------------------------------------------------------
     @classmethod
-    def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **options: Any) -> Self:
+    def uniform(
+        cls,
+        *shape: Any,
+        low: float = 0.0,
+        high: float = 1.0,
+        size: int | Sequence[Size] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Uniform in [low, high); `options` are those of `rand`."""
-        return cls.rand(*shape, **options).mul(high - low).add(low)
+        return cls.rand(sizes_of("uniform", shape, size), **options).mul(high - low).add(low)
 
     @classmethod
-    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **options: Any) -> Self:
+    def normal(
+        cls,
+        *shape: Any,
+        mean: float = 0.0,
+        std: float = 1.0,
+        size: int | Sequence[Size] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Normal with the given mean and standard deviation; `options` are those of `rand`."""
-        return cls.randn(*shape, **options).mul(std).add(mean)
+        return cls.randn(sizes_of("normal", shape, size), **options).mul(std).add(mean)
 
     @classmethod
     def trunc_normal(
-        cls, *shape: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, **options: Any
+        cls,
+        *shape: Any,
+        mean: float = 0.0,
+        std: float = 1.0,
+        a: float = -2.0,
+        b: float = 2.0,
+        size: int | Sequence[Size] | None = None,
+        **options: Unpack[Drawn],
     ) -> Self:
         """Normal, given that it lies in [a, b]: by the inverse of the distribution function."""
         low, high = (math.erf((x - mean) / (std * math.sqrt(2))) for x in (a, b))
         # the middle of each step of the uniform numbers, so that neither end is infinite
-        level = cls.rand(*shape, **options).add(2.0**-25).mul(high - low).add(low)
+        level = cls.rand(sizes_of("trunc_normal", shape, size), **options).add(2.0**-25).mul(high - low).add(low)
         return level.erfinv().mul(std * math.sqrt(2)).add(mean).clamp(a, b)
 
     @classmethod
-    def scaled_uniform(cls, *shape: Any, **options: Any) -> Self:
+    def scaled_uniform(cls, *shape: Any, size: int | Sequence[int] | None = None, **options: Unpack[Drawn]) -> Self:
         """Uniform in [-1, 1), divided by the square root of the number of elements."""
-        return cls._symmetric(_numbers("scaled_uniform", shape, 0), 1 / math.sqrt(_count(shape)), options)
+        sizes = _numbers("scaled_uniform", shape, size, 0)
+        return cls._symmetric(sizes, 1 / math.sqrt(max(math.prod(sizes), 1)), options)
 
     @classmethod
-    def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+    def xavier_uniform(
+        cls,
+        *shape: Any,
+        gain: float = 1.0,
+        size: int | Sequence[int] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Weights (out, in, …), uniform in ± gain · √(6 / (fan in + fan out)) (Glorot and Bengio 2010)."""
-        sizes = _numbers("xavier_uniform", shape, 2)
+        sizes = _numbers("xavier_uniform", shape, size, 2)
         return cls._symmetric(sizes, gain * math.sqrt(6 / max(sum(_fans(sizes)), 1)), options)
 
     glorot_uniform = xavier_uniform
 
     @classmethod
-    def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+    def xavier_normal(
+        cls,
+        *shape: Any,
+        gain: float = 1.0,
+        size: int | Sequence[int] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Weights (out, in, …), normal with variance gain² · 2 / (fan in + fan out) (Glorot and Bengio 2010)."""
-        sizes = _numbers("xavier_normal", shape, 2)
+        sizes = _numbers("xavier_normal", shape, size, 2)
         return cls.randn(sizes, **options).mul(gain * math.sqrt(2 / max(sum(_fans(sizes)), 1)))
 
     glorot_normal = xavier_normal
 
     @classmethod
-    def kaiming_uniform(cls, *shape: Any, a: float = 0.0, mode: str = "fan_in", **options: Any) -> Self:
+    def kaiming_uniform(
+        cls,
+        *shape: Any,
+        a: float = 0.0,
+        mode: str = "fan_in",
+        size: int | Sequence[int] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Weights (out, in, …) before a leaky ReLU of slope `a`, uniform in ± √(6 / ((1 + a²) · fan)) (He et al.
         2015); mode "fan_in" or "fan_out"."""
-        sizes = _numbers("kaiming_uniform", shape, 2)
+        sizes = _numbers("kaiming_uniform", shape, size, 2)
         return cls._symmetric(sizes, math.sqrt(6 / ((1 + a * a) * _fan("kaiming_uniform", sizes, mode))), options)
 
     @classmethod
-    def kaiming_normal(cls, *shape: Any, a: float = 0.0, mode: str = "fan_in", **options: Any) -> Self:
+    def kaiming_normal(
+        cls,
+        *shape: Any,
+        a: float = 0.0,
+        mode: str = "fan_in",
+        size: int | Sequence[int] | None = None,
+        **options: Unpack[Drawn],
+    ) -> Self:
         """Weights (out, in, …) before a leaky ReLU of slope `a`, normal with variance 2 / ((1 + a²) · fan) (He et al.
         2015); mode "fan_in" or "fan_out"."""
-        sizes = _numbers("kaiming_normal", shape, 2)
+        sizes = _numbers("kaiming_normal", shape, size, 2)
         return cls.randn(sizes, **options).mul(math.sqrt(2 / ((1 + a * a) * _fan("kaiming_normal", sizes, mode))))
 
     @classmethod
-    def _symmetric(cls, sizes: tuple[int, ...], bound: float, options: dict[str, Any]) -> Self:
+    def _symmetric(cls, sizes: tuple[int, ...], bound: float, options: Drawn) -> Self:
         return cls.uniform(sizes, low=-bound, high=bound, **options)
 
     @classmethod
-    def exponential(cls, *shape: Any, rate: float = 1.0, **options: Any) -> Self:
-        """Exponentially distributed with mean 1 / rate, always > 0; `options` are those of `rand`."""
-        dtype = options.pop("dtype", dtypes.float32)
-        _check_float("exponential", dtype)
-        noise = exponential(cls._words(as_shape(shape), options.pop("generator", None), options.pop("device", None))[0])
+    def exponential(
+        cls,
+        *shape: Any,
+        rate: float = 1.0,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        device: str | None = None,
+        generator: Generator | None = None,
+    ) -> Self:
+        """Exponentially distributed with mean 1 / rate, always > 0. ValueError for a rate that is not above 0."""
+        if not rate > 0:
+            raise ValueError(f"exponential: rate must be above 0, got {rate}")
+        dtype = _float("exponential", dtype)
+        noise = exponential(cls._words(sizes_of("exponential", shape, size), generator, device)[0])
         return noise.mul(1 / rate).cast(dtype)
 
     @classmethod
-    def gumbel(cls, *shape: Any, **options: Any) -> Self:
-        """Standard Gumbel noise: added to log-probabilities it makes the arg max a sample; `options` as for `rand`."""
-        dtype = options.pop("dtype", dtypes.float32)
-        _check_float("gumbel", dtype)
-        noise = gumbel(cls._words(as_shape(shape), options.pop("generator", None), options.pop("device", None))[0])
-        return noise.cast(dtype)
+    def gumbel(
+        cls,
+        *shape: Any,
+        size: int | Sequence[Size] | None = None,
+        dtype: DTypeLike = dtypes.float32,
+        device: str | None = None,
+        generator: Generator | None = None,
+    ) -> Self:
+        """Standard Gumbel noise: added to log-probabilities it makes the arg max a sample."""
+        dtype = _float("gumbel", dtype)
+        return gumbel(cls._words(sizes_of("gumbel", shape, size), generator, device)[0]).cast(dtype)
 
     # -- like another tensor ------------------------------------------------------------------------------------------
-    def _own(self, dtype: DType | None, generator: Generator | None) -> dict[str, Any]:
+    def _own(self, dtype: DTypeLike | None, generator: Generator | None) -> dict[str, Any]:
         own = self.dtype if self.dtype.is_float else dtypes.float32
         return {"dtype": dtype or own, "device": self.device, "generator": generator}
 
-    def rand_like(self, dtype: DType | None = None, generator: Generator | None = None) -> Self:
+    def rand_like(self, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Self:
         """Uniform in [0, 1), in this tensor's shape, dtype (float32 for integers) and device."""
         return type(self).rand(self.shape, **self._own(dtype, generator))
 
-    def randn_like(self, dtype: DType | None = None, generator: Generator | None = None) -> Self:
+    def randn_like(self, dtype: DTypeLike | None = None, generator: Generator | None = None) -> Self:
         """Standard normal, in this tensor's shape, dtype (float32 for integers) and device."""
         return type(self).randn(self.shape, **self._own(dtype, generator))
 
     def randint_like(
-        self, low: int, high: int | None = None, dtype: DType | None = None, generator: Generator | None = None
+        self, low: int, high: int | None = None, dtype: DTypeLike | None = None, generator: Generator | None = None
     ) -> Self:
         """Whole numbers in low … high - 1 (0 … low - 1 with one bound), in this tensor's shape, dtype and device."""
         bounds = (0, low) if high is None else (low, high)
@@ -213,20 +286,18 @@ class Random(Spectral):
         return drawn.less(self.cast(dtypes.float32) if p is None else p).cast(self.dtype)
 
 
-def _check_float(method: str, dtype: DType) -> None:
-    if not isinstance(dtype, DType) or not dtype.is_float:
-        raise TypeError(f"{method}: needs a float dtype, got {dtype!r}")
+def _float(method: str, dtype: DTypeLike) -> DType:
+    found = to_dtype(dtype)
+    if not found.is_float:
+        raise TypeError(f"{method}: needs a float dtype, got {found!r}")
+    return found
 
 
-def _numbers(method: str, shape: Any, axes: int) -> tuple[int, ...]:
-    sizes: tuple[Any, ...] = as_shape(shape)
+def _numbers(method: str, shape: Any, size: Any, axes: int) -> tuple[int, ...]:
+    sizes = sizes_of(method, shape, size)
     if len(sizes) < axes or not all(isinstance(s, int) for s in sizes):
         raise ValueError(f"{method}: needs a shape (out, in, …) of numbers, got {sizes}")
     return sizes
-
-
-def _count(shape: Any) -> int:
-    return max(math.prod(_numbers("scaled_uniform", shape, 0)), 1)
 
 
 def _fans(sizes: tuple[int, ...]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.creation import Creation
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 
 
@@ -42,9 +42,10 @@ class Reduction(Creation):
         if any(self.shape[a] == 0 for a in axes):
             raise ValueError(f"{method}: no elements along the reduced axes {tuple(axes)} of {self.shape}")
 
-    def _accumulated(self, dtype: DType | None) -> tuple[Self, DType]:
+    def _accumulated(self, dtype: DTypeLike | None) -> tuple[Self, DType]:
         """What is summed (half floats as float32, small integers as 32 bits), and the dtype of the result."""
         if dtype is not None:
+            dtype = to_dtype(dtype)
             wide = dtypes.float32 if dtype.is_float and dtype.bits < 32 else dtype
             return self.cast(wide), dtype
         if self.dtype.bits >= 32:
@@ -55,17 +56,17 @@ class Reduction(Creation):
         return self.cast(wide), wide
 
     # -- sums and products --------------------------------------------------------------------------------------------
-    def sum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def sum(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum; booleans and small integers are summed as int32 (uint32), half floats in float32."""
         x, result = self._accumulated(dtype)
         return x._reduce(Ops.ADD, axis, keepdim, "sum").cast(result)
 
-    def nansum(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def nansum(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum of what is not NaN."""
         x = self.isnan().where(0, self) if self.dtype.is_float else self
         return x.sum(axis, keepdim, dtype)
 
-    def prod(self, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def prod(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The product, in dtypes as those of `sum`."""
         x, result = self._accumulated(dtype)
         return x._reduce(Ops.MUL, axis, keepdim, "prod").cast(result)

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.linalg import Linalg
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, size_max
 
 T = TypeVar("T", bound=Linalg)
@@ -25,14 +25,14 @@ class Scan(Linalg):
 
     __slots__ = ()
 
-    def cumsum(self, axis: int, dtype: DType | None = None) -> Self:
+    def cumsum(self, axis: int, dtype: DTypeLike | None = None) -> Self:
         """Running sums along an axis. Booleans and small integers are summed as int32, half floats in float32."""
         x = self._summable(dtype)
         return x._accumulate(axis, "cumsum", lambda t, m: m.where(t, 0)._fold(Ops.ADD), lambda a, b: a.add(b), 0).cast(
             dtype or (self.dtype if self.dtype.is_float else x.dtype)
         )
 
-    def cumprod(self, axis: int, dtype: DType | None = None) -> Self:
+    def cumprod(self, axis: int, dtype: DTypeLike | None = None) -> Self:
         """Running products along an axis; dtypes as in `cumsum`."""
         x = self._summable(dtype)
         return x._accumulate(axis, "cumprod", lambda t, m: m.where(t, 1)._fold(Ops.MUL), lambda a, b: a.mul(b), 1).cast(
@@ -119,8 +119,9 @@ class Scan(Linalg):
         return pairs.mul(points.diff(axis=a)).mul(0.5)
 
     # -- how --------------------------------------------------------------------------------------------------------
-    def _summable(self, dtype: DType | None) -> Self:
+    def _summable(self, dtype: DTypeLike | None) -> Self:
         if dtype is not None:
+            dtype = to_dtype(dtype)
             return self.cast(dtype if not dtype.is_float or dtype.bits >= 32 else dtypes.float32)
         if self.dtype.is_float:
             return self.cast(dtypes.float32) if self.dtype.bits < 32 else self
