@@ -149,7 +149,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     bomb = archive(tmp_path / "bomb.pt", good, zipfile.ZIP_DEFLATED, **{"0": bytes(16)})
     refuse(bomb, "compressed or encrypted")
     refuse(archive(tmp_path / "empty.pt", dump({})), "holds no tensors by name")
-    refuse(archive(tmp_path / "pickle.pt", b"\x80\x02}"), "its description (has no end|is damaged)")
+    refuse(archive(tmp_path / "pickle.pt", b"\x80\x02}"), "its description is damaged")
     with zipfile.ZipFile(tmp_path / "zip.pt", "w") as z:
         z.writestr("readme", "x")
     refuse(tmp_path / "zip.pt", "no data.pkl")

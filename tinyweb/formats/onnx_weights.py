@@ -123,7 +123,7 @@ class OnnxWeights(NamedTensors):
                 typed[field].append((at, to))
         if elsewhere:
             raise ModelFormatError(f"{path} keeps its weights in another file: export it as one file")
-        if len(shape) > MAX_AXES or any(n < 0 or n > 1 << 40 for n in shape):
+        if len(shape) > MAX_AXES or any(n > 1 << 40 for n in shape):
             raise _Damaged
         for number, held in TYPED.items():
             if typed[number] and not ranges and TYPES.get(kind) == held:
@@ -150,12 +150,12 @@ class OnnxWeights(NamedTensors):
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         value = 0
-        for shift in range(0, 70, 7):
+        for place in range(10):
             if at >= end:
                 break
             byte = self._data[at]
             at += 1
-            value |= (byte & 127) << shift
+            value |= (byte & 127) << 7 * place
             if byte < 128:
                 return value, at
         raise _Damaged
@@ -172,7 +172,7 @@ class OnnxWeights(NamedTensors):
                 raise _Damaged
             if wire == 0:
                 value, at = self._varint(at, end)
-                yield tag >> 3, 0, value, 0
+                yield tag >> 3, wire, value, at
                 continue
             if wire not in (1, 2, 5):
                 raise _Damaged

@@ -133,7 +133,7 @@ class TorchCheckpoint(NamedTensors):
         strides = tuple(s * values.itemsize for s in tensor.strides)
         if not math.prod(tensor.shape):
             return np.zeros(tensor.shape, values.dtype)
-        return np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, strides, writeable=False).copy()
+        return np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, strides).copy()
 
     def _file(self, name: str, limit: int, exact: bool = False) -> bytes:
         path, archive = self._archive.filename, self._archive
@@ -158,8 +158,8 @@ def _open(path: Path) -> tuple[zipfile.ZipFile, str]:
     """The archive, and the folder in it with a slash."""
     try:
         with path.open("rb") as f:
-            begin = f.read(4)
-        if begin[:2] != b"PK":
+            begin = f.read(2)
+        if begin != b"PK":
             raise ModelFormatError(
                 f"{path} is no PyTorch checkpoint of version 1.6 or later: save it again with a newer torch.save"
             )

@@ -60,14 +60,13 @@ def read_pickle(data: bytes, known: Known, persistent: Callable[[Any], Any]) -> 
         for count, (instruction, argument, _) in enumerate(pickletools.genops(data)):
             if count > MAX_INSTRUCTIONS:
                 raise PickleError(f"has more than {MAX_INSTRUCTIONS} instructions")
-            if instruction.name == "STOP":
-                return machine.pop()
-            machine.step(instruction.name, argument)
+            if instruction.name != "STOP":  # the last one
+                machine.step(instruction.name, argument)
+        return machine.pop()
     except PickleError:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise PickleError("is damaged") from None
-    raise PickleError("has no end")
 
 
 class _Machine:
