@@ -102,6 +102,7 @@ def test_shapes(tmp_path: Path) -> None:
     assert weights(tmp_path, model(packed)).shape("a") == (2, 300)
     mixed = field(1, 3) + field(1, varint(2) + varint(1)) + field(2, 1) + field(8, b"a") + field(9, bytes(24))
     assert weights(tmp_path, model(mixed)).shape("a") == (3, 2, 1)
+    shape: tuple[int, ...]
     for shape in ((1,) * 8, (0,), (4, 0), (1 << 40, 0)):
         size = int(np.prod(shape)) * 4
         assert weights(tmp_path, model(tensor(field(9, bytes(size)), *shape))).shape("a") == shape

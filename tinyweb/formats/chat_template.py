@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import sync_do_map
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -28,7 +29,11 @@ MAX_WORK = 64 << 20  # units looked at in one rendering
 NODE = 16
 MAX_STEPS = 200_000  # loop iterations, calls and operators of one rendering
 MAX_NUMBER = 1 << 256
-UNBOUNDED = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate"})
+MAX_SEPARATORS = 16  # characters between the items of JSON
+# methods of text whose result no measure of their arguments bounds; bytes would have them all again
+UNBOUNDED = frozenset(
+    {"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate", "encode"}
+)
 
 
 class ChatTemplate:
@@ -70,14 +75,15 @@ class ChatTemplate:
             ) from None
 
 
-# whatever Python raises inside a template is the template's fault
+# whatever Python or Jinja2 raises inside a template is the template's fault
 _BREAKS = (
     TemplateError,
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     MemoryError,
-    RecursionError,
+    RuntimeError,
     TypeError,
     ValueError,
 )
@@ -103,11 +109,11 @@ class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation])
         self.steps = self.work = 0
-        for name in UNBOUNDED | {"batch", "indent", "pprint", "slice", "urlize", "wordwrap", "xmlattr"}:
+        for name in UNBOUNDED | {"batch", "indent", "pprint", "round", "slice", "urlize", "wordwrap", "xmlattr"}:
             self.filters.pop(name, None)
         self.filters |= {"tojson": _to_json, "replace": _replace, "join": _join}
         # looking at the context keeps Jinja2 from applying these two once and for all when it compiles
-        self.filters |= {"stepped": self._stepped, "measured": self._measured}
+        self.filters |= {"stepped": self._stepped, "measured": self._measured, "map": self._map}
         self.globals["raise_exception"] = _raise
         self.globals["strftime_now"] = _now
         self.globals.pop("lipsum", None)
@@ -147,6 +153,13 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.measure(value)
         return value
 
+    @pass_context
+    def _map(self, context: Context, items: Iterable[Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Jinja2's own, with each of its results measured: they wait side by side in a list."""
+        for item in sync_do_map(context, items, *args, **kwargs):
+            self.measure(item)
+            yield item
+
     def measure(self, *values: Any) -> None:
         """Charge the size of values, everything inside counted; SecurityError where it is too much."""
         units = 0
@@ -154,7 +167,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         while waiting:
             value = waiting.pop()
             units += NODE
-            if isinstance(value, str | bytes):
+            if isinstance(value, str):
                 units += len(value)
             elif isinstance(value, dict):
                 waiting.extend(value.keys())
@@ -168,7 +181,9 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.work += units
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        return not (isinstance(obj, str) and attr in UNBOUNDED) and super().is_safe_attribute(obj, attr, value)
+        if isinstance(obj, int | float) or (isinstance(obj, str) and attr in UNBOUNDED):  # (1).to_bytes(10**10)
+            return False
+        return super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> None:
         """Jinja2 would allow str.format; a field's width makes it unbounded."""
@@ -177,11 +192,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         self._step()
         self.measure(*args, *kwargs.values())
         owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str) and getattr(__obj, "__name__", "") in ("replace", "join"):
+        if isinstance(owner, str) and __obj.__name__ in ("replace", "join"):
             self.measure(owner)
-            kwargs = {
-                k: v for k, v in kwargs.items() if not k.startswith("_")
-            }  # what Jinja2 adds for its own functions
+            # without what Jinja2 adds for its own functions
+            kwargs = {k: v for k, v in kwargs.items() if not k.startswith("_")}
             if __obj.__name__ == "replace":
                 return _replace(owner, *args, **kwargs)
             return _join(args[0] if args else (), owner)
@@ -190,12 +204,12 @@ class _Environment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         self._step()
         self.measure(left, right)
-        if operator == "%" and isinstance(left, str | bytes):
+        if operator == "%" and isinstance(left, str):
             raise SecurityError("it formats with %, which chat templates here may not")
         if operator == "*":
             for items, times in ((left, right), (right, left)):
                 if (
-                    isinstance(items, str | bytes | list | tuple)
+                    isinstance(items, str | list | tuple)
                     and isinstance(times, int)
                     and len(items) * times > MAX_TEXT // NODE
                 ):
@@ -223,6 +237,8 @@ def _to_json(
 ) -> str:
     """Plain JSON: unlike Jinja2's own filter it does not escape for HTML."""
     spaces = indent if indent is None else max(0, min(int(indent), 16))
+    if separators is not None and sum(len(str(s)) for s in separators) > MAX_SEPARATORS:
+        raise SecurityError(f"it separates JSON by more than {MAX_SEPARATORS} characters")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=spaces, separators=separators, sort_keys=sort_keys)
 
 

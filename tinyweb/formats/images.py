@@ -22,8 +22,8 @@ def read_image(path: str | Path) -> npt.NDArray[np.uint8]:
     except ImportError:
         raise TinywebError("reading picture files needs Pillow: pip install pillow") from None
     try:
-        with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as image:
-            warnings.simplefilter("ignore")  # of doubtful metadata
+        # of doubtful metadata
+        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 size = f"{image.width}×{image.height}"
                 raise ModelFormatError(f"{path} has {size} pixels, too many for a picture; refused")
