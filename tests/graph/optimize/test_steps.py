@@ -78,7 +78,7 @@ def starts(kernel: UOp) -> dict[str, Schedule]:
 
 
 def steps(kernel: UOp) -> Iterator[Action]:
-    """Actions that name the kernel's axes, parameters and softmaxes: all axes with some values, all values somewhere."""
+    """Actions on the kernel's axes, parameters and softmaxes: every axis with some values, every value on some axis."""
     names = [r.arg.name for r in ranges_of(kernel)]
     slots = sorted({u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM})
     for n in names:
