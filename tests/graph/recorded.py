@@ -16,8 +16,8 @@ def digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=3).hexdigest()
 
 
-def line(results: Mapping[str, str]) -> str:
-    return " ".join(f"{key}:{digest(text)}" for key, text in results.items())
+def entry(key: str, text: str) -> str:
+    return f"{key.replace(' ', '_')}:{digest(text)}"
 
 
 def read(path: Path) -> dict[str, dict[str, str]]:
@@ -38,7 +38,7 @@ def changed(path: Path, part: str, now: Mapping[str, Mapping[str, str]]) -> list
     out = [f"{name}: no longer there" for name in before if name not in now]
     for name, results in now.items():
         known = before.get(name, "").split(" ")
-        new = {key: text for key, text in results.items() if f"{key}:{digest(text)}" not in known}
+        new = {key: text for key, text in results.items() if entry(key, text) not in known}
         out += [f"{name} | {key}: {text}" for key, text in new.items()]
     return out
 
@@ -46,5 +46,8 @@ def changed(path: Path, part: str, now: Mapping[str, Mapping[str, str]]) -> list
 def write(path: Path, parts: Mapping[str, Mapping[str, Mapping[str, str]]], how: str) -> None:
     lines = [f"# Digests of results by name; `{how}` writes them anew."]
     for part, entries in parts.items():
-        lines += [f"== {part}", *(f"{name} | {line(results)}" for name, results in entries.items())]
+        lines += [
+            f"== {part}",
+            *(f"{name} | {' '.join(map(entry, results, results.values()))}" for name, results in entries.items()),
+        ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

@@ -62,7 +62,7 @@ def made(count: int, leaves: Sequence[UOp], depth: int, seed: int) -> list[UOp]:
     return [Maker(Chance(seed + n), leaves).expression(depth) for n in range(count)]
 
 
-I, J, V = RANGE("i", 12, 0), RANGE("j", 7, 1), RANGE("v", 8, 2)
+ROW, J, V = RANGE("i", 12, 0), RANGE("j", 7, 1), RANGE("v", 8, 2)
 N = Variable("n", 1, 9)
 K = RANGE("k", N, 3)
 B, C = leaf("b", 0, 1, dtypes.bool), leaf("c", 0, 1, dtypes.bool)
@@ -98,7 +98,7 @@ def of_random() -> Results:
 
 def sums() -> Iterator[UOp]:
     for a, b, c in product((1, 2, 3, 4, 8, 9, -1, -4), (0, 1, 4, 5, -3), (0, 1, 7, -8, 33)):
-        yield I * a + J * b + c
+        yield ROW * a + J * b + c
 
 
 def of_divisions() -> Results:
@@ -110,7 +110,7 @@ def of_divisions() -> Results:
         found[f"sums by {d}"] = {law.__name__: "\n".join(say(law(u, by)) for u in terms) for law in LAWS}
         found[f"sums by {d}"]["residues"] = "\n".join(say(residues(u, by)) for u in terms)
         found[f"sums by {d}"]["simplified"] = "\n".join(say((simplify(u // by), simplify(u % by))) for u in terms[::3])
-    inner = [I * 9 + J, I * 4 + V + 3, I - J, I * 6 + 1]
+    inner = [ROW * 9 + J, ROW * 4 + V + 3, ROW - J, ROW * 6 + 1]
     for a, b in product((2, 3, 4, 6), (2, 3, 8)):
         nested = [y for x in inner for y in (x // a, x % a, x // a % b, x // (a * b), x % (a * b))]
         laws = {law.__name__: "\n".join(say(law(simplify(u), as_index(b))) for u in nested) for law in LAWS}
@@ -121,7 +121,16 @@ def of_divisions() -> Results:
             )
         ]  # fmt: skip
         found[f"nested {a} {b}"] = laws | {"joined": "\n".join(show(simplify(u)) for u in joined)}
-    symbolic_sums = [I * N + K, I * N + N + K, N * 3 + 2, I * (N * 2) + K, K + 1, I * N * 4, (I * N + K) * 2, N * N + N]
+    symbolic_sums = [
+        ROW * N + K,
+        ROW * N + N + K,
+        N * 3 + 2,
+        ROW * (N * 2) + K,
+        K + 1,
+        ROW * N * 4,
+        (ROW * N + K) * 2,
+        N * N + N,
+    ]
     found["symbolic"] = {
         say(d): "\n".join(
             say([*(law(simplify(u), d) for law in LAWS), exact_quotient(simplify(u), d)]) for u in symbolic_sums
@@ -140,7 +149,10 @@ def of_divisions() -> Results:
 
 def of_comparisons() -> Results:
     found: Results = {}
-    values = [simplify(u) for u in (I, I * 8 + V, I * 4, I - J, J * -2, I * 3 + J * 6, K, I * N + K, I // 3, V + 1)]
+    values = [
+        simplify(u)
+        for u in (ROW, ROW * 8 + V, ROW * 4, ROW - J, J * -2, ROW * 3 + J * 6, K, ROW * N + K, ROW // 3, V + 1)
+    ]
     for limit in (-9, 0, 1, 7, 8, 9, 24, 31, 32, 96, 103):
         pairs = [(u, as_index(limit)) for u in values] + [(as_index(limit), u) for u in values]
         found[f"with {limit}"] = {
@@ -158,7 +170,19 @@ def of_comparisons() -> Results:
             f"{n}": say([(less(a, b), equal(a, b)) for b in [*some, UOp.const(5, dtype), UOp.const(127, dtype)]])
             for n, a in enumerate(some)
         }
-    parts = [I < 5, I < 9, I >= 2, I >= 5, I.equal(3), J < 4, J >= 4, (I < 5).logical_not(), B, B.logical_not(), C]
+    parts = [
+        ROW < 5,
+        ROW < 9,
+        ROW >= 2,
+        ROW >= 5,
+        ROW.equal(3),
+        J < 4,
+        J >= 4,
+        (ROW < 5).logical_not(),
+        B,
+        B.logical_not(),
+        C,
+    ]
     found["gates"] = {
         f"{n}": say([(conjunction(a & b), simplify(a | b), simplify(a ^ b), simplify(a.where(b, C))) for b in parts])
         for n, a in enumerate(map(simplify, parts))
@@ -206,14 +230,21 @@ def of_floats() -> Results:
     """What is exact on floats, and what looks so."""
     found: Results = {}
     for dtype in (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64):
-        x = param(1, 12, dtype).load(I)
+        x = param(1, 12, dtype).load(ROW)
         y = (x + 1.0).alu(Ops.EXP2)
         some: list[UOp] = []
         for c in (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, 16384.0, 32768.0, 2.0**-14, 2.0**-15, float("inf"), 0.1):
             const = UOp.const(c, dtype)
             some += [x + const, y + const, x * x + const, x * const, x.alu(Ops.DIV, const), const * x, x.maximum(const)]
             some += [(x + const) + 0.0, (x * const) * (x * const) + 0.0, const + const, const.alu(Ops.DIV, const + 1.0)]
-        some += [-(-x), x.maximum(x), x < x, x.equal(x), x.cast(dtypes.float32).cast(dtype), x.cast(dtypes.float64)]
+        some += [
+            x.alu(Ops.NEG).alu(Ops.NEG),
+            x.maximum(x),
+            x < x,
+            x.equal(x),
+            x.cast(dtypes.float32).cast(dtype),
+            x.cast(dtypes.float64),
+        ]
         some += [
             x.cast(d).cast(e) for d, e in product((dtypes.float16, dtypes.int32, dtypes.int8), (dtype, dtypes.int8))
         ]
@@ -221,7 +252,7 @@ def of_floats() -> Results:
     kinds = [dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.float16, dtypes.float32]
     for a in kinds:
         ends = (0, 1) if a is dtypes.bool else (int(a.min), int(a.max)) if a.is_int else None
-        x = leaf("x", *ends, a) if ends else param(1, 12, a).load(I)
+        x = leaf("x", *ends, a) if ends else param(1, 12, a).load(ROW)
         near = [x] + ([leaf("x", 0, top, a) for top in (100, 2048, 2049)] if a is dtypes.int16 else [])
         casts = [u.cast(b).cast(c) for u in near for b, c in product(kinds, kinds)]
         found[f"casts of {a.name}"] = {"all": "\n".join(show(simplify(u)) for u in casts)}
