@@ -15,7 +15,7 @@ import pytest
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, ParamArg, UOp
 from tinyweb.graph.lower.decompose import decompose, floor_division
-from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS
+from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS, inverse, trigonometric
 from tinyweb.graph.lower.transcendental.exponential import exp2
 from tinyweb.graph.lower.transcendental.logarithm import log2
 from tinyweb.graph.lower.transcendental.trigonometric import sin
@@ -178,3 +178,29 @@ def test_floor_division(op: Ops, dtype: DType) -> None:
     with np.errstate(all="ignore"):
         want = np.where(b == 0, 0, (a // b if op is Ops.FLOORDIV else a % b).astype(dtype.numpy))
     np.testing.assert_array_equal(got, want)
+
+
+# where longdouble is no wider than float64 the reference itself may be off by half a unit
+SLACK = 0 if np.finfo(np.longdouble).nmant > 52 else 0.5
+
+
+@pytest.mark.parametrize("dtype", [F32, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("function", [f for f in accuracy.FUNCTIONS if f.op in EXPANSIONS], ids=lambda f: f.op.name)
+def test_promised_accuracy(function: accuracy.Function, dtype: DType) -> None:
+    """Of both formats, where the target computes as IEEE 754 says: special values, all exponents, around edges."""
+    arguments = accuracy.sample(function, dtype, 500)
+    values = {argument(dtype, i): a for i, a in enumerate(arguments)}
+    got = evaluate(EXPANSIONS[function.op](*values, True), values)
+    found = accuracy.worst(got, function, arguments, dtype)
+    assert found.error <= (function.single if dtype is F32 else function.double + SLACK), found
+
+
+def test_tables_are_rounded_constants() -> None:
+    """2/pi has all of its binary digits; the second part of pi/2 is what is left of it."""
+    pi = two_pi(400) / 2
+    digits = trigonometric.TWO_OVER_PI_DIGITS
+    # the last digits are not read
+    assert abs(Fraction(trigonometric.TWO_OVER_PI, 1 << digits) * pi - 2) < Fraction(1, 1 << digits - 16)
+    for table in (trigonometric.PI_HALF, inverse.PI_HALF):
+        for dtype, (high, low) in table.items():
+            assert low == dtype.numpy.type(float(pi / 2 - Fraction(high))), dtype
