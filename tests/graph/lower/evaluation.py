@@ -23,9 +23,16 @@ def evaluate(root: UOp, values: Mapping[UOp, npt.NDArray[Any]]) -> npt.NDArray[A
     """The value of `root` where leaves have these values; every node's has the type of the node."""
     done = dict(values)
     count = max((len(v) for v in values.values()), default=1)
+    stack = [root]
     with np.errstate(all="ignore"):
-        for u in root.toposort():
-            if u in done or u.op in (Ops.PARAM, Ops.BUFFER):
+        while stack:
+            u = stack[-1]
+            missing = [s for s in u.src if s not in done] if u not in done else []
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if u in done:
                 continue
             src = [done[s] for s in u.src]
             if u.op is Ops.CONST:
