@@ -14,7 +14,7 @@ import pytest
 from tests.graph.lower.evaluation import evaluate, leaf
 from tinyweb.dtype import ALL, DType, dtypes, from_bits, to_bits
 from tinyweb.graph.ir import Axis, Ops, ParamArg, UOp, Variable
-from tinyweb.graph.lower.build import index_const
+from tinyweb.graph.lower.build import index_const, lanes_of
 from tinyweb.graph.lower.memory import Memory, Place, Run, carrier_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
@@ -246,7 +246,7 @@ def test_stores_are_as_wide_as_they_may_be(
     size = SIZE - (target is CPU and dtype.bits < 8)
     place = memory.declare(UOp(Ops.PARAM, dtype, (), ParamArg(0, size)))
     effects = memory.store(place, dtype, Place(base, offset), [leaf(computed(dtype), n) for n in range(width)], None)
-    got = [int(np.prod(u.src[2].shape, dtype=int)) for u in effects]
+    got = [lanes_of(u.src[2]) for u in effects]
     assert got == (want if place.dtype is not dtypes.uint8 else [4])
 
 

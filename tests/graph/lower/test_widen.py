@@ -25,9 +25,10 @@ SMALL = [d for d in SCALARS if d.is_int and d.bits < 32]
 INTS = [d for d in SCALARS if d.is_int and d.bits <= 32]
 NARROW = [d for d in SCALARS if d.is_float and d.bits < 32]
 FLOATS = np.array(
-    [0.0, -0.0, 0.4, 1.0, -1.0, 1.5, -1.5, 7.9, -8.9, 8.0, 15.5, 16.0, 127.5, 128.0, -128.9, -129.0, 255.9, 256.0,
-     3.3e4, -3.3e4, 65504.0, 65519.0, 65520.0, 7e4, 2.0**31, -(2.0**31), 2.0**32, 4.2e9, 1e30, -1e30, 1e-45, 1e-8,
-     np.inf, -np.inf, np.nan], np.float32)  # fmt: skip
+    [0.0, -0.0, 0.4, 1.0, -1.0, 1.5, -1.5, 6.5, 7.9, -8.9, 8.0, 14.5, 15.5, 16.0, 126.5, 127.5, 128.0, -128.9, -129.0,
+     254.5, 255.9, 256.0,
+     32766.5, 3.3e4, -3.3e4, 65504.0, 65519.0, 65520.0, 7e4, 2.0**31, -(2.0**31), 2.0**32, 4.2e9, 1e30,
+     -1e30, 1e-45, 1e-8, np.inf, -np.inf, np.nan], np.float32)  # fmt: skip
 INTEGERS = np.array([0, 1, -1, 2, 7, 8, -8, -9, 15, 16, 127, 128, -128, -129, 255, 256, 2049, 32767, 32768, -32768,
                      65535, 65536, 2**24 + 1, 2**31 - 1, -(2**31)], np.int32)  # fmt: skip
 
@@ -153,6 +154,7 @@ def test_bitcasts_between_all_types_of_a_width(target: Target) -> None:
             bits = bits[:2]
         wide = {"float": F32, "int": I32}.get(a.kind, U32)
         x = leaf(wide)
+        held: np.ndarray
         if a.is_float and a.bits < 32:
             held = from_bits(bits, a)
         elif wide is F32:
@@ -195,6 +197,10 @@ def test_what_a_store_rounds_is_not_rounded_before() -> None:
         x = param(1, 4).load(i)
         once, twice = x.cast(dtype), (x.cast(dtype).cast(F32) * 2.0).cast(dtype)
         assert narrowing(once, dtype, WEBGPU) == memory  # the memory itself
+        stored = param(0, 4, dtype)
+        for gate in ((), (i < 3,)):
+            (store,) = widen(kernel(stored.store(i, once, *gate)), WEBGPU).src
+            assert store.src == (stored, i, x, *gate)
         assert narrowing(twice, dtype, WEBGPU) > memory
     # a double is: by way of a float32 it would be rounded twice
     double = param(1, 4, F64).load(i)
@@ -297,6 +303,27 @@ def test_division_of_all_signs(op: Ops, dtype: DType) -> None:
         assert evaluate(known, {x: numbers}).tolist() == [divided(p, divisor) for p in numbers.tolist()]
         # a divisor that is known asks for no test of it
         assert not any(u.op in (Ops.EQUAL, Ops.WHERE, Ops.MAX) for u in known.toposort())
+
+
+def test_division_by_what_may_be_zero_but_not_negative() -> None:
+    numbers = np.arange(-20, 20, dtype=np.int32)
+    a, b = (g.reshape(-1) for g in np.meshgrid(numbers, numbers))
+    for dtype, op in ((d, op) for d in (dtypes.index, I32) for op in (Ops.FLOORDIV, Ops.MOD)):
+        x, y = leaf(dtype, 0), leaf(dtype, 1)
+        divisor = y & 7
+        got = evaluate(floor_division(UOp(op, dtype, (x, divisor)), x, divisor), {x: a, y: b})
+        q = np.where(b & 7, b & 7, 1)
+        np.testing.assert_array_equal(got, np.where(b & 7, a // q if op is Ops.FLOORDIV else a % q, 0))
+
+
+def test_the_bits_of_what_was_loaded_are_those_in_memory() -> None:
+    """A narrow float is not decoded and encoded again; one that was computed is encoded."""
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        load = param(0, 8, dtype).load(UOp.const(0, dtypes.index))
+        for value, encoded in ((load, False), (load + load, True)):
+            got = widened(UOp(Ops.BITCAST, dtypes.uint16, (value,)), WEBGPU)
+            bits = [u for u in got.toposort() if u.op is Ops.LOAD]
+            assert [u.dtype for u in bits] == [F32 if encoded else U32]
 
 
 def test_functions_of_narrow_types_are_computed_as_float32() -> None:

@@ -11,13 +11,13 @@ type's width and more shift everything out. The CASTs and shifts that are left a
 from __future__ import annotations
 
 from tinyweb.dtype import DType, dtypes, round_to
-from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, UOp
+from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp
 from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
 from tinyweb.graph.lower.memory import carrier_of
 from tinyweb.graph.target import Target
 
 F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
-_KEEPS_RANGE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.WHERE, Ops.SHR, Ops.LESS, Ops.EQUAL})
+_KEEPS_RANGE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.WHERE, Ops.SHR})
 # what is done with 64-bit floats where there are none: they are moved, and cast from and to float32
 _ON_PAIRS = frozenset({
     Ops.PARAM, Ops.LOAD, Ops.STORE, Ops.STAGE, Ops.CONST, Ops.WHERE, Ops.BITCAST, Ops.CAST,
@@ -88,12 +88,7 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.op is Ops.CONST:
         return UOp.const(round_to(u.arg, u.dtype) if is_narrow(u.dtype) else u.arg, dtype)
     out = u.replace(dtype=dtype, src=src)
-    if (
-        u.dtype.is_int
-        and u.op in ELEMENTWISE | {Ops.REDUCE}
-        and u.op not in _KEEPS_RANGE | COMPARISON
-        and u.arg is not Ops.MAX
-    ):
+    if u.dtype.is_int and u.op in ELEMENTWISE | {Ops.REDUCE} and u.op not in _KEEPS_RANGE and u.arg is not Ops.MAX:
         return in_range(out, u.dtype)
     return out
 

@@ -133,14 +133,14 @@ class Fusion:
         x = u.src[0]
         s = self.state[x]
         axes = frozenset(a for a in u.arg[1] if x.shape[a] != 1)
+        if not axes:
+            return s
         if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE and self._of_integers(x):
             # each short sum is needed once, and would take a good part of the memory of what it is made of
             return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
             self._realize(x)
             s = self.state[x]
-        if not axes:
-            return s
         largest = max((size_max(size_prod(m.shape)) for m in s.inputs), default=None)
         contraction = largest is not None and size_max(size_prod(x.shape)) > largest
         row_size = size_prod(x.shape[a] for a in sorted(axes))

@@ -1,0 +1,244 @@
+"""What becomes a kernel: numbers of kernels on both sides of every threshold, and of what may and may not be fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.graph.schedule.kernel_oracle import Oracle
+from tinyweb import Tensor, Variable
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Ops, UOp, toposort, users
+from tinyweb.graph.schedule import schedule
+from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.fusion import CHEAP_REDUCE, HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
+from tinyweb.graph.schedule.schedule import new_buffer
+
+F32, I32 = dtypes.float32, dtypes.int32
+
+
+def t(*shape: int, dtype: DType = F32) -> Tensor:
+    return Tensor.empty(*shape, dtype=dtype)
+
+
+def kernels(*results: Tensor) -> int:
+    return len(schedule([UOp(Ops.CONTIGUOUS, r.dtype, (r.uop,)) for r in results]).calls)
+
+
+# -- thresholds -------------------------------------------------------------------------------------------------------
+def test_the_thresholds() -> None:
+    assert (CHEAP_REDUCE, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 32, 7, 256)
+
+
+@pytest.mark.parametrize(("make", "limit", "below", "above"), [
+    # one number of few elements is computed in every kernel that needs it
+    (lambda n: t(5) * t(n).sum(), 16384, 1, 2),
+    (lambda n: t(5) * t(n).max(), 16384, 1, 2),
+    # sums of different lengths: the shorter one is stored if it is long enough for tiles
+    (lambda n: t(5, n).sum(1) + t(5, 40).sum(1), 15, 1, 2),
+    (lambda n: t(5, 40).sum(1) * t(5, n).sum(1), 15, 1, 2),
+    # a border around sums
+    (lambda n: t(5, n).sum(1).pad(((1, 1),)), 15, 1, 2),
+    # a short sum of integers is carried out inside the sum of it
+    (lambda n: (t(4, 6, n, dtype=I32).sum(2) * 2).sum(1), 32, 1, 2),
+    (lambda n: (t(4, 6, n, dtype=I32).sum(2).cast(F32) * 0.5).sum(1), 32, 1, 2),
+    # transcendental work is not repeated along a broadcast
+    (lambda n: t(n, 1).exp() * t(n, 3), 255, 1, 2),
+    (lambda n: (t(n, 1).exp() + 1.0).expand(n, 3) + 0.0, 255, 1, 2),
+])  # fmt: skip
+def test_on_both_sides(make: Callable[[int], Tensor], limit: int, below: int, above: int) -> None:
+    assert (kernels(make(limit)), kernels(make(limit + 1))) == (below, above)
+
+
+def test_sums_of_floats_are_not_carried_out_again_and_again() -> None:
+    assert kernels((t(4, 6, 2).sum(2) * 2).sum(1)) == 2
+    assert kernels((t(4, 6, 2).sum(2) * t(4, 6, 2, dtype=I32).sum(2).cast(F32)).sum(1)) == 2
+    # the sizes of nested sums count together
+    nested = lambda n: ((t(4, 3, 8, n, dtype=I32).sum(3) * 2).sum(2) * 2).sum(1)  # noqa: E731
+    assert (kernels(nested(4)), kernels(nested(5))) == (1, 2)
+
+
+@pytest.mark.parametrize("count", [2, 7, 8, 14, 15, 20])
+def test_inputs_of_a_kernel(count: int) -> None:
+    total = t(5)
+    for _ in range(count - 1):
+        total = total + t(5)
+    plan = schedule([UOp(Ops.CONTIGUOUS, F32, (total.uop,))])
+    assert all(len(c.buffers) <= MAX_INPUTS + 1 for c in plan.calls)
+    # each further kernel reads the one before
+    assert len(plan.calls) == -(-(count - 1) // (MAX_INPUTS - 1))
+
+
+def test_the_operand_with_most_inputs_is_stored() -> None:
+    """And no more than it takes; a single memory is never copied."""
+    few, many = t(5) + t(5), t(5) + t(5) + t(5) + t(5) + t(5) + t(5)
+    plan = schedule([UOp(Ops.CONTIGUOUS, F32, ((few + many).uop,))])
+    assert [len(c.buffers) for c in plan.calls] == [7, 4]
+    assert kernels(many + t(5)) == 1
+    seven = many + t(5)
+    assert [len(c.buffers) for c in schedule([UOp(Ops.CONTIGUOUS, F32, ((seven * t(5)).uop,))]).calls] == [8, 3]
+    # what both sides read counts once
+    shared = [t(5) for _ in range(7)]
+    both = sum(shared[1:], shared[0]) * sum(shared[1:], shared[0] * 2.0)
+    assert kernels(both) == 1
+
+
+def test_inputs_of_an_update() -> None:
+    """The memory that is written may be read as well."""
+    for count, want in ((7, 1), (8, 2)):
+        memory = new_buffer(5, F32)
+        total = t(5)
+        for _ in range(count - 1):
+            total = total + t(5)
+        plan = schedule([UOp(Ops.ASSIGN, F32, (memory, total.uop), 0)])
+        assert len(plan.calls) == want
+        assert all(len(c.buffers) <= MAX_INPUTS + 1 for c in plan.calls)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    return x.softmax(axis)
+
+
+@pytest.mark.parametrize(("make", "want"), [
+    # along one row everything is one kernel, whatever its position
+    (lambda: softmax(t(4, 6, 8)), 1), (lambda: softmax(t(4, 6, 8), 0), 1), (lambda: softmax(t(4, 6, 8), 1), 1),
+    (lambda: t(4, 6).layernorm(), 1), (lambda: (t(4, 6) - t(4, 6).mean(1, keepdim=True)).abs().sum(1), 1),
+    # rows that are moved or reshaped as a whole stay rows
+    (lambda: softmax(t(4, 6)).permute(1, 0) * t(6, 4), 1), (lambda: softmax(t(4, 6)).reshape(2, 2, 6) * t(2, 2, 6), 1),
+    (lambda: softmax(t(4, 6)).reshape(4, 2, 3) * t(4, 2, 3), 1), (lambda: softmax(t(4, 6)).reshape(24) * t(24), 2),
+    (lambda: softmax(t(4, 6)).reshape(4, 1, 6) * t(4, 1, 6), 1), (lambda: softmax(t(4, 6))[1:3] * t(2, 6), 2),
+    (lambda: softmax(t(4, 6)).flip(0) * t(4, 6), 2),
+    # rows of other axes, or of another length
+    (lambda: softmax(t(6, 6)) + softmax(t(6, 6), 0), 3), (lambda: softmax(t(4, 6)) + softmax(t(4, 6)), 1),
+    # a row that is reduced along another axis, and along its own
+    (lambda: softmax(t(4, 6)).sum(0), 2), (lambda: (softmax(t(4, 6)) * t(4, 6)).sum(1), 1),
+    # a row that is broadcast
+    (lambda: softmax(t(4, 6)).reshape(4, 1, 6) * t(4, 3, 6), 2),
+    # a row beside a sum
+    (lambda: softmax(t(4, 6)) + t(4, 6, 20).sum(2), 2), (lambda: softmax(t(4, 6)) * t(20).sum(), 1),
+    # a product's outputs have no row in memory
+    (lambda: softmax(t(4, 5) @ t(5, 6)), 2), (lambda: (t(4, 5) @ t(5, 6)).relu() + t(6), 1),
+    (lambda: (t(4, 5) @ t(5, 6)).sum(), 2), (lambda: (t(4, 5) @ t(5, 6)) @ t(6, 3), 2),
+    (lambda: (t(4, 5) @ t(5, 6)).reshape(2, 2, 6).permute(2, 0, 1) * 2.0, 1),
+    # a broadcast that is none
+    (lambda: t(4, 20).sum(1, keepdim=True).expand(4, 1) * 2.0, 1),
+    (lambda: t(4, 20).sum(1, keepdim=True) * t(4, 20), 1), (lambda: t(4, 20).sum(1, keepdim=True) * t(4, 21), 2),
+    # a reduction of one element is none
+    (lambda: (t(4, 1, 20).sum(2).sum(1) + 1.0), 1),
+    # all of memory
+    (lambda: t(4, 6), 1), (lambda: t(4, 6).permute(1, 0), 1), (lambda: t(4, 6).pad(((1, 1), (0, 0))) * 2.0, 1),
+])  # fmt: skip
+def test_rows(make: Callable[[], Tensor], want: int) -> None:
+    assert kernels(make()) == want
+
+
+@pytest.mark.parametrize(("make", "want"), [
+    # users that meet in one kernel share a sum; others read it from memory
+    (lambda s: [s + 1.0, s * 2.0], 3), (lambda s: [(s + 1.0) * (s * 2.0)], 1), (lambda s: [s.exp() + s], 1),
+    (lambda s: [s.exp() @ t(6, 3) + s @ t(6, 3)], 2), (lambda s: [s, s + 1.0], 3),
+    (lambda s: [s.permute(1, 0), s + 1.0], 3),
+])  # fmt: skip
+def test_values_with_several_users(make: Callable[[Tensor], list[Tensor]], want: int) -> None:
+    assert kernels(*make(t(4, 20) @ t(20, 6))) == want
+
+
+def test_gathers_of_what_is_computed() -> None:
+    """Needed once for each pick, and so stored; picks of whole numbers are needed once."""
+    picks = t(5, dtype=I32)
+    table, row = t(8, 20) @ t(20, 3), t(8, 3)
+
+    def take(values: Tensor, at: Tensor) -> Tensor:
+        return Tensor(UOp(Ops.TAKE, F32, (values.uop, at.uop), 0))
+
+    assert kernels(take(row * 2.0, picks)) == 1 and kernels(take(table, picks)) == 2
+    wanted = t(5, 20, dtype=I32).sum(1)
+    assert kernels(take(row, wanted)) == 2 and kernels(take(t(8), wanted)) == 1 and kernels(take(t(8, 1), wanted)) == 1
+
+
+def test_views_of_what_is_stored_are_views() -> None:
+    """It is the value that gets memory, not its rearrangement."""
+    product = (t(4, 20) @ t(20, 6)).uop
+    turned = UOp(Ops.PERMUTE, F32, (UOp(Ops.RESHAPE, F32, (product,), (2, 2, 6)),), (2, 0, 1))
+    roots = [UOp(Ops.CONTIGUOUS, F32, (Tensor(turned).sum((1, 2)).uop,)),
+             UOp(Ops.CONTIGUOUS, F32, ((Tensor(turned) + 1.0).uop,))]  # fmt: skip
+    fusion = Fusion(UOp(Ops.SINK, dtypes.void, tuple(roots)))
+    stored = list(fusion.realized)
+    base = product
+    while base.op in (Ops.RESHAPE, Ops.PERMUTE):
+        base = base.src[0]
+    assert stored[0] is base and stored[1:] == roots
+    assert fusion.state[turned] == fusion.state[base] and fusion.state[base].inputs == frozenset({base})
+
+
+def test_symbolic_rows() -> None:
+    n = Variable("n", 0, 30)
+    x = t(4, 31)[:, : n + 1]
+    assert kernels(x.softmax(-1)) == 1 and kernels(x.sum(1)) == 1
+    assert kernels(x - x.mean(1, keepdim=True)) == 1
+
+
+# -- users' meeting ---------------------------------------------------------------------------------------------------
+def random_graph(seed: int, size: int) -> UOp:
+    rng = np.random.default_rng(seed)
+    nodes = [t(3).uop for _ in range(3)]
+    for _ in range(size):
+        a, b = (nodes[int(k)] for k in rng.integers(max(0, len(nodes) - 5), len(nodes), 2))
+        nodes.append(a + b if a is not b else a * 2.0)
+    return UOp(Ops.SINK, dtypes.void, tuple(nodes[-2:]))
+
+
+def reaches(u: UOp, root: UOp, above: dict[UOp, list[UOp]], without: UOp) -> bool:
+    todo, seen = [u], {u, without}
+    while todo:
+        for x in above.get(todo.pop(), []):
+            if x is root:
+                return True
+            if x not in seen:
+                seen.add(x)
+                todo.append(x)
+    return False
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_users_meet(seed: int) -> None:
+    """Against the definition: the nearest node without which there is no path to the root."""
+    root = random_graph(seed, 14)
+    meeting, above = Meeting(root), users([root])
+    order = toposort([root])
+    assert meeting.of[root] is root
+    for u in order[:-1]:
+        through = [x for x in order if x is not u and (x is root or not reaches(u, root, above, x))]
+        # the nearest is the one that all others lie above
+        want = min(through, key=order.index)
+        assert meeting.of[u] is want
+        between = list(meeting.between(u))
+        assert len(between) == len(set(between))
+        inside, todo = set(), list(above[u])
+        while todo:
+            x = todo.pop()
+            if x is not want and x not in inside:
+                inside.add(x)
+                todo += above[x]
+        assert set(between) == inside
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+def test_values_across_kernels() -> None:
+    """What is stored and what is fused give the same numbers."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 20)).astype(np.float32), rng.standard_normal((20, 6)).astype(np.float32)
+    oracle = Oracle()
+    x, y = oracle.tensor(a), oracle.tensor(b)
+    s = a @ b
+    e = np.exp(s - s.max(1, keepdims=True))
+    for got, want, count in (
+        ((x @ y).softmax(-1).permute(1, 0), (e / e.sum(1, keepdims=True)).T, 2),
+        ((x @ y).pad(((1, 1), (0, 0))), np.pad(s, ((1, 1), (0, 0))), 2),
+        ((x @ y).exp() + (x @ y), np.exp(s) + s, 1),
+        ((x @ y).sum(0) * x.sum(), s.sum(0) * a.sum(), 2),
+    ):  # fmt: skip
+        np.testing.assert_allclose(oracle.numpy(got), want, rtol=2e-5, atol=1e-5)
+        assert oracle.kernels == count
