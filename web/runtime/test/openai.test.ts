@@ -2,7 +2,6 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Chat } from "../src/client.js";
 import { TinywebError } from "../src/errors.js";
 import { OpenAI, type ChatModel, type ChatRequest, type EmbeddingModel } from "../src/openai/index.js";
-import { Stops } from "../src/openai/stops.js";
 import { CONTEXT, EOS, expected, promptIds } from "./fake-bundle.js";
 import { BASE } from "./fake-server.js";
 import { LocalWorker } from "./local-worker.js";
@@ -143,48 +142,6 @@ describe("chat.completions.create", () => {
     const { choices } = await openai.chat.completions.create({ ...request, ...nothing } as ChatRequest & { stream?: false });
     expect(choices).toEqual((await openai.chat.completions.create(request)).choices);
   });
-});
-
-describe("stop sequences", () => {
-  it.each([
-    [["END"], ["one EN", "D two"], "one "],
-    [["END"], ["one E", "N", "EN", "Dx"], "one EN"],
-    [["\n\n", "User:"], ["a\n", "b\n", "\nc"], "a\nb"],
-    [["aab"], ["a", "a", "a", "b"], "a"],
-    [["no"], ["n", "n", "n"], "nnn"],
-    [[], ["a", "b"], "ab"],
-  ])("%j in %j leaves %j", (sequences, pieces, left) => {
-    const stops = new Stops(sequences);
-    const out = pieces.map((piece) => stops.push(piece)).join("") + stops.end();
-    expect(out).toBe(left);
-  });
-});
-
-it("stop sequences hold back what may begin one, and nothing else", () => {
-  let state = 1;
-  const random = (below: number): number => (state = (state * 48271) % 2147483647) % below;
-  const word = (length: number): string => Array.from({ length }, () => "abc"[random(3)]).join("");
-  let found = 0;
-  for (let round = 0; round < 300; round++) {
-    const sequences = Array.from({ length: 1 + random(3) }, () => word(1 + random(4)));
-    const stops = new Stops(sequences);
-    let [told, out] = ["", ""];
-    for (let piece = 0; piece < 8; piece++) {
-      const text = word(random(3));
-      if (!stops.found) told += text;
-      out += stops.push(text);
-      const starts = sequences.map((sequence) => told.indexOf(sequence)).filter((start) => start >= 0);
-      const ends = Array.from({ length: told.length }, (_, i) => i).filter((i) => sequences.some((sequence) => sequence.startsWith(told.slice(i))));
-      expect(out, JSON.stringify([sequences, told])).toBe(told.slice(0, starts.length > 0 ? Math.min(...starts) : (ends[0] ?? told.length)));
-      expect(stops.found).toBe(starts.length > 0);
-    }
-    const rest = stops.end();
-    if (stops.found) expect(rest).toBe("");
-    else expect(out + rest).toBe(told);
-    found += Number(stops.found);
-  }
-  expect(found).toBeGreaterThan(50);
-  expect(found).toBeLessThan(300);
 });
 
 describe("embeddings.create", () => {

@@ -13,7 +13,7 @@ export class Stops {
     this.held += text;
     const starts = this.sequences.map((sequence) => this.held.indexOf(sequence)).filter((start) => start >= 0);
     this.found = starts.length > 0;
-    return this.take(this.found ? Math.min(...starts) : this.held.length - this.begun());
+    return this.take(this.found ? Math.min(...starts) : this.certain());
   }
 
   /** What was held back because it could have been a beginning; the text is over. */
@@ -27,13 +27,10 @@ export class Stops {
     return ready;
   }
 
-  /** Length of the longest end of the text that begins a sequence. */
-  private begun(): number {
-    const longest = Math.max(0, ...this.sequences.map(({ length }) => length - 1));
-    for (let n = Math.min(longest, this.held.length); n > 0; n--) {
-      const end = this.held.slice(-n);
-      if (this.sequences.some((sequence) => sequence.startsWith(end))) return n;
-    }
-    return 0;
+  /** Length of the text before the first place where a sequence may begin. */
+  private certain(): number {
+    let at = 0;
+    while (at < this.held.length && !this.sequences.some((sequence) => sequence.startsWith(this.held.slice(at)))) at++;
+    return at;
   }
 }
