@@ -146,10 +146,7 @@ export async function fetchSized(
       throw new TinywebError("download-failed", "the server sent another part than asked for");
     }
     await readChunks(response, signal, (chunk) => {
-      if (received + chunk.length > size) {
-        received = 0;
-        throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
-      }
+      if (received + chunk.length > size) throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
       sink.chunk(chunk, received);
       received += chunk.length;
       alive();

@@ -40,7 +40,7 @@ export async function loadWeights(manifest: Manifest, target: WeightsTarget, set
   for (const { id, segments } of manifest.buffers) {
     for (const segment of segments) placements[segment.shard]?.push({ buffer: id, ...segment });
   }
-  const meter = new Meter(shards.length, manifest.weights.bytes, settings.onProgress);
+  const meter = new Meter(manifest.weights.bytes, settings.onProgress);
   const largest = Math.max(0, ...shards.map(({ bytes }) => bytes));
   let next = 0;
   const lane = async (loader: ShardLoader, stop: AbortSignal): Promise<void> => {
@@ -136,8 +136,9 @@ class ShardLoader {
     await cache?.remove(shard.sha256);
     while (this.cache && cache && bytes && (await cache.evictOther())) {
       const writer = await cache.open(shard.sha256, 0);
-      const kept = writer?.write(bytes, 0) ?? false;
-      await writer?.close(bytes);
+      if (!writer) return; // another tab writes it
+      const kept = writer.write(bytes, 0);
+      await writer.close(bytes);
       if (kept) return;
       await cache.remove(shard.sha256);
     }
@@ -164,18 +165,16 @@ const WINDOW_MS = 5000;
 
 /** Adds up what is loaded and estimates the time left. */
 class Meter {
-  private readonly loaded: number[];
+  /** Bytes of each shard. */
+  private readonly loaded: number[] = [];
   private network = 0;
   private samples: { time: number; network: number }[] = [];
   private reported = -Infinity;
 
   constructor(
-    shards: number,
     private readonly total: number,
     private readonly listener: ((progress: WeightsProgress) => void) | undefined,
-  ) {
-    this.loaded = new Array<number>(shards).fill(0);
-  }
+  ) {}
 
   /** @param loaded bytes of this shard that are here; @param network how many of them just came over the network */
   set(shard: number, loaded: number, network: number): void {

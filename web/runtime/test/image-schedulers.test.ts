@@ -61,3 +61,47 @@ test("noise is normal", () => {
   expect(Math.abs(mean)).toBeLessThan(0.02);
   expect(Math.abs(variance - 1)).toBeLessThan(0.02);
 });
+
+describe("what the tables leave out", () => {
+  const config: SchedulerConfig = {
+    num_train_timesteps: 1000, beta_start: 0.00085, beta_end: 0.012, beta_schedule: "scaled_linear", prediction_type: "epsilon", timestep_spacing: "linspace",
+    steps_offset: 0, set_alpha_to_one: false, rescale_betas_zero_snr: false, use_karras_sigmas: false, original_inference_steps: 50, timestep_scaling: 10,
+  };
+  const steps = (change: Partial<SchedulerConfig>, name: SchedulerName, count: number): StepPlan["steps"] => planSteps({ ...config, ...change }, name, count).steps;
+
+  test("a network that answers the picture", () => {
+    for (const { denoise } of steps({ prediction_type: "sample" }, "ddim", 5)) expect(denoise).toEqual([0, 1]);
+    // x · α of Euler's latents, which the picture does not need
+    for (const { denoise } of steps({ prediction_type: "sample" }, "euler", 5)) expect(denoise).toEqual([0, 1]);
+  });
+
+  test.each(["euler", "euler-ancestral", "ddim"] as const)("a single step of %s is from the last time of the training", (name) => {
+    expect(steps({}, name, 1).map(({ timestep }) => timestep)).toEqual([999]);
+  });
+
+  test("levels after Karras run over the whole training, whatever its noise; DPM++ takes whole times", () => {
+    for (let i = 0; i < 60; i++) {
+      const change = { use_karras_sigmas: true, beta_end: 0.01 + 0.0001 * i };
+      for (const name of ["euler", "dpm++2m"] as const) {
+        const times = steps(change, name, 7).map(({ timestep }) => timestep);
+        expect(times[0]).toBeCloseTo(999, 6);
+        expect(times).toEqual([...times].sort((a, b) => b - a));
+        if (name === "dpm++2m") expect(times.every(Number.isInteger)).toBe(true);
+        else expect(times.slice(1, -1).some(Number.isInteger)).toBe(false);
+      }
+    }
+  });
+
+  test("LCM's boundary: the nearer time 0, the more of x itself", () => {
+    for (const timestep_scaling of [0.0005, 0.01, 1]) {
+      for (const { timestep, denoise } of steps({ timestep_scaling }, "lcm", 4)) {
+        const t = timestep * timestep_scaling;
+        const bars = Array.from({ length: timestep + 1 }, (_, i) => 1 - (0.00085 ** 0.5 + ((0.012 ** 0.5 - 0.00085 ** 0.5) * i) / 999) ** 2);
+        const bar = bars.reduce((product, factor) => product * factor, 1);
+        const share = t / Math.sqrt(t * t + 0.25);
+        expect(denoise[0]).toBeCloseTo(share / Math.sqrt(bar) + 0.25 / (t * t + 0.25), 8);
+        expect(denoise[1]).toBeCloseTo(-share * Math.sqrt((1 - bar) / bar), 8);
+      }
+    }
+  });
+});

@@ -32,6 +32,12 @@ async function load(settings: Partial<StoreSettings> = {}): Promise<Map<number, 
   return device;
 }
 
+/** Loads the first shard alone. */
+const loadFirst = (settings: Partial<StoreSettings> = {}): Promise<void> =>
+  loadWeights({ ...manifest, weights: { ...manifest.weights, bytes: 600, shards: manifest.weights.shards.slice(0, 1) } }, { write: () => undefined, flush: async () => undefined }, {
+    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 60_000, ...settings,
+  });
+
 const all = Buffer.concat([shard(0), shard(1), shard(2)]);
 
 function expectWeights(device: Map<number, Uint8Array>): void {
@@ -81,6 +87,23 @@ describe("weights store", () => {
         else expect(secondsLeft).toBeUndefined();
       });
       expect(seen.filter(({ secondsLeft }) => secondsLeft! > 1).length).toBeGreaterThan(3);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("reports at once what comes a tenth of a second later", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      for (const [pause, bytes] of [[100, [0, 100, 200, 300, 400, 500, 600, 600]], [99, [0, 200, 400, 600, 600]]] as const) {
+        const seen: number[] = [];
+        server.fault = (_asked, _count, content) => slowly(content, pause);
+        let ended = false;
+        const loading = loadFirst({ cache: undefined, onProgress: ({ loadedBytes }) => seen.push(loadedBytes) }).finally(() => (ended = true));
+        while (!ended) await vi.advanceTimersByTimeAsync(pause);
+        await loading;
+        expect(seen).toEqual(bytes);
+      }
     } finally {
       vi.useRealTimers();
     }
@@ -224,11 +247,40 @@ describe("weights store", () => {
       storage.models.get(name)!.set("x", new Uint8Array(bytes));
     }
     storage.capacity = 5100 + 100;
-    expectWeights(await load());
+    await loadFirst();
     expect([...storage.models.keys()]).toEqual([manifest.weights.sha256]);
+    expect(storage.models.get(manifest.weights.sha256)?.get(sha(0))).toEqual(shard(0));
+  });
+
+  it("gives up nothing more where another tab has the file", async () => {
+    for (const name of ["oldest", "older"]) {
+      storage.open(name);
+      storage.models.get(name)!.set("x", new Uint8Array(3000));
+    }
+    storage.capacity = 6000;
+    const cache = storage.open(manifest.weights.sha256);
+    let opened = 0;
+    const one = { ...cache, open: async (...given: Parameters<typeof cache.open>) => (opened++ > 0 ? undefined : cache.open(...given)) };
+    await loadFirst({ cache: one });
+    expect(opened).toBe(2);
+    expect([...storage.models.keys()]).toEqual(["older", manifest.weights.sha256]);
+  });
+
+  it("does without storage from the first shard on that has no room, and not because of a damaged one", async () => {
+    storage.capacity = 10;
+    const cache = storage.open(manifest.weights.sha256);
+    let opened = 0;
+    await load({ cache: { ...cache, open: (...given) => ((opened += 1), cache.open(...given)) } });
+    expect(opened).toBe(2); // the third shard came after that
+    server.fault = (_asked, count) => {
+      if (count === 1) return new Response(shard(0).map((b) => b ^ 1));
+      storage.capacity = Infinity;
+      return undefined;
+    };
     server.asked.length = 0;
-    expectWeights(await load());
-    expect(server.asked.length).toBeLessThan(3);
+    await loadFirst();
+    expect(server.asked.map(({ cache: mode }) => mode)).toEqual(["default", "reload"]);
+    expect(storage.models.get(manifest.weights.sha256)?.get(sha(0))).toEqual(shard(0));
   });
 
   it("gives up no other model for a shard that is wrong", async () => {

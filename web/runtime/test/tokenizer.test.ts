@@ -104,8 +104,47 @@ describe("vocabularies of another kind", () => {
 });
 
 it("names a broken tokenizer or template", () => {
-  expect(() => new ChatTokenizer({}, {}, "")).toThrow(expect.objectContaining({ code: "bad-manifest" }));
-  expect(() => new ChatTokenizer(json("tokenizer.json"), config, "{% for %}")).toThrow(expect.objectContaining({ code: "bad-manifest" }));
+  const refused = (words: RegExp): unknown => expect.objectContaining({ code: "bad-manifest", message: expect.stringMatching(words), cause: expect.any(Error) });
+  expect(() => new ChatTokenizer({}, {}, "")).toThrow(refused(/^The tokenizer or chat template of this model cannot be used: ./));
+  expect(() => new ChatTokenizer(json("tokenizer.json"), config, "{% for %}")).toThrow(refused(/^The tokenizer or chat template of this model cannot be used: ./));
+});
+
+describe("what a template may say", () => {
+  const make = (template: string, change: object = {}, special: object = {}): ChatTokenizer =>
+    new ChatTokenizer({ ...json("tokenizer.json"), ...change }, { ...config, ...special }, template);
+
+  it("are special tokens, spelled out or in an object, and nothing where the model has none", () => {
+    const t = make("{{ bos_token }}|{{ eos_token }}|{{ pad_token is defined }}|{{ unk_token is defined }}|{{ sep_token is defined }}", {}, {
+      bos_token: "<b>", eos_token: { content: "<e>", lstrip: false }, pad_token: null, unk_token: 5, sep_token: { content: 5 },
+    });
+    expect(t.render([])).toBe("<b>|<e>|false|false|false");
+  });
+
+  it("are the messages, and that an answer is wanted", () => {
+    const t = make("{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ add_generation_prompt }}");
+    expect(t.render([{ role: "user", content: "a" }, { role: "assistant", content: "b" }])).toBe("user:a;assistant:b;true");
+  });
+
+  it("refuses messages in a sentence", () => {
+    expect(() => make("{{ raise_exception('no') }}").render([])).toThrow(expect.objectContaining({
+      code: "bad-argument", message: "The chat template refused these messages: no", cause: expect.any(Error),
+    }));
+  });
+
+  it("bytes are told by a decoder anywhere in the file, none by a file without decoder", () => {
+    const text = "one two é";
+    const said = (t: ChatTokenizer): string => {
+      const detokenizer = t.detokenizer();
+      return t.encode(text).map((id) => detokenizer.push(id)).join("") + detokenizer.end();
+    };
+    const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
+    expect(said(make("", { decoder: bytes }))).toBe(text);
+    expect(said(make("", { decoder: { type: "Sequence", decoders: [bytes] } }))).toBe(text);
+    const { decoder: _, ...without } = json("tokenizer.json");
+    for (const t of [make("", { decoder: null }), make("", { decoder: { type: "Fuse" } }), new ChatTokenizer(without, config, "")]) {
+      expect(said(t)).toContain("Ġ"); // as the vocabulary writes a space
+    }
+  });
 });
 
 it("reports what a template refuses, and bounds its loops", () => {

@@ -77,21 +77,15 @@ export class ClipTokenizer {
     const known = this.words.get(word);
     if (known) return known;
     let parts = Array.from(new TextEncoder().encode(word), (byte) => BYTES[byte] as string);
-    parts.push((parts.pop() ?? "") + this.suffix);
-    while (parts.length > 1) {
-      let best = Infinity;
-      let pair = "";
-      for (let i = 0; i + 1 < parts.length; i++) {
-        const joined = `${parts[i]} ${parts[i + 1]}`;
-        const rank = this.ranks.get(joined) ?? Infinity;
-        if (rank < best) [best, pair] = [rank, joined];
-      }
+    parts.push((parts.pop() as string) + this.suffix);
+    for (;;) {
+      const pairs = parts.map((part, i) => `${part} ${parts[i + 1]}`);
+      const ranks = pairs.map((pair) => this.ranks.get(pair) ?? Infinity);
+      const best = Math.min(...ranks);
       if (best === Infinity) break;
+      const pair = pairs[ranks.indexOf(best)];
       const merged: string[] = [];
-      for (let i = 0; i < parts.length; i++) {
-        if (i + 1 < parts.length && `${parts[i]} ${parts[i + 1]}` === pair) merged.push(`${parts[i]}${parts[++i]}`);
-        else merged.push(parts[i] as string);
-      }
+      for (let i = 0; i < parts.length; i++) merged.push(pairs[i] === pair ? `${parts[i]}${parts[++i]}` : (parts[i] as string));
       parts = merged;
     }
     const ids = parts.map((part) => this.vocab.get(part) ?? this.form.eos);

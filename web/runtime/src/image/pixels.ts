@@ -38,7 +38,7 @@ export function previewOf(latents: Float32Array, width: number, height: number, 
  * Without a canvas (Node) it must be RGBA of this size.
  */
 export async function pixelsOf(image: ImageInput, width: number, height: number): Promise<Rgba> {
-  const given = image as Partial<Rgba>;
+  const given = Object(image) as Partial<Rgba>;
   if (given.data instanceof Uint8ClampedArray && given.width === width && given.height === height) {
     if (given.data.length !== 4 * width * height) throw unusable(`it has ${given.data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
     return onWhite(given as Rgba);

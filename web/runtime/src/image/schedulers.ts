@@ -166,7 +166,7 @@ function roundHalfEven(x: number): number {
 
 /** The table's value at a place between its entries. */
 function between(table: readonly number[], at: number): number {
-  const low = Math.min(Math.floor(at), table.length - 1);
+  const low = Math.floor(at);
   const [a, b] = [table[low] as number, table[Math.min(low + 1, table.length - 1)] as number];
   return a + (b - a) * (at - low);
 }
