@@ -59,7 +59,7 @@ BELONG = {
     "tinyweb/nn": "tests/nn",
     "tinyweb/formats": "tests/formats",
     "tinyweb/export": "tests/export",
-    "tinyweb/models/chat.py": "tests/models/test_chat.py",
+    "tinyweb/models/chat.py": "tests/models/test_chat_rules.py tests/models/test_chat.py",
     "tinyweb/models": "tests/models",
     "tinyweb/tuning": "tests/tuning",
     TOOLCHAIN: "tests/test_toolchain.py",

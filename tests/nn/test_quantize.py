@@ -1,5 +1,8 @@
 """Quantised weights: exactness where it can be, error bounds, layouts, and products against NumPy on every device."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.optimize import heuristic
 from tinyweb.graph.target import cpu_target
 from tinyweb.nn.layers import Embedding, Linear
-from tinyweb.nn.quantize import group_size, quantize, quantize_groups
+from tinyweb.nn.quantize import activations_for, group_size, quantize, quantize_activations, quantize_groups
 from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
@@ -188,3 +191,75 @@ def test_three_kernels_for_rounded_activations(bits: int) -> None:
     assert q is not None
     plan = capture(lambda: q.product(Tensor(random(1, 128)), "int8").realize())
     assert len(plan.calls) == 3
+
+
+def searched(group: np.ndarray) -> tuple[np.ndarray, float]:
+    """Four bits by the definition: nine places for the largest from -10 to -6, least squares after each."""
+
+    def half(scale: np.float32) -> np.float32:
+        rounded = np.float32(np.float16(np.clip(scale, -65504, 65504)))
+        return rounded if rounded else np.float32(1)
+
+    largest, best = group[np.abs(group).argmax()], np.inf
+    for place in (-10, -9.5, -9, -8.5, -8, -7.5, -7, -6.5, -6):
+        values = np.clip(np.round(group / half(largest / np.float32(place))), -8, 7).astype(np.float32)
+        square = (values * values).sum()
+        scale = half((values * group).sum() / square) if square else half(largest / np.float32(place))
+        error = ((values * scale - group) ** 2).sum()
+        if error < best:
+            best, found = error, (values, float(scale))
+    return found
+
+
+def test_four_bits_by_definition() -> None:
+    groups = random(40, 32) * np.float32(10) ** np.arange(-4, 4, 0.2, dtype=np.float32)[:40, None]
+    groups[3], groups[4, 1:] = 0, 0
+    values, scales = quantize_groups(groups, 4)
+    for group, got, scale in zip(groups, values, scales, strict=True):
+        want, step = searched(group)
+        assert got.tolist() == want.tolist() and scale == step
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_groups_by_the_million_are_taken_in_turns(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = random(23, 8)
+    whole = quantize_groups(groups, bits)
+    for chunk in (1, 8, 40, 183, 184):
+        monkeypatch.setattr(sys.modules["tinyweb.nn.quantize"], "CHUNK", chunk)
+        for a, b in zip(quantize_groups(groups.astype(np.float64), bits), whole, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_scales_stay_half_floats() -> None:
+    groups = np.array([[65504 * 127, -65504 * 127], [1e30, 0], [1e-9, -1e-9], [127, -64.5]], np.float32)
+    values, scales = quantize_groups(groups, 8)
+    assert scales.tolist() == [65504, 65504, 1, 1]
+    assert values.tolist() == [[127, -127], [127, 0], [0, 0], [127, -64]]
+
+
+def test_every_group_size() -> None:
+    for width in range(1, 300):
+        assert group_size(width) == next((g for g in (32, 16, 8) if width % g == 0), None)
+
+
+def test_what_a_target_multiplies_with() -> None:
+    assert activations_for(replace(cpu_target(8, 2), dot_lanes=0)) == "float"
+    assert activations_for(replace(cpu_target(8, 2), dot_lanes=4)) == "int8"
+
+
+@pytest.mark.parametrize(("groups", "group"), [(1, 8), (2, 32), (3, 32), (8, 8), (6, 16), (1, 128)])
+def test_rounded_activations(groups: int, group: int) -> None:
+    """By the definition, for both ways to lay them out; where the places lie apart, all even ones come first."""
+    x = random(2, groups, group, seed=5)
+    x[0, 0] = 0
+    x[1, 0, :4] = 127, 2.5, -3.5, 0.5
+    want, steps = rounded(x.reshape(2, -1), group)
+    t = Tensor(x, device="INTERPRETER")
+    for dtype in (dtypes.int8, dtypes.int16):
+        integers, scales = quantize_activations(t, dtype)
+        assert integers.dtype is dtype and integers.numpy().tolist() == want.tolist()
+        np.testing.assert_array_equal(scales.numpy(), steps)
+    integers, scales = quantize_activations(t, apart=True)
+    assert integers.shape == (2, groups, group // 2, 2) and integers.dtype is dtypes.int8
+    assert integers.numpy().tolist() == want.reshape(2, groups, group // 2, 2).tolist()
+    np.testing.assert_array_equal(scales.numpy(), steps)

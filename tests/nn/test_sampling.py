@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from tinyweb import Tensor, Variable
-from tinyweb.nn.sampling import STREAM, greedy, sample
+from tinyweb.nn.sampling import _largest, _threshold, greedy, sample
 from tinyweb.tracing import capture, jit
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
 VOCABULARY, CONTEXT = 517, 200
+STREAM = 0x746F6B65  # second word of the key; written out: exported pages must draw as they did before
 RECENT = 64  # tokens that the repetition penalty looks back
 
 
@@ -154,6 +155,43 @@ def test_distribution(samplers: dict[str, Sampler], settings: dict[str, float]) 
     chi = ((observed - expected) ** 2 / np.maximum(expected, 1e-9))[expected > 0.5].sum()
     freedom = max(int((expected > 0.5).sum()) - 1, 1)
     assert chi < freedom + 4 * np.sqrt(2 * freedom)
+
+
+GRID = 32 / 4**9  # what a threshold is found to
+
+
+def test_the_largest_that_holds() -> None:
+    """Of [low, 0): the last multiple of low / 4⁹ at which it holds."""
+    random = np.random.default_rng(0)
+    for low in (-32.0, -8.0):
+        step = -low / 4**9
+        for places in (0, 1, 4, 4**9, *random.integers(0, 4**9, 1).tolist()):
+            bound = low + places * step
+            for at, want in ((bound, bound), (bound + step * 0.5, bound)):
+                got = _largest(Tensor(low, device="INTERPRETER"), lambda t, at=at: t <= float(np.float32(at)))
+                assert got.item() == min(want, -step), (low, places)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p"),
+    [(0, 1.0), (1, 1.0), (3, 1.0), (40, 1.0), (0, 0.0), (0, 0.9), (7, 0.5)],
+)
+def test_thresholds(top_k: int, top_p: float) -> None:
+    """No more than a step below the least logit that is kept, and never above it; off: everything is kept."""
+    x = (np.random.default_rng(top_k).standard_normal(40) * 4).astype(np.float32)
+    x[5] = x.max() - 40  # no chance, but kept by a large top_k
+    device = "INTERPRETER"
+    found = _threshold(Tensor(x, device=device), Tensor(top_k, device=device), Tensor(top_p, device=device)).item()
+    order = np.sort(x.astype(np.float64))[::-1]
+    counted = order[: top_k or 40]
+    p = np.exp(counted - order[0])
+    kept = counted[: int((np.cumsum(p) < p.sum() * np.float32(top_p)).sum()) + 1] if top_p < 1 else counted
+    if top_k == 0 and top_p == 1:
+        assert found == -np.inf
+    elif len(kept) > 39:
+        assert abs(found - (order[0] - 32)) < 1e-5  # farther down nothing is looked for
+    else:
+        assert kept[-1] - 1.05 * GRID <= found <= kept[-1] + 2e-6
 
 
 def test_positions_and_seeds_are_independent(samplers: dict[str, Sampler]) -> None:
