@@ -14,7 +14,7 @@ from tinyweb.graph.ir import Ops, UOp, toposort, users
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.dominators import Meeting
 from tinyweb.graph.schedule.fusion import CHEAP_REDUCE, HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
-from tinyweb.graph.schedule.schedule import new_buffer
+from tinyweb.graph.schedule.schedule import _strip, new_buffer
 
 F32, I32 = dtypes.float32, dtypes.int32
 
@@ -71,6 +71,14 @@ def test_inputs_of_a_kernel(count: int) -> None:
     assert len(plan.calls) == -(-(count - 1) // (MAX_INPUTS - 1))
 
 
+def test_what_is_stored_counts_as_an_input() -> None:
+    total = (t(5) + 1.0).contiguous()
+    for _ in range(9):
+        total = total + (t(5) + 1.0).contiguous()
+    calls = schedule([UOp(Ops.CONTIGUOUS, F32, (total.uop,))]).calls
+    assert len(calls) == 10 + 2 and all(len(c.buffers) <= MAX_INPUTS + 1 for c in calls)
+
+
 def test_the_operand_with_most_inputs_is_stored() -> None:
     """And no more than it takes; a single memory is never copied."""
     few, many = t(5) + t(5), t(5) + t(5) + t(5) + t(5) + t(5) + t(5)
@@ -111,6 +119,10 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     (lambda: softmax(t(4, 6)).reshape(4, 2, 3) * t(4, 2, 3), 1), (lambda: softmax(t(4, 6)).reshape(24) * t(24), 2),
     (lambda: softmax(t(4, 6)).reshape(4, 1, 6) * t(4, 1, 6), 1), (lambda: softmax(t(4, 6))[1:3] * t(2, 6), 2),
     (lambda: softmax(t(4, 6)).flip(0) * t(4, 6), 2),
+    (lambda: (softmax(t(4, 6)).reshape(2, 2, 6) * t(2, 2, 6)).sum(2), 1),
+    (lambda: softmax(t(4, 6)).permute(1, 0).sum(0), 1), (lambda: softmax(t(4, 6)).permute(1, 0).sum(1), 2),
+    (lambda: (softmax(t(4, 6)).reshape(4, 2, 3) * t(4, 2, 3)).sum((1, 2)), 1),
+    (lambda: softmax(t(4, 6)).reshape(4, 2, 3).sum(2), 2),
     # rows of other axes, or of another length
     (lambda: softmax(t(6, 6)) + softmax(t(6, 6), 0), 3), (lambda: softmax(t(4, 6)) + softmax(t(4, 6)), 1),
     # a row that is reduced along another axis, and along its own
@@ -140,9 +152,35 @@ def test_rows(make: Callable[[], Tensor], want: int) -> None:
     (lambda s: [s + 1.0, s * 2.0], 3), (lambda s: [(s + 1.0) * (s * 2.0)], 1), (lambda s: [s.exp() + s], 1),
     (lambda s: [s.exp() @ t(6, 3) + s @ t(6, 3)], 2), (lambda s: [s, s + 1.0], 3),
     (lambda s: [s.permute(1, 0), s + 1.0], 3),
+    # where they meet elements must not have moved: only axes of one element may come and go
+    (lambda s: [s.exp().reshape(6, 4) + s.reshape(6, 4)], 2),
+    (lambda s: [s.exp().reshape(4, 1, 6) + s.reshape(4, 1, 6)], 1),
+    (lambda s: [s.exp().reshape(2, 12) + s.reshape(2, 12)], 2),
+    (lambda s: [s.exp().permute(1, 0) + s.permute(1, 0)], 2),
 ])  # fmt: skip
 def test_values_with_several_users(make: Callable[[Tensor], list[Tensor]], want: int) -> None:
     assert kernels(*make(t(4, 20) @ t(20, 6))) == want
+
+
+def test_a_sum_beside_a_row_is_what_is_stored() -> None:
+    for result in (softmax(t(4, 6)) + t(4, 6, 20).sum(2), t(4, 6, 20).sum(2) * softmax(t(4, 6))):
+        first, last = schedule([UOp(Ops.CONTIGUOUS, F32, (_strip([result.uop])[0],))]).calls
+        assert [sum(u.op is Ops.REDUCE for u in c.kernel.toposort()) for c in (first, last)] == [1, 2]
+        assert first.buffers[0].arg.size == 24
+
+
+@pytest.mark.parametrize(("size", "want"), [(1, 1), (2, 2), (3, 2), (5, 2)])
+def test_sums_that_are_summed_along_as_many(size: int, want: int) -> None:
+    """A value that varies along the row it is reduced over would be computed once for each use."""
+    s = t(size, size).sum(1)
+    assert kernels(s - s.max()) == want
+    assert kernels((s - s.max()) * t(size)) == want
+
+
+def test_two_by_three_is_not_three_by_two() -> None:
+    s = t(2, 20) @ t(20, 3)
+    assert kernels(s.exp().reshape(3, 2) + s.reshape(3, 2)) == 2
+    assert kernels(s.exp().reshape(2, 1, 3) + s.reshape(2, 1, 3)) == 1
 
 
 def test_gathers_of_what_is_computed() -> None:
