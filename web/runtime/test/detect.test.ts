@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Detector } from "../src/detect/detector.js";
 import { Fitter, placeOf } from "../src/detect/picture.js";
+import { parseSection } from "../src/detect/section.js";
+import type { FunctionInfo } from "../src/function.js";
 
 const INPUT = { width: 64, height: 32 };
 
@@ -129,6 +131,76 @@ describe("a detector", () => {
     lose();
     expect(await made.detect(pixels(4, 4))).toHaveLength(2); // of a GPU that was lost before nothing was drawn
     expect(calls).toHaveLength(3);
+  });
+
+  it("takes settings where they are given, and knows labels by their number where they have no name", async () => {
+    const { detector, calls } = pretend({ labels: ["cat"], defaults: { confidence: 0, iou: 1, agnostic: true } });
+    const made = detector();
+    expect((await made.detect(pixels(4, 4))).map(({ label }) => label)).toEqual(["1", "cat"]);
+    await made.detect(pixels(4, 4), { confidence: 1, iou: 0, agnostic: false });
+    expect(calls.map(({ inputs }) => [...inputs.settings!])).toEqual([[0, 1, 1], [1, 0, 0]]);
+    expect(made.info.defaults).toEqual({ confidence: 0, iou: 1, agnostic: true });
+    await expect(made.detect(pixels(4, 4), { agnostic: "yes" as never })).rejects.toThrow('agnostic must be true or false, not "yes".');
+    await expect(made.detect(pixels(4, 4), 5 as never)).rejects.toThrow("The options of detect() must be an object, such as { signal }, not 5.");
+  });
+
+  it("tells how long the parts of the last call took", async () => {
+    const made = pretend().detector();
+    expect(made.info.times).toEqual({ waitMs: 0, drawMs: 0, runMs: 0, totalMs: 0 });
+    await Promise.all([made.detect(pixels(4, 4)), made.detect(pixels(4, 4))]);
+    const { waitMs, drawMs, totalMs } = made.info.times;
+    expect(waitMs).toBeGreaterThan(0); // for the first call
+    expect(drawMs).toBeGreaterThanOrEqual(0);
+    expect(totalMs).toBeGreaterThanOrEqual(waitMs + drawMs);
+    const clock = performance.now();
+    for (const time of [waitMs, drawMs, totalMs]) expect(time).toBeLessThanOrEqual(clock);
+    expect(drawMs).toBeLessThan(totalMs);
+    made.info.times.waitMs = -1;
+    expect(made.info.times.waitMs).toBe(waitMs); // a copy
+  });
+
+  const info = (change: object = {}, section: object | undefined = {}): FunctionInfo => ({
+    model: "m",
+    functions: { look: { kernels: 1, inputs: [["image", [32, 64, 4]], ["frame", [4]], ["source", [2]], ["settings", [3]]], outputs: [["boxes", [7, 4]], ["scores", [7]], ["classes", [7]], ["count", [1]]] } },
+    sections: { detect: section && { entry: "look", labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: true }, ...section } },
+    ...change,
+  }) as never as FunctionInfo;
+  /** Arrays of a function by their names and shapes. */
+  const read = (of: FunctionInfo): unknown => {
+    for (const plan of Object.values(of.functions)) {
+      for (const key of ["inputs", "outputs"] as const) plan[key] = (plan[key] as never as [string, number[]][]).map(([name, shape]) => ({ name, dtype: "f32", shape }));
+    }
+    return parseSection(of);
+  };
+
+  it("is what its section says, checked against the function", () => {
+    expect(read(info())).toEqual({ entry: "look", width: 64, height: 32, maxBoxes: 7, labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: true } });
+    for (const agnostic of [false, undefined, 1, "true"]) {
+      expect(read(info({}, { defaults: { confidence: 0, iou: 1, agnostic } }))).toMatchObject({ defaults: { confidence: 0, iou: 1, agnostic: false } });
+    }
+    expect(Object.isFrozen((read(info()) as { labels: unknown }).labels)).toBe(true);
+  });
+
+  it.each<[string, () => FunctionInfo, string, string]>([
+    ["no section", () => info({ sections: {} }), "bad-argument", "The bundle m is no detector: load it with load() of tinyweb/load."],
+    ["no entry", () => info({}, { entry: undefined }), "bad-manifest", "manifest.json: detect.entry names no function."],
+    ["a label that is no text", () => info({}, { labels: ["a", 5] }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
+    ["no labels", () => info({}, { labels: [] }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
+    ["a text for the labels", () => info({}, { labels: "cat" }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
+    ["no defaults", () => info({}, { defaults: null }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
+    ["a share above one", () => info({}, { defaults: { confidence: 0.5, iou: 1.1 } }), "bad-manifest", "manifest.json: detect.defaults.iou is no number from 0 to 1."],
+    ["a share below zero", () => info({}, { defaults: { confidence: -0.1, iou: 1 } }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
+    ["a share that is a text", () => info({}, { defaults: { confidence: "0.5", iou: 1 } }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
+    ...["image", "frame", "source", "settings", "boxes", "scores", "classes", "count"].map((name): [string, () => FunctionInfo, string, string] => [
+      `a function without ${name}`, () => {
+        const of = info();
+        const plan = of.functions.look!;
+        for (const key of ["inputs", "outputs"] as const) plan[key] = plan[key].filter((array) => (array as never as [string])[0] !== name);
+        return of;
+      }, "bad-manifest", `manifest.json: detect.entry: the function has no "${name}".`,
+    ]),
+  ])("is refused with %s", (_name, of, code, message) => {
+    expect(() => read(of())).toThrow(expect.objectContaining({ code, message }));
   });
 
   it("refuses settings that cannot be, and bundles that are no detectors", async () => {

@@ -26,8 +26,7 @@ export class TextTokenizer {
     try {
       this.tokenizer = new Tokenizer({ ...ABSENT, ...json, truncation: null, padding: null }, config);
       const [bare, whole] = [this.ids("a", false), this.ids("a", true)];
-      const at = whole.findIndex((_, i) => bare.every((id, k) => whole[i + k] === id));
-      this.end = whole.slice(at + bare.length);
+      this.end = whole.slice(whole.indexOf(bare[0] as number) + bare.length);
     } catch (error) {
       throw new TinywebError("bad-manifest", `The tokenizer of this model cannot be used: ${describe(error)}`, error);
     }
