@@ -24,7 +24,7 @@ COMPARISON: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
 }  # fmt: skip
 OPPOSITE = {"min": "max", "max": "min", "any": "all", "all": "any"}
-ANY_ORDER = {"isinstance", "issubclass", "getattr", "hasattr", "zip", "gcd", "lcm", "warn", *OPPOSITE}
+ANY_ORDER = {"isinstance", "issubclass", "getattr", "hasattr", "zip", "gcd", "lcm", "muladd", "warn", *OPPOSITE}
 MESSAGES = {"warn", "print"}
 
 

@@ -1,0 +1,263 @@
+"""Tiles, threads and gates in small programs: values against NumPy, and what is promised about loads and barriers."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.graph.lower.hand_kernels import Case, axes, check, kernel, normal, param, reduce, total
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.optimize import Action, Bind, GroupReduce, Split, Stage, apply
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+
+F32, I32, INDEX = dtypes.float32, dtypes.int32, dtypes.index
+CPU, WASM, WEBGPU = cpu_target(), wasm_target(), webgpu_target()
+SUBGROUPS = webgpu_target(subgroups=True)
+THREAD, VECTOR, UNROLL, GRID = AxisKind.THREAD, AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.GRID
+NUMPY = {Ops.ADD: np.add, Ops.MAX: np.maximum, Ops.MUL: np.multiply}
+rng = np.random.default_rng(4)
+
+
+def count(program: Program, op: Ops) -> int:
+    return sum(u.op is op for u in program.uops)
+
+
+def registers(program: Program) -> list[int]:
+    return sorted(u.arg.size for u in program.uops if u.op is Ops.BUFFER and u.arg.space is Space.REGISTER)
+
+
+def rows(length: int, op: Ops = Ops.ADD, dtype: DType = I32, outputs: int = 3) -> Case:
+    (i,), (r,) = axes(outputs), axes(length, reduce=True, first=1)
+    x = rng.integers(1, 4, (outputs, length)).astype(dtype.numpy) * (-1 if op is Ops.MAX else 1)
+    x = np.asarray(x, dtype.numpy)
+    value = reduce(op, param(1, x.size, dtype).load(i * length + r), r)
+    with np.errstate(over="ignore"):
+        want = NUMPY[op].reduce(x, 1, dtype=dtype.numpy)
+    return Case(f"{op.name}_{length}", kernel(param(0, outputs, dtype).store(i, value)),
+                [np.zeros(outputs, dtype.numpy), x], [want], tolerance=0)  # fmt: skip
+
+
+def run(case: Case, target: Target, *schedule: Action) -> Program:
+    return check(case, apply(case.kernel, schedule), target)
+
+
+# -- threads ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("threads", [2, 3, 4, 7, 15, 16, 17, 18, 33, 64, 65])
+@pytest.mark.parametrize("op", NUMPY, ids=lambda o: o.name)
+def test_threads_combine_their_parts(op: Ops, threads: int) -> None:
+    """Up to 16 in one step, more in two; also where neither divides."""
+    program = run(rows(2 * threads + 1 if threads < 20 else threads, op), WEBGPU, GroupReduce("r0", threads))
+    assert program.workgroup == (threads, 1, 1)
+    barriers = count(program, Ops.BARRIER)
+    if threads <= 16:
+        assert barriers in (1, 2) and program.shared_bytes == threads * 4
+    else:
+        step = 1 << -(-(threads - 1).bit_length() // 2)
+        assert program.shared_bytes == 4 * (threads + step)
+    # in the loop over rows, what was read last must not be overwritten
+    alone = rows(threads, op, outputs=1)
+    once = run(alone, WEBGPU, GroupReduce("r0", threads))
+    assert count(once, Ops.BARRIER) == (1 if threads <= 16 else 2)
+
+
+@pytest.mark.parametrize(("x", "y"), [(4, 3), (5, 8), (2, 20)])
+def test_threads_of_two_dimensions(x: int, y: int) -> None:
+    """A team for each row: all of one dimension reduce, those of the other have rows of their own."""
+    case = rows(2 * x, outputs=y)
+    schedule = (Split("r0", x), Bind("r0.1", THREAD, 0), Bind("i0", THREAD, 1))
+    for target in (WEBGPU, SUBGROUPS):
+        program = run(case, target, *schedule)
+        assert program.workgroup == (x, y, 1) and count(program, Ops.SUBGROUP) == 0
+        assert program.shared_bytes >= 4 * x * y
+    both, (i,), (r, s) = normal(2, x * y), axes(2), axes(x, y, reduce=True, first=1)
+    k = kernel(param(0, 2).store(i, total(param(1, 2 * x * y).load(i * (x * y) + r * y + s), r, s)))
+    case = Case("plane", k, [np.zeros(2, np.float32), both], [both.sum(1)], tolerance=1e-5)
+    for target in (WEBGPU, SUBGROUPS):
+        program = run(case, target, Bind("r0", THREAD, 1), Bind("r1", THREAD, 0))
+        assert program.workgroup == (y, x, 1) and count(program, Ops.SUBGROUP) == 0
+
+
+@pytest.mark.parametrize(
+    ("threads", "subgroup"), [(2, False), (3, False), (4, True), (7, True), (32, True), (33, True)]
+)
+def test_subgroups_combine_first(threads: int, subgroup: bool) -> None:
+    for dtype in (F32, I32):
+        for outputs in (1, 3):
+            case = rows(threads * 2, Ops.ADD, dtype, outputs)
+            program = run(case, SUBGROUPS, GroupReduce("r0", threads))
+            assert (count(program, Ops.SUBGROUP) == 1) == subgroup
+            if subgroup:  # a place for each subgroup of at least four
+                assert program.shared_bytes == 4 * -(-threads // 4)
+    program = run(rows(8, Ops.MUL), SUBGROUPS, GroupReduce("r0", 8))
+    assert count(program, Ops.SUBGROUP) == 0, "there is no such product"
+
+
+# -- accumulators -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("factor", "kept"), [(2, 2), (4, 4), (5, 1), (8, 1)])
+def test_unrolled_sums_have_some_accumulators(factor: int, kept: int) -> None:
+    program = run(rows(factor * 5), CPU, Split("r0", factor), Bind("r0.1", UNROLL))
+    assert registers(program) == [kept]
+
+
+@pytest.mark.parametrize(("target", "width"), [(CPU, 8), (CPU, 4), (WASM, 4), (WEBGPU, 4), (CPU, 16)])
+def test_vectors_are_added_up_behind_the_loop(target: Target, width: int) -> None:
+    program = run(rows(width * 5), target, Split("r0", width), Bind("r0.1", VECTOR))
+    assert registers(program) == [width]
+    inside = [u for u in program.uops if u.op is Ops.STORE and u.src[0].buffer.op is Ops.BUFFER]
+    assert {u.src[2].shape for u in inside} == {(width,)}
+    # in pairs: as many sums as halvings have parts
+    adds = sum(u.op is Ops.ADD and u.dtype is I32 and u.shape == () for u in program.uops)
+    assert adds == width - 1
+
+
+@pytest.mark.parametrize(("rows_", "columns"), [(2, 4), (4, 4), (1, 8), (3, 4)])
+def test_tiles_have_an_accumulator_for_each_element(rows_: int, columns: int) -> None:
+    a, b = normal(rows_ * 2, 6), normal(6, columns * 2)
+    (i, j), (r,) = axes(rows_ * 2, columns * 2), axes(6, reduce=True, first=2)
+    value = total(param(1, a.size).load(i * 6 + r) * param(2, b.size).load(r * (columns * 2) + j), r)
+    k = kernel(param(0, 4 * rows_ * columns).store(i * (columns * 2) + j, value))
+    case = Case("tile", k, [np.zeros((rows_ * 2, columns * 2), np.float32), a, b], [a @ b], tolerance=1e-5)
+    lanes = (Split("i0", rows_), Bind("i0.1", UNROLL), Split("i1", columns), Bind("i1.1", VECTOR))
+    for target in (CPU, WEBGPU):
+        program = run(case, target, *lanes)
+        assert registers(program) == [rows_ * columns]
+        wide = min(columns, target.max_vector)
+        stores = [u for u in program.uops if u.op is Ops.STORE and u.src[0].buffer.op is Ops.PARAM]
+        assert len(stores) == rows_ * columns // wide and {u.src[2].shape for u in stores} == {(wide,)}
+        assert count(program, Ops.MULADD) == rows_ * columns // wide
+        assert count(program, Ops.RANGE) == 3
+
+
+def test_lanes_that_a_value_does_not_vary_over_count() -> None:
+    """A sum over a lane of the same value is a multiple of it, a product a power; a maximum is the value."""
+    (i,), (r, s) = axes(3), axes(4, 3, reduce=True, first=1)
+    x = rng.integers(1, 4, (3, 4)).astype(np.int32)
+    for op, want in ((Ops.ADD, x.sum(1) * 3), (Ops.MUL, x.prod(1) ** 3), (Ops.MAX, x.max(1))):
+        k = kernel(param(0, 3, I32).store(i, reduce(op, param(1, 12, I32).load(i * 4 + r), r, s)))
+        case = Case(op.name, k, [np.zeros(3, np.int32), x], [want.astype(np.int32)])
+        for kind in (UNROLL, VECTOR):
+            run(case, CPU, Bind("r1", kind))
+
+
+# -- shared memory ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("length", "threads", "loops"), [(64, 8, 0), (72, 8, 1), (63, 8, 0), (8, 8, 0), (5, 8, 0), (65, 8, 1)]
+)
+def test_shared_memory_is_filled_in_turns(length: int, threads: int, loops: int) -> None:
+    """Up to 8 turns are spelled out; the last is gated where the threads are too many."""
+    whole = 2 * length
+    (i,), (r,) = axes(threads), axes(whole, reduce=True, first=1)
+    x, w = rng.integers(0, 9, whole).astype(np.int32), rng.integers(0, 9, (threads, whole)).astype(np.int32)
+    value = total(param(1, whole, I32).load(r) * param(2, w.size, I32).load(i * whole + r), r)
+    k = kernel(param(0, threads, I32).store(i, value))
+    case = Case("staged", k, [np.zeros(threads, np.int32), x, w], [w @ x])
+    program = run(case, WEBGPU, Bind("i0", THREAD), Split("r0", length), Stage(1, "r0.0", Space.SHARED))
+    assert program.shared_bytes == 4 * length and count(program, Ops.BARRIER) == 2
+    assert count(program, Ops.RANGE) == 2 + loops
+    fills = [u for u in program.uops if u.op is Ops.STORE and u.src[0].buffer.op is Ops.BUFFER
+             and u.src[0].buffer.arg.space is Space.SHARED]  # fmt: skip
+    if not loops:
+        assert len(fills) == -(-length // threads)
+    assert any(len(u.src) == 4 for u in fills) == (length % threads != 0)
+
+
+# -- vectors and gates ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("target", [CPU, WEBGPU], ids=lambda t: t.name)
+def test_borders_of_every_width(target: Target) -> None:
+    """What is read is shifted by any number; only whole vectors of it are read as such."""
+    x = normal(16)
+    for before, after in product((0, 1, 3, 4, 8), (0, 2, 4)):
+        size = before + 16 + after
+        if size % 4:
+            continue
+        (i,) = axes(size)
+        inside = (i >= before) & (i < before + 16)
+        k = kernel(param(0, size).store(i, param(1, 16).load(i - before, inside)))
+        case = Case("border", k, [np.zeros(size, np.float32), x], [np.pad(x, (before, after))], tolerance=0)
+        program = run(case, target, Split("i0", 4), Bind("i0.1", VECTOR))
+        run(case, target, Split("i0", 4), Bind("i0.1", UNROLL))
+        widths = {u.arg for u in program.uops if u.op is Ops.LOAD}
+        assert widths == ({4} if before % 4 == 0 else {1}), (before, after)
+
+
+@pytest.mark.parametrize("target", [CPU, WEBGPU], ids=lambda t: t.name)
+def test_gated_stores(target: Target) -> None:
+    """All or nothing of a vector is one store, parts of one are several."""
+    x = normal(16)
+    for limit in range(0, 17, 1 if target is CPU else 4):
+        (i,) = axes(16)
+        k = kernel(param(0, 16).store(i, param(1, 16).load(i), i < limit))
+        want = np.where(np.arange(16) < limit, x, 7).astype(np.float32)
+        case = Case("gated", k, [np.full(16, 7, np.float32), x], [want], tolerance=0)
+        program = run(case, target, Split("i0", 4), Bind("i0.1", VECTOR))
+        if 0 < limit < 16:
+            widths = {u.src[2].shape for u in program.uops if u.op is Ops.STORE}
+            assert widths == ({(4,)} if limit % 4 == 0 else {()})
+
+
+@pytest.mark.parametrize("target", [CPU, WEBGPU], ids=lambda t: t.name)
+def test_strides_of_vectors(target: Target) -> None:
+    """Along memory whole vectors, across it lane by lane, backwards lane by lane."""
+    x = normal(8, 8)
+    (i, j) = axes(8, 8)
+    for name, at, want, wide in (
+        ("along", i * 8 + j, x, True), ("across", j * 8 + i, x.T, False),
+        ("backwards", i * 8 + 7 - j, x[:, ::-1], False),
+        ("twice", i * 8 + (j // 2) * 2, x[:, np.arange(8) // 2 * 2], False),
+        ("same", i * 8, x[:, :1].repeat(8, 1), None),
+    ):  # fmt: skip
+        k = kernel(param(0, 64).store(i * 8 + j, param(1, 64).load(at)))
+        case = Case(name, k, [np.zeros((8, 8), np.float32), x], [np.ascontiguousarray(want)], tolerance=0)
+        program = run(case, target, Split("i1", 4), Bind("i1.1", VECTOR))
+        loads = [u.arg for u in program.uops if u.op is Ops.LOAD]
+        assert loads == ([4] if wide else [1] if wide is None else [1] * (2 if name == "twice" else 4))
+        k = kernel(param(0, 64).store(at, param(1, 64).load(i * 8 + j)))
+        if name not in ("twice", "same"):
+            back = {"along": x, "across": x.T, "backwards": x[:, ::-1]}[name]
+            case = Case(name, k, [np.zeros((8, 8), np.float32), x], [np.ascontiguousarray(back)], tolerance=0)
+            program = run(case, target, Split("i1", 4), Bind("i1.1", VECTOR))
+            assert [u.src[2].shape for u in program.uops if u.op is Ops.STORE] == ([(4,)] if wide else [()] * 4)
+
+
+def test_words_that_lanes_of_two_axes_share() -> None:
+    """Unrolled lanes that read on where the vector ends share its words' load, unless their gates differ."""
+    x = rng.integers(-9, 9, 64).astype(np.int8)
+    (i, j, k) = axes(4, 4, 4)
+    at = i * 16 + j * 4 + k
+    for gated in (False, True):
+        gate = (j < 3,) if gated else ()
+        value = param(1, 64, dtypes.int8).load(at, *gate).cast(I32)
+        case = Case("words", kernel(param(0, 64, I32).store(at, value)), [np.zeros(64, np.int32), x], [
+            np.where((np.arange(64) // 4 % 4 < 3) | (not gated), x, 0).astype(np.int32)])  # fmt: skip
+        program = run(case, WEBGPU, Bind("i1", UNROLL), Bind("i2", VECTOR))
+        loads = [u.arg for u in program.uops if u.op is Ops.LOAD]
+        assert loads == ([4] if not gated else [1] * 3)
+
+
+def test_an_index_of_lanes_is_spelled_lane_by_lane() -> None:
+    """Divisions of indices fold to constants where lanes are numbers."""
+    x = normal(24)
+    (i, j) = axes(3, 8)
+    k = kernel(param(0, 24).store(i * 8 + j, param(1, 24).load(i * 8 + (j % 3) + (j // 3))))
+    want = np.stack([[x[n * 8 + m % 3 + m // 3] for m in range(8)] for n in range(3)])
+    case = Case("folded", k, [np.zeros((3, 8), np.float32), x], [want], tolerance=0)
+    for kind in (VECTOR, UNROLL):
+        program = run(case, CPU, Bind("i1", kind))
+        assert not any(u.op in (Ops.FLOORDIV, Ops.MOD) for u in program.uops)
+
+
+def test_signs_decide_how_to_divide() -> None:
+    """What may be negative is divided with its sign; other numbers as they are."""
+    x = rng.integers(-50, 50, 8).astype(np.int32)
+    (i,) = axes(8)
+    value: UOp = param(1, 8, I32).load(i)
+    for numerator, plain in ((value, False), (value & 63, True)):
+        k = kernel(param(0, 8, I32).store(i, numerator // 7 + numerator % 5))
+        held = x & 63 if plain else x
+        program = run(Case("divided", k, [np.zeros(8, np.int32), x], [held // 7 + held % 5]), CPU, Split("i0", 4), Bind(
+            "i0.1", VECTOR))  # fmt: skip
+        assert any(u.op is Ops.SHR for u in program.uops) != plain
