@@ -34,7 +34,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       clearTimeout(timer);
       reject(aborted());
     }
-    signal?.addEventListener("abort", stop, { once: true });
+    signal?.addEventListener("abort", stop);
   });
 }
 
@@ -141,7 +141,7 @@ export async function fetchSized(
       throw new TinywebError("download-failed", "the server refused to resume");
     }
     checkStatus(response);
-    if (received > 0 && !resumesAt(response, received)) received = 0;
+    if (!resumesAt(response, received)) received = 0;
     if (received === 0 && response.status === 206 && !resumesAt(response, 0)) {
       throw new TinywebError("download-failed", "the server sent another part than asked for");
     }
@@ -163,7 +163,7 @@ async function readChunks(response: Response, signal: AbortSignal, take: (chunk:
   if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
   const reader = response.body.getReader();
   const cancel = (): void => void reader.cancel().catch(() => undefined);
-  signal.addEventListener("abort", cancel, { once: true });
+  signal.addEventListener("abort", cancel); // the attempt's own: it goes with it
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -172,7 +172,6 @@ async function readChunks(response: Response, signal: AbortSignal, take: (chunk:
       take(value);
     }
   } finally {
-    signal.removeEventListener("abort", cancel);
     cancel();
   }
 }

@@ -78,7 +78,7 @@ export function linkedAbort(signal: AbortSignal | undefined): { controller: Abor
   const controller = new AbortController();
   const forward = (): void => controller.abort();
   if (signal?.aborted) forward();
-  signal?.addEventListener("abort", forward, { once: true });
+  signal?.addEventListener("abort", forward);
   return { controller, unlink: () => signal?.removeEventListener("abort", forward) };
 }
 

@@ -134,7 +134,7 @@ class ShardLoader {
   private async makeRoom(shard: Shard, bytes: Uint8Array<ArrayBuffer> | undefined): Promise<void> {
     const { cache } = this.settings;
     await cache?.remove(shard.sha256);
-    while (this.cache && cache && bytes && (await cache.evictOther())) {
+    while (cache && bytes && (await cache.evictOther())) {
       const writer = await cache.open(shard.sha256, 0);
       if (!writer) return; // another tab writes it
       const kept = writer.write(bytes, 0);

@@ -174,6 +174,13 @@ describe("patience", () => {
     expect(asked).toHaveLength(3);
   });
 
+  it("does not take a stop for a failure", async () => {
+    const controller = new AbortController();
+    const ended = expect(fetchSmall(URL_, 9, server([() => null], { attempts: 1, signal: controller.signal }))).rejects.toMatchObject({ code: "aborted" });
+    controller.abort();
+    await ended;
+  });
+
   it("leaves no listener on the signal", async () => {
     const { signal } = new AbortController();
     const [taken, left] = [vi.spyOn(signal, "addEventListener"), vi.spyOn(signal, "removeEventListener")];
@@ -232,7 +239,7 @@ describe("a file of known size", () => {
   const whole = (): Response => new Response(body([FILE.slice(0, 4), FILE.slice(4)]));
 
   it("comes chunk by chunk", async () => {
-    expect(await sized(server([whole]))).toBeUndefined();
+    expect(await sized(server([whole], { attempts: 1 }))).toBeUndefined();
     expect([got, places]).toEqual([FILE, [0, 4]]);
     expect(asked).toMatchObject([{ range: null, cache: "default" }]);
     await sized(server([whole]), 0, "reload");

@@ -1,7 +1,7 @@
 /** Sentence embeddings: tokens as Python counts them, batches, passages, and what embed() makes of them. */
 
 import { readFileSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { FunctionModel } from "../src/client.js";
 import { padBatch, planBatches } from "../src/embed/batches.js";
 import { Embedder } from "../src/embed/embedder.js";
@@ -142,6 +142,57 @@ describe("embed", () => {
     expect(seen.sort()).toEqual([0, 1, 2, 3, 4, 5]);
     expect(progress).toEqual([[4, 6], [5, 6], [6, 6]]);
     expect(vectors.every((v) => v.length === 4)).toBe(true);
+  });
+
+  it("estimates the rest by what the shapes cost", async () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    try {
+      const model = pretended();
+      const run = model.run.bind(model);
+      model.run = async (...given) => {
+        vi.advanceTimersByTime(1000);
+        return run(...given);
+      };
+      const seen: (number | undefined)[] = [];
+      await new Embedder(model, tokenizer(), section()).embed(texts, { onProgress: ({ secondsLeft }) => seen.push(secondsLeft) });
+      // 4 × 8, 1 × 8 and 1 × 16 tokens
+      [24 / 32, (2 * 16) / 40, 0].forEach((seconds, i) => expect(seen[i]).toBeCloseTo(seconds, 6));
+      expect(seen).toHaveLength(3);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("hands each batch on with its function and signal, and keeps zeros as they are", async () => {
+    const given: unknown[] = [];
+    const model = pretended();
+    model.run = (async (_inputs: Arrays, options: unknown) => (given.push(options), { output: new Float32Array(16) })) as never;
+    const embedder = new Embedder(model, tokenizer(), section());
+    const { signal } = new AbortController();
+    expect(await embedder.embed(["a"], { signal })).toEqual([new Float32Array(4)]);
+    await embedder.embed(["a"]);
+    expect(given).toEqual([{ function: "embed_1x8", signal }, { function: "embed_1x8" }]);
+  });
+
+  it("reads queries with their prefix, and counts tokens", async () => {
+    const rows: number[][] = [];
+    const model = pretended();
+    const run = model.run.bind(model);
+    model.run = async (inputs, options) => (rows.push([...(inputs.ids as Int32Array)]), run(inputs, options));
+    const embedder = new Embedder(model, tokenizer(), section());
+    await embedder.embed(["cats"], { kind: "query" });
+    const ids = tokenizer().encode("cats", "query");
+    expect(rows[0]?.slice(0, ids.length)).toEqual(ids);
+    expect(embedder.countTokens("cats", "query")).toBe(ids.length);
+    expect(embedder.countTokens("cats")).toBe(tokenizer().encode("cats", "passage").length);
+    expect(() => embedder.countTokens(5 as never)).toThrow("The text must be a string, not 5.");
+    const none = embedder.countTokens("");
+    const long = "one two three four five six seven eight nine ten ".repeat(9);
+    const passages = embedder.split(long, { overlap: 0 });
+    expect(passages.length).toBeGreaterThan(3);
+    for (const { text } of passages) expect(embedder.countTokens(text)).toBeLessThanOrEqual(16);
+    expect(Math.max(...passages.map(({ text }) => embedder.countTokens(text)))).toBeGreaterThan(16 / 2);
+    for (const { text } of embedder.split(long, { size: 5, overlap: 0 })) expect(embedder.countTokens(text) - none).toBeLessThanOrEqual(5);
   });
 
   it("stops", async () => {

@@ -60,11 +60,9 @@ describe("a linked controller", () => {
     expect(own.controller.signal.aborted).toBe(true);
   });
 
-  it("hears no more once it is let go, and hears one time", () => {
+  it("hears no more once it is let go", () => {
     const outer = new AbortController();
-    const add = vi.spyOn(outer.signal, "addEventListener");
     const { controller, unlink } = linkedAbort(outer.signal);
-    expect(add.mock.calls.map(([name, , how]) => [name, how])).toEqual([["abort", { once: true }]]);
     unlink();
     outer.abort();
     expect(controller.signal.aborted).toBe(false);

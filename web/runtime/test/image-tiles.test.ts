@@ -67,15 +67,15 @@ describe.each([[1, 3], [2, 1], [2, 3]])("%i planes of %i numbers", (planes, dept
   });
 });
 
-test("a tile that neighbours on both sides cover counts by the nearer", () => {
-  const blend = new Blend({ width: 7, height: 5, planes: 1, depth: 1 });
+test("a tile that neighbours on both sides cover counts by the nearer, in every plane and number", () => {
+  const blend = new Blend({ width: 7, height: 5, planes: 2, depth: 3 });
   const tiles = tilesOf({ ...TILES, width: 5, columns: [0, 1, 2], rows: [0] }, 1);
-  tiles.forEach((tile, i) => blend.add(new Float32Array(25).fill(i), tile));
-  // ramps of four: (1 7/8 5/8 3/8 1/8), (1/8 3/8 1/2 3/8 1/8) of what both leave, (1/8 3/8 5/8 7/8 1)
+  tiles.forEach((tile, i) => blend.add(Float32Array.from({ length: 150 }, (_, at) => i * (1 + (at % 3) + 3 * Number(at >= 75))), tile));
+  // ramps of four, the lower of the two where both sides have one: what they add up to is not 1
   const weights = [[1, 7 / 8, 5 / 8, 3 / 8, 1 / 8, 0, 0], [0, 1 / 8, 3 / 8, 5 / 8, 3 / 8, 1 / 8, 0], [0, 0, 1 / 8, 3 / 8, 5 / 8, 7 / 8, 1]];
-  const row = blend.result().slice(0, 7);
-  row.forEach((value, x) => {
-    const [a, b, c] = weights.map((weight) => weight[x] as number) as [number, number, number];
-    expect(value).toBeCloseTo((b + 2 * c) / (a + b + c), 5);
-  });
+  const result = blend.result();
+  for (let at = 0; at < result.length; at++) {
+    const [a, b, c] = weights.map((weight) => weight[Math.floor(at / 3) % 7] as number) as [number, number, number];
+    expect(result[at]).toBeCloseTo(((b + 2 * c) / (a + b + c)) * (1 + (at % 3) + 3 * Number(at >= 105)), 5);
+  }
 });

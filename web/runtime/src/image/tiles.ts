@@ -20,8 +20,7 @@ function spans(starts: readonly number[], length: number, scale: number): Span[]
 
 /** A tile counts less towards its neighbours, so that no seam is seen. */
 function ramp({ length, before, behind }: Span): Float32Array {
-  return Float32Array.from({ length }, (_, i) =>
-    Math.min(1, before > 0 ? (i + 0.5) / before : 1, behind > 0 ? (length - i - 0.5) / behind : 1));
+  return Float32Array.from({ length }, (_, i) => Math.min(1, (i + 0.5) / before, (length - i - 0.5) / behind));
 }
 
 export interface Tile {

@@ -9,7 +9,6 @@ export class Stops {
 
   /** @returns what of the text so far is certain to lie before any sequence, and was not returned before */
   push(text: string): string {
-    if (this.found) return "";
     this.held += text;
     const starts = this.sequences.map((sequence) => this.held.indexOf(sequence)).filter((start) => start >= 0);
     this.found = starts.length > 0;
