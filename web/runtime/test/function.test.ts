@@ -78,6 +78,31 @@ describe("a function", () => {
     await expect(session.run({ x, n }, "run", ["q"])).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('no output "q"') });
   });
 
+  it("says in words what it needs", async () => {
+    const session = await open();
+    await expect(session.run({ n })).rejects.toThrow('The input "x" is missing: Float32Array of shape (2, 2) is needed.');
+    await expect(session.run({ x, n: Int32Array.of() })).rejects.toThrow('The input "n" must be a Int32Array of shape (), 1 elements, not Int32Array with 0.');
+    await expect(session.run({ x: 5 as never, n })).rejects.toThrow('The input "x" must be a Float32Array of shape (2, 2), 4 elements, not number.');
+    await expect(session.run({ x, n, z: x })).rejects.toThrow('This function has no input "z"; it has x, n.');
+    await expect(session.run({ x, n }, "run", ["q"])).rejects.toThrow('This function has no output "q"; it has y, positive.');
+    await expect(session.run({ x, n }, undefined, undefined, AbortSignal.abort())).rejects.toMatchObject({ code: "aborted" });
+    expect(await session.run({ x, n }, undefined, ["positive"])).toEqual({ positive: Uint8Array.of(1, 0, 1) });
+    const bare = await open((m) => (m.functions.run.inputs = []));
+    await expect(bare.run({ x })).rejects.toThrow('This function has no input "x"; it has none.');
+  });
+
+  it("tells all of its arrays, and the time of the last call alone", async () => {
+    const session = await open();
+    expect(session.info.runMs).toBe(0);
+    expect(session.info.functions).toEqual({ run: {
+      inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n", dtype: "i32", shape: [] }],
+      outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }], kernels: 2,
+    } });
+    const begun = performance.now();
+    await session.run({ x, n });
+    expect(session.info.runMs).toBeLessThanOrEqual(performance.now() - begun);
+  });
+
   it("is not loaded as a chat, nor a chat as a function", async () => {
     await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });
     await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });

@@ -121,13 +121,126 @@ describe("steps in flight", () => {
     expect(engine.flying).toBe(0);
   });
 
+  it("keep a result on its way for five milliseconds, and are one at least", () => {
+    for (const most of [1, 2, 3, 9]) {
+      for (let ms = 0.25; ms < 200; ms *= 1.3) {
+        const whole = 1 + Math.ceil(5 / ms - 0.05); // a hair above a whole number of steps is none more
+        expect(depthFor(ms, most), `${ms}`).toBe(whole > most ? most : whole);
+      }
+    }
+    expect(depthFor(1000, 3)).toBe(1);
+  });
+
   it("are as many as the way back takes", () => {
     expect([0.5, 2, 4, 5.2, 20, 90, 250].map((ms) => depthFor(ms, 3))).toEqual([3, 3, 3, 2, 2, 2, 1]);
     expect(depthFor(0.5, 1)).toBe(1);
   });
 });
 
+/** What the loop tells the engine, in order. */
+class Told extends FakeEngine {
+  readonly log: unknown[] = [];
+  override write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
+    const values = buffer === 5 ? [...new Float32Array(bytes.slice().buffer)] : [...new Int32Array(bytes.slice().buffer)];
+    this.log.push(["write", buffer, offset, ...values]);
+    super.write(buffer, offset, bytes);
+  }
+  override setVariable(slot: number, value: number): void {
+    this.log.push(["set", slot, value]);
+    super.setVariable(slot, value);
+  }
+  override async run(entries: readonly string[]): Promise<void> {
+    this.log.push(["run", ...entries]);
+    return super.run(entries);
+  }
+}
+
+describe("the engine", () => {
+  it("is told what is new of a prompt, block by block", async () => {
+    const engine = new Told(1);
+    const loop = new Loop(manifest, () => engine);
+    const ids = Array.from({ length: 14 }, (_, i) => i + 20);
+    await loop.prefill(ids, undefined);
+    expect(engine.log).toEqual([["write", 2, 0, ...ids], ["set", 0, 0], ["set", 1, 8], ["run", "prefill_8"], ["set", 0, 8], ["set", 1, 6], ["run", "prefill_8"]]);
+    expect([loop.cached, loop.reused]).toEqual([ids, 0]);
+    engine.log.length = 0;
+    const next = [...ids.slice(0, 12), 1, 2];
+    await loop.prefill(next, undefined);
+    expect(engine.log).toEqual([["write", 2, 48, 1, 2], ["set", 0, 12], ["set", 1, 2], ["run", "prefill_2"]]);
+    expect([loop.cached, loop.reused]).toEqual([next, 12]);
+    engine.log.length = 0;
+    await loop.prefill(next, undefined); // the last is read again, for its logits
+    expect(engine.log).toEqual([["write", 2, 52, 2], ["set", 0, 13], ["set", 1, 1], ["run", "decode"]]);
+    expect(loop.reused).toBe(13);
+    await loop.prefill(next.slice(0, 4), undefined);
+    expect([loop.cached, loop.reused]).toEqual([next.slice(0, 4), 3]);
+    loop.forget();
+    await loop.prefill(next, undefined);
+    expect([loop.cached, loop.reused]).toEqual([next, 0]);
+  });
+
+  it("hears nothing of a prompt that was stopped, and knows how far one came", async () => {
+    const engine = new Told(1);
+    const loop = new Loop(manifest, () => engine);
+    await expect(loop.prefill([1, 2], AbortSignal.abort())).rejects.toMatchObject({ code: "aborted" });
+    expect(engine.log).toEqual([]);
+    const controller = new AbortController();
+    engine.run = async () => controller.abort();
+    const ids = Array.from({ length: 20 }, (_, i) => i);
+    await expect(loop.prefill(ids, controller.signal)).rejects.toMatchObject({ code: "aborted" });
+    expect(loop.cached).toEqual(ids.slice(0, 8));
+  });
+
+  it.each<[Partial<Settings>, string]>([
+    [{ temperature: 0, repetitionPenalty: 1 }, "greedy"],
+    [{ temperature: 0, repetitionPenalty: 1.5 }, "sample"],
+    [{ temperature: 0.5, repetitionPenalty: 1 }, "sample"],
+    [{ temperature: 0.5, topP: 0.25, repetitionPenalty: 1.5, topK: 7, seed: -9 }, "sample"],
+  ])("chooses by %j", async (settings, entry) => {
+    const engine = new Told(1);
+    await run(new Loop(manifest, () => engine), [1, 2], 2, settings, -1);
+    const all = { ...SETTINGS, ...settings };
+    expect(engine.log).toContainEqual(["write", 5, 0, all.temperature, all.topP, all.repetitionPenalty, 0]);
+    expect(engine.log).toContainEqual(["write", 6, 0, all.topK, all.seed]);
+    const steps = engine.log.filter((said) => (said as string[])[0] === "run").slice(1);
+    expect(steps).toEqual([["run", entry], ["run", "decode", entry]]);
+    expect(engine.log.slice(-3)).toEqual([["set", 0, 2], ["set", 1, 1], ["run", "decode", entry]]);
+  });
+
+  it.each([-1, VOCAB, NaN])("that chooses token %d is at fault", async (token) => {
+    const engine = new FakeEngine(1);
+    engine.step = async () => [new Uint8Array(Number.isNaN(token) ? new Int32Array([2 ** 31 - 1]).buffer : Int32Array.of(token).buffer)];
+    await expect(run(new Loop(manifest, () => engine), [1, 2], 2)).rejects.toMatchObject({
+      code: "internal", message: `The webgpu backend chose token ${Number.isNaN(token) ? 2 ** 31 - 1 : token}, which does not exist.`,
+    });
+  });
+
+  it("may choose the first and the last token there is", async () => {
+    for (const token of [0, VOCAB - 1]) {
+      const engine = new FakeEngine(1);
+      engine.step = async () => [new Uint8Array(Int32Array.of(token).buffer)];
+      expect(await run(new Loop(manifest, () => engine), [1, 2], 1)).toEqual([token]);
+    }
+  });
+});
+
 describe("guessing ahead", () => {
+  it("is by definition what followed the longest end that was there before, the last time", () => {
+    let state = 3;
+    const random = (below: number): number => (state = (state * 48271) % 2147483647) % below;
+    for (let round = 0; round < 400; round++) {
+      const ids = Array.from({ length: random(14) }, () => random(3));
+      const count = 1 + random(4);
+      let found: number[] = [];
+      for (const n of [2, 3, 4]) {
+        for (let start = 0; start + n < ids.length; start++) {
+          if (ids.slice(start, start + n).join() === ids.slice(-n).join()) found = ids.slice(start + n, start + n + count);
+        }
+      }
+      expect(draft(ids, count), ids.join()).toEqual(found);
+    }
+  });
+
   it("finds the latest place that reads alike", () => {
     expect(draft([1, 2, 3, 9, 1, 2, 4, 7, 1, 2], 3)).toEqual([4, 7, 1]);
     expect(draft([5, 1, 2, 3, 9, 8, 1, 2, 4, 5, 1, 2], 2)).toEqual([3, 9]); // three alike before two
@@ -197,6 +310,19 @@ describe("blocks of a prompt", () => {
       const places = cover(tokens).reduce((sum, block) => sum + block, 0);
       expect(places).toBeGreaterThanOrEqual(tokens);
       expect(places).toBeLessThanOrEqual(Math.max(tokens + 5, tokens * 1.35));
+    }
+  });
+
+  it("cost as little as any blocks would", () => {
+    for (const sizes of [[8, 2, 1], [16, 8, 4, 1], [7, 5, 1], [20, 1], [1]]) {
+      const list = sizes.map((block) => ({ block }));
+      const least = [0];
+      for (let n = 1; n <= 40; n++) least.push(Math.min(...sizes.map((block) => 3 + block + (least[Math.max(0, n - block)] as number))));
+      for (let tokens = 1; tokens <= 40; tokens++) {
+        const first = chooseBlock(list, tokens).block;
+        if (tokens >= (sizes[0] as number)) expect(first).toBe(sizes[0]);
+        else expect(3 + first + (least[Math.max(0, tokens - first)] as number), `${tokens} of ${sizes}`).toBe(least[tokens]);
+      }
     }
   });
 
