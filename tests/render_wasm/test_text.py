@@ -9,7 +9,7 @@ import pytest
 from tests.native_runtimes.programs import Writer
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError, ExportError
-from tinyweb.graph.ir import Variable
+from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.program import Program
 from tinyweb.render_wasm import (
     BundleCall,
@@ -62,6 +62,16 @@ def test_an_entry_point() -> None:
 def test_launches_wait_for_what_overlaps(first: tuple[int, int], second: tuple[int, int], waits: bool) -> None:
     """Parameters take 24 bytes."""
     assert ("AFTER_ALL" in lines([BundleCall(0, first), BundleCall(0, second)])) == waits
+
+
+def test_memory_that_is_passed_and_not_touched_is_not_waited_for() -> None:
+    w = Writer()
+    out, _ = w.param(F32, 6), w.param(F32, 6)
+    w.store(out, w.grid(6), UOp.const(1.0, F32))
+    fill = w.program("fill", (6, 1, 1))
+    assert not fill.params[1].read
+    for calls in ([(0, 100), (100, 300)], [(100, 0), (200, 100)]):
+        assert "AFTER_ALL" not in lines([BundleCall(0, c) for c in calls], [fill])
 
 
 def test_addresses_go_by_slot() -> None:

@@ -7,12 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.graph.lower.hand_kernels import Case, axes, check, kernel, normal, param, reduce, total
+from tests.graph.lower.hand_kernels import Case, axes, check, dots, kernel, normal, param, reduce, total
+from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
-from tinyweb.graph.optimize import Action, Bind, GroupReduce, Split, Stage, apply
+from tinyweb.graph.optimize import Action, Bind, GroupReduce, Online, Split, Stage, apply, optimize
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.tracing import capture
 
 F32, I32, INDEX = dtypes.float32, dtypes.int32, dtypes.index
 CPU, WASM, WEBGPU = cpu_target(), wasm_target(), webgpu_target()
@@ -261,3 +263,39 @@ def test_signs_decide_how_to_divide() -> None:
         program = run(Case("divided", k, [np.zeros(8, np.int32), x], [held // 7 + held % 5]), CPU, Split("i0", 4), Bind(
             "i0.1", VECTOR))  # fmt: skip
         assert any(u.op is Ops.SHR for u in program.uops) != plain
+
+
+# -- attention --------------------------------------------------------------------------------------------------------
+def attention(keys: int) -> Case:
+    """Scores, softmax and weighted sum of two heads in one kernel."""
+    q, k, v = normal(2, 3, 4), normal(2, keys, 4), normal(2, keys, 8)
+    tq, tk, tv = (Tensor(x).realize() for x in (q, k, v))
+    (built,) = capture(lambda: ((tq @ tk.transpose(-1, -2)).softmax(-1) @ tv).realize()).kernels
+    s = q.astype(np.float64) @ k.swapaxes(1, 2)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    want = (e / e.sum(-1, keepdims=True) @ v).astype(np.float32)
+    return Case("attention", built, [np.zeros((2, 3, 8), np.float32), q, k, v], [want], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("keys", [5, 16])
+def test_a_maximum_and_what_is_rescaled_with_it_share_a_loop(keys: int) -> None:
+    threads = (Bind("i0", GRID), Bind("i2", THREAD))
+    schedules: list[tuple[tuple[Action, ...], Target]] = [
+        ((Bind("i2", VECTOR), Online("r2", 4, Space.REGISTER)), CPU),
+        ((Bind("i2", VECTOR), Bind("i1", UNROLL), Online("r2", 4, Space.REGISTER, 4, 4)), CPU),
+        ((*threads, Bind("i1", UNROLL), Online("r2", 8, Space.SHARED)), WEBGPU),
+    ]
+    if keys % 16 == 0:
+        schedules.append(((*threads, Bind("i1", GRID, 1), Online("r2", 16, Space.SHARED, split=2)), WEBGPU))
+    for schedule, target in schedules:
+        program = run(attention(keys), target, *schedule)
+        assert (program.shared_bytes > 0) == (target is WEBGPU)
+
+
+def test_integer_dots_are_instructions() -> None:
+    """Of whole chunks of a vector; values are exact."""
+    for dtype, tokens, groups in ((dtypes.int8, 2, 3), (dtypes.int4, 1, 2), (dtypes.int4, 2, 1)):
+        case = dots(dtype, tokens, 8, groups)
+        for target in (CPU, WASM):
+            program = check(case, optimize(case.kernel, target), target)
+            assert count(program, Ops.DOT) > 0
