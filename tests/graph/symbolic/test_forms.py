@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +19,20 @@ import pytest
 
 from tests.graph.lower.hand_kernels import param
 from tests.graph.recorded import changed, write
-from tests.graph.symbolic.oracle import RANGE, Maker, assert_same, index_leaves, leaf, show, small_leaves
+from tests.graph.symbolic.oracle import (
+    RANGE,
+    Maker,
+    all_values,
+    assert_same,
+    index_leaves,
+    leaf,
+    meaning,
+    show,
+    small_leaves,
+)
+from tinyweb import Tensor
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp, Variable, as_index
+from tinyweb.graph.ir import AxisKind, Ops, UOp, Variable, as_index
 from tinyweb.graph.symbolic import (
     const_factor,
     divides,
@@ -31,6 +44,7 @@ from tinyweb.graph.symbolic import (
 from tinyweb.graph.symbolic.compare import conjunction, equal, less, limits
 from tinyweb.graph.symbolic.division import LAWS, residues
 from tinyweb.graph.symbolic.linear import exact_quotient, fits, from_linear, linear
+from tinyweb.graph.symbolic.rules import keep, keeps_shape, to_constant
 
 RECORD = Path(__file__).with_name("forms.txt")
 HOW = "python -m tests.graph.symbolic.test_forms"
@@ -63,8 +77,9 @@ def made(count: int, leaves: Sequence[UOp], depth: int, seed: int) -> list[UOp]:
 
 
 ROW, J, V = RANGE("i", 12, 0), RANGE("j", 7, 1), RANGE("v", 8, 2)
-N = Variable("n", 1, 9)
+N, M = Variable("n", 1, 9), Variable("m", -1, 9)
 K = RANGE("k", N, 3)
+FAR = leaf("far", 9, 14)
 B, C = leaf("b", 0, 1, dtypes.bool), leaf("c", 0, 1, dtypes.bool)
 YES, NO = UOp.const(True, dtypes.bool), UOp.const(False, dtypes.bool)
 KINDS = {
@@ -99,6 +114,10 @@ def of_random() -> Results:
 def sums() -> Iterator[UOp]:
     for a, b, c in product((1, 2, 3, 4, 8, 9, -1, -4), (0, 1, 4, 5, -3), (0, 1, 7, -8, 33)):
         yield ROW * a + J * b + c
+
+
+def residues_of(x: UOp, d: UOp) -> UOp | None:
+    return residues(x, d)
 
 
 def of_divisions() -> Results:
@@ -137,22 +156,69 @@ def of_divisions() -> Results:
         )
         for d in (N, simplify(N * 2), simplify(N + 1), as_index(4))
     }
-    wide = [leaf("x", 0, 255, dtypes.uint8), leaf("x", -128, 127, dtypes.int8), leaf("x", -9, 100, dtypes.int8)]
-    for x in wide:
-        around = [x, x + 3, x * 2, x * 4 + 1, x * -1, x // 4, x % 8]
-        found[f"{x.dtype.name} {x.vmin}"] = {
-            law.__name__: "\n".join(say(law(simplify(u), UOp.const(d, x.dtype))) for u in around for d in (1, 2, 4, 7))
-            for law in LAWS
+    # what wraps around must not be taken for a number: near the ends of a type, and near a quarter of it
+    spans = [(dtypes.uint8, 0, 255), (dtypes.int8, -128, 127)]
+    spans += [(dtypes.int8, low, high) for low in (-33, -32, -31, -9) for high in (8, 15, 16, 17, 18, 30, 100)]
+    for dtype, low, high in spans:
+        x = leaf("x", low, high, dtype)
+        around = [
+            x,
+            x + 3,
+            x * 2,
+            x * 4 + 1,
+            x * -1,
+            x // 4,
+            x % 8,
+            x // 16,
+            x // 2 + 3,
+            x // 4 + 31,
+            x % 16 // 2 + x * 8,
+        ]
+        found[f"{dtype.name} {low} {high}"] = {
+            law.__name__: "\n".join(
+                say(law(simplify(u), UOp.const(d, dtype))) for u in around for d in (1, 2, 4, 7, 16)
+            )
+            for law in (*LAWS, residues_of)
         }
+    whole = [ROW, ROW * 3 + J, K, ROW * N + K, K * 5 + J]
+    found["of symbolic quotients"] = {
+        f"{n}": "\n".join(show(simplify(u)) for u in (
+            x // N * N + x % N, x // N * N * 2 + x % N * 2, x // N * N - x % N,
+            x // (N * 2) * (N * 2) + x % (N * 2) + 1, x // M * M + x % M, x // N * M + x % N,
+        )) for n, x in enumerate(whole)
+    }  # fmt: skip
     return found
+
+
+def compared() -> list[UOp]:
+    """Sums with small rests, also such that lie in a block that does not begin at 0."""
+    some = (
+        ROW, ROW * 8 + V, ROW * 4, ROW - J, J * -2, ROW * 3 + J * 6, K, ROW * N + K, ROW // 3, V + 1, ROW * 8 + FAR,
+        FAR - ROW * 8, ROW * -8 - FAR, ROW * 16 + J * 8 + FAR, ROW * 4 + V * 4 - FAR,
+    )  # fmt: skip
+    return [simplify(u) for u in some]
+
+
+def gated() -> Iterator[tuple[UOp, list[UOp]]]:
+    """Sums that are bounded, and expressions in their terms."""
+    for a, b, low, high in product((-3, -1, 1, 2), (-2, 1, 4), (None, -3, 0, 5), (None, 2, 9, 20)):
+        total = simplify(ROW * a + J * b)
+        parts = [total < high + 1] if high is not None else []
+        parts += [(total < low).logical_not()] if low is not None else []
+        if parts and (low is None or high is None or low <= high):
+            yield (
+                reduce(lambda p, q: p & q, parts),
+                [ROW // 3, J % 4, total // 4, total % 8, ROW + J * 2 < 9, J.maximum(3)],
+            )
+
+
+def of_gates() -> Results:
+    return {show(gate): {f"{n}": show(simplify_given(u, gate)) for n, u in enumerate(asked)} for gate, asked in gated()}
 
 
 def of_comparisons() -> Results:
     found: Results = {}
-    values = [
-        simplify(u)
-        for u in (ROW, ROW * 8 + V, ROW * 4, ROW - J, J * -2, ROW * 3 + J * 6, K, ROW * N + K, ROW // 3, V + 1)
-    ]
+    values = compared()
     for limit in (-9, 0, 1, 7, 8, 9, 24, 31, 32, 96, 103):
         pairs = [(u, as_index(limit)) for u in values] + [(as_index(limit), u) for u in values]
         found[f"with {limit}"] = {
@@ -215,12 +281,14 @@ def of_sums() -> Results:
         total, factor = leaves[0], leaves[0]
         for r in leaves[1:]:
             total, factor = total + r * 3 + 1, factor * r
+        plain = reduce(lambda a, b: a + b, leaves)
         powers = leaves[0] * 5
         for _ in range(count // 4):
             powers = powers * powers
         backwards = as_index(2) + (total + 5)
         found[f"long {count}"] = {
-            "sum": show(simplify(total)), "product": show(simplify(factor * 6 * 2)), "terms": say(linear(total)),
+            "sum": show(simplify(total)), "product": show(simplify(factor * 6 * 2)),
+            "terms": say([linear(total), linear(plain)]),
             "power": str(len(simplify(powers).toposort())), "outwards": show(simplify(backwards)),
         }  # fmt: skip
     return found
@@ -287,7 +355,7 @@ def of_bits() -> Results:
 
 PARTS: dict[str, Callable[[], Results]] = {
     "random": of_random, "divisions": of_divisions, "comparisons": of_comparisons, "sums": of_sums,
-    "floats": of_floats, "bits": of_bits,
+    "floats": of_floats, "bits": of_bits, "gates": of_gates,
 }  # fmt: skip
 
 
@@ -309,6 +377,62 @@ def test_every_law_keeps_quotient_and_remainder() -> None:
                     assert_same(u % d, found[1])
                     applied += 1
         assert applied or law.__name__ in ("of_remainder", "of_quotient", "by_symbolic"), law.__name__
+
+
+def test_comparisons_keep_their_value() -> None:
+    values = compared()
+    for a in values:
+        for limit in (-20, -9, 0, 1, 8, 15, 16, 17, 24, 32, 50):
+            b = as_index(limit)
+            for before in (a < b, b < a, a.equal(b)):
+                assert_same(before, simplify(before))
+        for b in values[::3]:
+            for before in (a < b, a.equal(b)):
+                assert_same(before, simplify(before), most=2000)
+
+
+def test_gates_of_sums_keep_the_value_where_they_hold() -> None:
+    """And say more: the terms are bounded by what the others leave."""
+    shorter = 0
+    for gate, asked in gated():
+        columns = all_values([gate, *asked])
+        holds = meaning(gate, columns)[0].astype(bool)
+        for before in asked:
+            after = simplify_given(before, gate)
+            values, defined = meaning(after, columns)
+            assert (defined & (values == meaning(before, columns)[0]))[holds].all(), (
+                f"{show(before)} given {show(gate)}"
+            )
+            shorter += len(after.toposort()) < len(simplify(before).toposort())
+    assert shorter > 50
+
+
+@pytest.mark.parametrize("low", [-128, -33, -32, -31, -2, 0])
+def test_quotients_of_small_integers(low: int) -> None:
+    """Near the ends of the type, and where a constant that is added would leave it."""
+    for high in (15, 16, 17, 100, 127):
+        x = leaf("x", low, high, dtypes.int8)
+        for u in (x, x + 3, x * 2, x // 2 + 3, x // 16, x // 4 + 31, x * 4 + 1):
+            for d in (2, 7, 16):
+                assert_same(u // d, simplify(u // d))
+                assert_same(u % d, simplify(u % d))
+
+
+def test_what_may_stand_for_an_array() -> None:
+    """Equal shapes; anything for a scalar; a scalar for the lanes of a kernel."""
+    scalar, other = leaf("x", 0, 9), leaf("y", 0, 9)
+    array, longer = Tensor.empty(3, dtype=dtypes.int32).uop, Tensor.empty(4, dtype=dtypes.int32).uop
+    lane = RANGE("lane", 4)
+    lanes = lane.replace(arg=replace(lane.arg, kind=AxisKind.VECTOR)) + scalar
+    assert array.shape == (3,) and lanes.shape == (4,) and lanes.lanes
+    for old, new, may in (
+        (scalar, other, True), (scalar, array, True), (array, array, True), (array, scalar, False),
+        (array, longer, False), (lanes, scalar, True), (lanes, lanes, True),
+    ):  # fmt: skip
+        assert keeps_shape(old, new) == may
+        assert keep(old, new) is (new if may else None)
+    assert to_constant(array, 1) is None and to_constant(scalar, 1) is UOp.const(1, scalar.dtype)
+    assert to_constant(lanes, 1) is UOp.const(1, lanes.dtype)
 
 
 if __name__ == "__main__":

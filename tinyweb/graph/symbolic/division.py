@@ -130,7 +130,7 @@ def of_quotient(x: UOp, d: UOp) -> tuple[UOp, UOp] | None:
     ((t, k),) = terms.items()
     if t.op is not Ops.FLOORDIV or k != 1 or (a := _number(t.src[1])) <= 0 or not _in_range(x, a * c, a * constant):
         return None
-    if not fits({t: 1}, constant, x.dtype) or not fits({t.src[0]: 1}, a * constant, x.dtype):
+    if not fits({t.src[0]: 1}, a * constant, x.dtype):  # and so does x
         return None
     return (t.src[0] + a * constant) // (a * c), x % d
 

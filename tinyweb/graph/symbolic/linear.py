@@ -8,7 +8,7 @@ inner loop is one common prefix.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
@@ -125,7 +125,8 @@ def _const_factor(u: UOp) -> int:
     if u.bounds == (0, 0):
         return 0
     if u.op in (Ops.ADD, Ops.MUL, Ops.NEG):
-        factor = gcd(of(0), of(1)) if u.op is Ops.ADD else of(0) * of(1) if u.op is Ops.MUL else of(0)
+        factors = [of(i) for i in range(len(u.src))]
+        factor = gcd(*factors) if u.op is Ops.ADD else prod(factors)
         # arithmetic that wraps around keeps only powers of two, and of those no more than the dtype has bits
         return factor if factor == 0 or _cannot_wrap(u) else min(factor & -factor, 1 << (u.dtype.bits - 1))
     if u.op is Ops.MOD:

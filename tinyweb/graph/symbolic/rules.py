@@ -341,8 +341,6 @@ choices: list[Rule] = [
 def holds(inner: DType, x: UOp) -> bool:
     """Whether `inner` represents every value of x exactly."""
     of = x.dtype
-    if inner is of or of.kind == "bool":
-        return True
     if of.is_float:
         return inner.is_float and inner.mantissa >= of.mantissa and inner.bias >= of.bias
     if inner.is_float:
