@@ -53,7 +53,7 @@ describe("a picture that is asked for", () => {
   test("has guidance where the model knows it", () => {
     expect(job({ guidance: 0 }).guidance).toBe(0);
     expect(job({ guidance: 100 }).guidance).toBe(100);
-    expect(job({}, plain).guidance).toBe(1);
+    expect(job({}, plain)).toMatchObject({ guidance: 1, steps: 4, strength: 0.5 });
     expect(job({ guidance: 1 }, plain).guidance).toBe(1);
     expect(job({ guidance: 0.5 }, plain).guidance).toBe(0.5);
     expect(said({ guidance: 1.5 }, plain)).toBe("This model is made to be used without guidance: leave it out.");
