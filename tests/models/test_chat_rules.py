@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +302,17 @@ def test_turns_that_were_dropped(chat: Chat) -> None:
     assert chat.statistics.dropped == 2
 
 
+def noting(chat: Chat, launched: list[tuple[str, int]]) -> Callable[..., None]:
+    """The chat's way to launch, which writes down what it launches, and where."""
+    launch = chat._launch
+
+    def note(entry: str, **variables: int) -> None:
+        launched.append((entry, variables["start_pos"]))
+        launch(entry, **variables)
+
+    return note
+
+
 @pytest.mark.parametrize("speculate", [1, 2, 6, 7, 8, 50])
 def test_guesses(chat: Chat, speculate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right or wrong from any place on, they change nothing; how many are asked for, and what is launched."""
@@ -316,10 +327,9 @@ def test_guesses(chat: Chat, speculate: int, monkeypatch: pytest.MonkeyPatch) ->
             return [(t + (i == wrong_at)) % VOCABULARY for i, t in enumerate(known)]
 
         launched: list[tuple[str, int]] = []
-        launch = chat._launch
         with monkeypatch.context() as m:
             m.setattr("tinyweb.models.chat.draft", guess)
-            m.setattr(chat, "_launch", lambda e, **v: (launched.append((e, v["start_pos"])), launch(e, **v))[1])  # noqa: B023
+            m.setattr(chat, "_launch", noting(chat, launched))
             chat.forget()
             assert list(chat.generate_ids(PROMPT, settings)) == said[:30]
         guesses = min(speculate, 7)
@@ -341,8 +351,7 @@ def test_guesses_at_the_end_of_the_cache() -> None:
     prompt = [1, 2] * 27
     settings = Settings(temperature=0, max_tokens=99, speculate=7)
     launched: list[tuple[str, int]] = []
-    launch = chat._launch
-    chat._launch = lambda e, **v: (launched.append((e, v["start_pos"])), launch(e, **v))[1]  # type: ignore[method-assign, func-returns-value, return-value]
+    chat._launch = noting(chat, launched)  # type: ignore[method-assign]
     said = first(10, prompt)
     with pytest.MonkeyPatch.context() as m:
         m.setattr("tinyweb.models.chat.draft", lambda ids, count: [(said[len(ids) - 54] + 1) % VOCABULARY])

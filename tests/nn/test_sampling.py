@@ -168,7 +168,8 @@ def test_the_largest_that_holds() -> None:
         for places in (0, 1, 4, 4**9, *random.integers(0, 4**9, 1).tolist()):
             bound = low + places * step
             for at, want in ((bound, bound), (bound + step * 0.5, bound)):
-                got = _largest(Tensor(low, device="INTERPRETER"), lambda t, at=at: t <= float(np.float32(at)))
+                most = float(np.float32(at))
+                got = _largest(Tensor(low, device="INTERPRETER"), lambda t: t <= most)  # noqa: B023
                 assert got.item() == min(want, -step), (low, places)
 
 

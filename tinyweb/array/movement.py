@@ -219,9 +219,9 @@ class Movement(TensorCore):
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Merge a run of axes into one."""
+        a, b = self._axis(start_dim, method="flatten"), self._axis(end_dim, method="flatten")
         if not self.shape:
             return self._reshape((1,))
-        a, b = self._axis(start_dim, method="flatten"), self._axis(end_dim, method="flatten")
         if a > b:
             raise ValueError(f"flatten: start axis {start_dim} lies behind end axis {end_dim} of {self.shape}")
         return self._reshape((*self.shape[:a], size_prod(self.shape[a : b + 1]), *self.shape[b + 1 :]))
