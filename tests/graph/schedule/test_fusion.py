@@ -55,6 +55,10 @@ def test_on_both_sides(make: Callable[[int], Tensor], limit: int, below: int, ab
 def test_sums_of_floats_are_not_carried_out_again_and_again() -> None:
     assert kernels((t(4, 6, 2).sum(2) * 2).sum(1)) == 2
     assert kernels((t(4, 6, 2).sum(2) * t(4, 6, 2, dtype=I32).sum(2).cast(F32)).sum(1)) == 2
+    # whatever lies beside the sums
+    for dtype in (I32, F32):
+        beside, sums = t(4, 6, dtype=dtype), t(4, 6, 5, dtype=I32).sum(2).cast(dtype)
+        assert kernels((beside * sums).sum(1)) == kernels((sums * beside).sum(1)) == 1
     # the sizes of nested sums count together
     nested = lambda n: ((t(4, 3, 8, n, dtype=I32).sum(3) * 2).sum(2) * 2).sum(1)  # noqa: E731
     assert (kernels(nested(4)), kernels(nested(5))) == (1, 2)

@@ -315,6 +315,16 @@ def test_scores_of_attention_get_no_memory() -> None:
     assert streamed(scaled) > 0 and len(schedule([stored(scaled.uop)]).calls) == 1
 
 
+def test_everything_between_scores_and_sum_is_streamed() -> None:
+    for result in (attention(), ((t(2, 8) @ t(8, 16)) * 0.5 + t(2, 16)).softmax(-1) @ t(16, 8)):
+        root = UOp(Ops.SINK, dtypes.void, tuple(_strip([stored(result.uop)])))
+        order = toposort([root])
+        found = streams.streams(order, Meeting(root))
+        (last,) = [u for u in order if u.op is Ops.REDUCE and u not in found and found & set(toposort([u]))]
+        scores = min(found, key=order.index)
+        assert found == {u for u in toposort([last]) if scores in toposort([u])} - {last}
+
+
 @pytest.mark.parametrize(("make", "want"), [
     # a row of one score; sums that are no wider than the scores' rows; as wide as accumulators go
     (lambda: attention(keys=1), False), (lambda: attention(keys=2), True),
