@@ -1,3 +1,6 @@
+ifneq ($(filter 3.%,$(MAKE_VERSION)),)
+$(error tinyweb: this needs GNU make 4 or newer, here is $(MAKE_VERSION), as on macOS: `brew install make`, then `gmake` for `make`)
+endif
 # `make help` lists what there is. Every target prepares what it needs and skips what is up to date.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,6 +1,9 @@
 """The command line: what a user can get wrong, and what is left behind then."""
 
+import codecs
+import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from typer.main import get_command
 
 from tests.export.small_model import write_small_model
-from tinyweb.cli import app, main
+from tinyweb.cli import _printable, app, main
 
 COMMAND = [sys.executable, "-m", "tinyweb.cli"]
 
@@ -241,7 +244,7 @@ def test_a_stop_within_a_finaliser_is_not_lost(by: signal.Signals, code: int, bu
     sent again comes before the hook that sends it has returned."""
     script = f"""
 import signal, time
-from tinyweb.cli import app, main
+from tinyweb.cli import _printable, app, main
 
 set_timer = signal.setitimer
 def slowly(*arguments):
@@ -348,3 +351,19 @@ def test_doctor() -> None:
         assert finding["detail"] if finding["works"] else finding["reason"]
     shown = run("doctor").stdout
     assert "CPU" in shown and "works" in shown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are text there")
+def test_console_without_the_characters(tmp_path: Path) -> None:
+    """In a C locale without UTF-8: text that cannot be shown is a question mark, bytes of a name stay as they are."""
+    folder = os.fsencode(tmp_path) + b"/a\xff"
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([*COMMAND, "run", "chat", folder], capture_output=True, timeout=300, env=env)
+    assert done.returncode == 2
+    assert b"/a\xff" in done.stderr.replace(b"\n", b"")
+    assert b"Traceback" not in done.stderr
+    codecs.register_error("tinyweb", _printable)
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii", errors="tinyweb")
+    stream.write("ü\udcffa…")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"?\xffa?"  # type: ignore[attr-defined]

@@ -20,6 +20,16 @@ def test_help_lists_every_target_that_people_use() -> None:
     assert {"setup", "demo", "test", "test-all", "lint", "bench", "wheel", "screenshots", "clean", "help"} <= listed
 
 
+def test_old_make_is_refused_in_one_sentence() -> None:
+    done = subprocess.run(
+        ["make", "MAKE_VERSION=3.81", "help"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "tinyweb: this needs GNU make 4 or newer, here is 3.81" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_demo_needs_nothing_that_only_tests_use() -> None:
     planned = make("--dry-run", "--always-make", "demo")
     assert "requirements.lock" in planned

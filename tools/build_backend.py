@@ -1,8 +1,9 @@
 """The build backend of this package: setuptools, and the pages of web/, without which nothing can be exported.
 
-A wheel and an sdist hold the built pages (tinyweb/export/site), which git does not. Where they are missing they are
-built, which takes Node.js; where that fails, so does the build, with one sentence. An editable install does without: it
-sees the pages when they are built (`make setup`). A wheel made from an sdist needs no Node.js.
+A wheel and an sdist hold the built pages (tinyweb/export/site), which git does not. Where they are missing, or older
+than their sources, they are built, which takes Node.js; where that fails, so does the build, with one sentence. An
+editable install does without: it sees the pages when they are built (`make setup`). A wheel made from an sdist needs no
+Node.js.
 
 With SOURCE_DATE_EPOCH the same commit gives the same bytes: `make wheel` takes the commit's time.
 """
@@ -35,6 +36,7 @@ NEEDED = (
     "library/licenses.txt",
     *(f"{p}/index.html" for p in PAGES),
 )
+NO_SOURCES = {"node_modules", "dist", "test", "test-results"}  # in web/
 Settings = dict[str, Any] | None
 
 
@@ -64,15 +66,31 @@ def missing_pages() -> list[str]:
     return [name for name in NEEDED if not (SITE / name).is_file()]
 
 
+def newer_source() -> Path | None:
+    """A file that the pages are made of and that was changed after they were built."""
+    sources = [Path("tools/build_web.sh")]
+    if not sources[0].is_file():  # an sdist: nothing can be built here
+        return None
+    for folder, folders, files in os.walk("web"):
+        folders[:] = sorted(set(folders) - NO_SOURCES)
+        sources += [Path(folder, name) for name in sorted(files) if not name.endswith(".md")]
+    built = min((SITE / name).stat().st_mtime_ns for name in NEEDED)
+    return next((s for s in sources if s.stat().st_mtime_ns > built), None)
+
+
 def ensure_pages() -> None:
-    """Build the pages if they are not there. Ends the build with a sentence where that cannot be done."""
-    if not missing_pages():
+    """Build the pages if they are not there, or not of these sources. Ends the build with a sentence where that cannot
+    be done."""
+    if missing := missing_pages():
+        wrong = f"not built ({SITE}/{missing[0]} is missing)"
+    elif newer := newer_source():
+        wrong = f"older than {newer.as_posix()}"
+    else:
         return
     why = _build_pages()
-    missing = missing_pages()
-    if why or missing:
+    if why or missing_pages():
         sys.exit(
-            f"tinyweb: the pages are not built ({SITE}/{(missing or NEEDED)[0]} is missing) and cannot be built here: "
+            f"tinyweb: the pages are {wrong} and cannot be built here: "
             f"{why or 'tools/build_web.sh did not make them'}; run `make wheel` in a clone of tinyweb where Node.js "
             "20.19 or newer is installed, or install a finished wheel."
         )

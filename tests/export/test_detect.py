@@ -30,7 +30,6 @@ class Corners:
     """A network of no weights: sees four boxes wherever the picture's first pixel is bright."""
 
     labels = ("dark", "bright")
-    device = None
 
     def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         assert x.shape == (1, 3, 32, 64)
@@ -81,6 +80,11 @@ def test_what_is_written(built: None, tmp_path: Path) -> None:
     assert 'import { loadDetector } from "../assets/tinyweb-detect.js"' in loader
     assert 'labels: Object.freeze(["dark", "bright"])' in loader
     assert "confidence?: number" in (tmp_path / "site/model/model.d.ts").read_text()
+
+
+def test_what_a_network_lacks_is_named() -> None:
+    with pytest.raises(TypeError, match="Detector: object has no `labels`"):
+        Detector(object(), (32, 64))  # type: ignore[arg-type]
 
 
 def test_boxes_in_pixels_of_the_picture() -> None:

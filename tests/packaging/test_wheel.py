@@ -190,6 +190,21 @@ def test_build_without_pages_says_what_to_do(tmp_path: Path) -> None:
     assert not any((tmp_path / "dist").iterdir())
 
 
+def test_build_with_pages_of_older_sources_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = (f"{build_backend.SITE}/{name}" for name in build_backend.NEEDED)
+    for name in (*pages, "tools/build_web.sh", "web/chat/src/page.ts", "web/chat/test/t.ts"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (EPOCH, EPOCH))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    os.utime("web/chat/test/t.ts")  # no part of the pages
+    build_backend.ensure_pages()
+    os.utime("web/chat/src/page.ts", (EPOCH + 1, EPOCH + 1))
+    with pytest.raises(SystemExit, match=r"older than web/chat/src/page\.ts and cannot be built here: bash was not"):
+        build_backend.ensure_pages()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in for npm is a shell script")
 def test_build_without_pages_makes_them(tmp_path: Path) -> None:
     source = clone(tmp_path / "clone", pages=False)

@@ -20,6 +20,7 @@ from tests.control.seeds import SEED, VARIABLE
 from tests.tensor.arguments.compare import Finding, accepted, valued
 from tests.tensor.arguments.differences import TABLE, Difference, meant
 from tests.tensor.arguments.functional import FUNCTIONS
+from tests.tensor.arguments.linalg import LINALG
 from tests.tensor.arguments.methods import METHODS
 from tests.tensor.arguments.pools import Array
 from tests.tensor.arguments.spec import Call, Spec, draw
@@ -27,7 +28,7 @@ from tests.tensor.test_names import FUNCTIONS as NAMESPACE
 from tests.tensor.test_names import public
 from tinyweb import Tensor, dtypes
 
-SPECS: dict[str, Spec] = METHODS | FUNCTIONS
+SPECS: dict[str, Spec] = METHODS | LINALG | FUNCTIONS
 # methods without a spec, and why
 NOT_COMPARED: dict[str, str] = {
     "properties, not methods": "T mT shape dtype ndim device grad requires_grad storage itemsize",
@@ -217,6 +218,18 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         (lambda x: x.mm(None), "mat2 must be a tensor, got NoneType"),
         (lambda x: x.chunk(2.0), "chunks must be a whole number, got float 2.0"),
         (lambda x: x.mvlgamma(0), "p must be at least 1"),
+        (lambda x: x.index_put(1.5, Tensor(1.0)), "index_put: indices must be a tuple of tensors"),
+        (lambda x: x.unsqueeze(0).conv1d(Tensor.ones(1, 2, 1), padding=None), "conv1d: padding must be at least 0"),
+        (lambda x: x.int().one_hot(-2), "one_hot: num_classes must be above 0"),
+        (lambda x: x.triplet_margin_loss(x, x, margin=-2), "margin must be above 0"),
+        (lambda x: x.triplet_margin_loss(x, x.unsqueeze(0)), "must have as many axes"),
+        (lambda x: x.soft_margin_loss(Tensor.ones(2, 2, 3)), "do not broadcast to the input's"),
+        (lambda x: x.binary_cross_entropy(x[0]), "binary_cross_entropy: (2, 3) needs targets of its shape, got (3,)"),
+        (lambda x: x.gaussian_nll_loss(x, x[0]), "var (3,) must have the shape (2, 3)"),
+        (lambda x: x.cosine_similarity(x, eps=-1), "eps must not be negative"),
+        (lambda x: x.fill_([1.0]), "fill_: needs one number, got list"),
+        (lambda x: Tensor.cat([x, x], True), "cat: needs tensors, got bool"),
+        (lambda x: x.hsplit(), "a number of parts, or the places to cut at"),
         (lambda x: x.pad([1, 1], "replicate", 2.0), "has no use for the value"),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
@@ -232,6 +245,10 @@ def test_wrong_arguments_are_named(call: object, said: str) -> None:
         (lambda x: x.sum(axis=0, dim=0), "sum: dim and axis are two names of one argument"),
         (lambda x: x.unfold(0, 1, 1, dim=0, dimension=0), "two names of one argument"),
         (lambda x: x.flip(0, dims=0), "flip: given twice"),
+        (
+            lambda x: x.cat(tensors=[x]),
+            "no place for the tensor before the dot: Tensor.cat(tensors=…)",
+        ),
         (lambda x: x.view(6, dtype="int32"), "view: a shape and a dtype were given"),
         (lambda x: x.reshape(shape="23"), "shape must be a whole number or a sequence of whole numbers"),
         (lambda x: x.permute(dims=(0.0, 1)), "dims must be a whole number or a sequence"),

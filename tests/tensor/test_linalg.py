@@ -249,6 +249,16 @@ def test_residuals(n: int) -> None:
     assert np.abs(inverse.numpy() @ x - np.eye(n)).max() < 2e-7 * condition * n
 
 
+@pytest.mark.parametrize(("a", "b"), [((1, 1, 1), (1,)), ((2, 3, 3), (3, 2)), ((2, 3, 3), (2, 3)), ((3, 3, 3), (3,))])
+def test_right_sides_that_look_like_vectors(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(4)
+    x, y = generator.normal(size=a) + 3 * np.eye(a[-1]), generator.normal(size=b)
+    want = torch.linalg.solve(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    got = Tensor(x, dtype="float64").solve(Tensor(y, dtype="float64")).numpy()
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_full_matrices_and_deficient_ranks() -> None:
     for x in (TALL, WIDE, RANK_ONE, np.zeros((3, 2), np.float32), 1e-25 * TALL, 1e25 * WIDE):

@@ -186,12 +186,18 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
         looked = (a if p is None else p.checked(a, method) for a, p in zip(args[first:], places, strict=False))
         return (*args[:first], *looked, *args[first + len(places) :])
 
-    def by_name(keywords: dict[str, Any]) -> dict[str, Any]:
+    owner = every[0].name if bound else ""
+
+    def by_name(keywords: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
         found = {}
         for name, value in keywords.items():
             ours = renamed.get(name, name)
             if ours is not name and (ours in keywords or ours in found):
                 raise TypeError(f"{method}: {name} and {ours} are two names of one argument: give one")
+            if ours == owner and args:
+                raise TypeError(
+                    f"{method}: {name}= leaves no place for the tensor before the dot: Tensor.{method}({name}=…)"
+                )
             p = looked_at.get(ours)
             found[ours] = value if p is None or type(value) in p.quick else p.checked(value, method)
         return found
@@ -207,7 +213,7 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
                 args = by_place(args)
                 break
         if keywords:
-            return function(*args, **by_name(keywords))
+            return function(*args, **by_name(keywords, args))
         return function(*args)
 
     return call

@@ -359,12 +359,16 @@ def _padding(method: str, padding: Any, steps: Sequence[int], reach: Sequence[in
                 f"{tuple(steps)}"
             )
         return [(r // 2, r - r // 2) for r in reach]
-    pairs = [padding] if isinstance(padding, int) else list(padding)
+    pairs = list(padding) if isinstance(padding, Sequence) else [padding]
     if len(pairs) == 1:
         pairs *= len(reach)
-    around = [(p, p) if isinstance(p, int) else tuple(p) for p in pairs]
-    if len(around) != len(reach) or any(len(p) != 2 or min(p) < 0 for p in around):
+    around = [tuple(p) if isinstance(p, Sequence) else (p, p) for p in pairs]
+    if len(around) != len(reach) or not all(len(p) == 2 and all(map(_is_size, p)) for p in around):
         raise ValueError(
             f"{method}: padding must be at least 0, a number or a pair for each of {len(reach)} axes, got {padding!r}"
         )
-    return around
+    return [(operator.index(before), operator.index(after)) for before, after in around]
+
+
+def _is_size(x: Any) -> bool:
+    return hasattr(x, "__index__") and not isinstance(x, bool) and operator.index(x) >= 0

@@ -159,12 +159,16 @@ class Elimination(Einsum):
         n = self._square("solve")
         rhs = self._partner(b, "solve")
         if rhs.ndim == 1 or (rhs.ndim == self.ndim - 1 and all(map(same, rhs.shape, self.shape[:-1]))):
-            wide = rhs.unsqueeze(-1) if left else rhs.unsqueeze(-2)
-            return self.solve(wide, left=left).squeeze(-1 if left else -2)
+            wide = -1 if left else -2
+            return self._solve(rhs.unsqueeze(wide), n, left).squeeze(wide)
+        return self._solve(rhs, n, left)
+
+    def _solve(self, rhs: Self, n: int, left: bool) -> Self:
+        """`solve` of matrices."""
         if rhs.ndim < 2 or not same(rhs.shape[-2 if left else -1], n):
             raise ValueError(f"solve: {self.shape} and {rhs.shape}: the matrix and the right side differ in size")
         if not left:
-            return self.mT.solve(rhs.mT).mT
+            return self.mT._solve(rhs.mT, n, True).mT
         a, v = self._real()._same_real(rhs)
         factors, _, place = a._lu_steps()
         inverse = a._inverse_steps(factors, place)._closed([a], lambda x, g: [x.mT.matmul(g).matmul(x.mT).neg()])

@@ -43,7 +43,11 @@ class InPlace(Differentiation):
         return self._update("copy_", x)
 
     def fill_(self, value: Any) -> Self:
-        """Write one number everywhere."""
+        """Write one number everywhere. TypeError for what is none, ValueError for a tensor with axes."""
+        if isinstance(value, list | tuple | str | bytes) or value is None:
+            raise TypeError(f"fill_: needs one number, got {type(value).__name__}")
+        if getattr(value, "shape", ()) != ():
+            raise ValueError(f"fill_: needs one number, got the shape {tuple(value.shape)}")
         return self._update("fill_", type(self)(value, dtype=self.dtype, device=self.device))
 
     def zero_(self) -> Self:

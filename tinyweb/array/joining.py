@@ -36,7 +36,7 @@ def _listed(method: str, first: Any, others: Sequence[Any]) -> list[Any]:
 
 def _with_axis(others: tuple[Any, ...], axis: int) -> tuple[tuple[Any, ...], int]:
     """PyTorch's `cat(tensors, 1)`: a number in the last place is the axis."""
-    if others and isinstance(others[-1], int | np.integer):
+    if others and isinstance(others[-1], int | np.integer) and not isinstance(others[-1], bool):
         return others[:-1], int(others[-1])
     return others, axis
 
@@ -234,6 +234,8 @@ class Joining(Views):
 
 def _cuts(given: tuple[Any, ...]) -> Any:
     """A number of parts, or where to cut: in a sequence or one by one."""
+    if not given:
+        raise TypeError("a number of parts, or the places to cut at, must be given")
     return given[0] if len(given) == 1 else given
 
 

@@ -26,6 +26,15 @@ class Loss(Attention):
         """Both as floats of one shape."""
         return self._floating()._pair(target, method)
 
+    def _with_equal_target(self, target: Any, method: str) -> tuple[Self, Self]:
+        """Both as floats; ValueError where the shapes differ."""
+        x, t = self._with_target(target, method)
+        given = target.shape if isinstance(target, TensorCore) else t.shape
+        for shape in (self.shape, given):
+            if len(x.shape) != len(shape) or not all(map(same, x.shape, shape)):
+                raise ValueError(f"{method}: {self.shape} needs targets of its shape, got {given}")
+        return x, t
+
     # -- of numbers ---------------------------------------------------------------------------------------------------
     def mse_loss(self, target: TensorCore, reduction: str = "mean") -> Self:
         """(input - target)²."""
@@ -89,6 +98,8 @@ class Loss(Attention):
         v = x._operand(var, "gaussian_nll_loss")._floating()
         if v.ndim == x.ndim - 1 and v.ndim and v.shape == x.shape[:-1]:
             v = v.unsqueeze(-1)
+        elif v.ndim and (v.shape[:-1] != x.shape[:-1] or v.shape[-1] not in (1, x.shape[-1])):
+            raise ValueError(f"gaussian_nll_loss: var {v.shape} must have the shape {x.shape}, or 1 as last size")
         v = v.add(v.clamp(min=eps).sub(v).detach())
         loss = v.log().add(x.sub(t).square().div(v)).mul(0.5)
         if full:
@@ -111,7 +122,7 @@ class Loss(Attention):
         self, target: TensorCore, weight: TensorCore | None = None, reduction: str = "mean"
     ) -> Self:
         """-(t log p + (1 - t) log(1 - p)) of probabilities p; logarithms count as at least -100."""
-        x, t = self._with_target(target, "binary_cross_entropy")
+        x, t = self._with_equal_target(target, "binary_cross_entropy")
         yes, no = x.log().clamp(min=-100.0), x.neg().add(1.0).log().clamp(min=-100.0)
         loss = t.mul(yes).add(t.neg().add(1.0).mul(no)).neg()
         # PyTorch's gradient, which is finite at 0 and 1
@@ -127,7 +138,7 @@ class Loss(Attention):
         pos_weight: TensorCore | None = None,
     ) -> Self:
         """`binary_cross_entropy` of sigmoid(input), without overflow; `pos_weight` multiplies the positive part."""
-        x, t = self._with_target(target, "binary_cross_entropy_with_logits")
+        x, t = self._with_equal_target(target, "binary_cross_entropy_with_logits")
         no = x.neg().log_sigmoid().neg()  # -log(1 - p)
         if pos_weight is None:
             loss = no.sub(x.mul(t))
@@ -149,15 +160,15 @@ class Loss(Attention):
     def soft_margin_loss(self, target: TensorCore, reduction: str = "mean") -> Self:
         """log(1 + e^(-target · input)), targets ±1."""
         x, t = self._with_target(target, "soft_margin_loss")
+        if x.ndim != self.ndim or not all(map(same, x.shape, self.shape)):
+            raise ValueError(f"soft_margin_loss: targets {target.shape} do not broadcast to the input's {self.shape}")
         return x.mul(t).log_sigmoid().neg()._reduced(reduction, "soft_margin_loss")
 
     def multilabel_soft_margin_loss(
         self, target: TensorCore, weight: TensorCore | None = None, reduction: str = "mean"
     ) -> Self:
         """The mean over the last axis of `binary_cross_entropy_with_logits`."""
-        x, t = self._with_target(target, "multilabel_soft_margin_loss")
-        if len(x.shape) != len(t.shape) or not all(map(same, x.shape, t.shape)):
-            raise ValueError(f"multilabel_soft_margin_loss: {self.shape} needs targets of its shape, got {t.shape}")
+        x, t = self._with_equal_target(target, "multilabel_soft_margin_loss")
         loss = x.binary_cross_entropy_with_logits(t, weight, "none")
         return loss.mean(-1)._reduced(reduction, "multilabel_soft_margin_loss")
 
@@ -286,6 +297,10 @@ class Loss(Attention):
         self, other: TensorCore, target: TensorCore, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """max(0, -target · (self - other) + margin), targets ±1."""
+        if not self.ndim == other.ndim == target.ndim:
+            raise ValueError(
+                f"margin_ranking_loss: shapes {self.shape}, {other.shape} and {target.shape} must have as many axes"
+            )
         a, b, t = self._floating()._together("margin_ranking_loss", other, target)
         # the gradient at the kink is that of the positive side
         return t.neg().mul(a.sub(b)).add(margin)._above_zero()._reduced(reduction, "margin_ranking_loss")
@@ -322,8 +337,15 @@ class Loss(Attention):
     ) -> Self:
         """max(0, distance to `positive` - distance to `negative` + margin) (Balntas et al. 2016).
 
-        With `swap` the distance from positive to negative counts where it is the smaller one.
+        With `swap` the distance from positive to negative counts where it is the smaller one. ValueError for a margin
+        that is not above 0.
         """
+        if not margin > 0:
+            raise ValueError(f"triplet_margin_loss: margin must be above 0, got {margin}")
+        if not self.ndim == positive.ndim == negative.ndim:
+            raise ValueError(
+                f"triplet_margin_loss: {self.shape}, {positive.shape} and {negative.shape} must have as many axes"
+            )
         near = self.pairwise_distance(positive, p, eps)
         far = self.pairwise_distance(negative, p, eps)
         if swap:

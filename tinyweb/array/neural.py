@@ -62,7 +62,9 @@ class Neural(Normalization):
         """
         if not self.dtype.is_int:
             raise TypeError(f"one_hot: needs integers, got {self.dtype.name}")
-        if num_classes < 0:
+        if num_classes < 1 and num_classes != -1:
+            raise ValueError(f"one_hot: num_classes must be above 0, or -1 for as many as there are, got {num_classes}")
+        if num_classes == -1:
             if self.numel() == 0:
                 raise ValueError("one_hot: an empty tensor needs num_classes")
             num_classes = int(self.max().item()) + 1

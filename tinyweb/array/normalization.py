@@ -83,6 +83,8 @@ class Normalization(Pooling):
         if not is_training(training):
             if running_mean is None or running_var is None:
                 raise ValueError("batch_norm: running_mean and running_var are needed outside of training")
+            if eps < 0:
+                raise ValueError(f"batch_norm: eps must not be negative, got {eps}")
             mean, var = self._per_channel(running_mean), self._per_channel(running_var)
             assert mean is not None and var is not None
             y = self._wide().sub(mean).mul(var.add(eps).rsqrt())
@@ -220,6 +222,8 @@ class Normalization(Pooling):
 
     def cosine_similarity(self, other: TensorCore, axis: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between vectors along an axis; lengths count as at least `eps`."""
+        if eps < 0:
+            raise ValueError(f"cosine_similarity: eps must not be negative, got {eps}")
         a, b = self._floating()._pair(other, "cosine_similarity")
         axes = a._axes(axis, "cosine_similarity")
         unit, other_unit = (t.div(t._length(2, axes).clamp(min=eps)) for t in (a, b))

@@ -293,6 +293,8 @@ class Scatter(Scan):
     def index_put(self, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Self:
         """self with `values` (broadcast) at self[indices], a tuple of integer tensors or masks; added to what is there
         if `accumulate`."""
+        if not isinstance(indices, tuple | list):
+            raise TypeError(f"index_put: indices must be a tuple of tensors, got {type(indices).__name__}")
         _check_source("index_put", self, values)
         view = self._view(tuple(indices))
         if view.padded or not view.picks or view.tensor.shape != self.shape:

@@ -107,9 +107,9 @@ class Selection(Sorting):
 
     def mode(self, axis: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """(values, positions) of the most frequent elements along an axis: of equally frequent ones the smallest."""
+        a = self._axis(axis, method="mode")
         if not self.ndim:
             return self._same(), self.full_like(0, dtypes.int32)
-        a = self._axis(axis, method="mode")
         n = self._fixed(a, "mode")
         if n == 0:
             raise ValueError(f"mode: axis {axis} of {self.shape} has no elements")

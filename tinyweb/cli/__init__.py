@@ -6,6 +6,7 @@ code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs 
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -136,12 +137,22 @@ def _where(error: OSError) -> str:
     return f": {error.filename}" if error.filename else ""
 
 
+def _printable(error: UnicodeError) -> tuple[bytes, int]:
+    """What is written for characters that a stream has not: a question mark; for the bytes of a file's name that are no
+    text, those bytes, as Python holds them (PEP 383) and the shell expects them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    characters = error.object[error.start : error.end]
+    return b"".join(bytes([ord(c) & 0xFF]) if "\udc80" <= c <= "\udcff" else b"?" for c in characters), error.end
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The `tinyweb` command; never returns."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    codecs.register_error("tinyweb", _printable)
     for stream in (sys.stdout, sys.stderr):  # a console that has not all characters is no reason to fail
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="tinyweb")
     signal.signal(signal.SIGTERM, _stopped)
     # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
     signal.signal(signal.SIGINT, _stopped)

@@ -35,15 +35,11 @@ CHANNELS = 4  # of a picture as canvases have it; the last, opacity, is not look
 
 
 class Network(Protocol):
-    """What a detector is built around: its weights already read, images (1, 3, H, W) from 0 to 1."""
+    """What a detector is built around: its weights already read, images (1, 3, H, W) from 0 to 1. One whose weights are
+    not on the default device says where they are: `device`, the name of theirs."""
 
     @property
     def labels(self) -> Sequence[str]: ...
-
-    @property
-    def device(self) -> str | None:
-        """Where the weights are; None: the default device."""
-        ...
 
     def candidates(self, x: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Boxes (n, 4) as x1 y1 x2 y2 in pixels of the input, scores (n,) and classes int32 (n,) of the `limit` best
@@ -85,6 +81,9 @@ class Detector:
     def __init__(
         self, network: Network, size: tuple[int, int], defaults: Settings | None = None, max_boxes: int = MAX_BOXES
     ):
+        for needed in ("labels", "candidates"):
+            if not hasattr(network, needed):
+                raise TypeError(f"Detector: {type(network).__name__} has no `{needed}`, which a network needs")
         self.network, self.size, self.max_boxes = network, size, max_boxes
         self.defaults = defaults or Settings()
         self._compiled = jit(self._arrays)
@@ -138,7 +137,8 @@ class Detector:
         picture = _three_channels(image)
         square, frame = letterboxed(picture, self.size)
         source = np.array([picture.shape[1], picture.shape[0]], np.float32)
-        given = [Tensor(a, device=self.network.device) for a in (square, frame, source, asked.array())]
+        device = getattr(self.network, "device", None)
+        given = [Tensor(a, device=device) for a in (square, frame, source, asked.array())]
         boxes, scores, classes, count = (t.numpy() for t in self._compiled(*given))
         labels = self.network.labels
         return [

@@ -154,26 +154,30 @@ def accepted(call: Call, device: str) -> tuple[Finding | None, list[tuple[Tensor
             pairs.append((g, w))
         elif g != w and not (g != g and w != w):
             return Finding(call, "values", f"{g!r}, PyTorch gives {w!r}"), []
-    return None, pairs if call.spec.values else []
+    return None, pairs if call.spec.values or call.spec.invariant else []
 
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2}
 
 
 def valued(call: Call, pairs: Sequence[tuple[Tensor, torch.Tensor]]) -> Finding | None:
-    """Whether the values agree."""
-    for g, w in pairs:
-        try:
-            mine = g.numpy()
-        except Exception as e:
-            return Finding(call, "internal", f"when it is computed: {type(e).__name__}: {str(e)[:300]}")
-        yours = (w.float() if w.dtype is torch.bfloat16 else w).detach().resolve_neg().numpy()
+    """Whether the values agree, or what follows from them where they are not determined."""
+    try:
+        got = [g.numpy() for g, _ in pairs]
+    except Exception as e:
+        return Finding(call, "internal", f"when it is computed: {type(e).__name__}: {str(e)[:300]}")
+    want = [(w.float() if w.dtype is torch.bfloat16 else w).detach().resolve_neg().numpy() for _, w in pairs]
+    types = [_dtype(w) for _, w in pairs]
+    if call.spec.invariant is not None:
+        got, want = call.spec.invariant(call, got), call.spec.invariant(call, want)
+        types = [types[0]] * len(want)
+    for mine, yours, dtype in zip(got, want, types, strict=True):
         if mine.dtype.kind != "f":
             if not np.array_equal(mine, yours):
                 return Finding(call, "values", f"{mine.tolist()}, PyTorch gives {yours.tolist()}")
             continue
         narrow = [TOLERANCE.get(d, 0.0) for d in dtypes_of(call)]
-        rtol = max(call.spec.rtol, *narrow, TOLERANCE.get(_dtype(w), 0.0))
+        rtol = max(call.spec.rtol, *narrow, TOLERANCE.get(dtype, 0.0))
         finite = np.abs(yours[np.isfinite(yours)])
         atol = rtol * max(1.0, float(finite.max(initial=0.0)))
         with np.errstate(all="ignore"):

@@ -7,8 +7,24 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from tests.tensor.arguments.compare import Finding, dtypes_of
-from tests.tensor.arguments.pools import FLOATS, Array
+from tests.tensor.arguments.kinds import (
+    arrays,
+    by_other_name,
+    empty,
+    float_number,
+    given,
+    has_bool,
+    has_ints,
+    mixed,
+    mixed_with_number,
+    narrower_int,
+    no_class,
+    operands,
+)
+from tests.tensor.arguments.pools import FLOATS
 
 When = Callable[[Finding], bool]
 
@@ -35,56 +51,6 @@ class Difference:
         )
 
 
-def _arrays(f: Finding) -> list[Array]:
-    found: list[Array] = []
-
-    def walk(v: object) -> None:
-        if isinstance(v, Array):
-            found.append(v)
-        elif isinstance(v, tuple | list):
-            for x in v:
-                walk(x)
-
-    walk([f.call.x, *f.call.args, *f.call.keywords.values()])
-    return found
-
-
-def _empty(f: Finding) -> bool:
-    return (
-        any(a.data.size == 0 for a in _arrays(f))
-        or re.search(r"\b0\b", repr((f.call.args, f.call.keywords))) is not None
-    )
-
-
-def _dtypes(f: Finding) -> tuple[str, str]:
-    mine, _, yours = f.seen.partition(", PyTorch gives ")
-    return mine, yours
-
-
-def _narrower_int(f: Finding) -> bool:
-    return _dtypes(f) in {("int32", "int64"), ("uint32", "int64"), ("uint32", "uint64")}
-
-
-def _mixed(f: Finding) -> bool:
-    return len({a.dtype for a in _arrays(f)}) > 1
-
-
-def _mixed_with_number(f: Finding) -> bool:
-    return any(a.shape == () for a in _arrays(f))
-
-
-def _has_bool(f: Finding) -> bool:
-    return "bool" in dtypes_of(f.call)
-
-
-def _has_ints(f: Finding) -> bool:
-    return any("int" in a.dtype or a.dtype == "bool" for a in _arrays(f))
-
-
-def _wrong_signature(f: Finding) -> bool:
-    return f.call.wrong == "signature"
-
-
 OPERANDS = (
     "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow "
     "float_power xlogy rsub arctan2 "
@@ -93,7 +59,7 @@ OPERANDS = (
     "eq ne not_equal lt less le less_equal gt greater ge greater_equal ldexp addcmul addcdiv lerp clamp clip clamp_min "
     "clamp_max where masked_fill equal isin bucketize searchsorted take gather scatter scatter_add scatter_reduce "
     "index_add index_copy index_fill index_select index_reduce index_put put take_along_dim masked_scatter addmm addmv "
-    "addr baddbmm addbmm"
+    "addr baddbmm addbmm repeat_interleave copy_"
 )
 PRODUCTS = (
     "mm matmul bmm mv dot vdot inner addmm addmv addr baddbmm addbmm cross vecdot tensordot multi_dot cdist "
@@ -105,8 +71,10 @@ LOSSES = (
     "gaussian_nll_loss binary_cross_entropy binary_cross_entropy_with_logits margin_ranking_loss cosine_embedding_loss "
     "triplet_margin_loss nll_loss cross_entropy multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss"
 )
-NORMS = "batch_norm instance_norm layer_norm rms_norm group_norm local_response_norm "
-"normalize cosine_similarity pairwise_distance"
+NORMS = (
+    "batch_norm instance_norm layer_norm rms_norm group_norm local_response_norm normalize cosine_similarity "
+    "pairwise_distance"
+)
 
 CASTS = (
     "byte char short int long type type_as copy_ fill_ masked_fill full full_like new_full new_tensor index_fill "
@@ -120,22 +88,22 @@ TABLE: tuple[Difference, ...] = (
         "numbers, where PyTorch has int64.",
         "WebGPU has no 64-bit integers: they would be pairs of words. `dtype=` asks for another.",
         "dtype",
-        when=_narrower_int,
+        when=narrower_int,
     ),
     Difference(
         "A tensor of shape () counts in promotion like any other, where PyTorch lets it give way to tensors with axes.",
         "A dtype then follows from dtypes alone, not from shapes.",
         "dtype values",
-        when=lambda f: _mixed(f) and _mixed_with_number(f),
+        when=lambda f: mixed(f) and mixed_with_number(f),
     ),
     Difference(
         "Any mix of dtypes is promoted in products of matrices, layers, losses and "
         "comparisons, where PyTorch wants them equal.",
         "One rule for all methods; a cast is never forgotten.",
         "accepted",
-        seen=r"(same (data )?(dtype|type)|did not match|scalar "
-        r"type|dtype|promot|Expected|expected|must have the same)",
-        when=_mixed,
+        seen=r"(same (data )?(dtype|type)|did not match|expected scalar type|expected dtype|Found dtype|"
+        r"different dtypes|Type promoting|Input dtypes must)",
+        when=mixed,
     ),
     Difference(
         "`float_power` is computed in float32, but for float64.",
@@ -162,7 +130,9 @@ TABLE: tuple[Difference, ...] = (
         "add sub subtract rsub addmm addmv addr baddbmm addbmm hardtanh threshold celu elu "
         "leaky_relu "
         "hardshrink softshrink index_add lerp addcmul addcdiv clamp clip clamp_min clamp_max relu6",
-        when=_has_ints,
+        seen="(integral|Integral|[Bb]ool|unsigned type|without overflow|floating|^float|result type|"
+        r"can't be cast|^TypeError: index_add: the source)",
+        when=float_number,
     ),
     Difference(
         "Booleans are 0 and 1 where they meet numbers of another dtype.",
@@ -171,14 +141,29 @@ TABLE: tuple[Difference, ...] = (
         "sub subtract rsub dist diff addmm addmv addr baddbmm addbmm cumsum cumprod isin relu "
         "square pow float_power "
         "matrix_power kron",
-        when=_has_bool,
+        when=has_bool,
     ),
     Difference(
         "Integers are taken as float32 by methods that need floats.",
         "PyTorch refuses them in some methods and takes them in others.",
         "accepted",
-        seen=r"(float|Float|supported|Unsupported|Long|Int|Byte|Char|Short|Bool|integral|dtype)",
-        when=_has_ints,
+        seen=r"(Integral inputs not supported|floating[ -]point|with a bool tensor is not supported)",
+        when=has_ints,
+    ),
+    Difference(
+        "Classes may be of any integer dtype.",
+        "Indices are int32 here.",
+        "accepted",
+        "one_hot",
+        seen="LongTensor",
+        when=no_class,
+    ),
+    Difference(
+        "A number that an unsigned tensor cannot hold is compared as it is.",
+        "PyTorch wraps it first: 2 ≤ -1 of uint8.",
+        "values",
+        "eq ne not_equal lt less le less_equal gt greater ge greater_equal",
+        when=lambda f: "uint8" in dtypes_of(f.call) and any(isinstance(v, int | float | np.number) for v in given(f)),
     ),
     Difference(
         "A float that an integer type cannot hold becomes the nearest it can, NaN 0.",
@@ -212,7 +197,10 @@ TABLE: tuple[Difference, ...] = (
         "from the end, where PyTorch raises.",
         "Their values are not known at the call; see Indexing in docs/tensor.md.",
         "accepted values",
-        seen=r"(index|out of (bounds|range)|invalid|Expected|greater|negative|less)",
+        seen=r"(index \S+ (is )?out of|index out of|out of (bounds|range)|invalid max index|Index to scalar|"
+        r"source is scalar|"
+        r"Target \S+ is out|indexing axis dim|empty tensor|Class values must|must be (positive|smaller|greater|less)|"
+        r"^\[|^-?\d|^(nan|inf))",
         methods="take index_select gather take_along_dim scatter scatter_add scatter_reduce index_add "
         "index_copy index_fill "
         "index_reduce index_put put embedding nll_loss cross_entropy multi_margin_loss multilabel_margin_loss one_hot "
@@ -254,7 +242,101 @@ TABLE: tuple[Difference, ...] = (
         "A tensor without axes may be given axis 0 or -1.",
         "PyTorch takes it in most methods.",
         "accepted",
-        seen="tensor has no dimensions",
+        seen=r"(tensor has no dimensions|in range of \[-1, 0\], but got 1\))",
+        when=lambda f: any(a.shape == () for a in arrays(f)),
+    ),
+    Difference(
+        "An index of `gather` has as many axes as the tensor, also if that has none.",
+        "PyTorch takes an index of one axis for a tensor without any.",
+        "refused",
+        "gather",
+        seen="as many axes as \\(\\)",
+    ),
+    Difference(
+        "`vecdot` broadcasts vectors too.",
+        "As its documentation has it; PyTorch broadcasts only from two axes on.",
+        "accepted",
+        "vecdot",
+        seen="inconsistent tensor size",
+    ),
+    Difference(
+        "`unique` of no elements has none, along an axis too; so have the quantiles of an empty tensor along an axis "
+        "that has elements.",
+        "There is nothing to decide.",
+        "accepted",
+        "unique unique_consecutive quantile nanquantile",
+        seen="(0 sized dimensions|input tensor must be non-empty)",
+    ),
+    Difference(
+        "`addcdiv` divides integers as `div` does.",
+        "PyTorch refuses what it once rounded.",
+        "accepted dtype values",
+        "addcdiv",
+        seen="(Integer division with addcdiv|float)",
+        when=has_ints,
+    ),
+    Difference(
+        "`norm` is that of all numbers along any number of axes, and its `dtype` may be narrower.",
+        "The sum is computed in it, as everywhere.",
+        "accepted",
+        "norm",
+        seen="(dim must be a 2-tuple|without narrowing)",
+    ),
+    Difference(
+        "`axis=None` of softmin and `p=None` of normalize are refused.",
+        "PyTorch guesses the axis, with a warning.",
+        "refused",
+        "softmin softmax log_softmax normalize",
+        seen="got NoneType None",
+    ),
+    Difference(
+        "`padding` of convolutions may be a pair (before, after) for each axis.",
+        "PyTorch needs a call of `pad` for it.",
+        "accepted",
+        "conv1d conv2d conv3d",
+        seen="invalid combination",
+        when=lambda f: any(isinstance(v, tuple) and v and isinstance(v[0], tuple) for v in given(f)),
+    ),
+    Difference(
+        "`var` of `gaussian_nll_loss` may be a whole number.",
+        "PyTorch asks a number for its `any()`.",
+        "accepted",
+        "gaussian_nll_loss",
+        seen=r"any\(\) received",
+    ),
+    Difference(
+        "The target of `cosine_embedding_loss` is a sign: its dtype does not count.",
+        "It chooses between two formulas.",
+        "dtype",
+        "cosine_embedding_loss",
+    ),
+    Difference(
+        "Targets of `ctc_loss` are integers.",
+        "PyTorch takes floats and truncates them.",
+        "refused",
+        "ctc_loss",
+        seen="targets must be integers",
+    ),
+    Difference(
+        "`rand_like` and `randn_like` of integers are float32.",
+        "PyTorch refuses them, but for empty tensors.",
+        "accepted dtype",
+        "rand_like randn_like",
+        when=has_ints,
+    ),
+    Difference(
+        "A product of matrices without elements has the dtype of any other.",
+        "PyTorch takes the second one's.",
+        "dtype",
+        "mm bmm matmul inner baddbmm addbmm",
+        when=lambda f: empty(f) and mixed(f),
+    ),
+    Difference(
+        "`index_add` of booleans takes no number `alpha`.",
+        "The product is an integer.",
+        "refused",
+        "index_add",
+        seen="this tensor bool",
     ),
     Difference(
         "`combinations(0)` gives one empty combination.",
@@ -267,7 +349,7 @@ TABLE: tuple[Difference, ...] = (
         "They are not known at the call.",
         "accepted",
         "bernoulli multinomial binary_cross_entropy",
-        seen="(p_in|probability|between 0 and 1|sum of)",
+        seen=r"(p_in|got \((p=)?NoneType|probability|between 0 and 1|sum of)",
     ),
     Difference(
         "`training=None` follows `Tensor.train()`.",
@@ -305,13 +387,15 @@ TABLE: tuple[Difference, ...] = (
         "They become tensors of the other operand's dtype.",
         "accepted",
         OPERANDS,
-        seen=r"(must be|invalid combination|expected|received|Tensor|0-dimensional)",
+        seen=r"(must be (Tensor|Number), not|invalid combination|0-dimensional)",
+        when=operands,
     ),
     Difference(
         "`axis=None`, and `keepdim` without an axis, mean all axes.",
         "As in NumPy.",
         "accepted",
-        seen=r"(missing 1 required|dim|keepdim|NoneType|invalid combination|output with shape)",
+        seen=r"(missing 1 required|must be (tuple of ints|int), not NoneType|got \((dim=)?NoneType|keepdim=bool|"
+        r"output with shape)",
         methods="sum nansum mean nanmean prod max min median nanmedian any all std var std_mean "
         "var_mean amax amin logsumexp "
         "argmax argmin norm squeeze aminmax count_nonzero vector_norm unique quantile "
@@ -322,15 +406,16 @@ TABLE: tuple[Difference, ...] = (
         "They are those of a tensor without axes.",
         "accepted",
         "permute reshape view repeat tile expand flip new_zeros new_ones new_empty zeros ones empty rand randn",
-        seen=r"(missing|invalid combination|required|takes)",
+        seen=r"(missing 1 required|got \(\)|got \((dtype=|None\b)|not NoneType)",
     ),
     Difference(
         "Every parameter has a name, also where PyTorch's overloads have none, and may be "
         "given by position where PyTorch wants a keyword.",
         "One signature for each method.",
         "accepted",
-        seen=r"(invalid combination|unexpected keyword|takes .* positional|positional|missing|got "
-        r"an unexpected|unrecognized)",
+        seen=r"(unexpected keyword|takes .* positional|missing 1 required|unrecognized|indices_or_sections=|^arange|"
+        r"invalid combination)",
+        when=lambda f: "invalid combination" not in f.seen or f.call.wrong == "signature" or by_other_name(f),
     ),
     Difference(
         "Flags are True or False; PyTorch's Python functions take anything.",
@@ -341,8 +426,8 @@ TABLE: tuple[Difference, ...] = (
     Difference(
         "Arguments are looked at for empty tensors too, which PyTorch passes through in some methods.",
         "The shape of the data does not decide whether a call is right.",
-        "refused dtype accepted shape",
-        when=_empty,
+        "refused",
+        when=empty,
     ),
     Difference(
         "Bounds of parameters are checked at the call: temperatures, norms, windows above 0, sizes that fit.",
@@ -352,7 +437,8 @@ TABLE: tuple[Difference, ...] = (
         "adaptive_avg_pool3d adaptive_max_pool1d "
         f"adaptive_max_pool2d adaptive_max_pool3d dropout2d dropout3d dropout1d max_unpool1d "
         f"max_unpool2d max_unpool3d {NORMS} {LOSSES} "
-        "scaled_dot_product_attention one_hot rrelu softplus pow isclose",
+        "scaled_dot_product_attention one_hot rrelu softplus pow isclose conv_transpose1d conv_transpose2d "
+        "conv_transpose3d",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The methods of torch.Tensor, torch and torch.linalg."""
+"""The methods of torch.Tensor and torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.tensor.arguments import pools
+from tests.tensor.arguments import invariants, pools
 from tests.tensor.arguments.pools import FLOATS, Array
 from tests.tensor.arguments.spec import Spec, define, tensor
 
 METHODS: dict[str, Spec] = {}
 any_, floats = tensor(), tensor(FLOATS)
-vectors, matrices = tensor(shape="a"), tensor(FLOATS, shape="ab")
-square = tensor(("float32", "float64"), shape="aa aa baa")
+vectors = tensor(shape="a")
 distinct = tensor((*FLOATS, "int32"))
 
 
@@ -224,7 +223,6 @@ _(
     "index_put",
     any_,
     "indices:tuple values:number_tensor accumulate:flag?",
-    values=False,
     pool={
         "tuple": lambda d, ok: (pools.vector_index(d, ok),) if d.rng.random() < 0.9 else pools.vector_index(d, ok),
         "number_tensor": lambda d, ok: (
@@ -236,7 +234,6 @@ _(
     "put",
     any_,
     "index:flat source:same_count accumulate:flag?",
-    values=False,
     pool={
         "flat": lambda d, ok: pools.indices(d, d.x.data.size, (3,), ok),
         "same_count": lambda d, ok: (
@@ -295,132 +292,27 @@ _(
     pool={"kind": pools.dtype("float32", "float64", "float16")},
 )
 
-# -- linear algebra ---------------------------------------------------------------------------------------------------
-m = {f"m{i}": pools.matrix(*s.split()) for i, s in enumerate(("bp", "acp cp", "b bp b", "p", "b", "ab b"))}
-one = tensor((*FLOATS, "int32", "int64", "bool"), shape="ab")
-_("mm", one, "mat2:m0", pool=m)
-_(
-    "matmul",
-    tensor((*FLOATS, "int32", "bool"), shape="ab ab a"),
-    "other:o",
-    pool={"o": lambda d, ok: pools.matrix("bp", "b", "qbp")(d, ok) if d.ndim == 2 else pools.matrix("a", "ap")(d, ok)},
-)
-_("bmm", tensor((*FLOATS, "int32"), shape="abc"), "mat2:m1", pool=m)
-_("mv", one, "vec:m4", pool=m)
-_("dot", tensor((*FLOATS, "int32"), shape="a"), "tensor:same")
-_("vdot", tensor((*FLOATS, "int32"), shape="a"), "other:same")
-_("inner", one, "other:o", pool={"o": pools.matrix("pb", "b")})
-_("outer ger", vectors, "vec2:m3", pool=m)
-_("addmm", one, "mat1:l mat2:r * beta:number? alpha:number?", pool={"l": pools.matrix("ap"), "r": pools.matrix("pb")})
-_("addmv", vectors, "mat:l vec:r * beta:number? alpha:number?", pool={"l": pools.matrix("ap"), "r": pools.matrix("p")})
-_("addr", one, "vec1:l vec2:r * beta:number? alpha:number?", pool={"l": pools.matrix("a"), "r": pools.matrix("b")})
-_(
-    "baddbmm",
-    tensor((*FLOATS, "int32"), shape="abc 1bc"),
-    "batch1:l batch2:r * beta:number? alpha:number?",
-    pool={"l": pools.matrix("abp"), "r": pools.matrix("apc")},
-)
-_(
-    "addbmm",
-    one,
-    "batch1:l batch2:r * beta:number? alpha:number?",
-    pool={"l": pools.matrix("qap"), "r": pools.matrix("qpb")},
-)
-_(
-    "kron",
-    tensor(("float32", "int32", "float16", "bool"), ranks=(0, 1, 2, 2, 3)),
-    "other:o",
-    pool={"o": pools.matrix("p", "pq", "")},
-)
-_("cross", tensor(FLOATS, shape="a3 3 3a a3"), "other:same dim:axis", theirs=torch.linalg.cross)
-_("vecdot", tensor(FLOATS), "x:like * dim:axis?")
-_(
-    "tensordot",
-    matrices,
-    "other:o dims:dims",
-    pool={
-        "o": pools.matrix("bp", "b"),
-        "dims": lambda d, ok: (
-            d.rng.choice((1, ([1], [0]), ([-1], [0])))
-            if ok
-            else d.rng.choice((5, -1, 1.5, None, ([0, 0], [0, 0]), ([3], [0]), "x", ([0],)))
-        ),
-    },
-)
-_("multi_dot", tensor(("float32",), shape="aa aa"), "tensors:tensors", joins=True)
-_("matrix_power", square, "n:int", rtol=1e-2)
-_(
-    "cdist",
-    tensor(("float32", "float64"), shape="ab cab"),
-    "x2:o p:real?",
-    pool={"o": pools.matrix("pb")},
-    theirs=lambda x, x2, *a, **k: torch.cdist(x, x2, *a, **({"compute_mode": "donot_use_mm_for_euclid_dist"} | k)),
-)
-_("vector_norm", floats, "ord:real? dim:axes? keepdim:flag?")
-_(
-    "matrix_norm",
-    tensor(("float32", "float64"), shape="ab abc"),
-    "ord:ord? dim:two_axes? keepdim:flag?",
-    pool={"ord": lambda d, ok: d.rng.choice(("fro", 1, -1, float("inf"))) if ok else d.rng.choice(("x", 3, None, 0.5))},
-)
-_("det slogdet logdet inverse inv pinv svdvals", square, rtol=5e-2)
-_("cond", square, rtol=5e-2, theirs=torch.linalg.cond)
-_("matrix_rank", square, theirs=torch.linalg.matrix_rank)
-_("cholesky cholesky_inverse", square, "upper:flag?", values=False)
-_(
-    "cholesky_solve",
-    tensor(("float32",), shape="ab"),
-    "input2:o upper:flag?",
-    values=False,
-    pool={"o": pools.matrix("aa")},
-)
-_("lu", square, values=False, theirs=torch.linalg.lu)
-_(
-    "qr",
-    tensor(("float32", "float64"), shape="ab cab"),
-    "mode:mode?",
-    values=False,
-    theirs=torch.linalg.qr,
-    pool={"mode": pools.words("reduced", "complete", "r")},
-)
-_("svd", tensor(("float32", "float64"), shape="ab cab"), "full_matrices:flag?", values=False, theirs=torch.linalg.svd)
-_("eigh eigvalsh", square, "UPLO:uplo?", values=False, pool={"uplo": pools.words("L", "U")})
-_(
-    "solve",
-    square,
-    "B:o * left:flag?",
-    values=False,
-    pool={"o": pools.matrix("ap", "aa", "a")},
-    theirs=torch.linalg.solve,
-)
-_(
-    "solve_triangular",
-    square,
-    "B:o * upper:flag left:flag? unitriangular:flag?",
-    values=False,
-    pool={"o": pools.matrix("aa")},
-)
-_(
-    "lstsq",
-    tensor(("float32",), shape="ab"),
-    "b:o",
-    values=False,
-    pool={"o": pools.matrix("ap")},
-    theirs=torch.linalg.lstsq,
-)
-_("cov", tensor(FLOATS, shape="ab a"), "* correction:count?")
-_("corrcoef", tensor(FLOATS, shape="ab a"))
-
 # -- creation ---------------------------------------------------------------------------------------------------------
 static = {"static": True}
 _("zeros ones", any_, "size:sizes * dtype:dtype?", spread=True, **static)
 _("empty", any_, "size:sizes * dtype:dtype?", spread=True, values=False, **static)
 _(
-    "rand randn",
+    "rand",
     any_,
     "size:sizes * dtype:kind?",
     spread=True,
     values=False,
+    invariant=invariants.within(0, 1),
+    pool={"kind": pools.dtype("float32", "float16", "int32")},
+    **static,
+)
+_(
+    "randn",
+    any_,
+    "size:sizes * dtype:kind?",
+    spread=True,
+    values=False,
+    invariant=invariants.within(-8, 8),
     pool={"kind": pools.dtype("float32", "float16", "int32")},
     **static,
 )
@@ -470,13 +362,27 @@ _(
     any_,
     "low:count high:high size:sizes * dtype:kind?",
     values=False,
+    invariant=invariants.within(0, 7),
     pool={"high": lambda d, ok: 7 if ok else -4, "kind": pools.dtype("int32", "int64", "float32")},
     **static,
 )
-_("randperm", any_, "n:count", values=False, **static)
-_("randint_like", any_, "low:count high:high", values=False, pool={"high": lambda d, ok: 7 if ok else -4})
-_("multinomial", tensor(("float32",), shape="a ab", low=1), "num_samples:positive replacement:flag?", values=False)
-_("bernoulli", floats, "p:share?", values=False)
+_("randperm", any_, "n:count", values=False, invariant=invariants.in_order, **static)
+_(
+    "randint_like",
+    any_,
+    "low:count high:high",
+    values=False,
+    invariant=invariants.within(0, 7),
+    pool={"high": lambda d, ok: 7 if ok else -4},
+)
+_(
+    "multinomial",
+    tensor(("float32",), shape="a ab", low=1),
+    "num_samples:positive replacement:flag?",
+    values=False,
+    invariant=invariants.classes,
+)
+_("bernoulli", floats, "p:share?", values=False, invariant=invariants.whole)
 _(
     "einsum",
     any_,

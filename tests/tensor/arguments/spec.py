@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
 from tests.tensor.arguments import pools
 from tests.tensor.arguments.pools import Array, Draw, Pool
 
+Outputs = list[npt.NDArray[Any]]
 Maker = Callable[[random.Random], Array]
 
 
@@ -33,6 +35,7 @@ class Spec:
     maker: Maker
     arguments: tuple[Argument, ...]
     values: bool = True  # whether the elements are determined, not only shape and dtype
+    invariant: Callable[[Call, Outputs], Outputs] | None = None  # of outputs that are not determined: what of them is
     rtol: float = 1e-4
     spread: bool = False  # a sequence may be given number by number
     joins: bool = False  # takes a list of tensors: the first of them stands for self

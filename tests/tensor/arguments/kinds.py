@@ -1,0 +1,90 @@
+"""Kinds of calls that differ: what entries of the table of differences ask of a finding."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tests.tensor.arguments.compare import Finding, dtypes_of
+from tests.tensor.arguments.pools import Array, Type
+
+
+def arrays(f: Finding) -> list[Array]:
+    found: list[Array] = []
+
+    def walk(v: object) -> None:
+        if isinstance(v, Array):
+            found.append(v)
+        elif isinstance(v, tuple | list):
+            for x in v:
+                walk(x)
+
+    walk([f.call.x, *f.call.args, *f.call.keywords.values()])
+    return found
+
+
+def empty(f: Finding) -> bool:
+    made = f.call.x is None and re.search(r"\b0\b", repr(f.call)) is not None
+    return made or any(a.data.size == 0 for a in arrays(f))
+
+
+def given(f: Finding) -> list[object]:
+    return [*f.call.args, *f.call.keywords.values()]
+
+
+def numbers(v: object) -> bool:
+    """Whether a value is a tensor, a number, or a list of numbers."""
+    if isinstance(v, list | tuple):
+        return all(map(numbers, v))
+    return isinstance(v, Array | int | float | np.number)
+
+
+def operands(f: Finding) -> bool:
+    """Whether every argument is one that arithmetic has a meaning for, or the name of a mode."""
+    return all(numbers(v) or v in ("trunc", "floor", "left", "right") for v in given(f))
+
+
+def float_number(f: Finding) -> bool:
+    """Integers meet a number that is none: an argument, or the method's own."""
+    own = f.call.spec.name in ["hardtanh", "relu6", "celu", "elu", "leaky_relu", "hardshrink", "softshrink"]
+    return has_ints(f) and (own or any(isinstance(v, float | np.floating) for v in given(f)))
+
+
+def by_other_name(f: Finding) -> bool:
+    return f.call.spec.name in ("arange", "tensor_split") and all(
+        v is None or isinstance(v, Type) or numbers(v) for v in given(f)
+    )
+
+
+def no_class(f: Finding) -> bool:
+    return bool(f.call.x and f.call.x.dtype not in ("int64", "bool") and "int" in f.call.x.dtype)
+
+
+def dtypes(f: Finding) -> tuple[str, str]:
+    mine, _, yours = f.seen.partition(", PyTorch gives ")
+    return mine, yours
+
+
+def narrower_int(f: Finding) -> bool:
+    return dtypes(f) in {("int32", "int64"), ("uint32", "int64"), ("uint32", "uint64")}
+
+
+def mixed(f: Finding) -> bool:
+    return len({a.dtype for a in arrays(f)}) > 1
+
+
+def mixed_with_number(f: Finding) -> bool:
+    return any(a.shape == () for a in arrays(f))
+
+
+def has_bool(f: Finding) -> bool:
+    return "bool" in dtypes_of(f.call)
+
+
+def has_ints(f: Finding) -> bool:
+    return any("int" in a.dtype or a.dtype == "bool" for a in arrays(f))
+
+
+def wrong_signature(f: Finding) -> bool:
+    return f.call.wrong == "signature"
