@@ -164,6 +164,17 @@ def chained(rows: int, outer: int, inner: int) -> UOp:
     return kernel(param(0, rows).store(i, both))
 
 
+def nested_attention(a: int, b: int, c: int, rows: int, keys: int, width: int) -> UOp:
+    """Of queries in three groups inside each other that share keys."""
+    q, k, v = empty(a, b, c, rows, width), empty(a, b, 1, keys, width), empty(a, b, 1, keys, width)
+    return last(
+        lambda: (
+            (q.permute(1, 0, 2, 3, 4).contiguous() @ k.transpose(0, 1).transpose(-1, -2)).softmax(-1)
+            @ v.transpose(0, 1)
+        )
+    )
+
+
 Sized = tuple[str, Callable[[], UOp]]
 
 
@@ -187,7 +198,7 @@ SQUARE = (8, 15, 16, 31, 32, 33, 64, 80, 128, 200, 256, 300, 512, 1000)
 FAMILIES: dict[str, dict[str, Callable[[], UOp]]] = {
     "elementwise": family(
         many(elementwise, *AROUND, *LARGE),
-        many(elementwise, *product((3, 100), (5, 16, 36, 300)), (2, 3, 1000), (32, 1, 32, 32)),
+        many(elementwise, *product((3, 100), (5, 16, 36, 300)), (2, 3, 1000), (32, 1, 32, 32), (3, 5, 7, 9)),
         many(elementwise, 9, 64, 100, 40000, dtype=F16), many(elementwise, 9, 64, 100, 40000, out=I8),
         many(elementwise, 9, 64, 100, 40000, in_place=True), many(elementwise, 64, 1000, dtype=dtypes.float64),
         many(elementwise, 64, 65600, dtype=I8, out=I4), many(transposed, *product((5, 64, 320), (7, 32, 512))),
@@ -255,6 +266,7 @@ FAMILIES: dict[str, dict[str, Callable[[], UOp]]] = {
         many(attention, (2, 3, 43, 16, 32), (2, 64, 77, 40, 80), (1, 5, 7, 6, 10), (2, 128, 128, 96, 160)),
         many(attention, (12, 256, 256, 64, 64), (1, 64, 64, 4, 1), (1, 64, 64, 3, 2), (1, 16, 4096, 64, 256)),
         many(attention, (2, 16, 64, 16, 264), (16, 1024, 1024, 32, 32), (8, 33, 64, 32, 48)),
+        many(nested_attention, (2, 3, 5, 4, 40, 8), (2, 2, 2, 16, 64, 32)),
         many(attention, (2, 64, 64, 32, 32, True), (2, 7, 100, 16, 16, True)),
     ),
     "others": {name: partial(lambda c: c.kernel, case) for name, case in BY_NAME.items()},

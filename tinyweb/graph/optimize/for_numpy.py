@@ -13,7 +13,7 @@ AFFORDABLE = 1 << 26
 def schedule_for_numpy(k: Analysis) -> list[Action]:
     """All output axes on the grid, or only those that every reduction depends on where the rest would cost too much."""
     axes = k.outputs
-    steps = max((k.volume(set(u.src[1:])) for u in k.reduces), default=1)
-    if k.reduces and k.volume(axes) * steps > AFFORDABLE:
+    steps = [k.volume(set(u.src[1:])) for u in k.reduces]
+    if steps and k.volume(axes) * max(steps) > AFFORDABLE:
         axes = [r for r in axes if all(r in u.ranges for u in k.reduces)]
     return [Bind(r.arg.name, AxisKind.GRID) for r in axes]

@@ -278,8 +278,9 @@ class _Steps:
         if action.split > 1:
             row = softmax.row
             axis = Axis(f"{row.arg.name}.split", row.arg.order, AxisKind.THREAD, True, 1)
-            teams.append(UOp(Ops.RANGE, dtypes.index, (as_index(action.split),), axis))
-            begin = teams[0] * each
+            team = UOp(Ops.RANGE, dtypes.index, (as_index(action.split),), axis)
+            teams.append(team)
+            begin = team * each
         rest: UOp | int = each
         if not self.whole or self.walked is not self.size:
             rest = least(as_index(each), (self.walked - self.step * action.block - begin).maximum(0))
