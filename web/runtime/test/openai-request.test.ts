@@ -15,7 +15,7 @@ function said(call: () => unknown): string {
 
 describe("a request", () => {
   it("of messages alone asks for the model's own ways", () => {
-    expect(read()).toEqual({ messages: [{ role: "user", content: "hi" }], stop: [], stream: false, includeUsage: false, maxTokens: undefined, sampling: {} });
+    expect(read()).toStrictEqual({ messages: [{ role: "user", content: "hi" }], stop: [], stream: false, includeUsage: false, maxTokens: undefined, sampling: {} });
   });
 
   it("says everything in this library's words", () => {
