@@ -22,6 +22,8 @@ BIN := .venv/bin
 SITE := tinyweb/export/site
 WATCHED := .venv/bin/python tools/watchdog.py
 QUIETLY := tools/quietly.sh
+# Python and Node seldom wait for the same: a processor, a disk, the network, a browser.
+SIDE_BY_SIDE = $(MAKE) -j2 --output-sync=line
 OFFLINE := is the package registry reachable?
 NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
 
@@ -35,12 +37,13 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 .PHONY: setup
-setup: setup-run setup-dev ## Prepare everything: Python and Node packages, the built pages, a browser for the tests
+setup: ## Prepare everything: Python and Node packages, the built pages, a browser for the tests
+	+@$(SIDE_BY_SIDE) setup-run setup-dev
 	@echo "tinyweb: ready; try 'make demo'"
 
 .PHONY: demo
 demo: ## Export an embedded model and serve its page: make demo TASK=chat|detect|image|embed PORT=8080
-	@$(MAKE) $(DEMO)/model/manifest.json
+	+@$(SIDE_BY_SIDE) $(DEMO)/model/manifest.json
 	@exec $(BIN)/tinyweb serve $(DEMO) --port $(PORT)
 
 .PHONY: $(TASKS:%=demo-%)
@@ -63,7 +66,7 @@ test-all: setup ## Everything `make test` does, with the slow tests and the stri
 checks: export TINYWEB_RETRY_LOG := $(CURDIR)/build/second-tries.log
 checks:
 	@rm -f "$$TINYWEB_RETRY_LOG"
-	@$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) -j2 --output-sync=line lint test-web)
+	+@$(if $(filter-out 1/%,$(SHARD)),,$(SIDE_BY_SIDE) lint test-web)
 	@echo "tinyweb: Python tests$(if $(SHARD), (part $(SHARD)))"
 	$(BIN)/pytest -n auto --dist worksteal $(PYTEST) $(if $(SHARD),--shard $(SHARD))
 	@$(BIN)/python -m tests.control.starting
