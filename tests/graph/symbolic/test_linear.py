@@ -8,7 +8,7 @@ import pytest
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import UOp, Variable
-from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.symbolic import proves_less, simplify, simplify_given
 from tinyweb.graph.symbolic.linear import fits, interval_of
 
 N, M = Variable("n", -3, 4), Variable("m", 2, 7)
@@ -33,3 +33,19 @@ def test_equality_of_ranges_that_do_not_meet() -> None:
         found = simplify(a.equal(b))
         assert want is None or found is UOp.const(want, dtypes.bool)
         assert want is not None or found.arg is None
+
+
+def test_variables_alone_are_compared_as_polynomials() -> None:
+    assert proves_less(N, simplify(N + 1)) and not proves_less(N, N) and not proves_less(N, simplify(N * 1 + 0))
+    assert (
+        proves_less(M, simplify(M * 2))
+        and not proves_less(M, simplify(M * 2 - 2))
+        and not proves_less(N, simplify(N * 2))
+    )
+
+
+def test_a_gate_that_never_holds_leaves_the_expression() -> None:
+    """Two sums that contradict each other, though each may hold."""
+    for gate in ((N + M < 2) & (N >= 3), (N + M >= 10) & (M < 4), (N * 2 + M < 4) & (N >= 2)):
+        for expr in (N // 3, M % 4, (N + M) // 2):
+            assert simplify_given(expr, gate) is simplify(expr)
