@@ -241,6 +241,13 @@ def test_functions_of_dots(n: int, nibbles: bool) -> None:
         assert len(defined) == 1 and text.count("#if") == text.count("#endif") and text.count("{") == text.count("}")
         assert set(re.findall(r"\b((?:pairs|dot|nibbles)_x\d+)\(", text)) - set(defined) <= known
         known.update(defined)
+        # instructions of as many bits as the vectors that the function is for have
+        lanes = int(name[-2:])
+        sums = {int(m) for m in re.findall(r"\bi32x(\d+)\b", text)}
+        assert sums == {lanes}, "sums of its own width alone"
+        assert {int(m) for m in re.findall(r"(?:vpdpbusd|maddwd|maddubsw)(\d+)", text)} <= {32 * lanes}
+        assert {int(m) for m in re.findall(r"\bi8x(\d+)\b", text)} <= {4 * lanes}
+        assert {int(m) for m in re.findall(r"\bi16x(\d+)\b", text)} <= {2 * lanes}
     if nibbles:
         for m in widths[1:]:
             halves = ", ".join(f"nibbles_x{m // 2}(a.{h}, b.{h}, d.{h}, c.{h})" for h in ("lo", "hi"))
