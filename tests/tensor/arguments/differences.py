@@ -102,7 +102,7 @@ TABLE: tuple[Difference, ...] = (
         "One rule for all methods; a cast is never forgotten.",
         "accepted",
         seen=r"(same (data )?(dtype|type)|did not match|expected scalar type|expected dtype|Found dtype|"
-        r"different dtypes|Type promoting|Input dtypes must)",
+        r"different dtypes|Type promoting|Input dtypes must|desired output type)",
         when=mixed,
     ),
     Difference(
@@ -337,6 +337,13 @@ TABLE: tuple[Difference, ...] = (
         "refused",
         "index_add",
         seen="this tensor bool",
+    ),
+    Difference(
+        "`eye(n, None)` is square.",
+        "As `eye(n)` is.",
+        "accepted",
+        "eye",
+        seen="NoneType",
     ),
     Difference(
         "`combinations(0)` gives one empty combination.",
