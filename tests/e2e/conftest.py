@@ -11,78 +11,58 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.pages import ExportedPage, export_command
+from tests.control.shared import Shared
+from tests.e2e.pages import ExportedPage, export_arguments
 from tests.models.tiny_diffusion import write_tiny_diffusion
 from tinyweb.serve import SiteServer, open_server
 
 ExportedSite = Callable[[str], Path]
 
 
+def _export(*arguments: str) -> Callable[[Path], None]:
+    """Makes a site with the command line."""
+
+    def make(site: Path) -> None:
+        command = [sys.executable, "-m", "tinyweb.cli", "export", *arguments, "--force", "-o", str(site)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
+        assert done.returncode == 0, done.stderr
+
+    return make
+
+
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> ExportedSite:
+def exported(shared: Shared, model_folder: Path) -> ExportedSite:
     """The embedded chat model as a site, by `--quant`; made on first use. Not to be changed by tests."""
-    made: dict[str, Path] = {}
-
-    def export(quant: str) -> Path:
-        if quant not in made:
-            site = tmp_path_factory.mktemp("exported") / quant
-            command = [
-                sys.executable,
-                "-m",
-                "tinyweb.cli",
-                "export",
-                "chat",
-                str(model_folder),
-                "--quant",
-                quant,
-                "-o",
-                str(site),
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, done.stderr
-            made[quant] = site
-        return made[quant]
-
-    return export
+    return lambda quant: shared(f"chat-{quant}", _export("chat", str(model_folder), "--quant", quant))
 
 
 @pytest.fixture(scope="session")
-def exported_page(tmp_path_factory: pytest.TempPathFactory, exported: ExportedSite) -> Callable[[ExportedPage], Path]:
+def exported_page(shared: Shared, exported: ExportedSite) -> Callable[[ExportedPage], Path]:
     """The site of a page with its default model; made on first use. Not to be changed by tests."""
-    made: dict[str, Path] = {}
 
     def export(page: ExportedPage) -> Path:
         if page.task == "chat":
             return exported("q8")
-        if page.task not in made:
-            site = tmp_path_factory.mktemp("exported") / page.task
-            command = [sys.executable, "-m", "tinyweb.cli", *export_command(page, site)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
-            assert done.returncode == 0, done.stderr
-            made[page.task] = site
-        return made[page.task]
+        return shared(page.task, _export(*export_arguments(page)))
 
     return export
 
 
 @pytest.fixture(scope="session")
-def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_diffusion(shared: Shared) -> Path:
     """A Stable Diffusion of random weights."""
-    folder = tmp_path_factory.mktemp("diffusion") / "model"
-    write_tiny_diffusion(folder, "sd1")
-    (folder / "LICENSE.md").write_text("terms")
-    return folder
+
+    def make(folder: Path) -> None:
+        write_tiny_diffusion(folder, "sd1")
+        (folder / "LICENSE.md").write_text("terms")
+
+    return shared("tiny-diffusion", make)
 
 
 @pytest.fixture(scope="session")
-def image_site(tiny_diffusion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image_site(tiny_diffusion: Path, shared: Shared) -> Path:
     """The random model as a site. Not to be changed by tests."""
-    site = tmp_path_factory.mktemp("exported") / "image"
-    options = ["--quant", "f32", "--size", "64x64", "-o", str(site)]
-    command = [sys.executable, "-m", "tinyweb.cli", "export", "image", str(tiny_diffusion), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return site
+    return shared("tiny-image", _export("image", str(tiny_diffusion), "--quant", "f32", "--size", "64x64"))
 
 
 @pytest.fixture

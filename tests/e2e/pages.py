@@ -166,5 +166,6 @@ PAGES = (
 """Of the tasks whose page is part of tinyweb; a page joins the tests of all pages by its line here."""
 
 
-def export_command(page: ExportedPage, site: Path) -> list[str]:
-    return ["export", page.task, str(MODELS / page.source), *page.options, "-o", str(site)]
+def export_arguments(page: ExportedPage) -> list[str]:
+    """Of `tinyweb export`, but for where to."""
+    return [page.task, str(MODELS / page.source), *page.options]

@@ -30,7 +30,7 @@ from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_ta
 
 KERNELS = [
     "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
-    "quantised_i4", "dots_i8", "dots_i4", "dots_i4_alone", "dots_i4_4", "softmax_3_13", "softmax_6_40",
+    "quantised_i4", "dots_i8", "dots_i4", "dots_i4_few", "dots_i4_4", "softmax_3_13", "softmax_6_40",
     "softmax_columns", "convolution", "padded", "transposed",
     "scores_6", "symbolic_softmax_12", "weighted_values_17", "argmax", "two_stores", "gate_and_up", "in_place",
     "stores_f16_30", "stores_bool_21", "stores_i8_18", "bf16_sum", "products",

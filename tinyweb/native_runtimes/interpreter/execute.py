@@ -8,13 +8,12 @@ memory that one thread writes and another accesses with no barrier in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
@@ -76,7 +75,12 @@ class _Run:
                     self.block(i + 1, last)
                 i = last + 1
                 continue
-            self.step(u)
+            if (compute := COMPUTE.get(u.op)) is not None:
+                self.values[u] = compute(u, *[self.values[s] for s in u.src])
+            elif (step := STEPS.get(u.op)) is not None:
+                step(self, u)
+            else:
+                raise NotImplementedError(f"kernel {self.program.name}: the interpreter does not know {u.op.name}")
             i += 1
 
     def _uniform(self, loop: UOp) -> int:
@@ -87,60 +91,56 @@ class _Run:
             )
         return int(size.reshape(-1)[0])
 
-    def step(self, u: UOp) -> None:
-        op = u.op
-        if op is Ops.CONST:
-            self.values[u] = np.array([u.arg]).astype(u.dtype.numpy)
-        elif op is Ops.VARIABLE:
-            self.values[u] = np.array([self.variables[u.arg[0]]], np.int32)
-        elif op is Ops.SPECIAL:
-            self.values[u] = self._special(u)
-        elif op is Ops.SUBGROUP_SIZE:
-            self.values[u] = np.array([self.executor.subgroup], np.int32)
-        elif op is Ops.SUBGROUP:
-            self.values[u] = self._subgroup(u)
-        elif op is Ops.PARAM:
-            self.memory[u] = DeviceMemory(self.program.name, u.dtype, u.arg, self.buffers[u.arg.slot])
-        elif op is Ops.BUFFER:
-            if u.arg.space is Space.SHARED:
-                self.memory[u] = SharedMemory(self.program.name, u.dtype, u.arg, self.groups)
-            else:
-                self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
-        elif op is Ops.BARRIER:
-            self.epoch += 1
-        elif op is Ops.LOAD:
-            self._load(u)
-        elif op is Ops.STORE:
-            self._store(u)
-        elif op is Ops.STACK:
-            rows = np.broadcast_arrays(*(self.values[s] for s in u.src))
-            self.values[u] = np.stack(rows, axis=-1)
-        elif op is Ops.LANE:
-            self.values[u] = self.values[u.src[0]][:, u.arg]
-        elif op in COMPUTE:
-            self.values[u] = COMPUTE[op](u, *(self.values[s] for s in u.src))
-        elif op not in (Ops.AFTER, Ops.END, Ops.SINK):
-            raise NotImplementedError(f"kernel {self.program.name}: the interpreter does not know {op.name}")
+    def _const(self, u: UOp) -> None:
+        self.values[u] = np.array([u.arg]).astype(u.dtype.numpy)
 
-    def _special(self, u: UOp) -> Array:
+    def _variable(self, u: UOp) -> None:
+        self.values[u] = np.array([self.variables[u.arg[0]]], np.int32)
+
+    def _subgroup_size(self, u: UOp) -> None:
+        self.values[u] = np.array([self.executor.subgroup], np.int32)
+
+    def _param(self, u: UOp) -> None:
+        self.memory[u] = DeviceMemory(self.program.name, u.dtype, u.arg, self.buffers[u.arg.slot])
+
+    def _buffer(self, u: UOp) -> None:
+        if u.arg.space is Space.SHARED:
+            self.memory[u] = SharedMemory(self.program.name, u.dtype, u.arg, self.groups)
+        else:
+            self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
+
+    def _barrier(self, u: UOp) -> None:
+        self.epoch += 1
+
+    def _stack(self, u: UOp) -> None:
+        self.values[u] = np.stack(np.broadcast_arrays(*(self.values[s] for s in u.src)), axis=-1)
+
+    def _lane(self, u: UOp) -> None:
+        self.values[u] = self.values[u.src[0]][:, u.arg]
+
+    def _nothing(self, u: UOp) -> None:
+        """Order alone."""
+
+    def _special(self, u: UOp) -> None:
         kind, dim = u.arg
         flat, sizes = (self.group, self.grid) if kind == "grid" else (self.thread, self.program.workgroup)
         for d in range(dim):
             flat = flat // max(sizes[d], 1)
-        return (flat % max(sizes[dim], 1)).astype(np.int32)
+        self.values[u] = (flat % max(sizes[dim], 1)).astype(np.int32)
 
-    def _subgroup(self, u: UOp) -> Array:
+    def _subgroup(self, u: UOp) -> None:
         """A value combined over neighbouring threads of a workgroup; its last subgroup may have fewer."""
         value = self.values[u.src[0]]
         shape = (self.invocations, *value.shape[1:])
         each = np.broadcast_to(value, shape).reshape(self.groups, self.threads, *shape[1:])
         starts = np.arange(0, self.threads, self.executor.subgroup)
         combined = (np.add if u.arg is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
-        return np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
+        self.values[u] = np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
 
     def _elements(self, index: Array, width: int) -> Array:
         """Element numbers of an access: shape (rows, width)."""
-        return index.astype(np.int64)[:, None] + np.arange(width)
+        rows = index.astype(np.int64)[:, None]
+        return rows if width == 1 else rows + np.arange(width)
 
     def _gate(self, u: UOp, position: int) -> Array | None:
         return self.values[u.src[position]] if len(u.src) > position else None
@@ -166,4 +166,22 @@ class _Run:
         memory.store(where, value.reshape(-1, width), None if gate is None else gate.reshape(-1, 1), self, u.arg)
 
 
-__all__ = ["Executor", "dtypes"]
+STEPS: dict[Ops, Callable[[_Run, UOp], None]] = {
+    Ops.CONST: _Run._const,
+    Ops.VARIABLE: _Run._variable,
+    Ops.SPECIAL: _Run._special,
+    Ops.SUBGROUP_SIZE: _Run._subgroup_size,
+    Ops.SUBGROUP: _Run._subgroup,
+    Ops.PARAM: _Run._param,
+    Ops.BUFFER: _Run._buffer,
+    Ops.BARRIER: _Run._barrier,
+    Ops.LOAD: _Run._load,
+    Ops.STORE: _Run._store,
+    Ops.STACK: _Run._stack,
+    Ops.LANE: _Run._lane,
+    Ops.AFTER: _Run._nothing,
+    Ops.END: _Run._nothing,
+    Ops.SINK: _Run._nothing,
+}
+
+__all__ = ["Executor"]

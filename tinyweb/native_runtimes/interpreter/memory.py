@@ -1,4 +1,4 @@
-"""The three kinds of memory a program sees. Indices arrive as (rows, width) element numbers."""
+"""The three kinds of memory a program sees. Indices arrive as (rows, width) element numbers, int64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Where(Protocol):
 
 
 def _check(kernel: str, name: str, index: Array, size: int) -> None:
-    if index.size and (index.min() < 0 or index.max() >= size):
+    outside = not 0 <= index.item() < size if index.size == 1 else (index.view(np.uint64) >= size).any()
+    if outside:  # negative ones are large without their sign
         wrong = index[(index < 0) | (index >= size)].reshape(-1)[0]
         raise IndexError(f"kernel {kernel}: index {wrong} is outside of {name} with {size} elements")
 

@@ -39,7 +39,8 @@ def _f32_to_f16(u: UOp, x: Array) -> Array:
 
 
 def _shift(u: UOp, a: Array, b: Array) -> Array:
-    if ((b < 0) | (b >= u.dtype.bits)).any():
+    outside = not 0 <= b.item() < u.dtype.bits if b.size == 1 else ((b < 0) | (b >= u.dtype.bits)).any()
+    if outside:
         raise ArithmeticError(f"{u.op.name}: the amount must be within [0, {u.dtype.bits - 1}]")
     out: Array = a << b.astype(a.dtype) if u.op is Ops.SHL else a >> b.astype(a.dtype)
     return out
