@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = [f"tests.control.{name}" for name in ("seeds", "order", "second_tries", "shards", "shared", "stacks")]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors, for `-n auto`: some always wait for a browser, a server or a lock."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1

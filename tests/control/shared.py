@@ -1,5 +1,6 @@
 """What is expensive to make and the same for every test: made once in a run, whichever worker needs it first."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,13 @@ Shared = Callable[[str, Callable[[Path], None]], Path]
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Shared:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
     """`shared(name, make)`: a path of that name, which `make(path)` has filled. Not to be changed by tests.
 
     All workers of a run use one folder; the others wait while one of them makes it. What failed is tried by the next.
     """
     base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
     folder.mkdir(exist_ok=True)
 
     def get(name: str, make: Callable[[Path], None]) -> Path:

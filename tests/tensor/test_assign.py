@@ -218,6 +218,7 @@ TENSORS: list[tuple[Any, ...]] = [
     ((PLACE, PLACE), LINE), (MASK,), (MASK, 1.0), (MASK, SQUARE), ([SQUARE, SQUARE],), (dtypes.int32,), (2,), (PLACE,),
     ((2, 3), 1.0),
 ]  # fmt: skip
+DECOMPOSED = {"cond", "lstsq", "matrix_rank", "pinv", "svd", "svdvals"}
 # what nothing above fits: these have arguments that only tests of their own give
 OTHERS = {
     "affine_grid", "backward", "box_convert", "col2im", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -245,7 +246,9 @@ def shared(names: Iterable[str], start: np.ndarray, arguments: Sequence[tuple[An
 def test_what_is_computed_shares_no_memory() -> None:
     reached = set()
     for shape, dtype in itertools.product([(), (1,), (1, 4), (3, 4), (1, 1, 4, 4)], (np.float32, np.int32, np.bool_)):
-        reached |= shared(COMPUTED, np.ones(shape, dtype), NUMBERS)
+        # decompositions have thousands of operations, of which one type shows enough
+        names = COMPUTED if dtype is np.float32 else COMPUTED.keys() - DECOMPOSED
+        reached |= shared(names, np.ones(shape, dtype), NUMBERS)
     for tensor in (LINE, SQUARE, STACK, IMAGE):
         reached |= shared(COMPUTED.keys() - reached, tensor.numpy(), TENSORS)
     assert len(reached) > 300 and COMPUTED.keys() - reached <= OTHERS

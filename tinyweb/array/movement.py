@@ -39,6 +39,8 @@ def _whole(x: Any) -> int:
 
 def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
     """The common shape by NumPy's rule; ValueError naming `method` and the shapes when there is none."""
+    if len(shapes) == 2 and shapes[0] == shapes[1]:  # most are
+        return tuple(shapes[0])
     rank = max(map(len, shapes), default=0)
     out: list[Size] = []
     for sizes in zip(*((1,) * (rank - len(s)) + tuple(s) for s in shapes), strict=True):
@@ -120,6 +122,8 @@ class Movement(TensorCore):
         return self._broadcast_to(new)
 
     def _broadcast_to(self, shape: Shape) -> Self:
+        if self.shape == shape:
+            return self
         padded = (1,) * (len(shape) - self.ndim) + tuple(self.shape)
         if len(padded) != len(shape) or any(o != 1 and not same(o, n) for o, n in zip(padded, shape, strict=True)):
             raise ValueError(f"expand: {self.shape} cannot become {shape}: only axes of size 1 can grow")
