@@ -282,8 +282,9 @@ def dots(dtype: DType, tokens: int = 2, outputs: int = 12, groups: int = 3) -> C
     value = total(total(a * b, *inner).cast(F32) * scale, g)
     want = np.einsum("tgk,ogk,og,tg->to", x, weights, scales.astype(np.float64), steps.astype(np.float64))
     before = [zeros(tokens, outputs), held, np.ascontiguousarray(lying), scales, steps]
+    rows = "" if tokens > 1 else "_alone" if outputs > 24 else "_few"
     case = Case(
-        f"dots_{dtype.short}{'' if tokens > 1 else '_alone' if outputs > 24 else '_few'}{'' if groups == 3 else f'_{groups}'}",
+        f"dots_{dtype.short}{rows}{'' if groups == 3 else f'_{groups}'}",
         kernel(param(0, tokens * outputs).store(i * outputs + j, value)),
         before,
         [],
@@ -471,7 +472,8 @@ CASES: list[Case] = [
     elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(),
     linear(), linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4),
     quantised(dtypes.uint4), dots(I8), dots(dtypes.int4),
-    dots(dtypes.int4, 1, 24), dots(I8, 1, 352), dots(dtypes.int4, 1, 352), dots(dtypes.int4, 1, 352, 4), dots(dtypes.int4, 3, 20, 4),
+    dots(dtypes.int4, 1, 24), dots(I8, 1, 352), dots(dtypes.int4, 1, 352), dots(dtypes.int4, 1, 352, 4),
+    dots(dtypes.int4, 3, 20, 4),
     softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(),
     transposed(), scores(0), scores(15), scores(6), symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12),
     weighted_values(0), weighted_values(17), argmax(), two_stores(), gate_and_up(), in_place(), stores_of(F16,

@@ -34,6 +34,11 @@ class Spec:
     ordered: bool = False  # the graph is given as a list of all its nodes
     _by_op: dict[Ops, list[Law]] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def checked(self) -> str:
+        """Where a node keeps that it breaks no law of this spec."""
+        return f"checked {self.name}"
+
     def laws_of(self, op: Ops) -> list[Law]:
         if op not in self._by_op:
             self._by_op[op] = [law for law in self.laws if law.pattern.ops is not None and op in law.pattern.ops]

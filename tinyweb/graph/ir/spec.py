@@ -40,6 +40,8 @@ def check(graph: UOp | Sequence[UOp], spec: Spec) -> None:
     roots = [graph] if isinstance(graph, UOp) else list(graph)
     nodes = roots if spec.ordered else toposort(roots)
     for u in nodes:
+        if u.__dict__.get(spec.checked) is spec:  # nodes never change, and later graphs are made of earlier ones
+            continue
         laws = spec.laws_of(u.op)
         if not laws:
             raise _error(spec, u, f"{u.op.name} is not allowed here", nodes)
@@ -52,6 +54,7 @@ def check(graph: UOp | Sequence[UOp], spec: Spec) -> None:
                 fine = False  # the node is too malformed even to be looked at
             if not fine:
                 raise _error(spec, u, rule.text, nodes)
+        u.__dict__[spec.checked] = spec
     for look in spec.whole:
         found = look(nodes)
         if found is not None:
