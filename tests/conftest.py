@@ -1,5 +1,6 @@
 """Fixtures shared by all tests. The intermediate specs are checked in every test (SPEC=1)."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,12 @@ from tests.control.browsers import launch
 ROOT = Path(__file__).resolve().parent.parent
 
 pytest_plugins = [f"tests.control.{name}" for name in ("seeds", "order", "second_tries", "shards", "shared", "stacks")]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: garbage collections need not go through all of PyTorch."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

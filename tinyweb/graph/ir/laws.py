@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TRANSCENDENTAL, UNARY, Ops
-from tinyweb.graph.ir.pattern import UPat
 from tinyweb.graph.ir.uop import Size, UOp, size_sub
 
 Node: TypeAlias = Callable[[UOp], bool]
@@ -17,9 +16,9 @@ Whole: TypeAlias = Callable[[Sequence[UOp]], "tuple[UOp, str] | None"]
 
 @dataclass(frozen=True)
 class Law:
-    """`text` says what `holds` checks of every node that matches `pattern`."""
+    """`text` says what `holds` checks of every node with one of `ops`."""
 
-    pattern: UPat
+    ops: frozenset[Ops]
     text: str
     holds: Node = lambda u: True
 
@@ -41,13 +40,13 @@ class Spec:
 
     def laws_of(self, op: Ops) -> list[Law]:
         if op not in self._by_op:
-            self._by_op[op] = [law for law in self.laws if law.pattern.ops is not None and op in law.pattern.ops]
+            self._by_op[op] = [law for law in self.laws if op in law.ops]
         return self._by_op[op]
 
 
 # -- small predicates ------------------------------------------------------------------------------------------------
-def law(ops: Ops | Collection[Ops], text: str, holds: Node = lambda u: True, **pattern: Any) -> Law:
-    return Law(UPat(ops, **pattern), text, holds)
+def law(ops: Ops | Collection[Ops], text: str, holds: Node = lambda u: True) -> Law:
+    return Law(frozenset({ops} if isinstance(ops, Ops) else ops), text, holds)
 
 
 def sources(*counts: int) -> Node:
