@@ -226,6 +226,7 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         (lambda x: x.soft_margin_loss(Tensor.ones(2, 2, 3)), "do not broadcast to the input's"),
         (lambda x: x.binary_cross_entropy(x[0]), "binary_cross_entropy: (2, 3) needs targets of its shape, got (3,)"),
         (lambda x: x.gaussian_nll_loss(x, x[0]), "var (3,) must have the shape (2, 3)"),
+        (lambda x: x.sum().gaussian_nll_loss(x.sum(), x[0]), "var (3,) must have the shape ()"),
         (lambda x: x.cosine_similarity(x, eps=-1), "eps must not be negative"),
         (lambda x: x.fill_([1.0]), "fill_: needs one number, got list"),
         (lambda x: Tensor.cat([x, x], True), "cat: needs tensors, got bool"),

@@ -98,7 +98,7 @@ class Loss(Attention):
         v = x._operand(var, "gaussian_nll_loss")._floating()
         if v.ndim == x.ndim - 1 and v.ndim and v.shape == x.shape[:-1]:
             v = v.unsqueeze(-1)
-        elif v.ndim and (v.shape[:-1] != x.shape[:-1] or v.shape[-1] not in (1, x.shape[-1])):
+        elif v.ndim and (v.shape[:-1] != x.shape[:-1] or v.shape[-1:] not in ((1,), x.shape[-1:])):
             raise ValueError(f"gaussian_nll_loss: var {v.shape} must have the shape {x.shape}, or 1 as last size")
         v = v.add(v.clamp(min=eps).sub(v).detach())
         loss = v.log().add(x.sub(t).square().div(v)).mul(0.5)
