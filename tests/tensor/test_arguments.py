@@ -232,6 +232,23 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         (lambda x: Tensor.cat([x, x], True), "cat: needs tensors, got bool"),
         (lambda x: x.hsplit(), "a number of parts, or the places to cut at"),
         (lambda x: x.pad([1, 1], "replicate", 2.0), "has no use for the value"),
+        (lambda x: Tensor.cat(), "cat: needs a tensor: x.cat(…) or Tensor.cat(x, …)"),
+        (lambda x: Tensor.stack(axis=1), "stack: needs a tensor"),
+        (lambda x: Tensor.multi_dot(), "multi_dot: needs a tensor"),
+        (lambda x: Tensor.sum(axis=0), "sum: needs a tensor"),
+        (lambda x: Tensor.cat([]), "cat: needs at least one tensor"),
+        (lambda x: x[:0].norm(-1, 0), "norm: no elements along the reduced axes (0,) of (0, 3)"),
+        (lambda x: x[:0].vector_norm(-np.inf, 0), "vector_norm: no elements along the reduced axes"),
+        (lambda x: x[:0].normalize(-1.0, 0), "normalize: no elements along the reduced axes"),
+        (lambda x: x[0].binary_cross_entropy(x[0], x), "weight (2, 3) does not broadcast to the input's (3,)"),
+        (
+            lambda x: x[0].binary_cross_entropy_with_logits(x[0], pos_weight=x),
+            "weight (2, 3) does not broadcast to the input's (3,)",
+        ),
+        (
+            lambda x: Tensor.arange(0, 3, 0.5, dtype="int32"),
+            "arange: start, end and step must be finite and step not 0, got (0, 3, 0)",
+        ),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
 )
@@ -263,6 +280,35 @@ def test_wrong_arguments_are_named(call: object, said: str) -> None:
 def test_names_and_sequences_by_keyword_are_checked(call: object, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(said)):
         call(Tensor(np.ones((2, 3), np.float32)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("numbers", [(-1.5, 1, 1), (0, 2.25, 1), (3.75, 0.5, -1.5), (0, 0.5, 1), (-2, 7.5, 2.75)])
+def test_ranges_of_integers_between_fractions(dtype: str, numbers: tuple[float, float, float]) -> None:
+    start, end, step = numbers
+    want = torch.arange(start, end, step, dtype=getattr(torch, dtype))
+    got = Tensor.arange(start, end, step, dtype=dtype)
+    assert (got.dtype.name, got.tolist()) == (dtype, want.tolist())
+
+
+def test_a_float_factor_makes_floats_of_integers_with_beta_0() -> None:
+    x, m = Tensor([1, 2]), Tensor([[1, 2], [3, 4]])
+    got = x.addmv(m, x, beta=0, alpha=0.5)
+    assert (got.dtype, got.tolist()) == (dtypes.float32, [2.5, 5.5])
+
+
+@pytest.mark.parametrize("p", [None, "fro", 2, 1, 0, 3, 0.5, -1, -2.5, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_norms_of_each_order(p: float | str | None, dtype: str) -> None:
+    x = np.array([[1.5, -2, 0.25], [0, 4, -1]], dtype)
+    t = torch.from_numpy(x)
+    want, rtol = t.norm(p, 1), 2e-3 if dtype == "float16" else 1e-6
+    np.testing.assert_allclose(Tensor(x).norm(p, 1).numpy(), want.numpy(), rtol=rtol)
+    if p is not None and p != "fro":
+        assert not isinstance(p, str)
+        np.testing.assert_allclose(Tensor(x).vector_norm(p, 1).numpy(), want.numpy(), rtol=rtol)
+        unit = torch.nn.functional.normalize(t, p, 1)  # type: ignore[arg-type]
+        np.testing.assert_allclose(Tensor(x).normalize(p, 1).numpy(), unit.numpy(), rtol=rtol)
 
 
 def test_sequences_by_keyword() -> None:

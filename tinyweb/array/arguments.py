@@ -200,6 +200,8 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
                 )
             p = looked_at.get(ours)
             found[ours] = value if p is None or type(value) in p.quick else p.checked(value, method)
+        if owner and not args and owner not in found:
+            raise TypeError(f"{method}: needs a tensor: x.{method}(…) or Tensor.{method}(x, …)")
         return found
 
     # this runs before every method: nothing is called where the types are those that are expected
@@ -212,7 +214,7 @@ def _wrapped(function: FunctionType, bound: bool) -> Any:
             if type(args[place]) not in quick:
                 args = by_place(args)
                 break
-        if keywords:
+        if keywords or not count:
             return function(*args, **by_name(keywords, args))
         return function(*args)
 

@@ -75,29 +75,31 @@ class Creation(Operators):
     ) -> Self:
         """start, start + step, … before `end` (0 … start - 1 with one number): ⌈(end - start) / step⌉ numbers.
 
-        int32 for whole numbers (int64 where they do not fit), else float32. ValueError for a step of 0, or one that
-        leads away from `end`.
+        int32 for whole numbers (int64 where they do not fit), else float32. An integer `dtype` cuts the fractions of
+        start and step off, and counts up to `end` as it was given (int64 up to its whole part), as PyTorch does.
+        ValueError for a step of 0, or one that leads away from `end`.
         """
         if end is None:
             start, end = 0, start
-        numbers = (start, end, step)
-        if step == 0 or not all(math.isfinite(x) for x in numbers):
-            raise ValueError(f"arange: start, end and step must be finite and step not 0, got {numbers}")
-        whole = all(isinstance(x, int) for x in numbers)
-        count = -((start - end) // step) if whole else math.ceil((end - start) / step)
-        if count < 0 or (end - start) * step < 0:
+        given = (start, end, step)
+        finite, whole = all(map(math.isfinite, given)), all(isinstance(x, int) for x in given)
+        if finite and (end - start) * step < 0:
             raise ValueError(f"arange: a step of {step} leads from {start} away from {end}")
         if dtype is None:
             fits = whole and min(start, end) >= -(2**31) and max(start, end) <= 2**31
             dtype = (dtypes.int32 if fits else dtypes.int64) if whole else dtypes.float32
         dtype = to_dtype(dtype)
+        wide = dtypes.float32 if dtype.bits < 32 else dtype
+        if finite and not dtype.is_float:
+            start, end, step = (math.trunc(x) for x in given)
+            wide = dtypes.int64 if dtype.bits == 64 else dtypes.int32
+            given = (start, end, step) if dtype.bits == 64 else given
+        if not finite or step == 0:
+            raise ValueError(f"arange: start, end and step must be finite and step not 0, got {(start, end, step)}")
+        first, last, by = given
+        exact = all(isinstance(x, int) for x in given)
+        count = -((first - last) // by) if exact else math.ceil((last - first) / by)
         iota = cls(UOp(Ops.IOTA, dtypes.int32, (), int(count)), device=device)
-        if dtype.is_float:
-            wide = dtypes.float32 if dtype.bits < 32 else dtype
-            return iota.cast(wide).mul(step).add(start).cast(dtype)
-        wide = dtypes.int64 if dtype.bits == 64 else dtypes.int32
-        if not whole:
-            return iota.cast(dtypes.float32).mul(step).add(start).cast(dtype)
         return iota.cast(wide).mul(step).add(start).cast(dtype)
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar
@@ -102,7 +101,7 @@ class Linalg(Indexing):
                 f"addmm and its kin: {self.shape} does not broadcast to the product's shape {product.shape}"
             )
         if isinstance(beta, int | float) and beta == 0:
-            return scaled.cast(promote(self.dtype, product.dtype))
+            return scaled.cast(promote(self.dtype, scaled.dtype))
         return scaled.add(self if isinstance(beta, int | float) and beta == 1 else self.mul(beta))
 
     def addmm(self, mat1: TensorCore, mat2: TensorCore, *, beta: Any = 1, alpha: Any = 1) -> Self:
@@ -283,22 +282,4 @@ class Linalg(Indexing):
     def vector_norm(self, ord: float = 2, axis: Any = None, keepdim: bool = False) -> Self:
         """The p-norm of vectors along axes (of all elements without them): (Σ |x|ᵖ)^(1/p); inf and -inf for the largest
         and the smallest |x|, 0 for how many are not 0. The gradient of the norm of zeros is zero."""
-        axes = self._axes(axis, "vector_norm")
-        x = self._floating()
-        wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        if ord in (math.inf, -math.inf):
-            out = wide.abs().max(axes, keepdim) if ord > 0 else wide.abs().min(axes, keepdim)
-        elif ord == 0:
-            out = wide.isnan().where(1.0, wide.sign().abs()).sum(axes, keepdim)
-        elif ord == 1:
-            out = wide.abs().sum(axes, keepdim)
-        else:
-            # no power of zero: its slope may be infinite
-            none = wide.eq(0)
-            size = none.where(1.0, wide.abs()) if 0 < ord != 2 else wide
-            powers = size.square() if ord == 2 else size.pow(ord)
-            total = (none.where(0.0, powers) if 0 < ord != 2 else powers).sum(axes, keepdim)
-            empty = total.eq(0)
-            safe = empty.where(1.0, total)
-            out = empty.where(0.0, safe.sqrt() if ord == 2 else safe.pow(1 / ord))
-        return out.cast(x.dtype)
+        return self._floating()._norm(ord, axis, keepdim, "vector_norm")

@@ -7,9 +7,15 @@ from typing import Any, Self
 
 from tinyweb.array.attention import Attention
 from tinyweb.array.core import TensorCore
+from tinyweb.graph.ir import Shape
 from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("mean", "sum", "none")
+
+
+def _alike(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are equal, symbolic sizes too."""
+    return len(a) == len(b) and all(map(same, a, b))
 
 
 class Loss(Attention):
@@ -31,7 +37,7 @@ class Loss(Attention):
         x, t = self._with_target(target, method)
         given = target.shape if isinstance(target, TensorCore) else t.shape
         for shape in (self.shape, given):
-            if len(x.shape) != len(shape) or not all(map(same, x.shape, shape)):
+            if not _alike(x.shape, shape):
                 raise ValueError(f"{method}: {self.shape} needs targets of its shape, got {given}")
         return x, t
 
@@ -143,7 +149,7 @@ class Loss(Attention):
         if pos_weight is None:
             loss = no.sub(x.mul(t))
         else:
-            positive = x.log_sigmoid().neg().mul(t).mul(pos_weight)
+            positive = x.log_sigmoid().neg().mul(t)._weighted(pos_weight, "binary_cross_entropy_with_logits")
             loss = positive.add(t.neg().add(1.0).mul(no))
         loss = loss._weighted(weight, "binary_cross_entropy_with_logits")
         return loss._reduced(reduction, "binary_cross_entropy_with_logits")
@@ -155,12 +161,14 @@ class Loss(Attention):
         if weight is None:
             return self
         x, w = self._pair(weight, method)
+        if not _alike(x.shape, self.shape):
+            raise ValueError(f"{method}: weight {weight.shape} does not broadcast to the input's {self.shape}")
         return x.mul(w)
 
     def soft_margin_loss(self, target: TensorCore, reduction: str = "mean") -> Self:
         """log(1 + e^(-target · input)), targets ±1."""
         x, t = self._with_target(target, "soft_margin_loss")
-        if x.ndim != self.ndim or not all(map(same, x.shape, self.shape)):
+        if not _alike(x.shape, self.shape):
             raise ValueError(f"soft_margin_loss: targets {target.shape} do not broadcast to the input's {self.shape}")
         return x.mul(t).log_sigmoid().neg()._reduced(reduction, "soft_margin_loss")
 

@@ -100,30 +100,38 @@ class Moments(Reduction):
         return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).clamp(-1.0, 1.0)
 
     # -- norms --------------------------------------------------------------------------------------------------------
-    def norm(self, p: float | str = 2, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+    def norm(
+        self, p: float | str | None = 2, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
         """The p-norm of vectors: (Σ|x|ᵖ)^(1/p), for p = ±inf the largest or smallest |x|, for 0 how many are not 0;
-        "fro" is 2. At 0 the gradient is 0. TypeError for integers."""
-        x = self._float_only("norm", dtype)
-        result = x.dtype
-        x = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        if p == "fro":
-            p = 2
+        "fro" and None are 2. At 0 the gradient is 0. TypeError for integers; ValueError for a negative or infinite p
+        of no elements."""
+        return self._float_only("norm", dtype)._norm(2 if p is None or p == "fro" else p, axis, keepdim, "norm")
+
+    def _norm(self, p: float | str, axis: Any, keepdim: bool, method: str) -> Self:
+        """`norm` of floats, summed in at least 32 bits."""
         if not isinstance(p, int | float) or math.isnan(p):
-            raise ValueError(f'norm: p must be a number or "fro", got {p!r}: for matrices see matrix_norm')
+            raise ValueError(f'{method}: p must be a number or "fro", got {p!r}: for matrices see matrix_norm')
+        axes = self._axes(axis, method)
+        if p < 0 or p == math.inf:
+            self._not_empty(axes, method)
+        result = self.dtype
+        x = self.cast(dtypes.float32) if result.bits < 32 else self
         if p == 2:
-            out = x.square().sum(axis, keepdim)._root_of_sum()
+            out = x.square().sum(axes, keepdim)._root_of_sum()
         elif p == 1:
-            out = x.abs().sum(axis, keepdim)
+            out = x.abs().sum(axes, keepdim)
         elif math.isinf(p):
-            out = x.abs().max(axis, keepdim) if p > 0 else x.abs().min(axis, keepdim)
+            out = x.abs().max(axes, keepdim) if p > 0 else x.abs().min(axes, keepdim)
         elif p == 0:
-            out = x.ne(0).cast(x.dtype).sum(axis, keepdim)
+            # not x ≠ 0: what it is made of depends on x, with a gradient of 0
+            out = x.isnan().where(1.0, x.sign().abs()).sum(axes, keepdim)
         else:
             size = x.abs()
             none = size.eq(0)
             # powers of 0 apart: their gradients may be infinite
             powers = none.where(0.0 if p > 0 else math.inf, none.where(1.0, size).pow(p))
-            total = powers.sum(axis, keepdim)
+            total = powers.sum(axes, keepdim)
             zero = total.eq(0 if p > 0 else math.inf)
             out = zero.where(0.0, zero.where(1.0, total).pow(1 / p))
         return out.cast(result)

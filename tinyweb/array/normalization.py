@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -197,28 +196,10 @@ class Normalization(Pooling):
         return None if t is None else self._new(t.uop)._reshape((self.shape[1], *(1,) * (self.ndim - 2)))
 
     # -- norms and distances ------------------------------------------------------------------------------------------
-    def _length(self, p: float, axis: Any) -> Self:
-        """(Σ |x|ᵖ)^(1/p) over axes, which keep size 1; the gradient at 0 is 0."""
-        size = self._floating()
-        if p == 2:
-            return size.square().sum(axis, keepdim=True)._root_of_sum()
-        size = size.abs()
-        if p == math.inf:
-            return size.max(axis, keepdim=True)
-        if p == -math.inf:
-            return size.min(axis, keepdim=True)
-        if p == 1:
-            return size.sum(axis, keepdim=True)
-        if p == 0:
-            return size.ne(0).cast(size.dtype).sum(axis, keepdim=True)
-        total = size.pow(p).sum(axis, keepdim=True)
-        none = total.eq(0)
-        return none.where(0.0, none.where(1.0, total).pow(1 / p))
-
     def normalize(self, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Self:
         """x divided by its p-norm over axes (at least `eps`)."""
-        axes = self._axes(axis, "normalize")
-        return self._floating().div(self._length(p, axes).clamp(min=eps))
+        x = self._floating()
+        return x.div(x._norm(p, axis, True, "normalize").clamp(min=eps))
 
     def cosine_similarity(self, other: TensorCore, axis: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between vectors along an axis; lengths count as at least `eps`."""
@@ -226,11 +207,10 @@ class Normalization(Pooling):
             raise ValueError(f"cosine_similarity: eps must not be negative, got {eps}")
         a, b = self._floating()._pair(other, "cosine_similarity")
         axes = a._axes(axis, "cosine_similarity")
-        unit, other_unit = (t.div(t._length(2, axes).clamp(min=eps)) for t in (a, b))
+        unit, other_unit = (t.div(t._norm(2, axes, True, "cosine_similarity").clamp(min=eps)) for t in (a, b))
         return unit.mul(other_unit).sum(axes)
 
     def pairwise_distance(self, other: TensorCore, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Self:
         """The p-norm of self - other + eps over the last axis."""
         a, b = self._floating()._pair(other, "pairwise_distance")
-        length = a.sub(b).add(eps)._length(p, -1)
-        return length if keepdim else length.squeeze(-1)
+        return a.sub(b).add(eps)._norm(p, -1, keepdim, "pairwise_distance")

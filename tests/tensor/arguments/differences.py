@@ -131,7 +131,14 @@ TABLE: tuple[Difference, ...] = (
         "leaky_relu "
         "hardshrink softshrink index_add lerp addcmul addcdiv clamp clip clamp_min clamp_max relu6",
         seen="(integral|Integral|[Bb]ool|unsigned type|without overflow|floating|^float|result type|"
-        r"can't be cast|^TypeError: index_add: the source)",
+        r"the result is float|can't be cast|^TypeError: index_add: the source)",
+        when=float_number,
+    ),
+    Difference(
+        "`threshold` compares integers with the number given.",
+        "PyTorch cuts its fraction off first: -1 is not above -1.5 then.",
+        "values",
+        "threshold",
         when=float_number,
     ),
     Difference(
@@ -253,11 +260,11 @@ TABLE: tuple[Difference, ...] = (
         seen="as many axes as \\(\\)",
     ),
     Difference(
-        "`vecdot` broadcasts vectors too.",
-        "As its documentation has it; PyTorch broadcasts only from two axes on.",
-        "accepted",
+        "`vecdot` broadcasts vectors too, and looks at their axis.",
+        "As its documentation has it; PyTorch takes two vectors as they are, with any axis.",
+        "accepted refused",
         "vecdot",
-        seen="inconsistent tensor size",
+        seen=r"(inconsistent tensor size|^IndexError: vecdot: axis -?\d+ is outside of a tensor with 1 axes)",
     ),
     Difference(
         "`unique` of no elements has none, along an axis too; so have the quantiles of an empty tensor along an axis "
@@ -265,7 +272,7 @@ TABLE: tuple[Difference, ...] = (
         "There is nothing to decide.",
         "accepted",
         "unique unique_consecutive quantile nanquantile",
-        seen="(0 sized dimensions|input tensor must be non-empty)",
+        seen="(0 sized dimensions|zero sized dimensions|input tensor must be non-empty)",
     ),
     Difference(
         "`addcdiv` divides integers as `div` does.",

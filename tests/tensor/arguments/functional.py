@@ -220,7 +220,7 @@ _(
     rtol=1e-3,
 )
 _("local_response_norm", tensor(FLOATS, shape="abc abcd"), "size:positive alpha:real? beta:real? k:real?")
-_("normalize", floats, "p:real? dim:axis? eps:real?")
+_("normalize", floats, "p:order_of_norm? dim:axis? eps:real?")
 _("cosine_similarity", floats, "x2:like * dim:axis? eps:real?", rtol=1e-3)
 _("pairwise_distance", tensor(FLOATS, shape="ab a"), "x2:same p:real? eps:real? keepdim:flag?", rtol=1e-3)
 

@@ -33,6 +33,9 @@ def given(f: Finding) -> list[object]:
     return [*f.call.args, *f.call.keywords.values()]
 
 
+MODES = ("trunc", "floor", "left", "right", "sum", "prod", "mean", "amax", "amin")
+
+
 def numbers(v: object) -> bool:
     """Whether a value is a tensor, a number, or a list of numbers."""
     if isinstance(v, list | tuple):
@@ -42,7 +45,7 @@ def numbers(v: object) -> bool:
 
 def operands(f: Finding) -> bool:
     """Whether every argument is one that arithmetic has a meaning for, or the name of a mode."""
-    return all(numbers(v) or v in ("trunc", "floor", "left", "right") for v in given(f))
+    return all(numbers(v) or v in MODES for v in given(f))
 
 
 def float_number(f: Finding) -> bool:

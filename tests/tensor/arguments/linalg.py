@@ -79,7 +79,7 @@ _(
     pool={"o": pools.matrix("pb")},
     theirs=lambda x, x2, *a, **k: torch.cdist(x, x2, *a, **({"compute_mode": "donot_use_mm_for_euclid_dist"} | k)),
 )
-_("vector_norm", floats, "ord:real? dim:axes? keepdim:flag?")
+_("vector_norm", floats, "ord:order_of_norm? dim:axes? keepdim:flag?")
 _(
     "matrix_norm",
     tensor(("float32", "float64"), shape="ab abc"),

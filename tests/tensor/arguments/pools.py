@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,10 @@ def real(d: Draw, ok: bool) -> Any:
     if ok:
         return d.rng.choice((1, 2, 0.5, 1.5, 2.25, 3, np.float64(0.25)))
     return d.rng.choice((None, "1", [1.0], -1.0, 0, -2))
+
+
+def order_of_norm(d: Draw, ok: bool) -> Any:
+    return d.rng.choice((2, 1, 0, 3, 0.5, -1, -2.5, math.inf, -math.inf) if ok else (None, "1", [1.0], {}))
 
 
 def share(d: Draw, ok: bool) -> Any:
