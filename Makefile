@@ -74,7 +74,7 @@ checks:
 .PHONY: test-web
 test-web: setup-dev
 	@echo "tinyweb: JavaScript tests"
-	CHROME=$$($(BIN)/python tools/browser.py) $(NPM) test
+	CHROME=$$($(BIN)/python tools/browser.py) tools/plain_path.sh $(NPM) test
 	@echo "tinyweb: sizes of the pages"
 	$(BIN)/python tools/page_size.py
 

@@ -1,6 +1,7 @@
 """The Makefile's front: what a newcomer types first."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -80,3 +81,24 @@ def test_failing_step_says_what_failed_and_what_to_do() -> None:
     assert done.returncode == 1
     assert done.stdout == "tinyweb: fetching things\n"
     assert done.stderr == "noise\ntinyweb: failed: fetching things; is the registry reachable?\n"
+
+
+def test_vite_runs_in_a_copy_where_it_cannot_read_the_path(tmp_path: Path) -> None:
+    root = tmp_path / "a b#c"
+    (root / "tools").mkdir(parents=True)
+    shutil.copy(ROOT / "tools/plain_path.sh", root / "tools")
+    (root / "web/page").mkdir(parents=True)
+    (root / "web/page/source").write_text("written")
+    (root / "build").mkdir()
+    command = "pwd; ls; mkdir -p web/page/dist tinyweb/export/site; cp web/page/source web/page/dist/built"
+    (root / "tinyweb/export").mkdir(parents=True)
+    run = [root / "tools/plain_path.sh", "bash", "-c", command]
+    lines = subprocess.check_output(run, text=True, timeout=60).splitlines()
+    assert "#" not in lines[0] and lines[1:] == ["tinyweb", "tools", "web"] and not Path(lines[0]).exists()
+    assert (root / "web/page/dist/built").read_text() == "written"
+    failed = subprocess.run([root / "tools/plain_path.sh", "false"], timeout=60)
+    assert failed.returncode == 1
+    plain = tmp_path / "plain"
+    root.rename(plain)
+    run[0] = plain / "tools/plain_path.sh"
+    assert subprocess.check_output(run, text=True, timeout=60).splitlines()[0] == str(plain)

@@ -2,6 +2,7 @@
 # Build web/ and put it together as tinyweb/export/site: a folder for each task's page, and the runtime library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case $PWD in *[#?]*) exec tools/plain_path.sh tools/build_web.sh ;; esac
 site=tinyweb/export/site
 declare -A workspaces=([chat]=tinychat [detect]=yolo [image]=stable_diffusion [embed]=search)
 

@@ -26,7 +26,7 @@ function noticeOf(folder) {
 
 /** The folder of the package that a module belongs to. @param {string} id */
 export function packageOf(id) {
-  const path = id.replace(/[?#].*$/u, "");
+  const path = id.replace(/[?#][^\\/]*$/u, ""); // a folder's name may have these too
   if (!/[\\/]node_modules[\\/]/u.test(path)) {
     // Bundlers have modules without a file, for what the output needs to run.
     if (!existsSync(path)) throw new Error(`${JSON.stringify(id)} is part of the build, and it is not known whose it is.`);
