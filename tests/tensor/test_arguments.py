@@ -236,6 +236,10 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         (lambda x: Tensor.stack(axis=1), "stack: needs a tensor"),
         (lambda x: Tensor.multi_dot(), "multi_dot: needs a tensor"),
         (lambda x: Tensor.sum(axis=0), "sum: needs a tensor"),
+        (lambda x: x.sum().quantile(0.5, 4), "quantile: axis 4"),
+        (lambda x: x.uniform_(7), "uniform: low must not be above high, got 7 and 1"),
+        (lambda x: x.pad((-4, 5)), "cuts more off than (2, 3) has"),
+        (lambda x: x.gaussian_nll_loss(x, -1.0), "var must not be negative, got -1.0"),
         (lambda x: Tensor.cat([]), "cat: needs at least one tensor"),
         (lambda x: x[:0].norm(-1, 0), "norm: no elements along the reduced axes (0,) of (0, 3)"),
         (lambda x: x[:0].vector_norm(-np.inf, 0), "vector_norm: no elements along the reduced axes"),
@@ -253,7 +257,7 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
     ],
 )
 def test_wrong_arguments_are_named(call: object, said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
+    with pytest.raises((TypeError, ValueError, IndexError), match=re.escape(said)):
         call(Tensor(np.ones((2, 3), np.float32)))  # type: ignore[operator]
 
 
@@ -295,6 +299,23 @@ def test_a_float_factor_makes_floats_of_integers_with_beta_0() -> None:
     x, m = Tensor([1, 2]), Tensor([[1, 2], [3, 4]])
     got = x.addmv(m, x, beta=0, alpha=0.5)
     assert (got.dtype, got.tolist()) == (dtypes.float32, [2.5, 5.5])
+
+
+def test_rms_norm_of_small_half_floats() -> None:
+    x = Tensor([-0.25 / 64, 0, 0.25 / 64], dtype="float16")
+    want = torch.nn.functional.rms_norm(torch.tensor(x.tolist(), dtype=torch.float16), [3])
+    np.testing.assert_allclose(x.rms_norm(3).numpy(), want.numpy(), rtol=1e-3)
+
+
+def test_integers_beside_half_floats_stay_half() -> None:
+    x, y = Tensor([1, 2, 4]), Tensor([0.5, 2, 3], dtype="bfloat16")
+    for made in (
+        x.pairwise_distance(y),
+        x.mse_loss(y),
+        x.cosine_similarity(y, 0),
+        y.triplet_margin_loss(x, y, swap=True),
+    ):
+        assert made.dtype is dtypes.bfloat16
 
 
 @pytest.mark.parametrize("p", [None, "fro", 2, 1, 0, 3, 0.5, -1, -2.5, np.inf, -np.inf])

@@ -30,7 +30,8 @@ class Loss(Attention):
 
     def _with_target(self, target: Any, method: str) -> tuple[Self, Self]:
         """Both as floats of one shape."""
-        return self._floating()._pair(target, method)
+        x, t = self._pair(target, method)
+        return x._floating(), t._floating()
 
     def _with_equal_target(self, target: Any, method: str) -> tuple[Self, Self]:
         """Both as floats; ValueError where the shapes differ."""
@@ -101,6 +102,8 @@ class Loss(Attention):
         """(log var + (input - target)² / var) / 2, var being at least `eps` (without a gradient there); `full` adds
         log(2π) / 2."""
         x, t = self._with_target(target, "gaussian_nll_loss")
+        if isinstance(var, int | float) and var < 0:
+            raise ValueError(f"gaussian_nll_loss: var must not be negative, got {var}")
         v = x._operand(var, "gaussian_nll_loss")._floating()
         if v.ndim == x.ndim - 1 and v.ndim and v.shape == x.shape[:-1]:
             v = v.unsqueeze(-1)

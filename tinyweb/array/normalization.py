@@ -39,10 +39,10 @@ class Normalization(Pooling):
     ) -> Self:
         """x / sqrt(mean(x²) + eps) · weight over the last axes, of `normalized_shape` (Zhang and Sennrich 2019).
 
-        `eps` is the distance from 1 to the next number of the dtype where None."""
+        `eps` is the distance from 1 to the next number of the dtype where None, of float32 for half floats."""
         n = self._normalized("rms_norm", normalized_shape, weight, None)
         x = self._wide()
-        small = 2.0 ** -self._floating().dtype.mantissa if eps is None else eps
+        small = 2.0**-x.dtype.mantissa if eps is None else eps
         root = x.square().mean(tuple(range(x.ndim - n, x.ndim)), keepdim=True).add(small).rsqrt()
         return self._scaled(x.mul(root), weight, None)
 
@@ -205,12 +205,12 @@ class Normalization(Pooling):
         """The cosine of the angle between vectors along an axis; lengths count as at least `eps`."""
         if eps < 0:
             raise ValueError(f"cosine_similarity: eps must not be negative, got {eps}")
-        a, b = self._floating()._pair(other, "cosine_similarity")
+        a, b = (t._floating() for t in self._pair(other, "cosine_similarity"))
         axes = a._axes(axis, "cosine_similarity")
         unit, other_unit = (t.div(t._norm(2, axes, True, "cosine_similarity").clamp(min=eps)) for t in (a, b))
         return unit.mul(other_unit).sum(axes)
 
     def pairwise_distance(self, other: TensorCore, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Self:
         """The p-norm of self - other + eps over the last axis."""
-        a, b = self._floating()._pair(other, "pairwise_distance")
+        a, b = (t._floating() for t in self._pair(other, "pairwise_distance"))
         return a.sub(b).add(eps)._norm(p, -1, keepdim, "pairwise_distance")

@@ -35,11 +35,11 @@ class Padding(Joining):
             raise ValueError(f"pad: mode {mode!r} has no use for the value {value}")
         value = 0.0 if value is None else value
         around = self._around(padding)
-        if mode == "circular":  # what is cut off is not there to be continued
+        if mode in ("circular", "constant"):  # what is cut off is not there to be continued, and no more than there is
             kept = self._cut_off(around, padding)
             around = [(_positive(b), _positive(a)) for b, a in around]
-            return kept._pad_around(around, padding, mode)
-        return self._pad_around(around, padding, mode, value)._cut_off(around, padding)
+            return kept._pad_around(around, padding, mode, value)
+        return self._pad_around(around, padding, mode)._cut_off(around, padding)
 
     def _pad_around(
         self, around: list[tuple[Size, Size]], padding: Sequence[Any], mode: str, value: float = 0.0

@@ -126,8 +126,11 @@ class Random(Spectral):
         size: int | Sequence[Size] | None = None,
         **options: Unpack[Drawn],
     ) -> Self:
-        """Uniform in [low, high); `options` are those of `rand`."""
-        return cls.rand(sizes_of("uniform", shape, size), **options).mul(high - low).add(low)
+        """Uniform in [low, high); `options` are those of `rand`. ValueError where low is above high."""
+        span = high - low
+        if isinstance(span, int | float) and span < 0:
+            raise ValueError(f"uniform: low must not be above high, got {low} and {high}")
+        return cls.rand(sizes_of("uniform", shape, size), **options).mul(span).add(low)
 
     @classmethod
     def normal(

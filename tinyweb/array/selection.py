@@ -78,8 +78,8 @@ class Selection(Sorting):
         wanted = self._operand(q, method).cast(self.dtype if self.dtype.bits >= 32 else dtypes.float32)
         if wanted.ndim > 1:
             raise ValueError(f"{method}: q must be a number or a vector, got shape {wanted.shape}")
+        a = 0 if axis is None else self._axis(axis, method=method)
         x = self.flatten() if axis is None or not self.ndim else self
-        a = 0 if axis is None or not self.ndim else self._axis(axis, method=method)
         n = x._fixed(a, method)
         if n == 0:
             raise ValueError(f"{method}: axis {axis} of {self.shape} has no elements")

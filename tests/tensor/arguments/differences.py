@@ -169,7 +169,7 @@ TABLE: tuple[Difference, ...] = (
         "A number that an unsigned tensor cannot hold is compared as it is.",
         "PyTorch wraps it first: 2 ≤ -1 of uint8.",
         "values",
-        "eq ne not_equal lt less le less_equal gt greater ge greater_equal",
+        "eq ne not_equal lt less le less_equal gt greater ge greater_equal clamp clip clamp_min clamp_max",
         when=lambda f: "uint8" in dtypes_of(f.call) and any(isinstance(v, int | float | np.number) for v in given(f)),
     ),
     Difference(
@@ -253,10 +253,10 @@ TABLE: tuple[Difference, ...] = (
         when=lambda f: any(a.shape == () for a in arrays(f)),
     ),
     Difference(
-        "An index of `gather` has as many axes as the tensor, also if that has none.",
+        "An index of `gather` or `scatter` has as many axes as the tensor, also if that has none.",
         "PyTorch takes an index of one axis for a tensor without any.",
         "refused",
-        "gather",
+        "gather scatter scatter_add scatter_reduce",
         seen="as many axes as \\(\\)",
     ),
     Difference(
@@ -273,6 +273,20 @@ TABLE: tuple[Difference, ...] = (
         "accepted",
         "unique unique_consecutive quantile nanquantile",
         seen="(0 sized dimensions|zero sized dimensions|input tensor must be non-empty)",
+    ),
+    Difference(
+        "`tensordot` sums over axes of equal sizes.",
+        "As in NumPy; PyTorch repeats one of size 1.",
+        "refused",
+        "tensordot",
+        seen="must be of equal sizes",
+    ),
+    Difference(
+        "A result in half floats may be finite where PyTorch's is not.",
+        "Half floats are computed in float32 and rounded once: nothing on the way is too large for them.",
+        "values",
+        seen=r"^[^a-z]*, PyTorch gives .*\b(inf|nan)\b",
+        when=lambda f: "float16" in dtypes_of(f.call),
     ),
     Difference(
         "`addcdiv` divides integers as `div` does.",
@@ -359,11 +373,11 @@ TABLE: tuple[Difference, ...] = (
         "combinations",
     ),
     Difference(
-        "Probabilities in tensors are not looked at.",
+        "Probabilities and variances in tensors are not looked at.",
         "They are not known at the call.",
         "accepted",
-        "bernoulli multinomial binary_cross_entropy",
-        seen=r"(p_in|got \((p=)?NoneType|probability|between 0 and 1|sum of)",
+        "bernoulli multinomial binary_cross_entropy gaussian_nll_loss",
+        seen=r"(p_in|got \((p=)?NoneType|probability|between 0 and 1|sum of|var has negative)",
     ),
     Difference(
         "`training=None` follows `Tensor.train()`.",
