@@ -205,12 +205,13 @@ TABLE: tuple[Difference, ...] = (
         "Their values are not known at the call; see Indexing in docs/tensor.md.",
         "accepted values",
         seen=r"(index \S+ (is )?out of|index out of|out of (bounds|range)|invalid max index|Index to scalar|"
-        r"source is scalar|"
+        r"source is scalar|Number of elements of source|"
         r"Target \S+ is out|indexing axis dim|empty tensor|Class values must|must be (positive|smaller|greater|less)|"
         r"^\[|^-?\d|^(nan|inf))",
         methods="take index_select gather take_along_dim scatter scatter_add scatter_reduce index_add "
         "index_copy index_fill "
-        "index_reduce index_put put embedding nll_loss cross_entropy multi_margin_loss multilabel_margin_loss one_hot "
+        "index_reduce index_put put masked_scatter embedding nll_loss cross_entropy multi_margin_loss "
+        "multilabel_margin_loss one_hot "
         "max_unpool1d max_unpool2d max_unpool3d ctc_loss",
     ),
     Difference(
