@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -423,14 +424,14 @@ def test_a_chosen_system_compiler_is_called(
     wheel = find_clang()
     toolchain.find_clang.cache_clear()
     linker = tmp_path / "wasm-ld"
-    linker.write_text(f'#!/bin/sh\nexec {" ".join(wheel.wasm_ld)} "$@"\n')
+    linker.write_text(f'#!/bin/sh\nexec {shlex.join(wheel.wasm_ld)} "$@"\n')
     program = tmp_path / "clang"
     program.write_text(
         f"""#!/bin/sh
 case "$1" in
   --version) echo "Some clang version 22.1.8" ;;
-  --print-prog-name=wasm-ld) echo {linker} ;;
-  *) exec {" ".join(wheel.clang)} "$@" ;;
+  --print-prog-name=wasm-ld) echo {shlex.quote(str(linker))} ;;
+  *) exec {shlex.join(wheel.clang)} "$@" ;;
 esac
 """
     )
