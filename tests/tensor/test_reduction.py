@@ -178,3 +178,11 @@ def test_allclose() -> None:
 def test_errors(wrong: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         wrong(Tensor(A))
+
+
+@pytest.mark.parametrize("name", ["sum", "nansum", "prod"])
+def test_sums_and_products_as_bool(name: str) -> None:
+    x = np.array([[-0.25, 1.75, 0], [0, 0, 0], [0.5, 0.25, 1]], np.float32)
+    want = getattr(torch.from_numpy(x), name)(1, dtype=torch.bool)
+    got = getattr(Tensor(x), name)(1, dtype="bool")
+    assert got.dtype.name == "bool" and got.tolist() == want.tolist()

@@ -57,8 +57,10 @@ class Reduction(Creation):
 
     # -- sums and products --------------------------------------------------------------------------------------------
     def sum(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The sum; booleans and small integers are summed as int32 (uint32), half floats in float32."""
+        """The sum; booleans and small integers are summed as int32 (uint32), half floats in float32. As bool: `any`."""
         x, result = self._accumulated(dtype)
+        if result is dtypes.bool:
+            return x._reduce(Ops.MAX, axis, keepdim, "sum")
         return x._reduce(Ops.ADD, axis, keepdim, "sum").cast(result)
 
     def nansum(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
@@ -67,8 +69,10 @@ class Reduction(Creation):
         return x.sum(axis, keepdim, dtype)
 
     def prod(self, axis: Any = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The product, in dtypes as those of `sum`."""
+        """The product, in dtypes as those of `sum`. As bool: `all`."""
         x, result = self._accumulated(dtype)
+        if result is dtypes.bool:
+            return x.logical_not()._reduce(Ops.MAX, axis, keepdim, "prod").logical_not()
         return x._reduce(Ops.MUL, axis, keepdim, "prod").cast(result)
 
     def count_nonzero(self, axis: Any = None, keepdim: bool = False) -> Self:
