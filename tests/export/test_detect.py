@@ -84,7 +84,7 @@ def test_what_is_written(built: None, tmp_path: Path) -> None:
 
 def test_what_a_network_lacks_is_named() -> None:
     with pytest.raises(TypeError, match="Detector: object has no `labels`"):
-        Detector(object(), (32, 64))  # type: ignore[arg-type]
+        Detector(object(), (32, 64))
 
 
 def test_boxes_in_pixels_of_the_picture() -> None:

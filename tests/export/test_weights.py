@@ -107,7 +107,7 @@ def test_writing_all_weights(tmp_path: Path) -> None:
     for total, cut in ((2**24, 2**20), (2**24 + 16 * 64, 2**20 + 64), (5, 2**20), (2**40, 2**22)):
         memory = SimpleNamespace(named=named, total=lambda kind, total=total: total if kind == "weight" else 0)
         with ShardWriter(tmp_path / str(total), 2**22) as writer:
-            segments = write_weights(writer, memory, lambda *what: told.append(what))  # type: ignore[arg-type]
+            segments = write_weights(writer, memory, lambda *what: told.append(what))
         assert writer.shard_bytes == cut and list(segments) == [0, 2]
         assert segments[0] == [Segment(0, 0, 100, 0)] and segments[2][0] == Segment(
             0, 128, min(cut - 128, 2**20 + 1), 0

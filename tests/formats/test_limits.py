@@ -145,7 +145,7 @@ def test_values_at_their_bounds() -> None:
             Config({"ids": ids}, "c").ids("ids")
     assert Config({"ids": []}, "c").ids("ids") == ()
     part = c.section("part")
-    assert part is not None and part.section("a").integer("b", 0, 9) == 7  # type: ignore[union-attr]
+    assert part is not None and part.section("a").integer("b", 0, 9) == 7
     with pytest.raises(ModelFormatError, match=r"^c, part lacks 'z' .a string.: the file is incomplete"):
         part.word("z")
     with pytest.raises(ModelFormatError, match=r"^c lacks 'z' .true or false."):
@@ -305,9 +305,9 @@ def test_tensors_of_other_kinds(tmp_path: Path) -> None:
 def test_what_is_taken_of_a_dictionary(tmp_path: Path) -> None:
     """ema before model before state_dict, where these are dictionaries or modules; else the tensors in it."""
     one, two, three, four = (Rebuilt(Storage(4), i, (1,), (1,)) for i in range(4))
-    whole = {"ema": {"w": one}, "model": {"w": two}, "state_dict": {"w": three}, "w": four}
+    whole: dict[str | None, Any] = {"ema": {"w": one}, "model": {"w": two}, "state_dict": {"w": three}, "w": four}
     for missing in (None, "ema", "model", "state_dict"):
-        whole.pop(missing, None)  # type: ignore[call-overload]
+        whole.pop(missing, None)
         want = next(["ema", "model", "state_dict", "w"].index(k) for k in whole)
         checkpoint = saved(tmp_path, whole)
         assert checkpoint.read("w", (1,)).tolist() == [want] and checkpoint.attribute("names") is None
@@ -322,11 +322,11 @@ def test_what_is_taken_of_a_dictionary(tmp_path: Path) -> None:
 
 
 def test_what_is_taken_of_a_module(tmp_path: Path) -> None:
-    module = torch.nn.Linear(2, 1, bias=False)
+    module: Any = torch.nn.Linear(2, 1, bias=False)
     inner = torch.nn.Linear(1, 1)
-    module._modules.update({"in": inner, "none": None, "odd": 5})  # type: ignore[dict-item]
-    module._modules[7] = inner  # type: ignore[index]
-    module._parameters[3] = inner.weight  # type: ignore[index, assignment]
+    module._modules.update({"in": inner, "none": None, "odd": 5})
+    module._modules[7] = inner
+    module._parameters[3] = inner.weight
     inner.__dict__["_buffers"] = 5
     odd = torch.nn.Linear(1, 1)
     odd.__dict__["_modules"] = [5]

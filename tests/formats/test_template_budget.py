@@ -86,14 +86,14 @@ WORK = {
     "{% set x = v.text.join(v.pair) %}": N + 2 * (N + 1) + N + 3,
     "{% set x = v.pair | map('upper') | list %}": (N + 2 * (N + 1)) + 2 * (N + 1) + N,
 }
-VALUES = {"text": "xyz", "list": [1, "bc"], "dict": {"a": ("b",)}, "one": 1, "pair": ["p", "q"]}
+VALUES: Any = {"text": "xyz", "list": [1, "bc"], "dict": {"a": ("b",)}, "one": 1, "pair": ["p", "q"]}
 
 
 @pytest.mark.parametrize(("source", "units"), WORK.items())
 def test_work(source: str, units: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value is sixteen units and its characters, everything in it counts; charged where values are put together."""
     monkeypatch.setattr(chat_template, "MAX_WORK", units)
-    template = ChatTemplate(source, "t", {"v": VALUES})  # type: ignore[dict-item]
+    template = ChatTemplate(source, "t", {"v": VALUES})
     assert template.render(MESSAGES) == template.render(MESSAGES)
     if units:
         monkeypatch.setattr(chat_template, "MAX_WORK", units - 1)

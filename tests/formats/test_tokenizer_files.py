@@ -17,10 +17,10 @@ from tinyweb.formats.tokenizer import TextStream, Tokenizer, load_backend
 
 
 def folder(path: Path, config: dict[str, Any] | None = None, eos: Any = 3, generation: Any = None) -> Path:
-    backend = tokenizers.Tokenizer(WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
-    backend.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
+    backend: Any = tokenizers.Tokenizer(WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    backend.pre_tokenizer = WhitespaceSplit()
     backend.add_special_tokens(["<end>", "<begin>"])
-    backend.post_processor = TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", 4)])  # type: ignore[assignment]
+    backend.post_processor = TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", 4)])
     backend.save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({} if eos is None else {"eos_token_id": eos}))
     if generation is not None:
@@ -143,7 +143,7 @@ class Bytes:
 
 
 def stream() -> TextStream:
-    return TextStream(Bytes())  # type: ignore[arg-type]
+    return TextStream(Bytes())
 
 
 def test_text_comes_when_it_is_final() -> None:
@@ -168,5 +168,5 @@ def test_decoders_look_back() -> None:
         def decode(self, ids: list[int]) -> str:
             return " ".join(str(i) for i in ids if i)
 
-    s = TextStream(Words())  # type: ignore[arg-type]
+    s = TextStream(Words())
     assert [s.push(i) for i in (7, 8, 0, 9)] == ["7", " 8", "", " 9"] and s.finish() == ""

@@ -193,7 +193,7 @@ def first(count: int, prompt: Sequence[int], extra: int = 0) -> list[int]:
 @pytest.fixture(scope="module")
 def chat() -> Chat:
     told: list[tuple[str, int, int]] = []
-    chat = Chat(Model(70), Words(), progress=lambda *what: told.append(what))  # type: ignore[arg-type]
+    chat = Chat(Model(70), Words(), progress=lambda *what: told.append(what))
     assert told[:7] == [("planning", i, 6) for i in range(7)]
     assert told[7:] == [("compiling kernels for CPU", i, 1) for i in range(2)]
     return chat
