@@ -27,6 +27,7 @@ from tests.tensor.arguments.spec import Call, Spec, draw
 from tests.tensor.test_names import FUNCTIONS as NAMESPACE
 from tests.tensor.test_names import public
 from tinyweb import Tensor, dtypes
+from tinyweb.errors import DeviceError
 
 SPECS: dict[str, Spec] = METHODS | LINALG | FUNCTIONS
 # methods without a spec, and why
@@ -48,6 +49,7 @@ def _array(values: object, dtype: str) -> Array:
     return Array(np.array(values, dtype), dtype)
 
 
+ONES = np.ones((1, 1, 3, 4))
 # calls of entries that random ones may take thousands to see
 RARE = (
     Call(METHODS["masked_scatter"], _array([0] * 9, "int32"), (_array([True] * 9, "bool"), _array([1], "int32"))),
@@ -58,6 +60,14 @@ RARE = (
         _array([0.5, 2.75, -1.5], "float16"),
         (_array([1.25, 2.25, -1.0], "float16"), _array([0.75, 0.5, 0.0], "float16")),
     ),
+    Call(LINALG["addmv"], _array(1, "uint8"), (_array([[], []], "uint8"), _array([], "uint8"))),
+    Call(
+        FUNCTIONS["scaled_dot_product_attention"],
+        _array(ONES, "float32"),
+        (_array(ONES, "float32"), _array(ONES, "float32")),
+        {"is_causal": True, "scale": -2},
+    ),
+    Call(METHODS["index_put"], _array(1, "int32"), ((_array(True, "bool"),), _array(3, "int32"))),
 )
 
 
@@ -314,6 +324,40 @@ def test_ranges_of_integers_between_fractions(dtype: str, numbers: tuple[float, 
     want = torch.arange(start, end, step, dtype=getattr(torch, dtype))
     got = Tensor.arange(start, end, step, dtype=dtype)
     assert (got.dtype.name, got.tolist()) == (dtype, want.tolist())
+
+
+@pytest.mark.parametrize("scale", [-2, 0, -0.25])
+def test_a_scale_that_is_not_above_0_leaves_the_causal_mask(scale: float) -> None:
+    q, k, v = (np.random.default_rng(s).normal(size=(1, 2, 3, 4)).astype(np.float32) for s in range(3))
+    scores = np.where(np.tri(3, dtype=bool), q @ k.swapaxes(-1, -2) * scale, -np.inf)  # by definition
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    got = Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), is_causal=True, scale=scale)
+    np.testing.assert_allclose(got.numpy(), e / e.sum(-1, keepdims=True) @ v, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_index_put_of_masks_without_axes(mask: bool, accumulate: bool) -> None:
+    x = np.arange(6).reshape(2, 3)
+    m = Tensor(mask)
+    new = 9 + x * accumulate if mask else x
+    assert Tensor(x).index_put((m,), 9, accumulate).tolist() == np.broadcast_to(new, x.shape).tolist()
+    assert Tensor(5).index_put((m,), 9, accumulate).tolist() == (9 + 5 * accumulate if mask else 5)
+    row = np.where([[False], [mask]], 9 + x * accumulate, x)
+    assert Tensor(x).index_put((m, Tensor([1])), 9, accumulate).tolist() == row.tolist()
+    assert Tensor(x).index_put((Tensor([1]), m), 9, accumulate).tolist() == row.tolist()
+
+
+def test_an_unknown_device_is_an_error_for_the_user() -> None:
+    call = Call(METHODS["randperm"], None, (np.int64(3), "x"), wrong="signature")
+    assert accepted(call, "INTERPRETER") == (None, [])
+    with pytest.raises(DeviceError, match="unknown device 'x': choose one of"):
+        Tensor.randperm(3, "x")
+
+
+def test_addmv_of_a_matrix_without_elements() -> None:
+    assert Tensor(3.0).addmv(Tensor.zeros(2, 0), Tensor.zeros(0), beta=2).tolist() == [6.0, 6.0]
+    assert Tensor(3.0).addmv(Tensor.zeros(0, 2), Tensor.zeros(2)).shape == (0,)
 
 
 def test_a_float_factor_makes_floats_of_integers_with_beta_0() -> None:

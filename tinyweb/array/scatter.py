@@ -297,9 +297,11 @@ class Scatter(Scan):
             raise TypeError(f"index_put: indices must be a tuple of tensors, got {type(indices).__name__}")
         _check_source("index_put", self, values)
         view = self._view(tuple(indices))
-        if view.padded or not view.picks or view.tensor.shape != self.shape:
+        new = [p.axis for p in view.picks if p.axes == 0]  # axes that masks without axes pick from
+        shape = tuple(s for a, s in enumerate(view.tensor.shape) if a not in new)
+        if view.padded or not view.picks or shape != tuple(self.shape):
             raise IndexError(f"index_put: indices must be integer tensors or masks, got {indices}")
-        return view.tensor._placed(view.picks, self._value(values, "index_put"), accumulate)
+        return view.tensor._placed(view.picks, self._value(values, "index_put"), accumulate)._reshape(shape)
 
     def put(self, index: Any, source: Any, accumulate: bool = False) -> Self:
         """self with the elements of `source` at the places `index` of the flattened tensor; added if `accumulate`."""

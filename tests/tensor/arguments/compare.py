@@ -15,13 +15,14 @@ from tests.tensor.arguments.pools import Array, Type
 from tests.tensor.arguments.spec import Call
 from tinyweb import Tensor
 from tinyweb.dtype import BY_NAME, DType
+from tinyweb.errors import DeviceError
 
 CLEAR = (TypeError, ValueError, IndexError, NotImplementedError, RuntimeError)
 SIGNATURE = ("argument", "positional", "unexpected keyword")
 # what PyTorch's kernels do not have, and errors of its Python code that were not meant for the user: no verdict
 LACKING = (
     "not implemented for", "not supported on", "Could not run", "object of type", "has no attribute", "to unpack",
-        "mul(): argument",
+        "mul(): argument", "INTERNAL ASSERT FAILED",
 )  # fmt: skip
 
 
@@ -106,10 +107,13 @@ def _flat(found: Any) -> list[Any]:
 
 def is_clear(e: BaseException) -> bool:
     """Whether an error was raised for the user: by a `raise` of the package, or by Python for a wrong signature."""
+    last = traceback.extract_tb(e.__traceback__)[-1]
+    file = last.filename.replace("\\", "/")
+    if isinstance(e, DeviceError):  # one that the user named, not one that a compiler's step ran into
+        return file.endswith("/tinyweb/device.py")
     if not isinstance(e, CLEAR):
         return False
-    last = traceback.extract_tb(e.__traceback__)[-1]
-    if "/tinyweb/" not in last.filename.replace("\\", "/"):
+    if "/tinyweb/" not in file:
         return isinstance(e, TypeError) and any(s in str(e) for s in SIGNATURE)
     if (last.line or "").startswith("raise "):
         return True
