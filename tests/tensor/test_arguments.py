@@ -68,6 +68,15 @@ RARE = (
         {"is_causal": True, "scale": -2},
     ),
     Call(METHODS["index_put"], _array(1, "int32"), ((_array(True, "bool"),), _array(3, "int32"))),
+    Call(METHODS["le"], _array([2], "uint8"), (-1,)),
+    Call(METHODS["randn_like"], _array([], "int32"), ()),
+    Call(METHODS["index_add"], _array([True], "bool"), (0, _array([0], "int64"), _array([True], "bool")), {"alpha": 2}),
+    Call(
+        FUNCTIONS["interpolate"],
+        _array(np.random.default_rng(2).integers(0, 4, (1, 1, 8, 8)), "uint8"),
+        (),
+        {"scale_factor": 2.0, "mode": "bilinear"},
+    ),
 )
 
 
@@ -284,6 +293,9 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
             lambda x: Tensor.arange(0, 3, 0.5, dtype="int32"),
             "arange: start, end and step must be finite and step not 0, got (0, 3, 0)",
         ),
+        (lambda x: x.unflatten(0, ()), "unflatten: needs at least one size for axis 0 of (2, 3)"),
+        (lambda x: x.cosine_embedding_loss(x[0], Tensor([1, 1])), "(2, 3) and (3,) must have as many axes"),
+        (lambda x: x.batch_norm(training=True, eps=0), "batch_norm: eps must be above 0 in training, got 0"),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
 )
@@ -353,6 +365,10 @@ def test_an_unknown_device_is_an_error_for_the_user() -> None:
     assert accepted(call, "INTERPRETER") == (None, [])
     with pytest.raises(DeviceError, match="unknown device 'x': choose one of"):
         Tensor.randperm(3, "x")
+
+
+def test_views_from_no_offset() -> None:
+    assert Tensor([[1, 2], [3, 4]]).as_strided((2,), (2,), None).tolist() == [1, 3]
 
 
 def test_addmv_of_a_matrix_without_elements() -> None:

@@ -324,6 +324,8 @@ class Loss(Attention):
         self, other: TensorCore, target: TensorCore, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1; vectors along the last axis."""
+        if self.ndim != other.ndim:
+            raise ValueError(f"cosine_embedding_loss: {self.shape} and {other.shape} must have as many axes")
         a, b = self._floating()._pair(other, "cosine_embedding_loss")
         t = a._operand(target, "cosine_embedding_loss")
         # the small number and its place are PyTorch's

@@ -240,6 +240,8 @@ class Movement(TensorCore):
         if not self.shape:
             raise ValueError("unflatten: a 0-d tensor has no axis to split")
         parts: list[Any] = list(as_shape([sizes]))
+        if not parts:
+            raise ValueError(f"unflatten: needs at least one size for axis {axis} of {self.shape}")
         n, known = self.shape[a], size_prod(s for s in parts if not (isinstance(s, int) and s == -1))
         if -1 in parts and isinstance(n, int) and isinstance(known, int) and known and parts.count(-1) == 1:
             parts[parts.index(-1)] = n // known

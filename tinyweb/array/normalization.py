@@ -88,6 +88,8 @@ class Normalization(Pooling):
             assert mean is not None and var is not None
             y = self._wide().sub(mean).mul(var.add(eps).rsqrt())
         else:
+            if not eps > 0:
+                raise ValueError(f"batch_norm: eps must be above 0 in training, got {eps}")
             count = self._count(axes)
             if isinstance(count, float) and count <= 1:
                 raise ValueError(f"batch_norm: training needs more than one value per channel, got {self.shape}")

@@ -70,11 +70,12 @@ class Views(Moments):
             )
         return t._sliding(a, size, step)
 
-    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0) -> Self:
+    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = 0) -> Self:
         """Element (i, j, …) is element storage_offset + i · stride[0] + j · stride[1] + … of the flattened tensor.
 
         Strides are at least 0; they speak of the elements in row-major order, whatever view this tensor is.
         """
+        storage_offset = storage_offset or 0
         sizes, steps = as_shape([tuple(size)]), as_shape([tuple(stride)])
         n = size_max(self.numel())
         if len(sizes) != len(steps) or any(s < 0 for s in (*sizes, *steps)) or storage_offset < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import numpy as np
@@ -44,8 +45,9 @@ def numbers(v: object) -> bool:
 
 
 def operands(f: Finding) -> bool:
-    """Whether every argument is one that arithmetic has a meaning for, or the name of a mode."""
-    return all(numbers(v) or v in MODES for v in given(f))
+    """Whether every argument is one that arithmetic has a meaning for, or the name of a mode or its default."""
+    rest = [*f.call.args, *(v for name, v in f.call.keywords.items() if (name, v) != ("side", None))]
+    return all(numbers(v) or v in MODES for v in rest)
 
 
 def float_number(f: Finding) -> bool:
@@ -67,6 +69,12 @@ def no_class(f: Finding) -> bool:
 def dtypes(f: Finding) -> tuple[str, str]:
     mine, _, yours = f.seen.partition(", PyTorch gives ")
     return mine, yours
+
+
+def one_apart(f: Finding) -> bool:
+    """Whether whole numbers were seen that are at most 1 apart."""
+    mine, yours = (np.array(ast.literal_eval(v)) for v in dtypes(f))
+    return bool(np.abs(mine - yours).max() <= 1)
 
 
 def narrower_int(f: Finding) -> bool:
