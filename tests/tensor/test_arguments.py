@@ -68,6 +68,7 @@ RARE = (
         {"is_causal": True, "scale": -2},
     ),
     Call(METHODS["index_put"], _array(1, "int32"), ((_array(True, "bool"),), _array(3, "int32"))),
+    Call(FUNCTIONS["softmin"], _array([[[0.5, 2.0]], [[1.0, 0.5]]], "float32"), ()),
     Call(METHODS["le"], _array([2], "uint8"), (-1,)),
     Call(METHODS["randn_like"], _array([], "int32"), ()),
     Call(METHODS["index_add"], _array([True], "bool"), (0, _array([0], "int64"), _array([True], "bool")), {"alpha": 2}),

@@ -1,4 +1,4 @@
-"""Kinds of calls that differ: what entries of the table of differences ask of a finding."""
+"""Kinds of methods, and of calls that differ: what entries of the table of differences ask of a finding."""
 
 from __future__ import annotations
 
@@ -9,6 +9,29 @@ import numpy as np
 
 from tests.tensor.arguments.compare import Finding, dtypes_of
 from tests.tensor.arguments.pools import Array, Type
+
+OPERANDS = (
+    "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow float_power xlogy rsub "
+    "arctan2 atan2 copysign fmax fmin heaviside hypot logaddexp logaddexp2 logical_and logical_or logical_xor maximum "
+    "minimum nextafter isclose allclose dist bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift "
+    "gcd lcm eq ne not_equal lt less le less_equal gt greater ge greater_equal ldexp addcmul addcdiv lerp clamp clip "
+    "clamp_min clamp_max where masked_fill equal isin bucketize searchsorted take gather scatter scatter_add "
+    "scatter_reduce index_add index_copy index_fill index_select index_reduce index_put put take_along_dim "
+    "masked_scatter addmm addmv addr baddbmm addbmm repeat_interleave copy_"
+)
+LOSSES = (
+    "mse_loss l1_loss soft_margin_loss smooth_l1_loss huber_loss hinge_embedding_loss kl_div poisson_nll_loss "
+    "gaussian_nll_loss binary_cross_entropy binary_cross_entropy_with_logits margin_ranking_loss cosine_embedding_loss "
+    "triplet_margin_loss nll_loss cross_entropy multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss"
+)
+NORMS = (
+    "batch_norm instance_norm layer_norm rms_norm group_norm local_response_norm normalize cosine_similarity "
+    "pairwise_distance"
+)
+CASTS = (
+    "byte char short int long type type_as copy_ fill_ masked_fill full full_like new_full new_tensor index_fill "
+    "cumsum cumprod sum prod nansum"
+)
 
 
 def arrays(f: Finding) -> list[Array]:
