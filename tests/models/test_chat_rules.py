@@ -242,6 +242,14 @@ def test_settings_reach_the_device(chat: Chat) -> None:
         assert chat.model.sampling_i.numpy().tolist() == [40, stored]
 
 
+def test_usual_settings(chat: Chat) -> None:
+    usual = list(chat.generate_ids(PROMPT, Settings()))
+    assert len(usual) == 71 - len(PROMPT)
+    assert list(chat.generate_ids(PROMPT)) == usual
+    said = [{"role": "user", "content": " ".join(map(str, PROMPT))}]
+    assert chat.answer(said)[1] == [part.token for part in chat.generate(said)] == usual
+
+
 def test_what_is_reused(chat: Chat) -> None:
     chat.forget()
     said = list(chat.generate_ids(PROMPT, GREEDY))
@@ -347,14 +355,14 @@ def test_guesses(chat: Chat, speculate: int, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_guesses_at_the_end_of_the_cache() -> None:
     """A block that would not fit into it is not verified."""
-    chat = Chat(Model(63), Words())  # type: ignore[arg-type]
-    prompt = [1, 2] * 27
     settings = Settings(temperature=0, max_tokens=99, speculate=7)
+    chat = Chat(Model(63), Words(), settings)  # type: ignore[arg-type]
+    prompt = [1, 2] * 27
     launched: list[tuple[str, int]] = []
     chat._launch = noting(chat, launched)  # type: ignore[method-assign]
     said = first(10, prompt)
     with pytest.MonkeyPatch.context() as m:
         m.setattr("tinyweb.models.chat.draft", lambda ids, count: [(said[len(ids) - 54] + 1) % VOCABULARY])
-        assert list(chat.generate_ids(prompt, settings)) == said
+        assert list(chat.generate_ids(prompt)) == said  # with the settings of the chat
     assert [p for e, p in launched if e == "verify_8"] == [54, 55, 56]
     assert [p for e, p in launched if e == "decode" and p >= 54] == [57, 58, 59, 60, 61, 62]

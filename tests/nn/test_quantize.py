@@ -6,12 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyweb import Tensor
+from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops
 from tinyweb.graph.optimize import heuristic
 from tinyweb.graph.target import cpu_target
 from tinyweb.nn.layers import Embedding, Linear
-from tinyweb.nn.quantize import activations_for, group_size, quantize, quantize_activations, quantize_groups
+from tinyweb.nn.quantize import (
+    BITS,
+    QuantizedWeight,
+    activations_for,
+    group_size,
+    quantize,
+    quantize_activations,
+    quantize_groups,
+)
 from tinyweb.tracing import capture
 
 DEVICES = ("CPU", "WASM", "WEBGPU")
@@ -153,8 +162,6 @@ def test_products_with_rounded_activations(device: str, bits: int, rows: int, wi
 @pytest.mark.parametrize("bits", [8, 4])
 def test_extreme_integers(bits: int) -> None:
     """The largest products there are, of every combination of signs."""
-    from tinyweb.nn.quantize import QuantizedWeight
-
     low, high = (-128, 127) if bits == 8 else (-8, 7)
     values = np.stack([np.full((2, 32), v) for v in (low, high, 0, -1)])
     values[2, 0, ::2] = low
@@ -214,6 +221,7 @@ def searched(group: np.ndarray) -> tuple[np.ndarray, float]:
 def test_four_bits_by_definition() -> None:
     groups = random(40, 32) * np.float32(10) ** np.arange(-4, 4, 0.2, dtype=np.float32)[:40, None]
     groups[3], groups[4, 1:] = 0, 0
+    groups[5] = [168, *[0] * 31]  # eights, sevenths and sixths are all exact: the first stays
     values, scales = quantize_groups(groups, 4)
     for group, got, scale in zip(groups, values, scales, strict=True):
         want, step = searched(group)
@@ -231,15 +239,36 @@ def test_groups_by_the_million_are_taken_in_turns(bits: int, monkeypatch: pytest
 
 
 def test_scales_stay_half_floats() -> None:
-    groups = np.array([[65504 * 127, -65504 * 127], [1e30, 0], [1e-9, -1e-9], [127, -64.5]], np.float32)
+    groups = np.array([[65504 * 127, -65504 * 127], [1e30, 0], [1e-9, -1e-9], [127, -64.5], [0, -1e30]], np.float32)
     values, scales = quantize_groups(groups, 8)
-    assert scales.tolist() == [65504, 65504, 1, 1]
-    assert values.tolist() == [[127, -127], [127, 0], [0, 0], [127, -64]]
+    assert scales.tolist() == [65504, 65504, 1, 1, 65504]
+    assert values.tolist() == [[127, -127], [127, 0], [0, 0], [127, -64], [0, -127]]
 
 
 def test_every_group_size() -> None:
     for width in range(1, 300):
         assert group_size(width) == next((g for g in (32, 16, 8) if width % g == 0), None)
+
+
+def test_names_of_formats() -> None:
+    kept = {name: quantize(random(2, 32), bits, "INTERPRETER") for name, bits in BITS.items()}
+    assert {name: q and q.values.dtype for name, q in kept.items()} == {"q8": dtypes.int8, "q4": dtypes.int4}
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_activations_of_many_rows_are_kept_in_16_bits(bits: int) -> None:
+    """From eight rows on, however they are arranged; a number of rows that varies counts once."""
+    q = quantize(random(4, 64), bits, "INTERPRETER")
+    assert q is not None
+    n, x = Variable("n", 1, 9).bind(3), Tensor.empty(2, 9, 8, 64, device="INTERPRETER")
+    for rows, many in (
+        (x[0, 0, 0], False), (x[0, 0, :1], False), (x[0, 0, :7], False), (x[0, 0], True), (x[0, :, 0], True),
+        (x[:, 0, :4], True), (x[:1, :7, 0], False), (x[:1, :1], True), (x[0, :n, 0], False), (x[0, :n, :7], False),
+        (x[:, :n, :3], False), (x[:, :n, :4], True),
+    ):  # fmt: skip
+        sums = q.product(rows, "int8").uop.toposort()
+        stored = {u.dtype for u in sums if u.op is Ops.CAST and u.dtype in (dtypes.int8, dtypes.int16)}
+        assert stored == {dtypes.int16 if many else dtypes.int8}, rows.shape
 
 
 def test_what_a_target_multiplies_with() -> None:

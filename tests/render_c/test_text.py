@@ -53,6 +53,29 @@ def test_registers_are_variables_where_indices_are_constant() -> None:
     assert re.search(r"f32 r\d\[8\]", render([accumulate(4, dynamic=True)]))
 
 
+@pytest.mark.parametrize("gated", ["always", "together", "by lane"])
+@pytest.mark.parametrize("width", [3, 4])
+def test_accesses_are_whole_where_they_can_be(width: int, gated: str) -> None:
+    """Powers of two of elements under one gate are one access, others one by one, each behind its gate."""
+    w = Writer()
+    out, a, g = w.param(F32, 16), w.param(F32, 16), w.grid(4)
+    lanes = UOp(Ops.STACK, dtypes.index, tuple(g * width + i for i in range(width)))
+    gates = {"together": g < 2, "by lane": lanes.alu(Ops.LESS, splat(index(7), width))}
+    w.store(out, g * width, w.load(a, g * width, width, gates.get(gated)), gates.get(gated))
+    text = render([w.program("accesses", (4, 1, 1))])
+    if width == 4 and gated != "by lane":
+        assert text.count("*(f32x4_m *)(p1 + v0)") == text.count("*(f32x4_m *)(p0 + v0) = ") == 1
+        assert text.count("v1 ? *(f32x4_m *)(p1 + v0) : (f32x4)(0.0f)") == (gated == "together")
+        assert text.count("if (v1) *(f32x4_m *)(p0 + v0)") == (gated == "together")
+        return
+    for i, at in enumerate(["v0", *(f"v0 + {i}" for i in range(1, width))]):
+        gate = {"together": "v1", "by lane": f"v1[{i}]"}.get(gated)
+        assert (f"{gate} ? p1[{at}] : 0" if gate else f"p1[{at}]") in re.split(r", |[{}]", text)
+        assert re.search(
+            rf"^ *{re.escape(f'if ({gate}) ' if gate else '')}p0\[{re.escape(at)}\] = v\d\[{i}\];$", text, re.M
+        )
+
+
 def test_deep_expressions_are_cut_into_statements() -> None:
     """Compilers limit how deep parentheses may nest."""
 

@@ -281,13 +281,13 @@ class Chat:
     def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
         """Tokens without end; the caller appends each to `ids`, which begin with a prompt that was just read."""
         choose = "greedy" if settings.greedy else "sample"
-        block = verify_block(self.model.context) if settings.greedy else 0
+        most = min(settings.speculate, verify_block(self.model.context) - 1) if settings.greedy else 0
         self._launch(choose, start_pos=len(ids) - 1)
         yield self._token(len(ids))
         while True:
             position = len(ids) - 1  # of the token chosen last, which is not in the cache
-            inside = position + block <= positions(self.model.context)
-            guesses = draft(ids, min(settings.speculate, block - 1)) if settings.speculate and inside else []
+            inside = position + VERIFY <= positions(self.model.context)
+            guesses = draft(ids, most) if most > 0 and inside else []
             if guesses:
                 said = self._verify(position, guesses)
             else:

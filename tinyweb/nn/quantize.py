@@ -165,13 +165,12 @@ def _four_bits(groups: Floats) -> tuple[Floats, Floats]:
     largest = np.take_along_axis(groups, np.abs(groups).argmax(axis=1)[:, None], axis=1)[:, 0]
     best_values, best_scale = np.zeros_like(groups), np.ones(len(groups), np.float32)
     best_error = np.full(len(groups), np.inf, np.float32)
-    # weights near the end of float32 have no half-float scale: their error is infinite
-    with np.errstate(over="ignore"):
+    # weights near the end of float32 have no half-float scale: their error is infinite; that of zeros is not a number
+    with np.errstate(over="ignore", invalid="ignore"):
         for place in np.linspace(-10, -6, 9, dtype=np.float32):
             scale = _half(largest / place)
             values = _round(groups, scale, -8, 7)
-            square = (values * values).sum(axis=1)
-            scale = _half(np.where(square > 0, (values * groups).sum(axis=1) / np.maximum(square, 1), scale))
+            scale = _half((values * groups).sum(axis=1) / (values * values).sum(axis=1))
             error = ((values * scale[:, None] - groups) ** 2).sum(axis=1)
             better = error < best_error
             best_values[better], best_scale[better], best_error[better] = values[better], scale[better], error[better]

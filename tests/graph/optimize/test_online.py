@@ -146,6 +146,20 @@ def test_blocks_behind_the_mask_are_not_walked() -> None:
     assert not loop.src[0].ranges
 
 
+def test_what_rows_of_scores_share_is_computed_once() -> None:
+    """Work on a query is done before its scores; a query that is only read stays where it is."""
+    q, k, v = (Tensor(data(2, n, w)).realize() for n, w in ((8, 8), (50, 8), (50, 16)))
+
+    def before(make: Callable[[], Tensor]) -> list[tuple[Ops, list[str]]]:
+        scheduled = apply(one_kernel(make), (Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER)))
+        stages = [u for u in scheduled.toposort() if u.op is Ops.STAGE]
+        kept = [(u.src[0].op, [r.arg.name for r in u.src[1:]]) for u in stages]
+        return [entry for entry in kept if any(name.endswith(".fixed") for name in entry[1])]
+
+    assert before(lambda: (q.sin() @ k.transpose(-1, -2)).softmax(-1) @ v) == [(Ops.SIN, ["r3.fixed"])]
+    assert before(lambda: (q @ k.transpose(-1, -2)).softmax(-1) @ v) == []
+
+
 def computed(schedule: Schedule, target: Target, keys: int) -> None:
     """The kernel under a schedule, carried out by the interpreter."""
     inputs = [data(2, n, w) for n, w in ((4, 8), (keys, 8), (keys, 16))]

@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from tests.graph.symbolic.oracle import RANGE, assert_same
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import UOp, Variable
+from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.graph.symbolic import proves_less, simplify, simplify_given
 from tinyweb.graph.symbolic.linear import fits, interval_of
 
@@ -42,6 +43,21 @@ def test_variables_alone_are_compared_as_polynomials() -> None:
         and not proves_less(M, simplify(M * 2 - 2))
         and not proves_less(N, simplify(N * 2))
     )
+
+
+@pytest.mark.parametrize("times", [1, 2, -3])
+def test_quotients_and_remainders_by_a_variable_are_joined(times: int) -> None:
+    """x // d · d + x % d is x, also in multiples and between other terms; not where d may be 0, or the parts differ."""
+    x = RANGE("x", 40)
+    for d in (Variable("d", 1, 9), Variable("d", 2, 9), simplify(N + 4)):
+        for other in (UOp.const(0, dtypes.index), UOp.const(-5, dtypes.index), M * 2 + 1):
+            assert simplify((x // d) * d * times + x % d * times + other) is simplify(x * times + other)
+            assert simplify(other - x % d * times - d * (x // d) * times) is simplify(other - x * times)
+        for apart in (x // d * d * times - x % d * times, x // d * d * (times + 1) + x % d * times, x // d + x % d):
+            assert any(u.op is Ops.MOD for u in simplify(apart).toposort())
+            assert_same(apart, simplify(apart))
+    for d in (Variable("d", 0, 9), Variable("d", -3, 9), Variable("d", -3, 0)):
+        assert any(u.op is Ops.MOD for u in simplify(x // d * d * times + x % d * times).toposort())
 
 
 def test_a_gate_that_never_holds_leaves_the_expression() -> None:

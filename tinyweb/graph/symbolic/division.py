@@ -214,8 +214,8 @@ def recombine(terms: Terms, constant: int) -> tuple[Terms, int] | None:
         x, d = r.src
         c = _number(d)
         if c <= 0:
-            whole = (x // d) * d
-            if whole in terms and terms[whole] == k and d.vmin > 0:
+            whole = d * (x // d)  # in canonical order
+            if d.vmin > 0 and terms.get(whole) == k:
                 return _replaced(terms, constant, (r, whole), x, k)
             continue
         for q, kq in terms.items():
