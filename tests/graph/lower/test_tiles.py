@@ -11,7 +11,7 @@ from tests.graph.lower.hand_kernels import Case, axes, check, dots, kernel, norm
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
-from tinyweb.graph.optimize import Action, Bind, GroupReduce, Online, Split, Stage, apply, optimize
+from tinyweb.graph.optimize import Action, Bind, GroupReduce, Hoist, Online, Split, Stage, apply, optimize
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
@@ -99,6 +99,24 @@ def test_subgroups_combine_first(threads: int, subgroup: bool) -> None:
 
 
 # -- accumulators -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("target", [CPU, WASM, WEBGPU], ids=lambda t: t.name)
+@pytest.mark.parametrize("op", NUMPY, ids=lambda o: o.name)
+def test_sums_of_a_block_are_carried_through_the_reduced_loop(op: Ops, target: Target) -> None:
+    """Each block of outputs has as many sums in registers, which begin as the operation's identity."""
+    for block, schedule in (
+        (3, (Split("i0", 3), Hoist("r0", "i0.0"))),
+        (4, (Split("i0", 4), Hoist("r0", "i0.0"))),  # the last block is smaller
+        (2, (Split("i0", 2), Split("r0", 4), Hoist("r0.0", "i0.0"))),
+    ):
+        program = run(rows(8, op, outputs=6), target, *schedule)
+        assert block in registers(program), schedule
+    (i,), (r,), x = axes(6), axes(8, reduce=True, first=1), rng.integers(-9, 9, (6, 8)).astype(np.int32)
+    value = param(1, 48, I32).load(i * 8 + r)
+    both = kernel(param(0, 6, I32).store(i, total(value, r) + reduce(Ops.MAX, value, r) * 1000))
+    case = Case("both", both, [np.zeros(6, np.int32), x], [x.sum(1) + x.max(1) * 1000], tolerance=0)
+    assert registers(run(case, target, Split("i0", 3), Hoist("r0", "i0.0"))) == [3, 3]
+
+
 @pytest.mark.parametrize(("factor", "kept"), [(2, 2), (4, 4), (5, 1), (8, 1)])
 def test_unrolled_sums_have_some_accumulators(factor: int, kept: int) -> None:
     program = run(rows(factor * 5), CPU, Split("r0", factor), Bind("r0.1", UNROLL))
