@@ -76,3 +76,24 @@ def test_a_sum_over_what_depends_on_a_reduction_inside(device: str) -> None:
     joined.realize(count)
     want = np.concatenate([np.full(3, x.all()), np.full(3, not x.all()), more])
     assert joined.tolist() == want.tolist() and count.tolist() == [int(want.sum())]
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM"])
+def test_an_outer_product_times_itself(device: str) -> None:
+    """Both operands are products of loads, of which some do not vary along what is summed: they are not staged."""
+    x = np.float32(np.random.default_rng(6553).integers(-8, 9, (512, 512)) / 8)
+    rows = Tensor(x, device=device)[264].unsqueeze(1) * Tensor(x, device=device)[168].unsqueeze(0)
+    got = ((rows @ rows.transpose(-1, -2)[0:512, 54:116]) * 0.0625).numpy()
+    outer = np.outer(x[264], x[168]).astype(np.float64)
+    np.testing.assert_allclose(got, outer @ outer.T[:, 54:116] * 0.0625, rtol=1e-4, atol=1e-4)
+
+
+def test_long_sums_of_which_one_is_the_same_in_all_steps() -> None:
+    """Two sums over equal steps share a loop; of the second, a part does not depend on the steps further out."""
+    rng = np.random.default_rng(218)
+    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((7, 5), (300, 5)))
+    t, u = Tensor(x), Tensor(y)
+    wide = t.unsqueeze(1).expand(7, 300, 5)
+    got = ((wide * u).sum((1, 2)) + (wide * wide.maximum(0.5)).sum((1, 2))).numpy()
+    want = (x[:, None] * y).sum((1, 2)) + 300 * (x * np.maximum(x, 0.5)).sum(1)
+    np.testing.assert_array_equal(got, want)

@@ -116,9 +116,13 @@ def check(case: Case, scheduled: UOp, target: Target) -> Program:
 
 
 def supports(case: Case, target: Target) -> bool:
+    return supports_types(case.kernel, target)
+
+
+def supports_types(k: UOp, target: Target) -> bool:
     """Whether the target computes with all the kernel's types at all."""
     try:
-        for u in case.kernel.toposort():
+        for u in k.toposort():
             if u.op is Ops.PARAM:
                 carrier_of(u.dtype, target)
     except NotImplementedError:

@@ -188,6 +188,13 @@ def test_threads_share_scores(keys: int, split: int, rows: bool) -> None:
     computed((*threads, *unrolled, Online("r2", 16 * split, Space.SHARED, split=split)), webgpu_target(), keys)
 
 
+@pytest.mark.parametrize(("block", "split"), [(8, 1), (16, 2), (16, 4), (24, 4)])
+def test_blocks_smaller_than_the_workgroup(block: int, split: int) -> None:
+    """Not every thread fills: what says which is the same in every fill."""
+    threads = (Bind("i0", AxisKind.GRID), Bind("i1", AxisKind.GRID, 1), Bind("i2", AxisKind.THREAD))
+    computed((*threads, Online("r2", block, Space.SHARED, split=split)), webgpu_target(), 40)
+
+
 ERRORS = [
     ((Online("r2", 8, Space.REGISTER),), "axis i2 of the sums is a loop; bind it before"),
     ((Bind("i2", AxisKind.VECTOR), Online("r0", 8, Space.REGISTER)), "no softmax with a weighted sum"),

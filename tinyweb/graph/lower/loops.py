@@ -19,6 +19,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
 from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.lower.build import add, identity, index_const, is_const, make
+from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -30,11 +31,6 @@ FLAT_EXCHANGE = 16
 SMALLEST_SUBGROUP = 4
 # up to this many turns in which a workgroup fills shared memory are spelled out: their loads do not wait for each other
 UNROLLED_TURNS = 8
-
-
-def free_loops(u: UOp) -> list[UOp]:
-    """The serial loops a node depends on, outermost first."""
-    return sorted((r for r in u.ranges if r.arg.kind is AxisKind.LOOP), key=nest_key)
 
 
 def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> tuple[UOp, frozenset[UOp]]:
@@ -57,48 +53,12 @@ def close_output_loops(stores: Sequence[UOp]) -> UOp:
     return UOp(Ops.SINK, dtypes.void, tuple(pending))
 
 
-def loops_among(ranges: Sequence[UOp]) -> list[UOp]:
-    """The ranges that are not lanes, outermost first."""
-    return sorted((r for r in ranges if not is_lane(r)), key=nest_key)
-
-
 def close_loops(effects: Sequence[UOp], loops: Sequence[UOp]) -> tuple[UOp, ...]:
     """Effects in one nest of loops (outermost first), after its end."""
     ends = tuple(effects)
     for r in reversed(loops):
         ends = (UOp(Ops.END, dtypes.void, (*ends, r)),)
     return ends
-
-
-def is_carried(u: UOp) -> bool:
-    """Whether a STAGE holds the sums of a reduction over loops that nest outside of the STAGE's own."""
-    if u.op is not Ops.STAGE or u.src[0].op is not Ops.REDUCE or u.arg.space is not Space.REGISTER:
-        return False
-    loops, block = u.src[0].src[1:], loops_among(u.src[1:])
-    plain = all(r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP for r in loops)
-    return plain and bool(block) and max(map(nest_key, loops)) < nest_key(block[0])
-
-
-def merge_key(u: UOp, depth: int) -> tuple[object, ...]:
-    """REDUCEs with equal keys share their loops: independent of each other, in one place, over equal ranges."""
-    bound = tuple(sorted(u.src[1:], key=_bound_key))
-    if u.src[0].op is Ops.RESCALE:
-        bound = tuple(r for r in bound if r.op is Ops.RANGE)  # threads part ways in the loop that all have in common
-    return (depth, tuple(free_loops(u)), bound)
-
-
-def is_shared(u: UOp) -> bool:
-    """Whether a node is a STAGE that a workgroup fills together."""
-    return u.op is Ops.STAGE and u.arg.space is Space.SHARED
-
-
-def stage_key(u: UOp, depth: int) -> tuple[object, ...]:
-    """Shared memories with equal keys are filled together, between the same barriers."""
-    return (Ops.STAGE, depth, tuple(free_loops(u)))
-
-
-def _bound_key(r: UOp) -> tuple[int, str]:
-    return (r.arg.order, r.arg.name) if r.op is Ops.RANGE else (-1, str(r.arg))
 
 
 @dataclass(frozen=True)
@@ -116,8 +76,7 @@ class _Reduces:
     """Rebuilds a kernel's values from the sources up, group of merged REDUCEs by group."""
 
     def __init__(self, kernel: UOp, target: Target, workgroup: tuple[int, int, int]):
-        self.kernel, self.target, self.workgroup = kernel, target, workgroup
-        self.order = kernel.toposort()
+        self.target, self.workgroup = target, workgroup
         self.done: dict[UOp, UOp] = {}
         self.lanes = Lanes()
         self.arrays: set[UOp] = set()
@@ -126,46 +85,10 @@ class _Reduces:
         self.turn = self.exchanges = 0
         self.pools: dict[tuple[int, int, DType], UOp] = {}
         self.last_reads: tuple[UOp, ...] = ()
-        self.depth: dict[UOp, int] = {}
-        self.groups: dict[tuple[object, ...], list[UOp]] = {}
-        self.carried = {u.src[0]: u for u in self.order if is_carried(u)}
+        groups = groups_of(kernel)
+        self.kernel, self.order, self.depth = groups.kernel, groups.order, groups.depth
+        self.groups, self.carried = groups.groups, groups.carried
         self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
-        joint = self._depths({})
-        if joint:
-            self._depths(joint)
-        for u in self.order:
-            if u in self.carried:
-                # by its STAGE, which is part of the key: the loops over the block are shared as well
-                key = (merge_key(u, self.depth[u] - 1), self.carried[u].src[1:])
-                self.groups.setdefault(key, []).append(u)
-            elif u.op is Ops.REDUCE:
-                self.groups.setdefault(merge_key(u, self.depth[u] - 1), []).append(u)
-            elif is_shared(u):
-                self.groups.setdefault(stage_key(u, self.depth[u]), []).append(u)
-
-    def _depths(self, at_least: dict[UOp, int]) -> dict[UOp, int]:
-        """How many REDUCEs lie below each other in every node; and how deep those of joint loops must lie: a maximum
-        and the sums that are rescaled with it are one group."""
-        joint: dict[UOp, int] = {}
-        members: dict[UOp, list[UOp]] = {}
-        for u in self.order:
-            if u.op is Ops.RUNNING:
-                # a step's value needs no more than what the step reduces
-                self.depth[u] = max(self.depth[u.src[0].src[0]], *(self.depth[s] for s in u.src[1:]))
-                continue
-            below = max((self.depth[s] for s in u.src), default=0)
-            if u.op is Ops.REDUCE:
-                below = max(below, at_least.get(u, 0)) + 1
-                if u.src[0].op is Ops.RESCALE:
-                    for x in maxima(u.src[0].src[1]):
-                        members.setdefault(x, [x]).append(u)
-            elif is_shared(u):
-                below += 1
-            self.depth[u] = below
-        for group in members.values():
-            deepest = max(self.depth[u] for u in group) - 1
-            joint |= dict.fromkeys(group, deepest)
-        return joint
 
     def run(self) -> list[UOp]:
         # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
@@ -370,7 +293,8 @@ class _Reduces:
         axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
         turn = UOp(Ops.RANGE, dtypes.index, (index_const(turns),), axis) if turns > 1 else index_const(0)
         flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
-        gate = flat < count if count % team else None
+        # simplified, as all that other fills may have below them: it must stay the same node when they are
+        gate = simplify(flat < count) if count % team else None
         inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
         table: dict[UOp, UOp] = {}
         for r in reversed(steps):
@@ -516,15 +440,6 @@ class _Reduces:
         if found is None or found.arg.size < size:
             found = self.pools[self.turn, position, dtype] = self._buffer(Space.SHARED, dtype, size)
         return found
-
-
-def maxima(factor: UOp) -> list[UOp]:
-    """The REDUCEs whose steps a factor of a RESCALE refers to."""
-    found: dict[UOp, None] = {}
-    for u in factor.toposort():
-        if u.op is Ops.RUNNING:
-            found[u.src[0]] = None
-    return list(found)
 
 
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:

@@ -18,7 +18,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import MAX_STAGED, stages_of, whole_value
+from tinyweb.graph.optimize.stage import MAX_STAGED, fitting, stages_of, whole_value
 from tinyweb.graph.target import Target
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
@@ -159,7 +159,8 @@ class _Nest:
         self.grid: list[str] = []
         self.symbolic = not isinstance(self.k.exact(tile.row), int)
         self.further_row = self.further([r for r in plan.rows_of(tile) if r is not tile.row])
-        self.further_column = self.further([c for c in plan.columns_of(tile) if c is not tile.column])
+        taken = (tile.column, self.further_row)  # what a third operand alone varies along is reused either way
+        self.further_column = self.further([c for c in plan.columns_of(tile) if c not in taken])
 
     def further(self, axes: list[UOp]) -> UOp | None:
         """The largest axis beside the tile's that a block may take steps of."""
@@ -184,10 +185,13 @@ class _Nest:
             first = plan.bound[0].arg.name
             self.out += [Split(first, depth), Hoist(f"{first}.0", at)]
             at, near = f"{first}.0", [f"acc.{name}" for name in near]
+        kernel = k.kernel
+        for action in self.out:
+            kernel = action.apply(kernel)
         if rows:
-            self.stage(plan.touched[tile.column], at)
+            kernel = self.stage(kernel, plan.touched[tile.column], at)
         if columns and near and (plan.must_pack(tile) or self.ragged(depth)):
-            self.stage(plan.touched[tile.row], near[0])
+            self.stage(kernel, plan.touched[tile.row], near[0])
         return self.out
 
     def ragged(self, depth: int | None) -> bool:
@@ -221,9 +225,13 @@ class _Nest:
         self.out += [Split(f"{name}.1", n, overlap=overlap and block % n != 0), Bind(f"{name}.1.1", lanes)]
         return [f"{name}.1.0"]
 
-    def stage(self, loads: list[UOp], at: str) -> None:
+    def stage(self, kernel: UOp, loads: list[UOp], at: str) -> UOp:
+        """Stages of those loads that the kernel, as the actions have made it, takes; the kernel after them."""
         mine = sorted((u for u in loads if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
-        self.out += stages_of(mine, (u for u in self.plan.loads if u not in loads), at, Space.REGISTER)
+        others = (u for u in self.plan.loads if u not in loads)
+        stages, kernel = fitting(kernel, stages_of(mine, others, at, Space.REGISTER))
+        self.out += stages
+        return kernel
 
     def depth(self) -> int | None:
         """How much of the first reduced axis a step takes; None if it is not split."""

@@ -6,7 +6,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import stages_of, whole_value
+from tinyweb.graph.optimize.stage import Stage, fitting, stages_of, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -231,7 +231,7 @@ class _Plan:
         chosen = [u for u, elements in narrow.items() if elements == largest]
         stages = stages_of(chosen, (u for u in k.summed if u not in chosen), name, Space.REGISTER)
         if largest * len(stages) <= STAGED:
-            self.actions += stages
+            self.stage(stages)
 
     def worth_sharing(self) -> bool:
         # two workers must not update parts of one byte
@@ -277,5 +277,13 @@ class _Plan:
                 and all(isinstance(k.exact(r), int) for r in value.ranges)
                 and k.volume(value.ranges) <= STAGED // 2
             ):
-                self.actions += stages_of([u], (x for x in k.summed if row in x.ranges), at, Space.REGISTER)
+                self.stage(stages_of([u], (x for x in k.summed if row in x.ranges), at, Space.REGISTER))
                 return
+
+    def stage(self, stages: list[Stage]) -> None:
+        """Stages that fit, after all other actions."""
+        kernel = self.k.kernel
+        if stages:
+            for action in self.actions:
+                kernel = action.apply(kernel)
+        self.actions += fitting(kernel, stages)[0]

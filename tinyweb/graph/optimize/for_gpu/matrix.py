@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
-from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.for_gpu.emulated import emulated_tile
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
 from tinyweb.graph.optimize.rewrite import loops_of
-from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.stage import Stage, fitting, stages_of
 
 MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
@@ -183,20 +182,17 @@ def stages(plan: Plan, before: list[Action], at: str, heavy: UOp, columns: UOp) 
         kernel = action.apply(kernel)
     together = [u for u in plan.k.reduces if u.src[1:] == heavy.src[1:]]
     loads = sorted({x: None for u in together for x in plan.k.loads_of(u)}, key=plan.k.traffic, reverse=True)
-    out: list[Action] = []
+    out: list[Stage] = []
     operands: dict[tuple[UOp, bool], list[UOp]] = {}
     for u in loads:
         operands.setdefault((u.src[0], columns in u.ranges), []).append(u)
     for operand in operands.values():
         near = any(plan.k.contiguous(u, columns) for u in operand)
-        for stage in stages_of(operand, (u for u in loads if u not in operand), at, Space.SHARED, 0 if near else PAD):
-            try:
-                kernel = stage.apply(kernel)
-            except ScheduleError:
-                continue  # it is read once, or has been staged with what it is multiplied by
-            out.append(stage)
+        others = (u for u in loads if u not in operand)
+        taken, kernel = fitting(kernel, stages_of(operand, others, at, Space.SHARED, 0 if near else PAD))
+        out += taken
     used = sum(u.dtype.nbytes(u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
-    return out if out and used <= plan.target.shared_bytes else None
+    return [*out] if out and used <= plan.target.shared_bytes else None
 
 
 # -- neither ------------------------------------------------------------------------------------------------------
