@@ -7,6 +7,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Where Python is told to keep no bytecode, each of some hundred processes would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PORT ?= 8080
 TASK ?= chat
@@ -25,6 +27,8 @@ QUIETLY := tools/quietly.sh
 # Python and Node seldom wait for the same: a processor, a disk, the network, a browser.
 SIDE_BY_SIDE = $(MAKE) -j2 --output-sync=line
 OFFLINE := is the package registry reachable?
+# what is never imported needs no bytecode: half of the time that installing takes
+PIP := $(BIN)/pip install --no-compile
 NPM := npm --no-audit --no-fund --no-update-notifier --loglevel=error
 
 WEB_SOURCES := $(shell find web -type d \( -name node_modules -o -name dist -o -name test -o -name test-results \) -prune -o -type f -print 2>/dev/null)
@@ -130,18 +134,18 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	  $(QUIETLY) "making .venv with $$python" "is there room on the disk?" "$$python" -m venv .venv
 
 .venv/.run: requirements.lock pyproject.toml | .venv/bin/python
-	@$(QUIETLY) "installing Python packages" "$(OFFLINE)" $(BIN)/pip install --no-deps --require-hashes -r requirements.lock
-	@$(QUIETLY) "installing tinyweb itself, editable" "see above" $(BIN)/pip install --no-deps --no-build-isolation -e .
+	@$(QUIETLY) "installing Python packages" "$(OFFLINE)" $(PIP) --no-deps --require-hashes -r requirements.lock
+	@$(QUIETLY) "installing tinyweb itself, editable" "see above" $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # pip would take PyPI's PyTorch before a build without CUDA in a folder, whose hash it does not know beforehand
 .venv/.dev: requirements-dev.lock requirements-cpu.lock requirements-cuda.lock .venv/.run
 	@echo "tinyweb: looking for a PyTorch without CUDA"
-	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements-cpu.lock 2>/dev/null || true
+	@$(PIP) --quiet --no-deps --require-hashes -r requirements-cpu.lock 2>/dev/null || true
 	@$(QUIETLY) "installing Python packages for the tests (PyTorch, linters)" "$(OFFLINE)" \
-	  $(BIN)/pip install --no-deps --require-hashes -r requirements-dev.lock
+	  $(PIP) --no-deps --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -c "import torch" 2>/dev/null || $(QUIETLY) "installing CUDA's libraries: this PyTorch does not start without" \
-	  "$(OFFLINE)" $(BIN)/pip install --no-deps --require-hashes -r requirements-cuda.lock
+	  "$(OFFLINE)" $(PIP) --no-deps --require-hashes -r requirements-cuda.lock
 	@$(QUIETLY) "starting PyTorch, which tests compare with" "is there a PyTorch for this platform?" $(BIN)/python -c "import torch"
 	@touch $@
 

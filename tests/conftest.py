@@ -20,9 +20,10 @@ pytest_plugins = [f"tests.control.{name}" for name in ("seeds", "order", "second
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: garbage collections need not go through all of PyTorch."""
+    """What is imported by now stays: garbage collections need not go through all of PyTorch, nor so often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.hookimpl(optionalhook=True)

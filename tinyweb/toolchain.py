@@ -30,7 +30,7 @@ import platformdirs
 from tinyweb.errors import ToolchainError
 
 WASM_PAGE = 65536
-COMPILED = (".so", ".wasm", ".o")
+KEPT = (".so", ".wasm", ".o", ".program")
 CACHE_BYTES = 2 << 30
 UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of
 """Bytes of one page of WebAssembly memory."""
@@ -115,7 +115,7 @@ def compile_shared(source: str, *, flags: Sequence[str] = ()) -> Path:
         libraries = ["-lm"] if toolchain.brings_libraries else [str(path) for path in _native_support(toolchain)]
         _run([*toolchain.link_native, "code.o", *libraries, "-o", output.name], folder)
 
-    return _cached([toolchain.name, _processor(), *compile_flags, source], ".so", build)
+    return cached([toolchain.name, _processor(), *compile_flags, source], ".so", build)
 
 
 def compile_wasm(
@@ -164,7 +164,7 @@ def compile_wasm(
         _compile(toolchain, compile_flags, source, folder / "code.o")
         _run([*toolchain.wasm_ld, *link_flags, "code.o", "-o", output.name], folder)
 
-    return _cached([toolchain.name, *compile_flags, *link_flags, source], ".wasm", build).read_bytes()
+    return cached([toolchain.name, *compile_flags, *link_flags, source], ".wasm", build).read_bytes()
 
 
 def cache_folder() -> Path:
@@ -225,7 +225,7 @@ def _native_support(toolchain: Toolchain) -> tuple[Path, ...]:
         source = HALF_CONVERSIONS if platform.machine() in ("x86_64", "AMD64") else ""
         _compile(toolchain, compile_flags, source, output)
 
-    conversions = _cached([toolchain.name, platform.machine(), HALF_CONVERSIONS], ".o", build_conversions)
+    conversions = cached([toolchain.name, platform.machine(), HALF_CONVERSIONS], ".o", build_conversions)
     if platform.libc_ver()[0] != "glibc":
         return (conversions,)
 
@@ -234,7 +234,7 @@ def _native_support(toolchain: Toolchain) -> tuple[Path, ...]:
         _compile(toolchain, compile_flags, "", folder / "empty.o")
         _run([*toolchain.link_native, "-soname", "libm.so.6", "empty.o", "-o", output.name], folder)
 
-    libm = _cached([toolchain.name, platform.machine(), "libm.so.6"], ".so", build_libm)
+    libm = cached([toolchain.name, platform.machine(), "libm.so.6"], ".so", build_libm)
     return (conversions, libm)
 
 
@@ -250,7 +250,7 @@ def _processor() -> str:
     return f"{platform.machine()} {sorted(facts)}"
 
 
-def _cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]) -> Path:
+def cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]) -> Path:
     """The cache entry for `key`; if there is none, `build(scratch folder, output path)` makes it."""
     name = hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + suffix
     folder = cache_folder().absolute()
@@ -285,7 +285,7 @@ def _prune(folder: Path) -> None:
     entries = []
     for path in folder.iterdir():
         with suppress(OSError):  # gone meanwhile
-            if path.suffix in COMPILED:
+            if path.suffix in KEPT:
                 status = path.stat()
                 entries.append((status.st_mtime, status.st_size, path))
     total = sum(size for _, size, _ in entries)

@@ -70,5 +70,5 @@ def test_result_that_another_process_has_loaded_stays(tmp_path: Path, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "replace", replace)
-    made = toolchain._cached(["key"], ".so", lambda folder, output: output.write_bytes(b"ours") and None)
+    made = toolchain.cached(["key"], ".so", lambda folder, output: output.write_bytes(b"ours") and None)
     assert made.read_bytes() == b"theirs"

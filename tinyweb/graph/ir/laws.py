@@ -25,11 +25,14 @@ class Law:
 
 @dataclass(frozen=True)
 class Spec:
-    """A stage's laws. `whole` look at all nodes (of a program: in order) and name a culprit and the rule it breaks."""
+    """A stage's laws. `whole` look at all nodes with one of the ops `seen_whole` (of a program: at all, in order) and
+    name a culprit and the rule it breaks.
+    """
 
     name: str
     laws: tuple[Law, ...]
     whole: tuple[Whole, ...] = ()
+    seen_whole: frozenset[Ops] = frozenset(Ops)
     ordered: bool = False  # the graph is given as a list of all its nodes
     _by_op: dict[Ops, list[Law]] = field(default_factory=dict, compare=False, repr=False)
 

@@ -54,8 +54,9 @@ def check(graph: UOp | Sequence[UOp], spec: Spec) -> None:
             if not fine:
                 raise _error(spec, u, rule.text, nodes)
         u.__dict__[checked] = spec
+    seen = [u for u in nodes if u.op in spec.seen_whole or u is nodes[-1]] if spec.whole else []
     for look in spec.whole:
-        found = look(nodes)
+        found = look(seen)
         if found is not None:
             raise _error(spec, found[0], found[1], nodes)
 
@@ -241,25 +242,15 @@ def loads_where_it_stores(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None
 
 
-def reduce_ranges_bound(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
-    for u in nodes:
-        if u.op is Ops.STORE and any(r.arg.reduce for r in u.ranges):
-            return u, "a reduce range is used outside of its REDUCE"
-        if u.op in (Ops.REDUCE, Ops.STAGE) and u.ranges.intersection(u.src[1:]):
-            return u, "the ranges of a REDUCE are bound by it"
-    return None
-
-
-def rescaled_in_step(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
-    for u in nodes:
-        for s in u.src:
-            if s.op is Ops.RESCALE and (
-                u.op is not Ops.REDUCE
-                or u.arg is not Ops.ADD
-                or [r.arg.kind for r in u.src[1:] if r.arg.kind is not AxisKind.THREAD] != [AxisKind.LOOP]
-            ):
-                return u, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums"
-    return None
+def rescales_in_step(u: UOp) -> bool:
+    """No source is a RESCALE, or it is what a sum over one loop (and threads) adds up."""
+    if not any(s.op is Ops.RESCALE for s in u.src):
+        return True
+    return (
+        u.op is Ops.REDUCE
+        and u.arg is Ops.ADD
+        and [r.arg.kind for r in u.src[1:] if r.arg.kind is not AxisKind.THREAD] == [AxisKind.LOOP]
+    )
 
 
 def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
@@ -267,6 +258,7 @@ def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     return None if len(sinks) == 1 and nodes[-1] is sinks[0] else (nodes[-1], "a kernel has one root, a SINK of STOREs")
 
 
+MAY_USE_VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.STORE, Ops.REDUCE, Ops.STAGE, Ops.RUNNING, Ops.RESCALE, Ops.SINK)
 A_PARAM = law(
     Ops.PARAM, "a PARAM has no sources, a dtype and a ParamArg with slot and size ≥ 0",
     lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
@@ -293,6 +285,9 @@ kernel_spec = Spec(
             lambda u: u.src[0].op is Ops.PARAM and u.src[2].dtype is u.src[0].dtype and u.dtype is dtypes.void),
         law(Ops.REDUCE, "REDUCE has a value of its dtype, then reduce RANGEs (each once), and arg ADD, MUL or MAX",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Ops.ADD, Ops.MUL, Ops.MAX)),
+        law(Ops.STORE, "a reduce range is used outside of its REDUCE",
+            lambda u: not any(r.arg.reduce for r in u.ranges)),
+        law(MAY_USE_VALUES, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums", rescales_in_step),
         law(Ops.STAGE, "STAGE has a value of its dtype, reduce RANGEs of constant size, and a StageArg: a near space",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u)
             and isinstance(u.arg, StageArg) and u.arg.space in (Space.SHARED, Space.REGISTER)
@@ -308,9 +303,9 @@ kernel_spec = Spec(
             and all(s.op is Ops.STORE for s in u.src)),
     ),
     (
-        unique_range_names, unique_variable_names, contiguous_slots, stored_first, loads_where_it_stores,
-        reduce_ranges_bound, rescaled_in_step, one_sink,
+        unique_range_names, unique_variable_names, contiguous_slots, stored_first, loads_where_it_stores, one_sink,
     ),
+    frozenset({Ops.RANGE, Ops.VARIABLE, Ops.PARAM, Ops.LOAD, Ops.STORE, Ops.SINK}),
 )  # fmt: skip
 
 

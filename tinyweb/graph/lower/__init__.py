@@ -2,6 +2,7 @@
 
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower.assemble import lower
+from tinyweb.graph.lower.program_cache import kept
 from tinyweb.graph.optimize import optimize_then
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
@@ -10,5 +11,8 @@ __all__ = ["lower", "program_for"]
 
 
 def program_for(kernel: UOp, target: Target) -> Program:
-    """The kernel optimised and lowered: by a simpler schedule where lowering refuses the first. Raises as `lower`."""
-    return optimize_then(kernel, target, lambda scheduled: lower(scheduled, target))
+    """The kernel optimised and lowered: by a simpler schedule where lowering refuses the first. Raises as `lower`.
+
+    What was made before, by whatever process, is read from the cache on disk.
+    """
+    return kept(kernel, target, lambda: optimize_then(kernel, target, lambda scheduled: lower(scheduled, target)))
