@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,7 +133,8 @@ def test_what_no_schedule_can_mend_is_raised_as_it_is(unchecked: None) -> None:
             choose.optimize_then(BIG.kernel, cpu_target(), refuses)
 
 
-def test_a_tensor_is_computed_all_the_same(monkeypatch: pytest.MonkeyPatch, unchecked: None) -> None:
+def test_a_tensor_is_computed_all_the_same(monkeypatch: pytest.MonkeyPatch, unchecked: None, tmp_path: Path) -> None:
+    monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))  # what is kept was made by the real rules
     monkeypatch.setattr(choose, "rules", breaks(no_such_axis))
     x = np.random.default_rng(3).standard_normal((61, 67)).astype(np.float32)
     with pytest.warns(FallbackWarning):
