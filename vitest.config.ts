@@ -29,6 +29,10 @@ export default defineConfig({
   test: {
     environment: "node",
     pool: "threads",
+    isolate: false, // what files of tests share is loaded once for a worker; what a test puts elsewhere is put back
+    unstubGlobals: true,
+    unstubEnvs: true,
+    restoreMocks: true,
     maxWorkers: availableParallelism() + 1, // those that wait for a browser compute little
     // Limits that only what hangs exceeds: a busy machine is not a failure. Nothing is tried twice but the start of the browser.
     testTimeout: 60_000,

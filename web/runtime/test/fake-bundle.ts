@@ -291,7 +291,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       },
       wasm: {
         bytes: { weights: 1308, state: 1700, temporaries: 0 },
-        memory: WASM_MEMORY,
+        memory: structuredClone(WASM_MEMORY), // tests alter what they are given
         variants: {
           simd: { file: "kernels/simd.wasm", threads: false },
           "simd-threads": { file: "kernels/simd-threads.wasm", threads: true },

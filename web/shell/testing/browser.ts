@@ -51,8 +51,11 @@ interface Watched {
 
 const open = new Map<BrowserContext, Watched>();
 
-/** The browser of this file's tests, which begins with `useBrowser()`. */
-export const browser = (): Browser => running as Browser;
+/** The browser of this file's tests, which begins with `useBrowser()`: in the file itself, as what it imports is loaded once for many. */
+export function browser(): Browser {
+  if (running === undefined) throw new Error("This file of tests has no browser: call useBrowser() at its top.");
+  return running;
+}
 
 export function useBrowser(): void {
   beforeAll(async () => {
@@ -67,7 +70,10 @@ export function useBrowser(): void {
       if (!keep || failed) await within(STEP_MS, "a browser's context to close", context.close());
     }
   });
-  afterAll(() => running?.close());
+  afterAll(async () => {
+    await running?.close();
+    running = undefined;
+  });
 }
 
 /**

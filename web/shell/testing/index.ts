@@ -1,8 +1,7 @@
 /** Pages in the tests' browser, and what most tests of a built page do with them. */
 
-import { mkdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
 import type axe from "axe-core";
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { inject } from "vitest";
@@ -22,6 +21,13 @@ export const PHONE = {
 
 export const SMALL_PHONE = { ...PHONE, viewport: { width: 320, height: 568 } } as const;
 
+export interface Screen {
+  viewport: { width: number; height: number };
+  deviceScaleFactor?: number;
+  isMobile?: boolean;
+  hasTouch?: boolean;
+}
+
 export interface Opened {
   page: Page;
   context: BrowserContext;
@@ -35,13 +41,11 @@ export interface OpenOptions {
   /** What the pretended model does; see pretend.js and the page's test/mock/model.js. */
   mock?: string;
   query?: string;
-  device?: { viewport: { width: number; height: number }; deviceScaleFactor?: number; isMobile?: boolean; hasTouch?: boolean };
+  device?: Screen;
   dark?: boolean;
   reducedMotion?: boolean;
-  /** The system draws in a few colours of its own. */
-  forcedColors?: boolean;
-  /** The reader's own size of text. */
-  textPercent?: number;
+  /** Instead of `device`, `dark` and `reducedMotion`: gives the tab, which has no screen of its own, what it needs before the visit. */
+  prepare?: (opened: Opened) => Promise<void>;
   /** In a context that no other test uses: for tests that put something into it that stays, such as an init script or a route. */
   alone?: boolean;
 }
@@ -49,8 +53,8 @@ export interface OpenOptions {
 /** Pages that earlier tests of this file have left, by the options of their contexts: a new tab costs more than a visit. */
 const left = new Map<string, Opened>();
 
-/** A tab like new: nothing stored, nothing kept in memory, what is emulated as it was. */
-async function renew({ page, context, problems, foreign }: Opened, emulated: object, viewport: { width: number; height: number }): Promise<void> {
+/** A tab like new: nothing stored, nothing kept in memory. */
+async function renew({ page, context, problems, foreign }: Opened): Promise<void> {
   const site = inject("siteUrl");
   for (const other of context.pages()) if (other !== page) await other.close();
   await page.goto(`${site}blank`);
@@ -58,21 +62,12 @@ async function renew({ page, context, problems, foreign }: Opened, emulated: obj
   const session = await context.newCDPSession(page);
   await session.send("Storage.clearDataForOrigin", { origin: new URL(site).origin, storageTypes: "all" });
   await session.detach();
-  await page.emulateMedia(emulated);
-  await page.setViewportSize(viewport);
   problems.length = 0;
   foreign.length = 0;
 }
 
-async function newTab(options: BrowserContextOptions, textPercent: number, keep: boolean): Promise<Opened> {
+async function newTab(options: BrowserContextOptions, keep: boolean): Promise<Opened> {
   const context = await newContext({ ...options, permissions: ["clipboard-read", "clipboard-write"] }, keep);
-  if (textPercent !== 100) {
-    await context.addInitScript((percent) => {
-      const enlarge = (): void => document.documentElement?.style.setProperty("font-size", `${percent}%`);
-      new MutationObserver(enlarge).observe(document, { childList: true });
-      enlarge();
-    }, textPercent);
-  }
   const page = await context.newPage();
   const problems: string[] = [];
   const foreign: string[] = [];
@@ -89,19 +84,24 @@ async function newTab(options: BrowserContextOptions, textPercent: number, keep:
 
 /** Opens the page with nothing stored: a first visit. Of two calls in a test with the same options, the second takes the first's tab. */
 export async function open(options: OpenOptions = {}): Promise<Opened> {
-  const { mock = "fast", query = "", device = DESKTOP, textPercent = 100, alone = false } = options;
+  const { mock = "fast", query = "", device = DESKTOP, prepare, alone = false } = options;
   const emulated = {
     colorScheme: options.dark === true ? "dark" : "light",
     reducedMotion: options.reducedMotion === true ? "reduce" : "no-preference",
-    forcedColors: options.forcedColors === true ? "active" : "none",
   } as const;
-  const key = JSON.stringify([device, textPercent]);
+  const key = prepare === undefined ? JSON.stringify(device) : "prepared";
   const kept = alone ? undefined : left.get(key);
-  if (kept !== undefined) await renew(kept, emulated, device.viewport);
-  const opened = kept ?? (await newTab({ ...device, ...emulated }, textPercent, !alone));
+  if (kept !== undefined) await renew(kept);
+  const opened = kept ?? (await newTab(prepare === undefined ? { ...device, ...emulated } : { viewport: null }, !alone));
   if (kept === undefined && !alone) {
     left.set(key, opened);
     opened.context.on("close", () => left.delete(key));
+  }
+  if (prepare !== undefined) {
+    await prepare(opened);
+  } else if (kept !== undefined) {
+    await opened.page.emulateMedia(emulated);
+    await opened.page.setViewportSize(device.viewport);
   }
   await opened.page.goto(`${inject("siteUrl")}?mock=${mock}${query === "" ? "" : `&${query}`}`);
   return opened;
@@ -112,19 +112,11 @@ export async function reaches(page: Page, state: PageState): Promise<void> {
   await page.locator(`[data-state="${state}"]`).waitFor();
 }
 
-/** Pictures go to the folder in TINYWEB_SHOTS, if it is set. */
-export async function shoot(page: Page, name: string): Promise<void> {
-  const folder = process.env["TINYWEB_SHOTS"];
-  if (folder === undefined) return;
-  mkdirSync(folder, { recursive: true });
-  await page.screenshot({ path: join(folder, `${name}.png`) });
-}
-
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** What axe finds wrong, one line each. */
 export async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   const { violations: found } = await page.evaluate(() => {
     // With the system's own colours, axe would compare the page's, which nobody sees.
     const enabled = !matchMedia("(forced-colors: active)").matches;

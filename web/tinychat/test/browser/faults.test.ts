@@ -2,7 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { goOn, open, reaches } from "tinyweb-shell/testing";
-import { ask, mockOf, say, using } from "./using";
+import { ask, mockOf, say, using, useBrowser } from "./using";
+
+useBrowser();
 
 describe("faults", () => {
   test("a failed download can be tried again, with a message waiting", async () => {

@@ -2,7 +2,9 @@
 
 import { describe, expect, inject, test } from "vitest";
 import { focusedTestId, open, PHONE, reaches, tooSmallToTouch } from "tinyweb-shell/testing";
-import { ask, say, using } from "./using";
+import { ask, say, using, useBrowser } from "./using";
+
+useBrowser();
 
 describe("on a phone", () => {
   const phone = { device: PHONE };

@@ -2,7 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { focusedTestId, open, reaches, type Mock } from "tinyweb-shell/testing";
-import { ask, mockOf, say, using } from "./using";
+import { ask, mockOf, say, using, useBrowser } from "./using";
+
+useBrowser();
 
 describe("talking", () => {
   test("an answer streams in, and the page remembers over a reload", async () => {

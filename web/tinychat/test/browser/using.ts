@@ -1,10 +1,10 @@
-/** What the tests of the page share: the browser, talking, and opening a page that must end without problems. */
+/** What the tests of the page share: talking, and opening a page that must end without problems. */
 
 import type { Page } from "playwright-core";
-import { mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened, useBrowser } from "tinyweb-shell/testing";
+import { mockOf as anyMockOf, open, reaches, type OpenOptions, type Opened } from "tinyweb-shell/testing";
 import { expect } from "vitest";
 
-useBrowser();
+export { useBrowser } from "tinyweb-shell/testing";
 
 interface Asked {
   messages: { role: string; content: string }[];
