@@ -438,7 +438,8 @@ TABLE: tuple[Difference, ...] = (
         "Sizes, axes and counts may be missing altogether: `x.permute()`, `x.reshape()`, `x.repeat()`.",
         "They are those of a tensor without axes.",
         "accepted",
-        "permute reshape view repeat tile expand flip new_zeros new_ones new_empty zeros ones empty rand randn",
+        "permute reshape view repeat tile expand broadcast_to flip new_zeros new_ones new_empty zeros ones empty rand "
+        "randn",
         seen=r"(missing 1 required|got \(\)|got \((dtype=|None\b)|not NoneType)",
     ),
     Difference(
