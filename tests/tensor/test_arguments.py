@@ -69,6 +69,7 @@ RARE = (
     ),
     Call(METHODS["index_put"], _array(1, "int32"), ((_array(True, "bool"),), _array(3, "int32"))),
     Call(FUNCTIONS["softmin"], _array([[[0.5, 2.0]], [[1.0, 0.5]]], "float32"), ()),
+    Call(METHODS["diff"], _array([2.0], "float32"), (0, 1)),
     Call(METHODS["le"], _array([2], "uint8"), (-1,)),
     Call(METHODS["randn_like"], _array([], "int32"), ()),
     Call(METHODS["index_add"], _array([True], "bool"), (0, _array([0], "int64"), _array([True], "bool")), {"alpha": 2}),
@@ -296,6 +297,7 @@ def test_transposed_convolution_with_output_padding_beyond_its_step() -> None:
         ),
         (lambda x: x.unflatten(0, ()), "unflatten: needs at least one size for axis 0 of (2, 3)"),
         (lambda x: x.cosine_embedding_loss(x[0], Tensor([1, 1])), "(2, 3) and (3,) must have as many axes"),
+        (lambda x: x.unsqueeze(0).interpolate(scale_factor=np.inf), "interpolate: needs one positive number"),
         (lambda x: x.batch_norm(training=True, eps=0), "batch_norm: eps must be above 0 in training, got 0"),
         (lambda x: x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), (1, 1), (1, 1, 1)), "target_lengths must be 2 integers"),
     ],
@@ -366,6 +368,19 @@ def test_an_unknown_device_is_an_error_for_the_user() -> None:
     assert accepted(call, "INTERPRETER") == (None, [])
     with pytest.raises(DeviceError, match="unknown device 'x': choose one of"):
         Tensor.randperm(3, "x")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 300.5, -1.75, -1e30])
+def test_floats_that_an_integer_type_cannot_hold(dtype: str, value: float) -> None:
+    kind = np.iinfo(dtype)
+    want = 0 if np.isnan(value) else int(max(int(kind.min), min(int(kind.max), value)))
+    x = Tensor([1, 2], dtype=dtype)
+    for made in (
+        x.full_like(value), x.index_fill(0, [0, 1], value), x.clone().fill_(value), x.masked_fill(x > 0, value),
+        x.threshold(7, value), x.scatter(0, Tensor([0, 1]), value), Tensor([value] * 2).cast(dtype),
+    ):  # fmt: skip
+        assert (made.dtype.name, made.tolist()) == (dtype, [want] * 2)
 
 
 def test_views_from_no_offset() -> None:

@@ -235,7 +235,7 @@ def _target_sizes(
     each = (given,) * n if isinstance(given, int | float) else tuple(given)
     if len(each) == 1:
         each *= n
-    if len(each) != n or not all(isinstance(v, int | float) and v > 0 for v in each) or 0 in sizes:
+    if len(each) != n or not all(isinstance(v, int | float) and 0 < v < math.inf for v in each) or 0 in sizes:
         raise ValueError(
             f"interpolate: needs one positive number or {n} of them, and axes of at least 1; got {given!r}"
         )

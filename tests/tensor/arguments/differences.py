@@ -464,6 +464,13 @@ TABLE: tuple[Difference, ...] = (
         when=empty,
     ),
     Difference(
+        "The axis of `diff(0, axis)` is looked at.",
+        "Though nothing is subtracted.",
+        "refused",
+        "diff",
+        seen="axis -?\\d+ is outside",
+    ),
+    Difference(
         "Bounds of parameters are checked at the call: temperatures, norms, windows above 0, sizes that fit.",
         "PyTorch gives NaN or nothing, or raises only for some inputs.",
         "refused",

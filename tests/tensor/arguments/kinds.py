@@ -30,7 +30,7 @@ NORMS = (
 )
 CASTS = (
     "byte char short int long type type_as copy_ fill_ masked_fill full full_like new_full new_tensor index_fill "
-    "cumsum cumprod sum prod nansum"
+    "scatter cumsum cumprod sum prod nansum"
 )
 
 

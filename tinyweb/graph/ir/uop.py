@@ -273,8 +273,11 @@ class UOp:
     # -- construction -----------------------------------------------------------------------------------------------
     @staticmethod
     def const(value: Any, dtype: DType) -> UOp:
-        """A constant of `dtype`; the value is converted (and wrapped, for integers) to that dtype's Python type."""
+        """A constant of `dtype`; the value is converted to that dtype's Python type: of integers, whole numbers are
+        wrapped, and floats become the nearest that there is, NaN 0, as in a cast."""
         if dtype.is_int:
+            if isinstance(value, float):
+                value = max(dtype.min, min(dtype.max, value)) if value == value else 0
             value = int(value)
             if not dtype.min <= value <= dtype.max:
                 value &= (1 << dtype.bits) - 1
