@@ -383,6 +383,12 @@ def test_floats_that_an_integer_type_cannot_hold(dtype: str, value: float) -> No
         assert (made.dtype.name, made.tolist()) == (dtype, [want] * 2)
 
 
+@pytest.mark.parametrize("decimals", [-7, -1, 1, 7])
+def test_half_floats_rounded_to_places_they_do_not_hold(decimals: int) -> None:
+    x = torch.tensor([2.75, -1.5, 600.0], dtype=torch.float16)
+    assert Tensor(x.numpy()).round(decimals=decimals).tolist() == x.round(decimals=decimals).tolist()
+
+
 def test_views_from_no_offset() -> None:
     assert Tensor([[1, 2], [3, 4]]).as_strided((2,), (2,), None).tolist() == [1, 3]
 

@@ -141,10 +141,11 @@ class Rounding(Elementwise):
             if decimals:
                 raise TypeError(f"round: decimals= needs a float dtype, got {self.dtype.name}")
             return self._same()
-        if decimals > 0:
-            return self.mul(10.0**decimals).round()._divide(10.0**decimals)
-        if decimals < 0:
-            return self._divide(10.0**-decimals).round().mul(10.0**-decimals)
+        if decimals:
+            factor = 10.0 ** abs(decimals)
+            x = self.cast(dtypes.float32) if self.dtype.bits < 32 else self  # half floats hold few powers of ten
+            x = x.mul(factor).round()._divide(factor) if decimals > 0 else x._divide(factor).round().mul(factor)
+            return x.cast(self.dtype)
         whole = self.trunc()
         rest = self.sub(whole).abs()
         half = whole.mul(0.5)
