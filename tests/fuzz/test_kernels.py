@@ -62,6 +62,12 @@ def test_values_of_few(name: str) -> None:
     check_values(TARGETS[name], 1, 5)
 
 
+@targets
+def test_results_of_two_sums_fit_into_shared_memory(target: Target) -> None:
+    """32 threads for each of 8 rows of 8 results: two sums of them would need 20 KiB."""
+    program_for(random_kernel((77, 5077)), target)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2, 6))
 @targets

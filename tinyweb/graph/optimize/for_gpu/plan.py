@@ -25,6 +25,7 @@ class Plan:
         self.grouped: dict[int, list[UOp]] = {}  # reduced axes over the threads of a dimension
         self.threads = 1
         self.dims = 0
+        self.results = 1  # of a thread: lanes and unrolled steps of outputs
         self.most = min(LARGE_WORKGROUP, target.max_invocations)
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -33,6 +34,8 @@ class Plan:
         name, size = self.left[r]
         if factor <= 1 and kind is not AxisKind.THREAD:
             return
+        if kind is not AxisKind.THREAD and r in self.k.outputs:
+            self.results *= factor
         exact = self.k.exact(r)
         if name == r.arg.name and exact == factor:
             self.actions.append(Bind(name, kind, dim))
@@ -64,9 +67,29 @@ class Plan:
             self.dims += 1
 
     def share(self, heavy: UOp, count: int, dims: int) -> int:
-        """All reductions over at most `count` threads in up to `dims` dimensions, made for the heavy one; their
-        number.
+        """All reductions over at most `count` threads in up to `dims` dimensions, made for the heavy one: as many as
+        can exchange their results through shared memory; their number.
         """
+        team = self.threads
+        before = self.actions[:], dict(self.left), {d: rs[:] for d, rs in self.grouped.items()}, team, self.dims
+        while (total := self._share(heavy, count, dims)) > 1 and self._exchanged(
+            team, total
+        ) > self.target.shared_bytes:
+            self.actions, self.left = before[0][:], dict(before[1])
+            self.grouped, self.threads, self.dims = {d: rs[:] for d, rs in before[2].items()}, *before[3:]
+            count //= 2
+        return total
+
+    def _exchanged(self, teams: int, count: int) -> int:
+        """Bytes through which so many teams of `count` threads exchange results, at most: with many of them in two
+        rounds.
+        """
+        over_threads = {r for axes in self.grouped.values() for r in axes}
+        sums = sum(not over_threads.isdisjoint(u.src[1:]) for u in self.k.reduces)
+        second = 1 << (((count - 1).bit_length() + 1) // 2)
+        return 4 * self.results * sums * teams * (count + second)
+
+    def _share(self, heavy: UOp, count: int, dims: int) -> int:
         parts: list[tuple[int, int]] = []  # dimension, threads in it
         done: set[UOp] = set()
         loads = self.k.loads_of(heavy)
