@@ -232,10 +232,23 @@ def test_four_bits_by_definition() -> None:
 def test_groups_by_the_million_are_taken_in_turns(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = random(23, 8)
     whole = quantize_groups(groups, bits)
-    for chunk in (1, 8, 40, 183, 184):
-        monkeypatch.setattr(sys.modules["tinyweb.nn.quantize"], "CHUNK", chunk)
+    module = sys.modules["tinyweb.nn.quantize"]
+    name = {8: "_eight_bits", 4: "_four_bits"}[bits]
+    one, taken = getattr(module, name), list[int]()
+
+    def note(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        taken.append(len(some))
+        return one(some)
+
+    monkeypatch.setattr(module, name, note)
+    for chunk, rows in ((1, 1), (8, 1), (40, 5), (183, 22), (184, 23), (1 << 22, 23)):
+        monkeypatch.setattr(module, "CHUNK", chunk)
         for a, b in zip(quantize_groups(groups.astype(np.float64), bits), whole, strict=True):
             np.testing.assert_array_equal(a, b)
+        assert taken == [rows] * (23 // rows) + [23 % rows] * (23 % rows > 0)
+        taken.clear()
+    values, scales = quantize_groups(groups[:0], bits)
+    assert values.shape == (0, 8) and scales.shape == (0,)
 
 
 def test_scales_stay_half_floats() -> None:
