@@ -260,6 +260,17 @@ def test_right_sides_that_look_like_vectors(a: tuple[int, ...], b: tuple[int, ..
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 6, 1), (2, 1, 6)])
+def test_sizes_of_factors(shape: tuple[int, ...]) -> None:
+    x = Tensor.empty(*shape, device="INTERPRETER")
+    for ours, theirs in (
+        (x.lu(), L.lu(torch.zeros(shape))),
+        (x.qr(), L.qr(torch.zeros(shape))),
+        (x.svd(full_matrices=False), L.svd(torch.zeros(shape), full_matrices=False)),
+    ):
+        assert [f.shape for f in ours] == [tuple(f.shape) for f in theirs]
+
+
 def test_full_matrices_and_deficient_ranks() -> None:
     for x in (TALL, WIDE, RANK_ONE, np.zeros((3, 2), np.float32), 1e-25 * TALL, 1e25 * WIDE):
         u, s, v = Tensor(x).svd()
