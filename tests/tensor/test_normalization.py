@@ -140,6 +140,8 @@ def test_dropout_has_the_gradient_of_what_was_kept() -> None:
 X = Tensor(PLANE)
 ERRORS = [
     (lambda: X.layer_norm((4, 4)), ValueError, r"layer_norm: \(2, 6, 4, 3\) must end with normalized_shape \(4, 4\)"),
+    (lambda: X.group_norm(0), ValueError, r"group_norm: 6 channels of \(2, 6, 4, 3\) do not divide into 0 groups"),
+    (lambda: X.group_norm(-2), ValueError, "do not divide into -2 groups"),
     (lambda: X.layer_norm(3, Tensor.ones(4)), ValueError, r"layer_norm: weight \(4,\) must have the shape \(3,\)"),
     (lambda: X.group_norm(4), ValueError, r"group_norm: 6 channels of \(2, 6, 4, 3\) do not divide into 4 groups"),
     (lambda: X.batch_norm(), ValueError, "batch_norm: running_mean and running_var are needed outside of training"),
