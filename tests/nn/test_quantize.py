@@ -116,6 +116,14 @@ def test_products_and_rows(device: str, bits: int, rows: int, width: int) -> Non
 
 
 @pytest.mark.parametrize("bits", [8, 4])
+def test_rows_by_id(bits: int) -> None:
+    q = quantize(random(6, 16), bits, "INTERPRETER")
+    assert q is not None
+    ids = np.array([[5, 0], [2, 2]], np.int32)
+    np.testing.assert_array_equal(q.rows(Tensor(ids, device="INTERPRETER")).numpy(), restored(random(6, 16), bits)[ids])
+
+
+@pytest.mark.parametrize("bits", [8, 4])
 def test_weights_are_not_expanded_in_memory(bits: int) -> None:
     """A product with a quantised weight is one kernel that reads the packed memory, with no buffers in between."""
     q = quantize(random(256, 128), bits)
