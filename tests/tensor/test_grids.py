@@ -261,6 +261,19 @@ def test_backward_slices() -> None:
         compare(str(part), lambda: ours(x)[0][part], lambda: torch.from_numpy(x[part].copy()))  # noqa: B023
 
 
+def test_padding_with_elements_of_one_or_of_none() -> None:
+    one, none = Tensor.ones(2, 1, device="INTERPRETER"), Tensor.ones(2, 0, device="INTERPRETER")
+    for mode, around, fits in (
+        ("replicate", (3, 2), True), ("circular", (1, 1), True),
+        ("circular", (2, 0), False), ("reflect", (1, 0), False),
+    ):  # fmt: skip
+        if fits:
+            assert one.pad(around, mode=mode).shape == (2, 1 + sum(around))
+        for x in (none,) if fits else (one, none):
+            with pytest.raises(ValueError, match=f"pad: mode '{mode}' can add"):
+                x.pad(around, mode=mode)
+
+
 def test_padding() -> None:
     around = [
         (1, 2),
