@@ -195,6 +195,14 @@ def test_thresholds(top_k: int, top_p: float) -> None:
         assert kept[-1] - 1.05 * GRID <= found <= kept[-1] + 2e-6
 
 
+def test_logits_at_a_threshold_are_kept() -> None:
+    """0, -1, -2, …: of the three likeliest 0.91 of the probability are in two, and 0.66 in one."""
+    x = Tensor(-np.arange(9, dtype=np.float32), device="INTERPRETER")
+    for top_p, want in ((0.95, -2), (0.9, -1), (0.6, 0)):
+        top_k, share = (Tensor(v, device="INTERPRETER") for v in (3, top_p))
+        assert want - 1.05 * GRID <= _threshold(x, top_k, share).item() <= want
+
+
 def test_positions_and_seeds_are_independent(samplers: dict[str, Sampler]) -> None:
     run = sampler_on(samplers, "CPU")
     flat, ids = np.zeros(VOCABULARY, np.float32), np.zeros(CONTEXT + 1, np.int32)

@@ -54,7 +54,7 @@ def test_registers_are_variables_where_indices_are_constant() -> None:
 
 
 @pytest.mark.parametrize("gated", ["always", "together", "by lane"])
-@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("width", [2, 3, 4])
 def test_accesses_are_whole_where_they_can_be(width: int, gated: str) -> None:
     """Powers of two of elements under one gate are one access, others one by one, each behind its gate."""
     w = Writer()
@@ -63,10 +63,11 @@ def test_accesses_are_whole_where_they_can_be(width: int, gated: str) -> None:
     gates = {"together": g < 2, "by lane": lanes.alu(Ops.LESS, splat(index(7), width))}
     w.store(out, g * width, w.load(a, g * width, width, gates.get(gated)), gates.get(gated))
     text = render([w.program("accesses", (4, 1, 1))])
-    if width == 4 and gated != "by lane":
-        assert text.count("*(f32x4_m *)(p1 + v0)") == text.count("*(f32x4_m *)(p0 + v0) = ") == 1
-        assert text.count("v1 ? *(f32x4_m *)(p1 + v0) : (f32x4)(0.0f)") == (gated == "together")
-        assert text.count("if (v1) *(f32x4_m *)(p0 + v0)") == (gated == "together")
+    if width != 3 and gated != "by lane":
+        whole, zero = f"*(f32x{width}_m *)", f"(f32x{width})(0.0f)"
+        assert text.count(f"{whole}(p1 + v0)") == text.count(f"{whole}(p0 + v0) = ") == 1
+        assert text.count(f"v1 ? {whole}(p1 + v0) : {zero}") == (gated == "together")
+        assert text.count(f"if (v1) {whole}(p0 + v0)") == (gated == "together")
         return
     for i, at in enumerate(["v0", *(f"v0 + {i}" for i in range(1, width))]):
         gate = {"together": "v1", "by lane": f"v1[{i}]"}.get(gated)

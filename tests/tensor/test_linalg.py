@@ -269,6 +269,9 @@ def test_sizes_of_factors(shape: tuple[int, ...]) -> None:
         (x.svd(full_matrices=False), L.svd(torch.zeros(shape), full_matrices=False)),
     ):
         assert [f.shape for f in ours] == [tuple(f.shape) for f in theirs]
+    for p in ("fro", "nuc", 2, -1, np.inf):
+        assert x.matrix_norm(p).shape == shape[:-2]
+        assert x.matrix_norm(p, keepdim=True).shape == (*shape[:-2], 1, 1)
 
 
 def test_full_matrices_and_deficient_ranks() -> None:

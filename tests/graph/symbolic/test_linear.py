@@ -60,6 +60,14 @@ def test_quotients_and_remainders_by_a_variable_are_joined(times: int) -> None:
         assert any(u.op is Ops.MOD for u in simplify(x // d * d * times + x % d * times).toposort())
 
 
+def test_a_range_below_another() -> None:
+    """The size of an inner range depends on an outer one: the inner one goes first."""
+    i = RANGE("i", Variable("rows", 1, 9), 0)
+    for more in (1, 3):
+        j = RANGE("j", simplify(i + more), 1)
+        assert proves_less(j, simplify(i + more)) and not proves_less(j, simplify(i + more - 1))
+
+
 def test_a_gate_that_never_holds_leaves_the_expression() -> None:
     """Two sums that contradict each other, though each may hold."""
     for gate in ((N + M < 2) & (N >= 3), (N + M >= 10) & (M < 4), (N * 2 + M < 4) & (N >= 2)):
