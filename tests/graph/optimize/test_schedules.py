@@ -202,3 +202,14 @@ def check_schedule(name: str, target: Target, data: st.DataObject) -> None:
     schedule = data.draw(schedules(case.kernel, target))
     assert from_json(to_json(schedule)) == schedule
     check(case, apply(case.kernel, schedule), target)
+
+
+def test_a_stage_in_one_of_two_sums_that_shared_a_loop() -> None:
+    """Found by chance: what fills the stage stood behind what reads it."""
+    schedule = (
+        Bind("i1", AxisKind.UNROLL),
+        Stage(1, "r1", Space.REGISTER),
+        Stage(1, "r0", Space.REGISTER),
+    )
+    case = BY_NAME["softmax_columns"]
+    check(case, apply(case.kernel, schedule), wasm_target())
