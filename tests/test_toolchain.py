@@ -340,18 +340,24 @@ def test_processes_compile_the_same_source_at_once(cache: Path) -> None:
 
 def test_a_full_cache_loses_what_nobody_used_for_long(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain._prune.cache_clear()
-    monkeypatch.setenv("TINYWEB_CACHE_BYTES", "4000")
+    monkeypatch.setenv("TINYWEB_CACHE_BYTES", str(3 * toolchain.BLOCK))
     cache.mkdir()
     now = time.time()
     for age, name in enumerate(["recent.so", "young.so", "older.so", "oldest.wasm", "schedules.json"]):
         (cache / name).write_bytes(bytes(1500))
         os.utime(cache / name, (now - age * 4000, now - age * 4000))
     toolchain._prune(cache)
-    assert {path.name for path in cache.iterdir()} == {"recent.so", "young.so", "schedules.json"}
-    toolchain._prune.cache_clear()
+    left = {"recent.so", "young.so", "schedules.json"}
+    assert {path.name for path in cache.iterdir()} == left | {"pruned"}
     monkeypatch.setenv("TINYWEB_CACHE_BYTES", "10")
+    toolchain._prune.cache_clear()
+    toolchain._prune(cache)  # it was looked through within the hour
+    assert {path.name for path in cache.iterdir()} == left | {"pruned"}
+    os.utime(cache / "pruned", (now - 9000, now - 9000))
+    toolchain._prune.cache_clear()
     toolchain._prune(cache)
     assert (cache / "recent.so").exists()  # somebody may be about to load it
+    assert not (cache / "young.so").exists()
     path = compile_shared(SCALE)
     os.utime(path, (now - 9000, now - 9000))
     assert compile_shared(SCALE) == path and path.stat().st_mtime >= now

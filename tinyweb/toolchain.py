@@ -29,10 +29,12 @@ import platformdirs
 
 from tinyweb.errors import ToolchainError
 
-WASM_PAGE = 65536
 KEPT = (".so", ".wasm", ".o", ".program")
 CACHE_BYTES = 2 << 30
+BLOCK = 4096  # bytes of the disk that the smallest entry takes
 UNTOUCHED_SECONDS = 3600  # another process may be about to load what it was just told the path of
+
+WASM_PAGE = 65536
 """Bytes of one page of WebAssembly memory."""
 
 MAX_WASM_PAGES = 65536
@@ -278,9 +280,17 @@ def cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None])
     return entry
 
 
-@functools.cache  # once in a process: it reads the whole folder
+@functools.cache
 def _prune(folder: Path) -> None:
-    """Remove what was used longest ago until a quarter of the allowed bytes is free; nothing of the last hour."""
+    """Remove what was used longest ago until a quarter of the allowed bytes is free; nothing of the last hour.
+
+    It reads the whole folder: once in a process, and once in an hour.
+    """
+    stamp = folder / "pruned"
+    with suppress(OSError):
+        if time.time() - stamp.stat().st_mtime < UNTOUCHED_SECONDS:
+            return
+    stamp.touch()
     chosen = os.environ.get("TINYWEB_CACHE_BYTES", "")
     allowed = int(chosen) if chosen.isdecimal() else CACHE_BYTES
     entries = []
@@ -288,7 +298,7 @@ def _prune(folder: Path) -> None:
         with suppress(OSError):  # gone meanwhile
             if path.suffix in KEPT:
                 status = path.stat()
-                entries.append((status.st_mtime, status.st_size, path))
+                entries.append((status.st_mtime, -(-status.st_size // BLOCK) * BLOCK, path))
     total = sum(size for _, size, _ in entries)
     if total <= allowed:
         return
