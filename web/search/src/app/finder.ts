@@ -81,6 +81,8 @@ export class Finder {
   private readonly listeners = new Set<() => void>();
   private library: Library | undefined;
   private working: AbortController | null = null;
+  /** Until what was read of a stopped document is stored. */
+  private keeping: Promise<void> | undefined;
   private search: AbortController | null = null;
   private typing: ReturnType<typeof setTimeout> | undefined;
   /** Of the last query. */
@@ -220,7 +222,7 @@ export class Finder {
     const doc = this.state.docs.find(({ id }) => id === this.state.work?.doc.id);
     this.change({ paused: true });
     this.working?.abort();
-    if (doc !== undefined) void this.library?.put(doc); // also what was read since it was last kept
+    if (doc !== undefined) this.keeping = this.library?.put(doc); // also what was read since it was last kept
   }
 
   goOn(): void {
@@ -258,6 +260,7 @@ export class Finder {
         this.change({ paused: true, problem: { code: errorCode(error), text } });
       }
     } finally {
+      await this.keeping; // that reading was stopped is said once nothing of it can be lost
       this.working = null;
       this.change({ work: null });
       this.explainTrouble();

@@ -1,6 +1,7 @@
 /** Words, ranking, files and what storage may hold. */
 
 import { describe, expect, test } from "vitest";
+import { Finder, type Surroundings } from "../../src/app/finder";
 import { Library, parseDoc, type Doc } from "../../src/app/library";
 import { rank } from "../../src/app/rank";
 import { decode, FileError, nameOf, textOfFile } from "../../src/text/files";
@@ -104,5 +105,71 @@ describe("the library", () => {
     expect(await library.list()).toEqual([one]);
     await library.clear();
     expect(await library.list()).toEqual([]);
+  });
+});
+
+describe("reading that is stopped", () => {
+  test("is said to be once all that was read is stored", async () => {
+    const stored: number[] = [];
+    let store = (): void => undefined;
+    const library = {
+      trouble: null,
+      list: async () => [],
+      put: (doc: Doc) => new Promise<void>((resolve) => {
+        const put = (): void => {
+          stored.push(doc.done);
+          resolve();
+        };
+        if (doc.done === 0) put();
+        else store = put; // takes its time
+      }),
+    };
+    const text = Array.from({ length: 60 }, (_, i) => `passage ${i}`).join("\n");
+    const loaded = {
+      info: { model: "m", dimensions: 1 },
+      * passages(): Iterable<{ start: number; end: number }> {
+        for (let i = 0; i < 60; i++) yield { start: i, end: i + 1 };
+      },
+      embed: async (texts: string[], { signal }: { signal?: AbortSignal }) => {
+        await new Promise((resolve) => setTimeout(resolve));
+        signal?.throwIfAborted();
+        return texts.map(() => Float32Array.of(1));
+      },
+    };
+    const model = {
+      state: { engine: { phase: "ready", info: loaded.info } },
+      onReady: () => undefined,
+      dropNote: () => undefined,
+      run: (act: (model: unknown, signal: AbortSignal) => Promise<unknown>, signal: AbortSignal) => act(loaded, signal).then((result) => {
+        signal.throwIfAborted();
+        return result;
+      }),
+    };
+    const shell = { model, storage: { get: () => true }, subscribe: () => () => undefined, announce: () => undefined };
+    const finder = new Finder({
+      shell, library: Promise.resolve(library), newId: () => "a", now: () => 1, ticks: () => 0, tell: () => undefined, persist: () => undefined,
+    } as unknown as Surroundings);
+    await finder.open();
+    const read = new Promise<void>((resolve) => {
+      const end = finder.subscribe(() => {
+        if ((finder.state.docs[0]?.done ?? 0) < 4) return;
+        end();
+        finder.stop();
+        resolve();
+      });
+    });
+    await finder.add("book", text);
+    await read;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(finder.state).toMatchObject({ paused: true });
+    expect(finder.state.work, "it is not stored yet").not.toBeNull();
+    store();
+    await expect.poll(() => finder.state.work, { timeout: 5000 }).toBeNull();
+    expect(stored).toEqual([0, finder.state.docs[0]?.done]);
+    expect(stored[1]).toBeGreaterThanOrEqual(4);
+    // what goes on is not held up by it
+    finder.goOn();
+    await expect.poll(() => finder.state.docs[0]?.done, { timeout: 5000 }).toBe(60);
+    store();
   });
 });
