@@ -43,7 +43,10 @@ class Fuse:
         size = int(inner.src[0].arg)
         whole = outer.replace(src=(UOp.const(int(outer.src[0].arg) * size, outer.dtype),))
         kernel = replace_range(kernel, inner, whole % size, (whole,), None)
-        return simplify(replace_range(kernel, outer, whole // size, (), None))
+        made = simplify(replace_range(kernel, outer, whole // size, (), None))
+        if any(r.arg.reduce for store in made.src for r in store.ranges):
+            raise ScheduleError(f"{self}: one of the axes is reduced where the other is not known")
+        return made
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Fuse, ...]]:
