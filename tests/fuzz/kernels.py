@@ -49,11 +49,14 @@ class _Kernel:
     def happens(self, probability: float) -> bool:
         return bool(self.chance.random() < probability)
 
+    def mixed(self, nodes: Sequence[UOp]) -> list[UOp]:
+        return [nodes[i] for i in self.chance.permutation(len(nodes))]
+
     def load(self, among: Sequence[UOp]) -> UOp:
         """An element of some parameter: row-major along some axes in some order, or nearly so."""
         which = self.pick(range(len(self.types)))
         walked = [r for r in among if self.happens(0.7)]
-        self.chance.shuffle(walked)  # type: ignore[arg-type]
+        walked = self.mixed(walked)
         index, stride, last = UOp.const(0, dtypes.index), 1, 0
         for r in walked:
             step = 1 if self.happens(0.1) else stride * self.pick((1, 1, 1, 1, 2))  # 1: windows overlap
@@ -101,7 +104,7 @@ class _Kernel:
             result = result * self.load(self.outputs)
         order, index, stride = list(self.outputs), UOp.const(0, dtypes.index), 1
         if self.happens(0.2):
-            self.chance.shuffle(order)  # type: ignore[arg-type]
+            order = self.mixed(order)
         for r in reversed(order):
             index, stride = index + r * stride, stride * self.size[r]
         out = self.sum if self.happens(0.85) else dtypes.int8 if self.sum.is_int else dtypes.float16

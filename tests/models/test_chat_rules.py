@@ -356,7 +356,7 @@ def test_guesses(chat: Chat, speculate: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_guesses_at_the_end_of_the_cache() -> None:
     """A block that would not fit into it is not verified."""
     settings = Settings(temperature=0, max_tokens=99, speculate=7)
-    chat = Chat(Model(63), Words(), settings)  # type: ignore[arg-type]
+    chat = Chat(Model(63), Words(), settings)
     prompt = [1, 2] * 27
     launched: list[tuple[str, int]] = []
     chat._launch = noting(chat, launched)  # type: ignore[method-assign]

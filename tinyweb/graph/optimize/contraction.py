@@ -17,8 +17,9 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import MAX_STAGED, fitting, stages_of, whole_value
+from tinyweb.graph.optimize.stage import MAX_STAGED, stages_of, whole_value
 from tinyweb.graph.target import Target
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
@@ -229,7 +230,7 @@ class _Nest:
         """Stages of those loads that the kernel, as the actions have made it, takes; the kernel after them."""
         mine = sorted((u for u in loads if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
         others = (u for u in self.plan.loads if u not in loads)
-        stages, kernel = fitting(kernel, stages_of(mine, others, at, Space.REGISTER))
+        stages, kernel = apply_legal(kernel, stages_of(mine, others, at, Space.REGISTER))
         self.out += stages
         return kernel
 

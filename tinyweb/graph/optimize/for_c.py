@@ -5,8 +5,9 @@ from __future__ import annotations
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Action, Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import Stage, fitting, stages_of, whole_value
+from tinyweb.graph.optimize.stage import Stage, stages_of, whole_value
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -286,4 +287,4 @@ class _Plan:
         if stages:
             for action in self.actions:
                 kernel = action.apply(kernel)
-        self.actions += fitting(kernel, stages)[0]
+        self.actions += apply_legal(kernel, stages)[0]

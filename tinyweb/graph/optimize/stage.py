@@ -181,20 +181,6 @@ def stages_of(loads: Iterable[UOp], others: Iterable[UOp], at: str, space: Space
     return list(out)
 
 
-def fitting(kernel: UOp, stages: Iterable[Stage]) -> tuple[list[Stage], UOp]:
-    """Those of the stages that the kernel takes, one after the other, and the kernel after them: loads that are the
-    same in all steps of a loop, are read once, or came along with what they are multiplied with, stay where they are.
-    """
-    taken: list[Stage] = []
-    for stage in stages:
-        try:
-            kernel = stage.apply(kernel)
-        except ScheduleError:
-            continue
-        taken.append(stage)
-    return taken, kernel
-
-
 def _in_vectors(r: UOp) -> list[UOp]:
     """A loop as a loop over vectors and their lanes, or as what it is where no vectors divide it."""
     size = int(r.src[0].arg)

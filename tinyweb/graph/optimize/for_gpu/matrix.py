@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
+from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.for_gpu.emulated import emulated_tile
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
 from tinyweb.graph.optimize.rewrite import loops_of
-from tinyweb.graph.optimize.stage import Stage, fitting, stages_of
+from tinyweb.graph.optimize.stage import Stage, stages_of
 
 MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
@@ -189,7 +190,7 @@ def stages(plan: Plan, before: list[Action], at: str, heavy: UOp, columns: UOp) 
     for operand in operands.values():
         near = any(plan.k.contiguous(u, columns) for u in operand)
         others = (u for u in loads if u not in operand)
-        taken, kernel = fitting(kernel, stages_of(operand, others, at, Space.SHARED, 0 if near else PAD))
+        taken, kernel = apply_legal(kernel, stages_of(operand, others, at, Space.SHARED, 0 if near else PAD))
         out += taken
     used = sum(u.dtype.nbytes(u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
     return [*out] if out and used <= plan.target.shared_bytes else None
