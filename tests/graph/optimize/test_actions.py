@@ -124,6 +124,14 @@ def test_axes_that_are_reduced_together_are_fused(outer: str) -> None:
         check(case, apply(case.kernel, [*begin, Split(outer, 8), Bind(f"{outer}.1", AxisKind.VECTOR)]), target)
 
 
+def test_an_axis_of_one_step_is_fused_with_another() -> None:
+    case = BY_NAME["matmul"]
+    for outer, inner in (("r0.1", "r0.0"), ("r0.0", "r0.1")):
+        k = apply(case.kernel, [Split("r0", 16), Fuse(outer, inner)])
+        assert nest(k)[-1][:2] == (outer, 16)
+        check(case, k, cpu_target(8, 2))
+
+
 def test_split_and_reorder_and_bind() -> None:
     k = apply(MATMUL, [Split("i1", 4), Split("i1.0", 5), Reorder(("i1.0.1", "i0")), Bind("i1.1", AxisKind.VECTOR)])
     assert nest(k) == [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.lower.hand_kernels import BY_NAME, CASES, I32, Case, axes, kernel, param, supports, total
-from tests.graph.optimize.test_schedules import KERNELS, quickly, schedules
+from tests.graph.optimize.test_schedules import KERNELS, enough_memory, quickly, schedules
 from tests.graph.proofs.bounds import OutOfBounds, check_bounds
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
@@ -232,7 +232,8 @@ def test_kernels_of_tensor_methods_everywhere(name: str, target: Target) -> None
 def check_random_schedule(case: Case, target: Target, source: st.DataObject) -> None:
     scheduled = apply(case.kernel, source.draw(schedules(case.kernel, target)))
     check_bounds(scheduled)
-    check_bounds(lower(scheduled, target), target)
+    with enough_memory():
+        check_bounds(lower(scheduled, target), target)
 
 
 @pytest.mark.parametrize("target", [cpu_target(8, 4), webgpu_target()], ids=lambda t: t.name)

@@ -41,12 +41,11 @@ class Fuse:
         if any(r in u.ranges or r in u.src for u in loops_of(kernel).stages for r in (outer, inner)):
             raise ScheduleError(f"{self}: what is staged knows its axes; fuse before the stage")
         size = int(inner.src[0].arg)
+        if size == 1:  # what walks over both is `outer` itself
+            return simplify(replace_range(kernel, inner, UOp.const(0, inner.dtype), (), None))
         whole = outer.replace(src=(UOp.const(int(outer.src[0].arg) * size, outer.dtype),))
         kernel = replace_range(kernel, inner, whole % size, (whole,), None)
-        made = simplify(replace_range(kernel, outer, whole // size, (), None))
-        if any(r.arg.reduce for store in made.src for r in store.ranges):
-            raise ScheduleError(f"{self}: one of the axes is reduced where the other is not known")
-        return made
+        return simplify(replace_range(kernel, outer, whole // size, (), None))
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Fuse, ...]]:
