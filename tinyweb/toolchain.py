@@ -20,8 +20,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -255,29 +255,57 @@ def _processor() -> str:
 
 def cached(key: Sequence[str], suffix: str, build: Callable[[Path, Path], None]) -> Path:
     """The cache entry for `key`; if there is none, `build(scratch folder, output path)` makes it."""
-    name = hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + suffix
-    folder = cache_folder().absolute()
-    entry = folder / name
+    entry = cache_entry(key, suffix)
     with suppress(OSError):  # it is not there, or the folder is another's to write
         os.utime(entry)
     if entry.exists():
         return entry
+    with _writing(entry), tempfile.TemporaryDirectory(dir=entry.parent, prefix="building-") as scratch:
+        output = Path(scratch) / entry.name
+        build(Path(scratch), output)
+        _publish(output, entry)
+    return entry
+
+
+def cache_entry(key: Sequence[str], suffix: str) -> Path:
+    """Where what follows from `key` is kept; it may not exist yet."""
+    return cache_folder().absolute() / (hashlib.sha256("\0".join(key).encode()).hexdigest()[:32] + suffix)
+
+
+def keep(entry: Path, data: bytes) -> None:
+    """Write a cache entry, in place of an older one; ToolchainError where nothing can be written."""
+    with _writing(entry):
+        descriptor, name = tempfile.mkstemp(dir=entry.parent, prefix="building-")
+        scratch = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            _publish(scratch, entry)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(entry: Path) -> Iterator[None]:
+    """Around what puts `entry` into the cache folder, which exists then and does not grow beyond what is allowed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as scratch:
-            output = Path(scratch) / name
-            build(Path(scratch), output)
-            try:
-                output.replace(entry)
-            except PermissionError:  # Windows: another process made the same meanwhile, and has loaded it
-                if not entry.exists():
-                    raise
-        _prune(folder)
+        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        yield
+        _prune(entry.parent)
     except OSError as error:
         raise ToolchainError(
-            f"Compiled code cannot be kept in {folder} ({error.strerror}); set TINYWEB_CACHE to a writable folder."
+            f"Compiled code cannot be kept in {entry.parent} ({error.strerror}); "
+            "set TINYWEB_CACHE to a writable folder."
         ) from error
-    return entry
+
+
+def _publish(output: Path, entry: Path) -> None:
+    """What is written whole becomes the entry at once."""
+    try:
+        output.replace(entry)
+    except PermissionError:  # Windows: another process made the same meanwhile, and has loaded it
+        if not entry.exists():
+            raise
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
 import zlib
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tinyweb.graph.ir.spec import spec_level
 from tinyweb.graph.optimize.database import remembered, target_key
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
-from tinyweb.toolchain import cached
+from tinyweb.toolchain import cache_entry, keep
 
 SUFFIX = ".program"
 FOLDER = Path(__file__).parent.parent  # tinyweb/graph
@@ -41,25 +42,16 @@ def kept(kernel: UOp, target: Target, make: Callable[[], Program]) -> Program:
     sources = _sources()
     if sources is None:
         return make()
-    made: Program | None = None
-
-    def build(folder: Path, output: Path) -> None:
-        nonlocal made
-        made = make()
-        output.write_bytes(zlib.compress(pickle.dumps(made, protocol=5), 1))
-
     key = [sources, target_key(target), str(spec_level()), str(remembered(kernel, target)), text_of(kernel)]
-    try:
-        entry = cached(key, SUFFIX, build)
-    except ToolchainError:  # a folder that cannot be written
-        return made or make()
-    if made is None:
-        try:
-            made = read(entry.read_bytes())
-        except Exception:  # damaged in any way whatever
-            with suppress(OSError):
-                entry.unlink()
-            made = make()
+    entry = cache_entry(key, SUFFIX)
+    with suppress(Exception):  # there is none, or it is damaged in any way whatever
+        made = read(entry.read_bytes())
+        with suppress(OSError):  # the folder is another's to write
+            os.utime(entry)
+        return made
+    made = make()
+    with suppress(ToolchainError):  # a folder that cannot be written
+        keep(entry, zlib.compress(pickle.dumps(made, protocol=5), 1))
     return made
 
 
