@@ -9,6 +9,9 @@ os.environ.setdefault("SPEC", "1")
 # whatever was tuned on this machine: tests see the schedules of the package alone
 os.environ["TINYWEB_SCHEDULES"] = str(Path(__file__).with_name("no-schedules.json"))
 
+# PyTorch's and NumPy's threads spin while they wait: with several workers of pytest, for processors that others need
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
