@@ -1,8 +1,7 @@
 """Find a Chromium for the tests, installing one if need be; run as a script it prints the path.
 
 Looked for in this order: $CHROME, an installed Chromium or Chrome, the one Playwright keeps. If there is none,
-Playwright is asked to download its own, and failing that Debian's package is installed (as root). The headless shell
-comes first: the same engine without a window's own pages and processes, which take a quarter of the tests' time.
+Playwright is asked to download its own, and failing that Debian's package is installed (as root).
 """
 
 import os
@@ -15,11 +14,7 @@ from pathlib import Path
 import debian
 from playwright.sync_api import sync_playwright
 
-NAMES = (
-    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
-    "microsoft-edge",
-)  # fmt: skip
-HEADLESS_SHELL = ("chromium-headless-shell", "chromium-common")  # the second has the Vulkan driver that WebGPU needs
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 MAC_APPLICATIONS = ("Google Chrome", "Chromium", "Microsoft Edge")
 
 # WebGPU on the software adapter, and no request of the browser's own.
@@ -72,10 +67,7 @@ def ensure() -> Path:
     except subprocess.TimeoutExpired:
         pass  # no route to Playwright's server; Debian's mirror may be closer
     if debian.can_install():
-        try:
-            debian.install(*HEADLESS_SHELL)
-        except RuntimeError:  # an older system, without that package
-            debian.install("chromium")
+        debian.install("chromium")
         if path := find():
             return path
     raise RuntimeError("No Chromium was found for the tests: install Chromium or Chrome, or set CHROME to its path.")
