@@ -79,7 +79,7 @@ class Program:
     def compute(self) -> None:
         a, b = self.pick()
         others = [(x, y) for x, y in self.held if y.shape == b.shape]
-        kind = self.random.randrange(6)
+        kind = self.random.randrange(7)
         if kind == 0:
             self.held.append((a.sum(), b.sum()))
         elif kind == 1 and b.numel():
@@ -88,6 +88,8 @@ class Program:
             self.held.append((a.flip(0) + a, b.flip(0) + b))
         elif kind == 3 and b.ndim:
             self.held.append((a.sum(0, keepdim=True) * a, b.sum(0, keepdim=True) * b))
+        elif kind == 4 and b.ndim:
+            self.held.append((a.pad((1, 0)), torch.nn.functional.pad(b, (1, 0))))
         else:
             x, y = self.random.choice(others)
             self.held.append((a * 2 - x, b * 2 - y))

@@ -70,6 +70,29 @@ def test_state_and_arguments_are_updated_on_every_call() -> None:
     assert weight.tolist() == [102 + 24, 102]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [lambda w: w.pad([(1, 1)]), lambda w: w.diag_embed(), lambda w: w[::2], lambda w: w.unfold(0, 2, 2)],
+    ids=["padded", "diagonal", "every_second", "windows"],
+)
+def test_what_is_made_of_a_weight_and_used_twice_follows_it(made: Any) -> None:
+    weight = Tensor([1.0, 2.0, 3.0]).realize()
+
+    @jit
+    def twice() -> tuple[Tensor, Tensor]:
+        v = made(weight)
+        a, b = v.flatten().contiguous(), (v * 2).contiguous()
+        a.realize(b)
+        return a, b
+
+    for _ in range(3):
+        a, b = twice()
+        want = made(Tensor(weight.numpy())).numpy()
+        np.testing.assert_array_equal(a.numpy(), want.flatten())
+        np.testing.assert_array_equal(b.numpy(), want * 2)
+        weight.assign(weight + 10).realize()
+
+
 def test_views_are_arguments_like_any_other() -> None:
     row = jit(lambda a: a.sum(0) + 1)
     base = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4))

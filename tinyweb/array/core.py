@@ -21,7 +21,7 @@ from tinyweb.graph.ir import MOVEMENT, Ops, Shape, Size, UOp, size_max, size_pro
 from tinyweb.graph.schedule import new_buffer
 
 Scalar: TypeAlias = "bool | int | float"
-VIEWS = MOVEMENT | {Ops.DETACH}
+VIEWS = (MOVEMENT - {Ops.PAD}) | {Ops.DETACH}  # padding is no memory of what is padded
 
 
 def scalar_dtype(value: Any) -> DType:

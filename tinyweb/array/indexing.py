@@ -209,7 +209,7 @@ class Indexing(Gathering):
         padded = begin < 0
         if padded:
             begin = low
-            t = self._along(axis, low, n)._pad_along(axis, 0, low + count * step - n)
+            t = self._along(axis, low, n)._pad_view(axis, low + count * step - n)
         else:
             t = self._along(axis, begin, begin + count * step)
         t = t._reshape((*self.shape[:axis], count, step, *self.shape[axis + 1 :]))

@@ -170,6 +170,11 @@ class Movement(TensorCore):
     def _pad_along(self, axis: int, before: Size, after: Size) -> Self:
         return self._pad([(before, after) if a == axis else None for a in range(self.ndim)])
 
+    def _pad_view(self, axis: int, after: Size) -> Self:
+        """Zeros behind one axis that a later SHRINK takes away again: a step to a view, which shares this memory."""
+        around = tuple((0, after if a == axis else 0) for a in range(self.ndim))
+        return self._wrap(UOp(Ops.PAD, self.dtype, (self.uop,), around), self.device, self.storage) if after else self
+
     def _fixed(self, axis: int, method: str) -> int:
         """The size of an axis that may not be symbolic."""
         n = self.shape[axis]

@@ -35,7 +35,7 @@ class Views(Moments):
         lead = tuple(t.shape[:-1])
         if size == 1 or (size <= step and dilation == 1):  # windows do not overlap
             if count * step > n:
-                t = t._pad_along(len(lead), 0, count * step - n)
+                t = t._pad_view(len(lead), count * step - n)
             t = t._along(len(lead), 0, count * step)._reshape((*lead, count, step))._along(len(lead) + 1, 0, size)
             return t.permute(*range(axis), len(lead), *range(axis, len(lead)), len(lead) + 1)
         if dilation == 0:
@@ -47,7 +47,7 @@ class Views(Moments):
             t = t._along(len(lead), 0, size * row)._reshape((*lead, size, row))
         last = t.ndim - 1
         if count * step > row:
-            t = t._pad_along(last, 0, count * step - row)
+            t = t._pad_view(last, count * step - row)
         t = t._along(last, 0, count * step)._reshape((*lead, size, count, step))
         t = t._along(last + 1, 0, 1)._reshape((*lead, size, count))
         at = t.ndim
@@ -111,7 +111,7 @@ class Views(Moments):
             return self._new(UOp.const(0, self.dtype))._broadcast_to((*lead, 0))
         t = t._along(t.ndim - 2, top, top + n)._along(t.ndim - 1, left, left + n)
         # in rows of n + 1 the diagonal is the first column
-        t = t._reshape((*lead, n * n))._pad_along(len(lead), 0, n)._reshape((*lead, n, n + 1))
+        t = t._reshape((*lead, n * n))._pad_view(len(lead), n)._reshape((*lead, n, n + 1))
         return t._along(len(lead) + 1, 0, 1)._reshape((*lead, n))
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
