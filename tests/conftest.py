@@ -11,6 +11,8 @@ os.environ["TINYWEB_SCHEDULES"] = str(Path(__file__).with_name("no-schedules.jso
 
 # PyTorch's and NumPy's threads spin while they wait: with several workers of pytest, for processors that others need
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+# Mesa's software adapter compiles each kernel for the processor: without LLVM's optimisation, as most run once
+os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright

@@ -11,5 +11,5 @@ START_MS = 60_000
 def launch(kind: BrowserType, *flags: str) -> Browser:
     """A headless Chromium with WebGPU on SwiftShader; tools/watchdog.py can ask it for its pages."""
     args = [*browser_tool.FLAGS, "--remote-debugging-port=0", *flags]
-    path = browser_tool.ensure()
+    path = browser_tool.for_tests()
     return started("Chromium", lambda: kind.launch(executable_path=path, args=args, timeout=START_MS), Error)

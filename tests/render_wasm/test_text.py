@@ -44,11 +44,11 @@ def test_an_entry_point() -> None:
     calls = [BundleCall(0, (100, 200)), BundleCall(1, (124, 200)), BundleCall(0, (200, 148)), BundleCall(0, (300, 100))]
     assert lines(calls) == [
         "void go(int thread, int threads) {", "START",
-        "LAUNCH(variables[5], one_body, (void *)100, (void *)200)",
-        "LAUNCH(variables[5], two_body, (void *)124, (void *)200)",
+        "LAUNCH(variables[5], one, (void *)100, (void *)200)",
+        "LAUNCH(variables[5], two, (void *)124, (void *)200)",
         "AFTER_ALL",
-        "LAUNCH(variables[5], one_body, (void *)200, (void *)148)",
-        "LAUNCH(variables[5], one_body, (void *)300, (void *)100)",
+        "LAUNCH(variables[5], one, (void *)200, (void *)148)",
+        "LAUNCH(variables[5], one, (void *)300, (void *)100)",
         "FINISH", "}",
     ]  # fmt: skip
     assert lines([]) == ["void go(int thread, int threads) {", "START", "FINISH", "}"]
@@ -90,6 +90,7 @@ def test_the_whole_text() -> None:
     text = bundle_source([copy("one"), copy("two"), copy("one")], {"b": [], "a": []}, {"n": 0}, 1234, 5678)
     for name in ("one", "two"):
         assert text.count(f"__attribute__((noinline)) static void {name}_body(") == 1
+        assert text.count(f"i32 {name}_shared(void *p0, void *p1, i32 first, ") == 1
     assert "static const i32 *const variables = (const i32 *)1234;" in text
     assert "static i32 *const taken = (i32 *)5678, *const done = taken + 1;" in text and "${" not in text
     assert text.index("_body(") < text.index("#ifdef __wasm_atomics__") < text.index("void b(") < text.index("void a(")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
 
 from tinyweb.errors import ExportError
 from tinyweb.graph.program import Program
@@ -92,23 +93,28 @@ static __attribute__((noinline)) void meet(i32 threads) {
 
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
-#define LAUNCH(size, kernel, ...) { \\
-  const i32 count = size, end = first + count, shares = count <= FEW ? LEAST_SHARES : SHARES; \\
-  const i32 least = (count - 1) / (threads * shares) + 1; \\
-  for (i32 next; (next = take(end, needed, least, threads)) >= 0;) { \\
-    const i32 length = share(end - next, least, threads); \\
-    kernel(__VA_ARGS__, variables, next - first, next - first + length); \\
-    finish(length); \\
-  } \\
-  first = end; \\
-}
+#define LAUNCH(size, kernel, ...) first = kernel##_shared(__VA_ARGS__, first, needed, size, threads);
 #define FINISH meet(threads);
 #else
 #define START
 #define AFTER_ALL
-#define LAUNCH(size, kernel, ...) kernel(__VA_ARGS__, variables, 0, size);
+#define LAUNCH(size, kernel, ...) kernel##_body(__VA_ARGS__, variables, 0, size);
 #define FINISH
 #endif
+"""
+
+# One thread's shares of a kernel's grid; returns the first iteration of the next launch. A function of its own, as an
+# entry point has hundreds of launches of a few dozen kernels.
+_SHARED = """\
+static __attribute__((noinline)) i32 ${name}_shared(${parameters}, i32 first, i32 needed, i32 count, i32 threads) {
+  const i32 end = first + count, least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
+  for (i32 next; (next = take(end, needed, least, threads)) >= 0;) {
+    const i32 length = share(end - next, least, threads);
+    ${name}_body(${arguments}, variables, next - first, next - first + length);
+    finish(length);
+  }
+  return end;
+}
 """
 
 
@@ -124,11 +130,18 @@ def bundle_source(
     Exports one `void NAME(int thread, int threads)` per entry point. When any thread returns from it, all kernels are
     done. Variables are read at `variables_address + 4 * slot`; the 16 bytes at `control_address` are zero at first.
     """
-    support = _SUPPORT.replace("${variables}", str(variables_address)).replace("${control}", str(control_address))
+    support = Template(_SUPPORT).substitute(variables=variables_address, control=control_address)
     parts = [kernel_functions(programs, variable_slots, "__attribute__((noinline)) "), support]
+    parts += ["#ifdef __wasm_atomics__", *map(_shared, {p.name: p for p in programs}.values()), "#endif"]
     for name, calls in entry_points.items():
         parts.append(_entry_point(name, [(programs[c.program], c.addresses) for c in calls], variable_slots))
     return "\n".join(parts)
+
+
+def _shared(program: Program) -> str:
+    pointers = [f"p{i.slot}" for i in program.params]
+    values = {"name": program.name, "parameters": ", ".join(f"void *{p}" for p in pointers)}
+    return Template(_SHARED).substitute(values, arguments=", ".join(pointers))
 
 
 def _entry_point(name: str, calls: Sequence[tuple[Program, tuple[int, ...]]], slots: Mapping[str, int]) -> str:
@@ -139,7 +152,7 @@ def _entry_point(name: str, calls: Sequence[tuple[Program, tuple[int, ...]]], sl
         if wait:
             lines.append("  AFTER_ALL")
         pointers = ", ".join(f"(void *){addresses[i.slot]}" for i in program.params)
-        lines.append(f"  LAUNCH({size_text(program.grid[0], slots)}, {program.name}_body, {pointers})")
+        lines.append(f"  LAUNCH({size_text(program.grid[0], slots)}, {program.name}, {pointers})")
     return "\n".join([*lines, "  FINISH", "}", ""])
 
 

@@ -62,28 +62,31 @@ def memory_size(memory: UOp) -> int:
     return int(memory.buffer.arg.size)
 
 
-def check_bounds(graph: UOp | Program, target: Target | None = None) -> int:
-    """The number of accesses proven; OutOfBounds for one that leaves its memory, Unproven where Z3 cannot tell."""
+def check_bounds(graph: UOp | Program, target: Target | None = None, seconds: float = 20) -> int:
+    """The number of accesses proven; OutOfBounds for one that leaves its memory, Unproven where Z3 cannot tell.
+
+    `seconds`: the limit for each claim.
+    """
     nodes = list(graph.uops) if isinstance(graph, Program) else graph.toposort()
     proven = 0
     for access in {a.key: a for a in accesses(nodes)}.values():
-        _inside(access)
+        _inside(access, seconds)
         if target is not None and target.language == "wgsl" and access.lanes > 1:
-            _aligned(access)
+            _aligned(access, seconds)
         proven += 1
     if isinstance(graph, Program):
         for u in nodes:
             if u.op in (Ops.FLOORDIV, Ops.MOD):
-                _divides(u)
-        _never_overflows(accesses(nodes))
+                _divides(u, seconds)
+        _never_overflows(accesses(nodes), seconds)
     return proven
 
 
-def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object) -> None:
+def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object, seconds: float) -> None:
     """Raises if `claim`, a function of the terms of `roots`, can hold together with the gate."""
     assert callable(claim)
     for gate_case, *root_cases in cases(gate, *roots):
-        for elements, seconds in ((False, 20), (True, 20)):  # what was loaded twice as two values, then as one
+        for elements in (False, True):  # what was loaded twice as two values, then as one
             terms = Numbers(elements)
             values = [terms(r) for r in root_cases]
             model = solve(terms, terms(gate_case), claim(*values), seconds=seconds)
@@ -97,29 +100,30 @@ def _refuted(what: str, u: UOp, gate: UOp, roots: tuple[UOp, ...], claim: object
             raise OutOfBounds(f"{what}: {brief(u, 6)}\n  index {brief(roots[0], 9)}{given}\n  at {shown}")
 
 
-def _inside(a: Access) -> None:
+def _inside(a: Access, seconds: float) -> None:
     what = f"{a.lanes} element(s) at this index may leave memory of {a.size}"
-    _refuted(what, a.node, a.gate, (a.index,), lambda i: z3.Or(i < 0, i + a.lanes > a.size))
+    _refuted(what, a.node, a.gate, (a.index,), lambda i: z3.Or(i < 0, i + a.lanes > a.size), seconds)
 
 
-def _aligned(a: Access) -> None:
-    _refuted(f"not a multiple of {a.lanes}", a.node, a.gate, (a.index,), lambda i: i % a.lanes != 0)
+def _aligned(a: Access, seconds: float) -> None:
+    _refuted(f"not a multiple of {a.lanes}", a.node, a.gate, (a.index,), lambda i: i % a.lanes != 0, seconds)
 
 
-def _divides(u: UOp) -> None:
+def _divides(u: UOp, seconds: float) -> None:
     if u.shape:
         return
-    _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0))
+    _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0), seconds)
 
 
-def _never_overflows(every: Iterable[Access]) -> None:
+def _never_overflows(every: Iterable[Access], seconds: float) -> None:
     """An index where its gate holds, and a gate always, are computed without wrapping around."""
     wanted = {(u, a.gate): None for a in every for u in a.index.toposort()}
     wanted |= {(u, TRUE): None for _, gate in [*wanted] for u in gate.toposort()}
     for u, gate in wanted:
         # what interval arithmetic already shows needs no solver (that it is right is proven elsewhere)
         if u.dtype is dtypes.index and u.op in GROWS and u.bounds == (u.dtype.min, u.dtype.max):
-            _refuted("index arithmetic leaves 32 bits", u, gate, (u,), lambda i: z3.Or(i < -(2**31), i >= 2**31))
+            out = "index arithmetic leaves 32 bits"
+            _refuted(out, u, gate, (u,), lambda i: z3.Or(i < -(2**31), i >= 2**31), seconds)
 
 
 __all__ = ["OutOfBounds", "Unproven", "check_bounds"]

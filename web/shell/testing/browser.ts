@@ -20,7 +20,8 @@ const STEP_MS = 20_000;
 const START_MS = 60_000;
 
 export function findBrowser(): string {
-  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"].map((name) => `/usr/bin/${name}`);
+  const shell = process.env["TINYWEB_BROWSER"] === "whole" ? [] : ["chromium-headless-shell"]; // as tools/browser.py does
+  const names = [...shell, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"].map((name) => `/usr/bin/${name}`);
   const places = [process.env["CHROME"] ?? "", ...names, "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", chromium.executablePath()];
   const found = places.find((place) => place !== "" && existsSync(place));
   if (found === undefined) throw new Error("No Chromium was found: run `make setup`, or set CHROME to the path of one.");
