@@ -156,6 +156,12 @@ def attention(heads: int, rows: int, keys: int, width: int, columns: int, causal
     return last(lambda: q.scaled_dot_product_attention(k, v, is_causal=causal))
 
 
+def computed_queries(heads: int, rows: int, keys: int, width: int, columns: int) -> UOp:
+    """Of queries that take work, which each key would repeat."""
+    q, k, v = empty(1, heads, rows, width), empty(1, heads, keys, width), empty(1, heads, keys, columns)
+    return last(lambda: ((q * 0.5).exp() @ k.transpose(-1, -2)).softmax(-1) @ v)
+
+
 def chained(rows: int, outer: int, inner: int) -> UOp:
     """A sum of maxima over an inner axis, and their sum beside it."""
     (i,), (r, s) = axes(rows), axes(outer, inner, reduce=True, first=1)
@@ -268,6 +274,7 @@ FAMILIES: dict[str, dict[str, Callable[[], UOp]]] = {
         many(attention, (2, 16, 64, 16, 264), (16, 1024, 1024, 32, 32), (8, 33, 64, 32, 48)),
         many(nested_attention, (2, 3, 5, 4, 40, 8), (2, 2, 2, 16, 64, 32)),
         many(attention, (2, 64, 64, 32, 32, True), (2, 7, 100, 16, 16, True)),
+        many(computed_queries, (2, 6, 40, 8, 16), (1, 1, 300, 64, 64), (2, 64, 70, 32, 32)),
     ),
     "others": {name: partial(lambda c: c.kernel, case) for name, case in BY_NAME.items()},
 }  # fmt: skip

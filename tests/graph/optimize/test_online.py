@@ -102,6 +102,18 @@ def test_symbolic_length_and_half_cache(device: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", "WASM", "WEBGPU"])
+def test_queries_that_are_computed(device: str) -> None:
+    """By something that each key would repeat, along an axis and along two."""
+    q, k, v = data(2, 5, 8), data(2, 43, 8, seed=1), data(2, 43, 16, seed=2)
+    tq, tk, tv = (Tensor(x, device=device) for x in (q, k, v))
+    got = (((tq * 0.5).exp() @ tk.transpose(-1, -2)).softmax(-1) @ tv).numpy()
+    np.testing.assert_allclose(got, attend(np.exp(q * 0.5), k, v), rtol=1e-5, atol=1e-5)
+    pairs = ((tq * 0.5).exp().reshape(2, 5, 1, 2, 4) * tk.reshape(2, 1, 43, 2, 4)).sum((-1, -2))
+    got = (pairs.softmax(-1) @ tv).numpy()
+    np.testing.assert_allclose(got, attend(np.exp(q * 0.5), k, v), rtol=1e-5, atol=1e-5)
+
+
 def test_infinities_and_nan_as_in_the_plain_form() -> None:
     q, k, v = data(1, 4, 8), data(1, 70, 8, seed=1), data(1, 70, 8, seed=2)
     q[0, 1, 0], q[0, 2, 0], v[0, 69, 3] = np.inf, np.nan, np.inf

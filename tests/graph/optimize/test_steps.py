@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.graph.lower.hand_kernels import BY_NAME
-from tests.graph.optimize.families import TARGETS, attention, batched, chained, grouped, product_of, symbolic_product
+from tests.graph.optimize.families import TARGETS, attention, batched, chained, computed_queries, grouped, product_of, symbolic_product
 from tests.graph.recorded import changed, write
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
@@ -51,6 +51,7 @@ KERNELS = {name: (lambda name=name: BY_NAME[name].kernel) for name in HAND} | {
     "causal": lambda: attention(2, 6, 70, 8, 8, True),
     "square": lambda: product_of(24, 24, 24, in_place=True),
     "halves": lambda: grouped(4, 16, 2, 32, weights=dtypes.int8, x=dtypes.int16),
+    "computed queries": lambda: computed_queries(2, 4, 40, 8, 16),
     "nested": lambda: chained(4, 10, 6),
     "batched": lambda: batched(2, 6, 8, 10),
     "symbolic": lambda: symbolic_product(8, 12, 32, rows=False),
