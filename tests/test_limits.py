@@ -55,3 +55,19 @@ def test_every_wait_has_a_limit() -> None:
 )
 def test_what_counts_as_a_wait(line: str, count: int) -> None:
     assert len(unlimited(ast.parse(line))) == count
+
+
+def text_that_is_waited_for(tree: ast.AST) -> list[int]:
+    """Lines that wait for an expression in a page: a page's policy forbids to evaluate text a second time."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "wait_for_function"
+        if isinstance(node.args[0], ast.Constant) and "=>" not in str(node.args[0].value).partition("\n")[0]
+    ]
+
+
+def test_pages_are_asked_by_functions() -> None:
+    found = {file.name: text_that_is_waited_for(ast.parse(file.read_text())) for file in FILES}
+    assert not {name: lines for name, lines in found.items() if lines}, "give `() => …`"
+    assert text_that_is_waited_for(ast.parse("page.wait_for_function('globalThis.x')")) == [1]

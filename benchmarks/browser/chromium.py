@@ -91,7 +91,7 @@ class Chromium(Contestant):
         page = self.context.new_page()
         query = f"library={LIBRARY}&threads={threads}&model={self._url(model)}"
         page.goto(f"{self.server.address}/pages/load.html?{query}", wait_until="commit")
-        page.wait_for_function("'loaded' in window", timeout=TIMEOUT_MS)
+        page.wait_for_function("() => 'loaded' in window", timeout=TIMEOUT_MS)
         seconds = float(self._evaluate(page, "() => window.loaded", None))
         page.close()
         return seconds
@@ -114,7 +114,7 @@ class Chromium(Contestant):
             page = self.context.new_page()
             page.set_default_timeout(TIMEOUT_MS)
             page.goto(f"{self.server.address}/pages/page.html")
-            page.wait_for_function("'side' in window")
+            page.wait_for_function("() => 'side' in window")
             self._evaluate(page, "([module, options]) => side.open(module, options)", [module, options])
         self.pages[task] = page  # the one used last comes last
         return page

@@ -293,7 +293,7 @@ def test_ended_while_loading(context: BrowserContext, exported: ExportedSite, se
     page.goto(f"{site.address}/?backend=wasm")
     page.get_by_test_id("progress").wait_for()
     assert asked.wait(60)
-    page.wait_for_function("Object.keys(localStorage).some((key) => key.startsWith('tinyweb-loading:'))")
+    page.wait_for_function("() => Object.keys(localStorage).some((key) => key.startsWith('tinyweb-loading:'))")
     page.once("crash", lambda _: go_on.set())
     with pytest.raises(PlaywrightError, match=r"(?i)crash|closed"):
         page.goto("chrome://crash", timeout=20_000)

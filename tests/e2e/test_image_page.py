@@ -403,7 +403,7 @@ globalThis.result = (async () => {{
 """)
     page = context.new_page()
     page.goto(served(folder).address)
-    page.wait_for_function("globalThis.result")
+    page.wait_for_function("() => globalThis.result")
     return page.evaluate("result")
 
 

@@ -206,7 +206,7 @@ def test_a_site_inside_the_folder_of_another(context: BrowserContext, served: Se
     page = context.new_page()
     page.goto(f"{addresses[1]}?mock=fast")
     page.get_by_test_id("update").click()
-    page.wait_for_function("globalThis.newer")
+    page.wait_for_function("() => globalThis.newer")
     wait_for(page, "ready")
     kept = "caches.keys().then((names) => names.map((name) => name.split(':').slice(0, 2).join(':')).sort())"
     # A minute later, when no page is still being opened with the old version, the next visit lets go of it.

@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.graph.lower.hand_kernels import BY_NAME
-from tests.graph.optimize.families import TARGETS, attention, batched, chained, computed_queries, grouped, product_of, symbolic_product
+from tests.graph.optimize.families import (
+    TARGETS,
+    attention,
+    batched,
+    chained,
+    computed_queries,
+    grouped,
+    product_of,
+    symbolic_product,
+)
 from tests.graph.recorded import changed, write
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
