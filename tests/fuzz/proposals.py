@@ -386,7 +386,10 @@ def taken(b: Builder) -> None:
     if w.dtype.bits < 8 and w.dtype.is_signed:
         raise Undecided("an index of few bits")
     key = ":, " * a + i
-    b.add(f"{x}[{key}]" if b.flag() else f"{x}.take({i}, {a})", ref.take(v, w, a))
+    text = f"{x}[{key}]" if b.flag() else f"{x}.take({i}, {a})"
+    if v.array.size // max(1, v.shape[a]) * w.array.size > b.most_elements:
+        raise Undecided("too large")  # by far, where both are
+    b.add(text, ref.take(v, w, a))
 
 
 def triangle(b: Builder) -> None:
