@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
+from tests.fuzz.kernels import random_kernel
 from tests.graph.lower.hand_kernels import BY_NAME, axes, dots, kernel, param, reduce, total
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import DType, dtypes
@@ -162,6 +163,11 @@ def computed_queries(heads: int, rows: int, keys: int, width: int, columns: int)
     return last(lambda: ((q * 0.5).exp() @ k.transpose(-1, -2)).softmax(-1) @ v)
 
 
+def shared_results(number: int) -> UOp:
+    """Two sums whose threads exchange more results than shared memory holds."""
+    return random_kernel((77, number))
+
+
 def chained(rows: int, outer: int, inner: int) -> UOp:
     """A sum of maxima over an inner axis, and their sum beside it."""
     (i,), (r, s) = axes(rows), axes(outer, inner, reduce=True, first=1)
@@ -251,6 +257,7 @@ FAMILIES: dict[str, dict[str, Callable[[], UOp]]] = {
             ("pooling", lambda c, n: empty(1, c, n, n).max_pool2d(2), ((16, 32), (3, 10))),
             ("deviation", lambda m, n: empty(m, n).std(-1), ((4, 64), (64, 1000))),
         ) for size in sizes),
+        many(shared_results, 5077),
     ),
     "dots": family(
         many(grouped, *product((1, 4, 31, 64), (12, 64, 352), (3, 8), (32,)), weights=I8),

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.graph.lower.hand_kernels import run
+from tests.graph.lower.hand_kernels import axes, param, run, total
 from tinyweb import Tensor, Variable, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower import lower
@@ -27,6 +27,8 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
+from tinyweb.graph.optimize.online import alike
+from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
 
@@ -226,3 +228,20 @@ ERRORS = [
 def test_errors(schedule: Schedule, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         apply(kernel(), schedule)
+
+
+def test_scores_that_are_alike() -> None:
+    """The same of another row's range; other factors, other loops, or more of them are something else."""
+    (row, other), (a, b, c) = axes(50, 50, reduce=True), axes(8, 8, 4, reduce=True, first=2)
+
+    def scores(along: UOp, *inner: UOp, at: int = 0) -> UOp:
+        index = along
+        for r in inner:
+            index = index * 8 + r
+        return total(param(1, 50 * 64).load(index + at), *inner)
+
+    for theirs, same in (
+        (scores(other, a), True), (scores(other, b), True), (scores(row, b), True), (scores(other, c), False),
+        (scores(other, a, at=1), False), (scores(other, a, c), False), (param(1, 50 * 64).load(other * 8), False),
+    ):  # fmt: skip
+        assert alike(simplify(scores(row, a)), simplify(theirs), row, other) == same

@@ -11,6 +11,7 @@ from tests.graph.lower.hand_kernels import BY_NAME, check, linear
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, Schedule, Split, apply, from_json, heuristic, to_json
+from tinyweb.graph.optimize.actions import BLOCKS, GROUPS, TILES
 from tinyweb.graph.optimize.candidates import carry_out, neighbours
 from tinyweb.graph.optimize.cost import MAX_TILE, estimate, refusal
 from tinyweb.graph.optimize.search import (
@@ -241,3 +242,10 @@ def test_every_class_of_actions_can_be_tried() -> None:
     assert {"Split", "Bind", "GroupReduce", "Stage", "Reorder", "Peel"} <= tried
     split = Split("i0", 4)
     assert any(s[:1] == (split,) for s in neighbours(MATMUL, (split, Bind("i0.1", AxisKind.UNROLL)), CPU))
+
+
+def test_sizes_that_are_tried() -> None:
+    """Of loops and teams of threads powers of two, and lanes in sixes."""
+    assert all(n.bit_count() == 1 for n in (*BLOCKS, *GROUPS, *TILES) if n != 6)
+    assert (min(BLOCKS), max(BLOCKS), min(GROUPS), max(GROUPS), min(TILES), max(TILES)) == (16, 256, 4, 256, 2, 32)
+    assert all(list(sizes) == sorted(set(sizes)) for sizes in (BLOCKS, GROUPS, TILES))
