@@ -115,10 +115,22 @@ def _divides(u: UOp, seconds: float) -> None:
     _refuted("a division of program form may see these", u, TRUE, u.src, lambda a, d: z3.Or(a < 0, d <= 0), seconds)
 
 
+def arithmetic(value: UOp) -> list[UOp]:
+    """What is computed for it; where it is read from is an access with a gate of its own."""
+    done: dict[UOp, None] = {}
+    left = [value]
+    while left:
+        u = left.pop()
+        if u not in done:
+            done[u] = None
+            left += () if u.op is Ops.LOAD else u.src
+    return list(done)
+
+
 def _never_overflows(every: Iterable[Access], seconds: float) -> None:
     """An index where its gate holds, and a gate always, are computed without wrapping around."""
-    wanted = {(u, a.gate): None for a in every for u in a.index.toposort()}
-    wanted |= {(u, TRUE): None for _, gate in [*wanted] for u in gate.toposort()}
+    wanted = {(u, a.gate): None for a in every for u in arithmetic(a.index)}
+    wanted |= {(u, TRUE): None for _, gate in [*wanted] for u in arithmetic(gate)}
     for u, gate in wanted:
         # what interval arithmetic already shows needs no solver (that it is right is proven elsewhere)
         if u.dtype is dtypes.index and u.op in GROWS and u.bounds == (u.dtype.min, u.dtype.max):

@@ -258,3 +258,24 @@ def test_overlapping_blocks_and_stages() -> None:
     case = BY_NAME["matmul"]
     k = apply(case.kernel, [Split("i0", 5, overlap=True), Stage(2, "i0.0", Space.REGISTER)])
     assert check_bounds(k) + check_bounds(lower(k, cpu_target()), cpu_target()) > 4
+
+
+@pytest.mark.parametrize("elements", [4, 5, 7, 12])
+def test_lanes_behind_the_end_are_not_read_with_others(elements: int) -> None:
+    """32 lanes along few bytes: the words of those that are there are loaded, and no vector that holds more."""
+    (i,) = axes(elements)
+    value = param(1, elements, dtypes.int8).load(i).cast(dtypes.int32)
+    k = apply(
+        kernel(param(0, elements, dtypes.int32).store(i, value)), (Split("i0", 32), Bind("i0.1", AxisKind.VECTOR))
+    )
+    for target in (webgpu_target(), cpu_target(8, 4), wasm_target(4)):
+        assert check_bounds(lower(k, target), target) >= 2
+
+
+def test_the_index_of_a_load_has_the_gate_of_that_load() -> None:
+    """It need not hold under the gate of what is read with what was loaded."""
+    a, s = param(1, 4, dtypes.int32), UOp(Ops.SPECIAL, dtypes.index, (as_index(4),), ("grid", 0))
+    far = a.load(s).cast(dtypes.index)
+    inner = param(2, 8, dtypes.int32).load(far * 4 + s, (far >= 0) & (far < 2)).cast(dtypes.index)
+    outer = param(3, 10).load(inner * 3, (inner >= 0) & (inner < 3))
+    assert check_bounds(program_of(param(0, 4).store(s, outer))) >= 3
