@@ -21,7 +21,7 @@ F32, I8, I32, U32 = dtypes.float32, dtypes.int8, dtypes.int32, dtypes.uint32
 def reader(
     size: int = 1 << 17, iterations: int = 8, width: int = 16, extra: int = 0, stride: int | None = None,
     jump: int | None = None, gated: bool = False, dot: bool = True, written: bool = False, unknown: bool = False,
-    symbolic: bool = False, picked: bool = False, twice: bool = False, variable: bool = False,
+    symbolic: bool = False, picked: bool = False, twice: bool = False, variable: bool = False, again: bool = False,
 ) -> Program:  # fmt: skip
     """Multiplies `size` bytes, a block for each iteration of the grid, `width` at a time."""
     w = Writer()
@@ -44,6 +44,10 @@ def reader(
     if written:
         w.store(a, at, x)
     w.end(r)
+    if again:  # nobody knows how often
+        r = w.loop(n)
+        w.load(a, g * block + r * width, width)
+        w.end(r)
     return w.program("reader", (n if symbolic else iterations, 1, 1))
 
 
@@ -55,6 +59,7 @@ def reader(
     ({"stride": 16, "jump": 128}, False), ({"stride": (1 << 14) - 16}, False), ({"stride": 0}, False),
     ({"gated": True}, False), ({"dot": False}, False), ({"written": True}, False), ({"unknown": True}, False),
     ({"symbolic": True}, False), ({"picked": True}, False), ({"twice": True}, False), ({"variable": True}, True),
+    ({"again": True}, False),
 ])  # fmt: skip
 def test_what_is_asked_for_ahead(change: dict[str, int], want: bool) -> None:
     assert (AHEAD, WORTH, BLOCK, WIDTH) == (4096, 1 << 17, 1 << 16, 16)

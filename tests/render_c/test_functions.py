@@ -149,3 +149,16 @@ def test_registers() -> None:
         int regs_grid(const int *variables) { return 2; }
     """
     same(w.program("regs", (2, 1, 1)), want)
+
+
+def test_loops_in_loops_have_names_of_their_own() -> None:
+    w = Writer()
+    out, a = w.param(F32, 24), w.param(F32, 24)
+    g = w.grid(2)
+    i = w.loop(3)
+    j = w.loop(4)
+    w.store(out, g * 12 + i * 4 + j, w.load(a, g * 12 + i * 4 + j))
+    w.end(j)
+    w.end(i)
+    text = render([w.program("nest", (2, 1, 1))])
+    assert "for (i32 i0 = 0; i0 < 3; ++i0)" in text and "for (i32 i1 = 0; i1 < 4; ++i1)" in text

@@ -314,3 +314,9 @@ def test_literals() -> None:
         (math.inf, F32, "bitcast<f32>(nothing | 0x7f800000u)"), (1e-40, F32, "bitcast<f32>(0x000116c2u)"),
     ):  # fmt: skip
         assert literal(value, dtype) == want
+
+
+def test_one_lane_that_is_shifted_too_far() -> None:
+    """A constant amount of all lanes would not compile."""
+    text = render(elementwise("p", [U32], U32, lambda a: a.alu(Ops.SHL, numbers(0, 31, 32, 5)), 4, 4), {})
+    assert "let c0 = vec4<u32>(0u, 31u, 32u, 5u);" in text and "<< c0" in text
