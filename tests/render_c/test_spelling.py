@@ -485,6 +485,32 @@ def test_loops_that_hold_many_sums_are_not_unrolled(width: int, reduce: bool, si
     w.store(out, index(0), w.load(acc, index(0)))
     text = render([w.program("p", (n, 1, 1))])
     assert ("    ROLLED\n    for (" in text) == rolled == ("#define ROLLED" in text)
+    # every sum is declared, and once
+    declared = ", ".join(re.findall(r"^ *f32 (r\d_[^=;]*);$", text, re.MULTILINE)).split(", ")
+    assert declared == [f"r1_{i}" for i in range(width)]
+
+
+def test_an_array_is_in_no_register() -> None:
+    """What is found by an index that is not known lies on the stack."""
+    w = Writer()
+    out = w.param(F32, 64)
+    w.emit(w.grid(1))
+    array = w.buffer(F32, 64)
+    r = w.emit(UOp(Ops.RANGE, dtypes.index, (as_index(64),), Axis("r", 1, reduce=True)))
+    done = w.end(r, w.store(array.after(r), r, UOp.const(1.0, F32)))
+    w.store(out, index(0), w.load(array.after(done), index(0)))
+    text = render([w.program("p", (1, 1, 1))])
+    assert "[64] __attribute__((aligned(64)));" in text and "ROLLED" not in text
+
+
+def test_a_vector_of_one() -> None:
+    w = Writer()
+    out, a = w.param(F32, 4), w.param(F32, 4)
+    g = w.grid(4)
+    w.store(out, g, UOp(Ops.STACK, F32, (w.load(a, g),)) + UOp.const(1.0, F32))
+    assert re.search(
+        r"p0\[grid\] = \(?v0\)? \+ 1\.0f;|p0\[grid\] = p1\[grid\] \+ 1\.0f;", render([w.program("p", (4, 1, 1))])
+    )
 
 
 def test_literals() -> None:
