@@ -4,6 +4,7 @@ import { deviceKind, memoryBudget } from "../src/device.js";
 import { Chat } from "../src/client.js";
 import { LoadMarker, smaller, type InterruptedLoad } from "../src/marker.js";
 import { BASE } from "./fake-server.js";
+import type { Progress } from "../src/host.js";
 import { LocalWorker } from "./local-worker.js";
 
 const GIB = 2 ** 30;
@@ -18,11 +19,11 @@ class Page extends EventTarget {
     setItem: (key: string, value: string) => void this.kept.set(key, value),
     removeItem: (key: string) => void this.kept.delete(key),
   };
-  readonly held: { name: string }[] = [];
+  readonly held: { name: string; mode?: LockMode | undefined }[] = [];
   readonly locks = {
     query: async () => ({ held: this.held }),
-    request: async (name: string, _how: unknown, work: () => Promise<void>) => {
-      const lock = { name };
+    request: async (name: string, { mode }: LockOptions, work: () => Promise<void>) => {
+      const lock = { name, mode };
       this.held.push(lock);
       await work();
       this.held.splice(this.held.indexOf(lock), 1);
@@ -145,6 +146,40 @@ describe("a load that is interrupted", () => {
     expect((await open()).previousLoadInterrupted).toBeUndefined();
     vi.stubGlobal("sessionStorage", page.localStorage);
     expect((await open()).previousLoadInterrupted?.times).toBe(1);
+  });
+
+  it("holds a lock of its name, and listens, from the beginning to the end", async () => {
+    const marker = LoadMarker.of(BASE) as LoadMarker;
+    marker.set("wasm");
+    expect(JSON.parse(page.kept.get(KEY) as string)).toMatchObject({ phase: "manifest", loadedBytes: 0, totalBytes: 0, times: 1, backend: "wasm" });
+    await new Promise(setImmediate);
+    expect(page.held).toEqual([{ name: KEY, mode: "shared" }]);
+    page.dispatchEvent(new Event("pagehide"));
+    expect(page.kept.size).toBe(0);
+    await new Promise(setImmediate);
+    expect(page.held).toEqual([]);
+    // what another tab's load writes from now on is that tab's
+    for (const event of ["pagehide", "visibilitychange"]) {
+      left();
+      page.dispatchEvent(new Event(event));
+      expect(page.kept.has(KEY)).toBe(true);
+    }
+    marker.progress({ phase: "weights", loadedBytes: 1, totalBytes: 2 } as Progress);
+    expect(JSON.parse(page.kept.get(KEY) as string)).toMatchObject({ loadedBytes: 10 });
+  });
+
+  it("recommends what takes less, whatever was asked for", () => {
+    for (const [backend, less] of [["auto", "wasm"], ["webgpu", "wasm"], [undefined, "wasm"], ["wasm", "wasm-single"], ["wasm-single", "wasm-single"]] as const) {
+      expect(smaller({ backend, times: 1 })).toEqual({ backend: less, context: 1024 });
+    }
+  });
+
+  it("is noticed while other models are loaded, and where locks are not told of", async () => {
+    left();
+    page.held.push({ name: `${KEY}other` });
+    expect((await LoadMarker.of(BASE)?.previous())?.times).toBe(1);
+    page.locks.query = async () => ({}) as never;
+    expect((await LoadMarker.of(BASE)?.previous())?.times).toBe(1);
   });
 
   it("is none while another tab loads", async () => {
