@@ -219,11 +219,14 @@ class Linalg(Indexing):
     ger = outer
 
     def cross(self, other: TensorCore, axis: int = -1) -> Self:
-        """The vector product along an axis of size 3; the others broadcast."""
-        a, b = self._pair(self._partner(other, "cross"), "cross")
-        d = a._axis(axis, method="cross")
-        if a.ndim == 0 or a.shape[d] != 3:
-            raise ValueError(f"cross: axis {axis} of {a.shape} must be of size 3")
+        """The vector product along an axis of size 3; the others broadcast, of tensors of one rank."""
+        other = self._partner(other, "cross")
+        if self.ndim != other.ndim:
+            raise ValueError(f"cross: {self.shape} and {other.shape} must have one number of axes")
+        d = self._axis(axis, method="cross")
+        if self.ndim == 0 or not self.shape[d] == other.shape[d] == 3:
+            raise ValueError(f"cross: axis {axis} of {self.shape} and {other.shape} must be of size 3")
+        a, b = self._pair(other, "cross")
         return a.roll(-1, d).mul(b.roll(-2, d)).sub(a.roll(-2, d).mul(b.roll(-1, d)))
 
     def kron(self, other: TensorCore) -> Self:

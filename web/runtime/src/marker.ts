@@ -80,7 +80,7 @@ export class LoadMarker {
     const times = (this.marker?.times ?? 0) + 1;
     this.marker = { time: Date.now(), phase: "manifest", loadedBytes: 0, totalBytes: 0, times, backend };
     globalThis.addEventListener("pagehide", this.leave);
-    document.addEventListener("visibilitychange", this.look);
+    document?.addEventListener("visibilitychange", this.look);
     const over = new Promise<void>((resolve) => (this.release = resolve));
     navigator.locks?.request(this.key, { mode: "shared" }, () => over).catch(() => undefined);
     this.write();
@@ -96,7 +96,7 @@ export class LoadMarker {
   clear(): void {
     this.marker = undefined;
     globalThis.removeEventListener("pagehide", this.leave);
-    document.removeEventListener("visibilitychange", this.look);
+    document?.removeEventListener("visibilitychange", this.look);
     this.release();
     this.write();
   }
@@ -104,6 +104,6 @@ export class LoadMarker {
   /** Pages that nobody looks at are ended all the time; that says nothing of this one's memory. */
   private write(): void {
     const { key, marker, storage } = this;
-    quietly(() => (marker && !document.hidden ? storage.setItem(key, JSON.stringify(marker)) : storage.removeItem(key)));
+    quietly(() => (marker && !document?.hidden ? storage.setItem(key, JSON.stringify(marker)) : storage.removeItem(key)));
   }
 }
