@@ -62,6 +62,7 @@ test: setup ## Lint, then every test but the slow ones, and the sizes of the pag
 .PHONY: test-all
 test-all: export TINYWEB_TEST_SEED ?= random
 test-all: export TINYWEB_BROWSER ?= whole
+test-all: export GALLIVM_PERF ?=
 test-all: setup ## Everything `make test` does, with the slow tests and the strictest checks of graphs; SHARD=2/8: a part
 	@SPEC=2 $(WATCHED) $(if $(SHARD),120,960) $(MAKE) checks PYTEST="-o timeout=3600 -o faulthandler_timeout=4000"
 
@@ -71,6 +72,7 @@ test-all: setup ## Everything `make test` does, with the slow tests and the stri
 checks: export TINYWEB_RETRY_LOG := $(CURDIR)/build/second-tries.log
 checks:
 	@rm -f "$$TINYWEB_RETRY_LOG"
+	@$(BIN)/python tools/browser.py >/dev/null # what is missing is installed once, not by each worker of pytest
 	+@$(if $(filter-out 1/%,$(SHARD)),,$(SIDE_BY_SIDE) lint test-web)
 	@echo "tinyweb: Python tests$(if $(SHARD), (part $(SHARD)))"
 	$(BIN)/pytest -n auto --dist worksteal $(PYTEST) $(if $(SHARD),--shard $(SHARD))

@@ -12,6 +12,7 @@ os.environ["TINYWEB_SCHEDULES"] = str(Path(__file__).with_name("no-schedules.jso
 # PyTorch's and NumPy's threads spin while they wait: with several workers of pytest, for processors that others need
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 # Mesa's software adapter compiles each kernel for the processor: without LLVM's optimisation, as most run once
+# (`make test-all` leaves it on)
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 import pytest

@@ -352,7 +352,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: T.tensordot(T, 3), ValueError, "cannot be summed over"),
     (lambda: T.cross(T), ValueError, "must be of size 3"),
     (lambda: Tensor.ones(3).cross(Tensor.ones(1)), ValueError, r"of \(3,\) and \(1,\) must be of size 3"),
-    (lambda: Tensor.ones(3, 1).cross(Tensor.ones(3, 1, 2), 0), ValueError, "must have one number of axes"),
+    (lambda: Tensor.ones(3, 1).cross(Tensor.ones(3, 1, 2), 0), ValueError, "must have the same number of axes"),
     (lambda: Tensor(C).trace(), ValueError, "needs a matrix"),
     (lambda: T.cdist(Tensor(data(3))), ValueError, "cdist: needs"),
     (lambda: T.matrix_power(2), ValueError, r"matrix_power: needs square matrices \(…, n, n\), got \(3, 4\)"),

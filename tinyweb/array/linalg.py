@@ -219,10 +219,10 @@ class Linalg(Indexing):
     ger = outer
 
     def cross(self, other: TensorCore, axis: int = -1) -> Self:
-        """The vector product along an axis of size 3; the others broadcast, of tensors of one rank."""
+        """The vector product along an axis of size 3; the others broadcast. Both tensors have the same rank."""
         other = self._partner(other, "cross")
         if self.ndim != other.ndim:
-            raise ValueError(f"cross: {self.shape} and {other.shape} must have one number of axes")
+            raise ValueError(f"cross: {self.shape} and {other.shape} must have the same number of axes")
         d = self._axis(axis, method="cross")
         if self.ndim == 0 or not self.shape[d] == other.shape[d] == 3:
             raise ValueError(f"cross: axis {axis} of {self.shape} and {other.shape} must be of size 3")

@@ -93,7 +93,7 @@ static __attribute__((noinline)) void meet(i32 threads) {
 
 #define START i32 first = 0, needed = 0;
 #define AFTER_ALL needed = first;
-#define LAUNCH(size, kernel, ...) first = kernel##_shared(__VA_ARGS__, first, needed, size, threads);
+#define LAUNCH(size, kernel, ...) first = kernel##_launch(__VA_ARGS__, first, needed, size, threads);
 #define FINISH meet(threads);
 #else
 #define START
@@ -105,8 +105,8 @@ static __attribute__((noinline)) void meet(i32 threads) {
 
 # One thread's shares of a kernel's grid; returns the first iteration of the next launch. A function of its own, as an
 # entry point has hundreds of launches of a few dozen kernels.
-_SHARED = """\
-static __attribute__((noinline)) i32 ${name}_shared(${parameters}, i32 first, i32 needed, i32 count, i32 threads) {
+_LAUNCH_FUNCTION = """\
+static __attribute__((noinline)) i32 ${name}_launch(${parameters}, i32 first, i32 needed, i32 count, i32 threads) {
   const i32 end = first + count, least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
   for (i32 next; (next = take(end, needed, least, threads)) >= 0;) {
     const i32 length = share(end - next, least, threads);
@@ -132,16 +132,16 @@ def bundle_source(
     """
     support = Template(_SUPPORT).substitute(variables=variables_address, control=control_address)
     parts = [kernel_functions(programs, variable_slots, "__attribute__((noinline)) "), support]
-    parts += ["#ifdef __wasm_atomics__", *map(_shared, {p.name: p for p in programs}.values()), "#endif"]
+    parts += ["#ifdef __wasm_atomics__", *map(_launch_function, {p.name: p for p in programs}.values()), "#endif"]
     for name, calls in entry_points.items():
         parts.append(_entry_point(name, [(programs[c.program], c.addresses) for c in calls], variable_slots))
     return "\n".join(parts)
 
 
-def _shared(program: Program) -> str:
+def _launch_function(program: Program) -> str:
     pointers = [f"p{i.slot}" for i in program.params]
     values = {"name": program.name, "parameters": ", ".join(f"void *{p}" for p in pointers)}
-    return Template(_SHARED).substitute(values, arguments=", ".join(pointers))
+    return Template(_LAUNCH_FUNCTION).substitute(values, arguments=", ".join(pointers))
 
 
 def _entry_point(name: str, calls: Sequence[tuple[Program, tuple[int, ...]]], slots: Mapping[str, int]) -> str:

@@ -443,7 +443,7 @@ class _Speller:
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
         memory, index = u.src[:2]
         # lanes far away from this chunk may be read with it only where the gate covers them
-        alone = gate is not None and axis is not None and axis in self.lanes(u.src[2])
+        chunk_only = gate is not None and axis is not None and axis in self.lanes(u.src[2])
         if gate is not None and gate.op is Ops.CONST:
             if not gate.arg:
                 return UOp.const(0, u.dtype)
@@ -452,7 +452,7 @@ class _Speller:
         if isinstance(chunk, Chunk):
             assert axis is not None
             run, before = self._run_along(u, point, axis)
-            if alone:
+            if chunk_only:
                 run = Run(run.start.at(before + chunk.first), chunk.width)
                 return self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, run, 0, chunk.width, gate)
             return self.memory.load(
