@@ -2,7 +2,7 @@
 
 import { ChatSession, type ChatPart } from "./chat.js";
 import { toWire } from "./errors.js";
-import { FunctionSession } from "./function.js";
+import { FunctionSession, type Arrays } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
 import { Pace } from "./pace.js";
 import type { Call, Reply, Request } from "./protocol.js";
@@ -79,7 +79,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     running.set(id, controller);
     try {
       const value = await answer(id, call, controller.signal);
-      const arrays = ArrayBuffer.isView(value) ? [value] : Object.values(Object(value) as object).filter(ArrayBuffer.isView);
+      // an array, arrays by name, or nothing with a memory of its own
+      const arrays = ArrayBuffer.isView(value) ? [value] : Object.values(Object(value) as Arrays);
       const transfer = arrays.map(({ buffer }) => buffer as ArrayBuffer);
       port.postMessage({ type: "end", id, value }, transfer);
     } catch (error) {

@@ -70,6 +70,8 @@ const CALLS: Record<string, (options: Loose) => Promise<unknown>> = {
   passagesOf: async (options) => [...passagesOf("a b c", options)],
   "generator.generateRgba": (options) => generator.generateRgba("a", options),
 };
+/** What a message calls those that do not have the name of their method. */
+const TOLD_AS: Record<string, string> = { "new ChatSession": "a session", passagesOf: "splitText()", "generator.generateRgba": "textToImage()" };
 const WITHOUT_SIGNAL = ["new ChatSession", "embedder.split", "splitText", "passagesOf"];
 
 async function mistake(call: () => unknown): Promise<TinywebError> {
@@ -100,7 +102,9 @@ describe.each(Object.entries(CALLS))("%s", (name, call) => {
 
   it.each([["a number", 5], ["a text", "fast"], ["a list", []], ["a function", () => 1], ["a signal itself", new AbortController().signal]])(
     "refuses %s as options", async (_, wrong) => {
-      expect((await mistake(() => call(wrong))).message).toMatch(/^The options of .* must be an object, such as \{ signal \}, not /);
+      const { message } = await mistake(() => call(wrong));
+      expect(message).toMatch(/^The options of .* must be an object, such as \{ signal \}, not /);
+      expect(message).toContain(`The options of ${TOLD_AS[name] ?? `${name.split(".").at(-1)}()`} must`);
     });
 
   it("warns of an option that it does not know, once, and says which there are", async () => {

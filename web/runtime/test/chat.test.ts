@@ -1,4 +1,5 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { TinywebError } from "../src/errors.js";
 import { CONTEXT, EOS, expected, expectedLogits, promptIds, VOCAB } from "./fake-bundle.js";
 import { alive } from "./node-thread.js";
 import { collect, openFake, type Opened } from "./open.js";
@@ -67,7 +68,10 @@ describe("generating", () => {
     const prompt = promptIds([user(text)]);
     const answer = expected(prompt, 20);
     const parts = await collect(session.generate([user(text)], { maxTokens: 20 }));
-    expect(parts.map(({ token }) => token).slice(0, answer.length - 1)).toEqual(answer.slice(0, -1));
+    const said = parts.map(({ token }) => token);
+    expect(said.slice(0, answer.length - 1)).toEqual(answer.slice(0, -1));
+    expect(said).not.toContain(EOS);
+    expect(session.info.answerTokens).toBe(answer.length);
     const bytes = Uint8Array.from(answer.filter((id) => id < 256));
     expect(parts.map((part) => part.text).join("")).toBe(new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes));
     expect(session.info.stopReason).toBe("end");
@@ -87,13 +91,46 @@ describe("generating", () => {
     expect(await session.logits(other)).toEqual(expectedLogits(other));
     expect(await collect(session.generateIds(other, { maxTokens: 1 }))).toEqual(expected(other, 1));
     expect(session.info.reusedTokens).toBe(4); // the last one is always read again, for its logits
+    session.clearCache();
+    expect(await collect(session.generateIds(other, { maxTokens: 3 }))).toEqual(expected(other, 3));
+    expect(session.info.reusedTokens).toBe(0);
   });
 
-  it("measures", async () => {
+  it("measures what its caller could measure, but for the caller's own time", async () => {
     const { session } = await open("wasm-single");
-    await collect(session.generateIds(PROMPT, { maxTokens: 10 }));
-    expect(session.info.tokensPerSecond).toBeGreaterThan(0);
-    expect(session.info.firstTokenMs).toBeGreaterThan(0);
+    const begun = performance.now();
+    const seen: number[] = [];
+    for await (const token of session.generateIds(PROMPT, { maxTokens: 10 })) {
+      expect(token).toBeGreaterThanOrEqual(0);
+      seen.push(performance.now());
+      await new Promise((resolve) => setTimeout(resolve, 3)); // so that the bounds lie close together
+    }
+    const { tokensPerSecond, firstTokenMs, answerTokens } = session.info;
+    const [first, last, before] = [seen[0], seen.at(-1), seen.at(-2)] as [number, number, number];
+    expect(answerTokens).toBe(10);
+    expect(firstTokenMs).toBeGreaterThan(0);
+    expect(firstTokenMs).toBeLessThanOrEqual(first - begun);
+    expect(tokensPerSecond).toBeGreaterThanOrEqual(9000 / (last - begun));
+    expect(tokensPerSecond).toBeLessThanOrEqual(9000 / (before - first));
+  });
+
+  it.each([["steps", (token: number) => token], ["logits", undefined]])("goes on with another engine where the device is lost: %s", async (_, takes) => {
+    const { session, host } = await open("wasm-single");
+    await collect(session.generateIds(PROMPT, { maxTokens: 4 }));
+    const { engine } = host;
+    vi.spyOn(engine, "step").mockRejectedValueOnce(new TinywebError("device-lost", "Gone."));
+    if (takes) expect((await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).map(takes)).toEqual(expected(PROMPT, 9));
+    else expect(await session.logits(PROMPT)).toEqual(expectedLogits(PROMPT));
+    expect(host.engine).not.toBe(engine);
+    expect(session.info.reusedTokens).toBe(0); // its cache went with the device
+  });
+
+  it("hands on what another engine would not mend", async () => {
+    const { session, host } = await open("wasm-single");
+    vi.spyOn(host.engine, "step").mockRejectedValueOnce(new TinywebError("internal", "Odd."));
+    await expect(collect(session.generateIds(PROMPT, { maxTokens: 9 }))).rejects.toMatchObject({ code: "internal", message: "Odd." });
+    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+    expect(session.info.reusedTokens).toBe(0); // what a failed step left in the cache is not trusted
   });
 
   it("stops within a token, and stays usable", async () => {
@@ -110,6 +147,7 @@ describe("generating", () => {
     expect(seen).toEqual(expected(PROMPT, 3));
     expect(session.info.stopReason).toBe("aborted");
     expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+    expect(session.info.reusedTokens).toBe(PROMPT.length - 1); // being stopped harms no cache
   });
 
   it("lets an event that arrives meanwhile stop it", async () => {
@@ -148,7 +186,12 @@ describe("generating", () => {
 
   it("refuses what are no ids", async () => {
     const { session } = await open("wasm-single");
-    for (const ids of [[], [VOCAB], [-1], [0.5]]) await expect(session.logits(ids)).rejects.toMatchObject({ code: "bad-argument" });
+    const refused = { code: "bad-argument", message: "token ids must be a non-empty list." };
+    for (const ids of [[], 5, "1"]) await expect(session.logits(ids as never)).rejects.toMatchObject(refused);
+    for (const id of [VOCAB, -1, 0.5]) {
+      const message = `${id} is not a token id of this model (0 … ${VOCAB - 1}).`;
+      await expect(session.logits([1, id])).rejects.toMatchObject({ code: "bad-argument", message });
+    }
   });
 });
 
@@ -180,7 +223,10 @@ describe("a full context", () => {
     const { session } = await open("wasm-single");
     const long = user("x".repeat(CONTEXT));
     await expect(collect(session.generate([user("a"), assistant("b"), long]))).rejects.toMatchObject({ code: "context-full" });
-    await expect(session.logits(Array.from({ length: CONTEXT + 1 }, () => 1))).rejects.toMatchObject({ code: "context-full" });
+    const ids = Array.from({ length: CONTEXT + 1 }, () => 1);
+    const message = `${CONTEXT + 1} token ids are more than the model's context of ${CONTEXT}.`;
+    await expect(session.logits(ids)).rejects.toMatchObject({ code: "context-full", message });
+    expect(await session.logits(ids.slice(1))).toEqual(expectedLogits(ids.slice(1)));
     expect(await session.logits([7])).toEqual(expectedLogits([7]));
   });
 

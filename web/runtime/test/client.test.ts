@@ -34,7 +34,11 @@ describe("the page's side", () => {
     expect(parts.map(({ token }) => token)).toEqual(expected(ids, 6));
     expect(chat.info).toMatchObject({ promptTokens: ids.length, stopReason: "max-tokens" });
     expect(chat.info.firstTokenMs).toBeGreaterThan(0);
-    expect(await collect(chat.generateIds(ids, { maxTokens: 4 }))).toEqual(expected(ids, 4));
+    for (const reused of [ids.length - 1, 0]) {
+      expect(await collect(chat.generateIds(ids, { maxTokens: 4 }))).toEqual(expected(ids, 4));
+      expect(chat.info.reusedTokens).toBe(reused);
+      await chat.debug.clearCache();
+    }
   });
 
   it("brings errors over with their code", async () => {
