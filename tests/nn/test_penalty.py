@@ -25,6 +25,7 @@ def likeliest(logits: np.ndarray, ids: np.ndarray, position: int, penalty: float
         (-1.0, -1.5, 1.4, "said"),
         (-1.0, -1.5, 1.6, "unsaid"),  # -1 becomes -1.6
         (-1.0, -0.5, 0.4, "said"),  # below 1 it is a reward
+        (0.8, 0.7, 1.3, "unsaid"),  # 0.8 becomes 0.62
         (3.0, 2.0, 1.4, "said"),
         (3.0, 2.0, 1.6, "unsaid"),  # 3 becomes 1.875
         (0.0, -0.5, 9.0, "said"),  # nothing makes 0 less
