@@ -129,6 +129,13 @@ def test_proves_less() -> None:
     assert not proves_less(k * 4 + RANGE("w", 5, 9), n * 4)
 
 
+def test_sums_that_may_wrap_around_are_compared_by_the_bounds_of_their_type() -> None:
+    tripled = leaf("x", 0, 255, dtypes.uint8) * 3
+    zero, one = (UOp.const(n, dtypes.uint8) for n in (0, 1))
+    assert simplify(tripled.alu(Ops.LESS, zero)).arg is False
+    assert simplify(tripled.alu(Ops.LESS, one)).op is not Ops.CONST
+
+
 # -- gates -----------------------------------------------------------------------------------------------------------
 @settings(max_examples=400)
 @given(chances, st.integers(1, 4), st.integers(1, 3))

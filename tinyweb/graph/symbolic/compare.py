@@ -30,10 +30,6 @@ def _difference(a: UOp, b: UOp) -> tuple[Terms, int] | None:
 
 def less(a: UOp, b: UOp) -> UOp | None:
     """The canonical form of a < b on integers; None if it is that already."""
-    if a.vmax < b.vmin:
-        return TRUE
-    if a.vmin >= b.vmax:
-        return FALSE
     found = _difference(a, b)
     if found is None:
         return FALSE if a is b else None

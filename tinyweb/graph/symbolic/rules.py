@@ -151,7 +151,6 @@ sums: list[Rule] = [
     (UPat(Ops.NEG, dtype=INTS, src=[any_node("x")]), lambda x: x * -1),
     (UPat(Ops.MUL, dtype=INTS, src=[any_node("x"), constant(value=0)], name="u"), lambda u, x: to_constant(u, 0)),
     (UPat(Ops.ADD, dtype=INTS, src=[any_node("x"), constant(value=0)]), lambda x: x),
-    (UPat(Ops.MUL, dtype=INTS, src=[any_node("x"), constant(value=1)]), lambda x: x),
     (UPat(Ops.MUL, dtype=INTS, name="u", where=lambda u: u.src[1].op is not Ops.CONST), canonical_product),
     (UPat((Ops.ADD, Ops.MUL), dtype=INTS, name="u"), canonical_sum),
     (UPat(COMMUTATIVE, name="u"), sorted_sources),
