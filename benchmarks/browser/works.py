@@ -110,6 +110,7 @@ class Language:
         from benchmarks.checkpoints import llama_folder, quantised_once
         from tinyweb.export.chat import ExportOptions, export_chat
 
+        self.gguf()  # peers cannot make it: they have no tinyweb
         site = folder / f"llama-{self.shape}-{self.quant}"
         if not site.exists():
             options = ExportOptions(self.quant, self.context)
