@@ -136,7 +136,7 @@ LOAD_BYTES = 7_800_000
 LANGUAGE = {
     f"llama-{shape}-{quant}-{task}": Language(shape, quant, task, 16 if task == "decode" else 256)
     for shape in ("15m", "110m")
-    for quant in ("f32", "q8", "q4")
+    for quant in ("q8", "q4")
     for task in ("decode", "prefill")
 }
 
