@@ -12,7 +12,7 @@ scratch=$(mktemp -d tinyweb/export/.site.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 mkdir "$scratch/library"
-cp web/runtime/dist/tinyweb*.js web/runtime/dist/licenses.txt "$scratch/library"
+cp -R web/runtime/dist/tinyweb* web/runtime/dist/types web/runtime/dist/licenses.txt "$scratch/library"
 for task in chat detect image embed; do
   workspace=web/${workspaces[$task]}
   [ -e "$workspace/package.json" ] || continue # `tinyweb export` says that there is no such page

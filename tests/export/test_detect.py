@@ -79,7 +79,7 @@ def test_what_is_written(built: None, tmp_path: Path) -> None:
     loader = (tmp_path / "site/model/model.js").read_text()
     assert 'import { loadDetector } from "../assets/tinyweb-detect.js"' in loader
     assert 'labels: Object.freeze(["dark", "bright"])' in loader
-    assert "confidence?: number" in (tmp_path / "site/model/model.d.ts").read_text()
+    assert "Promise<Detector>" in (tmp_path / "site/model/model.d.ts").read_text()
 
 
 def test_what_a_network_lacks_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -203,12 +204,30 @@ def copy_library(site: Path, files: Iterable[str] = LIBRARY) -> None:
     (site / ASSETS).mkdir(exist_ok=True)
     for name in files:
         shutil.copyfile(BUILT / "library" / name, site / ASSETS / name)
+    _copy_types(site / ASSETS, [name.replace(".js", ".d.ts") for name in files])
     told = [
         path.read_text(encoding="utf-8") for path in (site / LICENSES, BUILT / "library" / LICENSES) if path.is_file()
     ]
     own, *others = [notice for text in told for notice in text.split(BETWEEN_LICENSES)]
     merged = BETWEEN_LICENSES.join([own, *sorted({*others} - {own})])
     (site / LICENSES).write_text(merged, encoding="utf-8", newline="\n")
+
+
+def _copy_types(assets: Path, wanted: list[str]) -> None:
+    """The declarations of the library's files, for those who build pages of their own, and all that these import. Files
+    that nobody imports, such as the worker, have none."""
+    copied: set[Path] = set()
+    waiting = [BUILT / "library" / name for name in wanted]
+    while waiting:
+        source = waiting.pop()
+        if source in copied or not source.is_file():
+            continue
+        copied.add(source)
+        target = assets / source.relative_to(BUILT / "library")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        imported = re.findall(r"""from "(\./[^"]+|\.\./[^"]+)\.js"|import\("(\.[^"]+)\.js"\)""", source.read_text("utf-8"))
+        waiting += [Path(os.path.normpath(source.parent / f"{a or b}.d.ts")) for a, b in imported]
 
 
 def write_json(path: Path, value: object, width: int = 120) -> None:

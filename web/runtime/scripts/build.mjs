@@ -1,10 +1,10 @@
-// Builds the library's files. usage: node scripts/build.mjs [FOLDER] [--sourcemap]        FOLDER: dist by default
+// Builds the library's files; their types are tsc's. usage: node scripts/build.mjs [FOLDER] [--sourcemap]        FOLDER: dist by default
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
 import { Notices } from "../../shell/licenses.mjs";
-import { FILES, HOMES } from "./files.mjs";
+import { FILES, HOMES, TYPES } from "./files.mjs";
 import { ownNames, plainTokenTypes, privateNames } from "./shrink.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -52,5 +52,9 @@ for (const file of Object.keys(FILES)) {
   const short = ownNames(whole.code).filter((name) => file === "tinyweb-worker.js" || hidden.has(name));
   const minify = short.length === 0 || { mangleProps: { include: new RegExp(`^(${short.join("|")})$`) } };
   await bundle(file, minify, { output: { dir: folder, sourcemap: process.argv.includes("--sourcemap") } });
+}
+// Beside each file the types of what it exports, where compilers look for them.
+for (const [file, types] of Object.entries(TYPES)) {
+  writeFileSync(resolve(folder, file.replace(/js$/u, "d.ts")), `export * from "./types/${types}.js";\n`);
 }
 writeFileSync(resolve(folder, "licenses.txt"), notices.text());

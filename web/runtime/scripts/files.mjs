@@ -15,6 +15,16 @@ export const FILES = {
   "tinyweb-embed.js": "src/embed/index.ts",
 };
 
+/** Whose types each file has that programs import: of tsc's, in the folder types. */
+export const TYPES = {
+  "tinyweb.js": "index",
+  "tinyweb-load.js": "load",
+  "tinyweb-openai.js": "openai/index",
+  "tinyweb-detect.js": "detect/index",
+  "tinyweb-image.js": "image/index",
+  "tinyweb-embed.js": "embed/index",
+};
+
 /** Modules that live in one file only: whatever imports them elsewhere imports that file. */
 export const HOMES = {
   "src/index.ts": "tinyweb.js",
