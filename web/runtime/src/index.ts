@@ -9,6 +9,6 @@ export type { InterruptedLoad, SmallerSetting } from "./marker.js";
 export { TinywebError, type ErrorCode } from "./errors.js";
 export type { Frame } from "./engine.js";
 export type { ArrayInfo, Arrays, FunctionInfo, Inputs, TypedArray } from "./function.js";
-export type { Phase, Progress, StartTimes } from "./host.js";
+export type { HostEvents as ModelEvents, HostInfo as ModelInfo, Phase, Progress, StartTimes } from "./host.js";
 export type { GenerateOptions } from "./options.js";
 export type { Message } from "./tokenizer.js";

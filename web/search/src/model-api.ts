@@ -1,28 +1,13 @@
-/** What the page relies on from a model written by `tinyweb export embed`, beyond what every page does. */
+/** What this page uses of the model that its generated loader gives (docs/search.md). */
 
-import type { LoadedModel, ModelInfo } from "tinyweb-shell";
+import type { Embedder, Passage as LibraryPassage } from "tinyweb/embed";
 
-export interface EmbedInfo extends ModelInfo {
-  model: string;
-  /** Numbers of a vector. */
-  dimensions: number;
-  /** Of the last call of the network. */
-  runMs?: number;
-}
+export type { EmbedderInfo as EmbedInfo } from "tinyweb/embed";
 
-export interface Passage {
-  /** Where it begins and ends in the text, as strings count. */
-  start: number;
-  end: number;
-}
+/** Where a passage begins and ends in its document, which has its text. */
+export type Passage = Omit<LibraryPassage, "text">;
 
-export interface SearchModel extends LoadedModel {
-  readonly info: EmbedInfo;
-  /** A vector of length 1 for each text. */
-  embed(texts: readonly string[], options: { kind: "query" | "passage"; signal: AbortSignal }): Promise<Float32Array[]>;
-  /** A long text as passages, in order, each made when it is asked for. */
-  passages(text: string): Iterable<Passage>;
-}
+export type SearchModel = Pick<Embedder, "info" | "on" | "dispose" | "embed" | "passages">;
 
 /** `info` of model.js, as far as it says. */
 export function factsOf(info: unknown): { name: string; parameters: number; quant: string } {

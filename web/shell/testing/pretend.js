@@ -16,7 +16,7 @@
 /**
  * @typedef {import("../src/model-api").LoadOptions} LoadOptions
  * @typedef {import("../src/model-api").ModelInfo} ModelInfo
- * @typedef {import("../src/model-api").ModelEvent} ModelEvent
+ * @typedef {import("tinyweb").Fallback} Fallback
  */
 
 export const MODEL_BYTES = 7_803_456;
@@ -61,12 +61,14 @@ const FIRST_LOAD_ERRORS = {
 /** @param {string} chosen @returns {Pick<ModelInfo, "backend" | "adapter" | "fallbacks">} */
 function chooseBackend(chosen) {
   if (chosen === "wasm") return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [] };
-  if (chosen === "wasm-single") return { backend: "wasm-single", adapter: null, fallbacks: [] };
+  if (chosen === "wasm-single") return { backend: "wasm-single", adapter: "1 CPU thread", fallbacks: [] };
+  /** @type {Fallback} */
   const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
   if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [noGpu] };
   if (asked.has("one-thread")) {
+    /** @type {Fallback} */
     const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)" };
-    return { backend: "wasm-single", adapter: null, fallbacks: [noGpu, noThreads] };
+    return { backend: "wasm-single", adapter: "1 CPU thread", fallbacks: [noGpu, noThreads] };
   }
   return { backend: "webgpu", adapter: "Apple M2", fallbacks: [] };
 }
@@ -77,7 +79,7 @@ export async function pretendLoading(options) {
   mock.loads++;
   sessionStorage.setItem("mock-loads", String(mock.loads));
   mock.loadOptions.push(options);
-  if (asked.has("interrupted")) options.onInterrupted?.();
+  if (asked.has("interrupted")) await options.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 0, totalBytes: MODEL_BYTES, times: 1, recommended: {} });
   const fromCache = asked.has("cached");
   onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
   await pause(60, signal);
@@ -100,6 +102,7 @@ export async function pretendLoading(options) {
   await pause(60, signal);
   onProgress({ phase: "ready", loadedBytes: MODEL_BYTES, totalBytes: MODEL_BYTES, fromCache });
   return {
+    model: "pretended",
     ...chooseBackend(backend),
     memoryBytes: 34_120_000,
     modelBytes: MODEL_BYTES,
@@ -109,18 +112,15 @@ export async function pretendLoading(options) {
 
 /** The events of a pretended model: `on` for the page, `emit` for the model. */
 export function pretendEvents() {
-  /** @type {Map<string, Set<(detail?: unknown) => void>>} */
+  /** @type {Map<string, Set<(data: any) => void>>} */
   const listeners = new Map();
-  return {
-    /** @param {ModelEvent} event @param {(detail?: unknown) => void} listener */
-    on(event, listener) {
-      const set = listeners.get(event) ?? new Set();
-      listeners.set(event, set.add(listener));
-      return () => set.delete(listener);
-    },
-    /** @param {ModelEvent} event @param {unknown} [detail] */
-    emit(event, detail) {
-      listeners.get(event)?.forEach((listener) => listener(detail));
-    },
+  /** @type {import("tinyweb").Chat["on"]} */
+  const on = (event, listener) => {
+    const set = listeners.get(event) ?? new Set();
+    listeners.set(event, set.add(listener));
+    return () => set.delete(listener);
   };
+  /** @template {keyof import("tinyweb").ModelEvents} Name @param {Name} event @param {import("tinyweb").ModelEvents[Name]} data */
+  const emit = (event, data) => listeners.get(event)?.forEach((listener) => listener(data));
+  return { on, emit };
 }

@@ -1,34 +1,10 @@
-/** What this page relies on from its generated loader, beside what the shell knows (docs/detect.md). */
+/** What this page uses of the model that its generated loader gives (docs/detect.md). */
 
-import type { LoadedModel, ModelInfo } from "tinyweb-shell";
+import type { Detector } from "tinyweb/detect";
 
-export interface Detection {
-  label: string;
-  /** The label's place among `labels`. */
-  index: number;
-  /** 0 … 1 */
-  score: number;
-  /** x1, y1, x2, y2 in pixels of the picture. */
-  box: [number, number, number, number];
-}
+export type { Detection, DetectorInfo, DetectTimes as Times } from "tinyweb/detect";
 
-export interface Times {
-  drawMs: number;
-  runMs: number;
-}
-
-export interface DetectorInfo extends ModelInfo {
-  model: string;
-  width: number;
-  height: number;
-  kernels: number;
-  times: Times;
-}
-
-export interface DetectorModel extends LoadedModel {
-  readonly info: DetectorInfo;
-  detect(image: HTMLImageElement | HTMLCanvasElement | HTMLVideoElement, options: { confidence?: number; iou?: number; signal?: AbortSignal }): Promise<Detection[]>;
-}
+export type DetectorModel = Pick<Detector, "info" | "on" | "dispose" | "detect">;
 
 /** `info` of model.js as far as it makes sense. */
 export interface Facts {

@@ -1,11 +1,9 @@
 /** An object detector: pictures in, boxes out. Everything between is one function of the bundle (docs/detect.md). */
 
 import { checkNumber, optionsOf, unlike } from "../arguments.js";
-import type { Fallback } from "../backend.js";
 import { loadOptions } from "../connection.js";
-import type { Backend } from "../engine.js";
 import { throwIfAborted } from "../errors.js";
-import type { HostEvents, StartTimes } from "../host.js";
+import type { HostEvents, HostInfo } from "../host.js";
 import { loadFunction, type FunctionModel, type LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
 import { Fitter, type Picture } from "./picture.js";
@@ -39,27 +37,17 @@ export interface DetectTimes {
   totalMs: number;
 }
 
-export interface DetectorInfo {
-  model: string;
-  backend: Backend;
-  /** The GPU's name, or the number of CPU threads. */
-  adapter: string;
+export interface DetectorInfo extends HostInfo {
   labels: readonly string[];
   /** Of the network's input. */
   width: number;
   height: number;
   maxBoxes: number;
   defaults: Readonly<DetectDefaults>;
-  memoryBytes: number;
-  modelBytes: number;
   /** Kernels of a call. */
   kernels: number;
   /** Of the last call; zeros before the first. */
   times: DetectTimes;
-  /** How long loading took, by part. */
-  start: StartTimes;
-  /** Backends that were passed over, and why. */
-  fallbacks: Fallback[];
 }
 
 /** A detector in its worker; `loadDetector` makes one. */

@@ -1,12 +1,10 @@
 /** Text to image: the text encoder, then steps of the UNet, then the VAE's decoder (docs/image.md). */
 
-import type { Fallback } from "../backend.js";
 import { badArgument } from "../arguments.js";
 import { fetchAny, folderUrl, Listeners, loadOptions } from "../connection.js";
 import { fetchSmall, type Fetch } from "../download.js";
-import type { Backend } from "../engine.js";
 import { throwIfAborted, TinywebError } from "../errors.js";
-import type { HostEvents, StartTimes } from "../host.js";
+import type { HostEvents, HostInfo, StartTimes } from "../host.js";
 import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
 import { LoadMarker } from "../marker.js";
@@ -34,11 +32,8 @@ export interface ImageTimes {
   decode: number;
 }
 
-export interface ImageInfo {
-  model: string;
-  /** Of the UNet, or of what was loaded last. */
-  backend: Backend;
-  adapter: string;
+/** `backend` and `adapter` are the UNet's, or those of what was loaded last; `start` is the slowest part's. */
+export interface ImageInfo extends HostInfo {
   parameters: number;
   quant: string;
   /** Sizes of pictures; the first is the default. */
@@ -54,13 +49,7 @@ export interface ImageInfo {
   examples: string[];
   /** Parts in memory now. */
   loaded: PartName[];
-  memoryBytes: number;
-  /** Bytes of all weights. */
-  modelBytes: number;
   times: ImageTimes | undefined;
-  /** How long loading took at first, of the slowest part. */
-  start: StartTimes;
-  fallbacks: Fallback[];
 }
 
 /** A picture, and what it was made with. */

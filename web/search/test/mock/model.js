@@ -46,37 +46,38 @@ function vectorOf(text) {
 
 /** @param {LoadOptions} [options] @returns {Promise<SearchModel>} */
 export async function load(options = {}) {
-  const figures = { ...(await pretendLoading(options)), model: info.name, dimensions: TOPICS.length + 6 };
+  const figures = { ...(await pretendLoading(options)), model: info.name, dimensions: TOPICS.length + 6, maxLength: 128, runMs: 0 };
   const { on } = pretendEvents();
   let disposed = false;
   let calls = 0;
   return {
     info: figures,
     on,
-    dispose() {
+    async dispose() {
       disposed = true;
       mock.disposed++;
     },
-    async embed(texts, { kind, signal }) {
+    async embed(texts, options) {
+      const { kind, signal } = options ?? {};
       mock.asked.push({ kind, texts: [...texts] });
       if (kind === "passage") calls++;
       if (asked.has("crawling") && kind === "passage") await new Promise((resolve) => setTimeout(resolve, 400 * texts.length));
       else await pause(30, signal);
       if (disposed) throw fail("disposed", "This model was disposed.");
-      if (signal.aborted) throw fail("aborted", "Stopped.");
+      if (signal?.aborted) throw fail("aborted", "Stopped.");
       if (kind === "passage" && calls === 1 && mock.loads === 1) {
         if (asked.has("full")) throw fail("out-of-memory", "The GPU has not enough memory for this model.");
         if (asked.has("lost-hard")) throw fail("device-lost", "The GPU device was lost: driver reset.");
       }
       return texts.map(vectorOf);
     },
-    passages(text) {
+    *passages(text) {
       let at = 0;
-      return text.split(/\n\n+/u).flatMap((paragraph) => {
+      for (const paragraph of text.split(/\n\n+/u)) {
         const start = text.indexOf(paragraph, at);
         at = start + paragraph.length;
-        return paragraph.trim() === "" ? [] : [{ start, end: at }];
-      });
+        if (paragraph.trim() !== "") yield { start, end: at, text: paragraph };
+      }
     },
   };
 }

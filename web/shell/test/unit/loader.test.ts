@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import {
-  fallbackNote, MemoryStore, ModelLoader, pageState, type BackendChoice, type LoadedModel, type LoadOptions, type ModelEvent, type ModelInfo,
+  fallbackNote, MemoryStore, ModelLoader, pageState, type BackendChoice, type LoadedModel, type LoadOptions, type ModelEvents, type ModelInfo,
 } from "../../src/index"; // prettier-ignore
 
 function failure(code: string): Error {
@@ -14,16 +14,20 @@ async function settle(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, 0));
 }
 
+const START = { manifestMs: 1, tokenizerMs: 1, weightsMs: 2, kernelsMs: 2, readyMs: 3 };
+const infoOf = (backend: ModelInfo["backend"], fallbacks: ModelInfo["fallbacks"] = []): ModelInfo =>
+  ({ model: "fake", backend, adapter: "a", memoryBytes: 1, modelBytes: 1, start: START, fallbacks });
+
 class FakeModel implements LoadedModel {
-  info: ModelInfo = { backend: "webgpu" };
+  info = infoOf("webgpu");
   readonly listeners = new Map<string, (detail?: unknown) => void>();
   disposed = false;
 
-  on(event: ModelEvent, listener: (detail?: unknown) => void): void {
+  on(event: keyof ModelEvents, listener: (detail?: unknown) => void): void {
     this.listeners.set(event, listener);
   }
 
-  dispose(): void {
+  async dispose(): Promise<void> {
     this.disposed = true;
   }
 }
@@ -47,7 +51,7 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; interr
           info: { name: "fake" },
           async load(given = {}) {
             loads.push(given);
-            if (options.interrupted === true) given.onInterrupted?.();
+            if (options.interrupted === true) await given.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 1, totalBytes: 4, times: 1, recommended: {} });
             const outcome = outcomes.shift() ?? new FakeModel();
             given.onProgress?.({ phase: "weights", loadedBytes: 1, totalBytes: 4, fromCache: false });
             if (outcome === "wait") await new Promise<void>((resolve) => (release = resolve));
@@ -301,21 +305,21 @@ describe("a lost device", () => {
 });
 
 describe("notes on the backend", () => {
-  const noGpu = { backend: "webgpu", reason: "this browser has no WebGPU" };
-  const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page" };
+  const noGpu = { backend: "webgpu" as const, reason: "this browser has no WebGPU" };
+  const noThreads = { backend: "wasm" as const, reason: "threads need a cross-origin isolated page" };
 
   test("say what is used and why", () => {
-    expect(fallbackNote({ backend: "wasm", fallbacks: [noGpu] })).toMatchObject({
+    expect(fallbackNote(infoOf("wasm", [noGpu]))).toMatchObject({
       title: "Using WASM instead of WebGPU",
       text: "This browser has no WebGPU.",
     });
-    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noGpu, noThreads] })).toMatchObject({
+    expect(fallbackNote(infoOf("wasm-single", [noGpu, noThreads]))).toMatchObject({
       title: "Using WASM with one thread instead of WebGPU",
       text: "This browser has no WebGPU. Threads need a cross-origin isolated page.",
     });
-    expect(fallbackNote({ backend: "wasm-single", fallbacks: [noThreads] })?.title).toBe("Using WASM with one thread");
-    expect(fallbackNote({ backend: "webgpu", fallbacks: [noThreads] })).toBeNull();
-    expect(fallbackNote({ backend: "webgpu" })).toBeNull();
+    expect(fallbackNote(infoOf("wasm-single", [noThreads]))?.title).toBe("Using WASM with one thread");
+    expect(fallbackNote(infoOf("webgpu", [noThreads]))).toBeNull();
+    expect(fallbackNote(infoOf("webgpu"))).toBeNull();
   });
 
   test("stay away once closed, until the reason is another", async () => {

@@ -1,6 +1,6 @@
 /** What the next picture is to be made with: what was chosen, completed with what the model offers. */
 
-import type { ImageModelInfo } from "../model-api";
+import type { ImageDefaults, ImageModelInfo } from "../model-api";
 import type { Recipe } from "./recipe";
 
 /** `null` stands for the model's own default. */
@@ -23,7 +23,11 @@ export const MAX_STEPS = 100;
 export const MAX_GUIDANCE = 20;
 
 /** What a model is taken to offer before it is known. */
-export type Offer = Pick<ImageModelInfo, "sizes" | "schedulers" | "defaults" | "guidance" | "imageToImage" | "maxTokens" | "examples"> & Partial<Pick<ImageModelInfo, "parameters">>;
+export type Offer = Pick<ImageModelInfo, "sizes" | "guidance" | "imageToImage" | "maxTokens" | "examples"> & {
+  schedulers: readonly string[];
+  defaults: Omit<ImageDefaults, "scheduler"> & { scheduler: string };
+  parameters?: number;
+};
 
 export const UNKNOWN_OFFER: Offer = {
   sizes: [],

@@ -1,6 +1,6 @@
 /** What the generated loader says of its model before it is loaded. */
 
-import type { ImageModelInfo } from "../model-api";
+import type { ImageModelInfo, SchedulerName } from "../model-api";
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 const isFigure = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value) && value >= 0;
@@ -17,12 +17,12 @@ export function parseFacts(info: unknown): Partial<ImageModelInfo> {
   if (Array.isArray(sizes) && sizes.every((size) => isRecord(size) && isFigure(size["width"]) && isFigure(size["height"]))) {
     facts.sizes = sizes as { width: number; height: number }[];
   }
-  if (Array.isArray(schedulers) && schedulers.every((one) => typeof one === "string")) facts.schedulers = schedulers as string[];
+  if (Array.isArray(schedulers) && schedulers.every((one) => typeof one === "string")) facts.schedulers = schedulers as SchedulerName[];
   if (Array.isArray(examples) && examples.every((one) => typeof one === "string")) facts.examples = examples as string[];
   if (isRecord(defaults)) {
     const { scheduler, steps, guidance, strength } = defaults;
     if (typeof scheduler === "string" && isFigure(steps) && isFigure(guidance) && isFigure(strength)) {
-      facts.defaults = { scheduler, steps, guidance, strength };
+      facts.defaults = { scheduler: scheduler as SchedulerName, steps, guidance, strength };
     }
   }
   if (typeof info["guidance"] === "boolean") facts.guidance = info["guidance"];

@@ -4,7 +4,7 @@
  */
 
 import { describeBreak, errorCode, formatBytes, type LoadProgress, type Shell, type ShellSettings } from "tinyweb-shell";
-import type { GeneratedImage, ImageModel, ImageModelInfo, Rgba, Stage } from "../model-api";
+import type { GeneratedImage, ImageModel, ImageModelInfo, Rgba, SchedulerName, Stage } from "../model-api";
 import { embedRecipe, readRecipe } from "../picture/metadata";
 import type { Gallery, Picture } from "../store/gallery";
 import { complete, draftOf, parseDraft, UNKNOWN_OFFER, type Draft, type Offer } from "./draft";
@@ -247,9 +247,10 @@ export class Studio {
         // The model may only be known now, and with it its sizes.
         const made = { ...complete({ ...this.state.draft, ...recipe }, this.offer), model: model.info.model };
         progress({ step: 0, steps: made.steps, width: made.width, height: made.height });
-        const { prompt, strength, model: _known, ...options } = made;
+        const { prompt, strength, scheduler, model: _known, ...options } = made;
         const image = await model.generateRgba(prompt, {
           ...options,
+          scheduler: scheduler as SchedulerName, // one that the model has not is its error
           signal: stop,
           ...(start === null ? {} : { image: start.blob, strength: strength ?? 1 }),
           onStage: (stage) => progress({ stage, loading: null }),

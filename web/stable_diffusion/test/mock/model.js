@@ -30,7 +30,9 @@ export const info = {
   quant: "f16",
   modelBytes: MODEL_BYTES,
   sizes: asked.has("large") ? [{ width: 768, height: 512 }] : [{ width: 128, height: 128 }, ...(plain ? [] : [{ width: 192, height: 128 }])],
+  /** @type {import("../../src/model-api").SchedulerName[]} */
   schedulers: ["ddim", "euler", "euler-ancestral", "dpm++2m", "lcm"],
+  /** @type {import("../../src/model-api").ImageDefaults} */
   defaults: { scheduler: "ddim", steps: 6, guidance: plain ? 1 : 5, strength: 0.75 },
   guidance: !plain,
   imageToImage: !plain,
@@ -69,7 +71,7 @@ function paint(prompt, seed, width, height, noise) {
 /** @param {LoadOptions} [options] @returns {Promise<ImageModel>} */
 export async function load(options = {}) {
   /** @type {ImageModelInfo} */
-  const figures = { ...(await pretendLoading(options)), ...info, model: info.name, maxTokens: 30 };
+  const figures = { ...(await pretendLoading(options)), ...info, model: info.name, maxTokens: 30, loaded: ["unet"], times: undefined };
   const { on, emit } = pretendEvents();
   let disposed = false;
   let pictures = 0;
@@ -78,25 +80,26 @@ export async function load(options = {}) {
       return figures;
     },
     on,
-    dispose() {
+    async dispose() {
       disposed = true;
       mock.disposed++;
     },
-    async generateRgba(prompt, given = {}) {
+    async generateRgba(prompt, options) {
+      const given = options ?? {};
       const { onStep, onStage, onProgress, signal, image, ...rest } = given;
-      mock.asked.push({ prompt, ...rest, ...(image === undefined ? {} : { image: image.size }) });
+      mock.asked.push({ prompt, ...rest, ...(image === undefined ? {} : { image: /** @type {Blob} */ (image).size }) });
       const { width = 128, height = 128, steps = 6, seed = 0, guidance = 5, scheduler = "ddim" } = given;
       pictures++;
       onStage?.("text");
       await pause(60, signal);
       if (asked.has("parts")) {
         onStage?.("loading");
-        onProgress?.({ phase: "weights", loadedBytes: 5_000_000, totalBytes: 9_000_000, fromCache: false });
+        onProgress?.({ phase: "weights", loadedBytes: 5_000_000, totalBytes: 9_000_000, fromCache: false, parts: ["unet"] });
         await new Promise((resolve) => (mock.continue = () => resolve(undefined)));
       }
       if (image !== undefined) {
         onStage?.("image");
-        const bitmap = await createImageBitmap(image);
+        const bitmap = await createImageBitmap(/** @type {Blob} */ (image));
         bitmap.close();
       }
       onStage?.("steps");

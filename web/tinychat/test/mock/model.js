@@ -94,6 +94,13 @@ function makeChat(loaded) {
     firstTokenMs: 0,
     kernelsPerToken: 68,
     context: info.context,
+    fullContext: info.context,
+    defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 256 },
+    promptTokens: 0,
+    answerTokens: 0,
+    reusedTokens: 0,
+    droppedMessages: 0,
+    stopReason: undefined,
   };
   const { on, emit } = pretendEvents();
   let lost = false;
@@ -101,13 +108,14 @@ function makeChat(loaded) {
   return {
     info: facts,
     on,
-    dispose() {
+    async dispose() {
       mock.disposed++;
     },
-    async *generate(messages, generateOptions = {}) {
+    async *generate(messages, options) {
+      const generateOptions = options ?? {};
       const { maxTokens = 256, signal } = generateOptions;
       mock.asked.push({ messages, options: { ...generateOptions } });
-      let kept = messages;
+      let kept = [...messages];
       while (asked.has("small") && kept.length > 1 && kept.reduce((sum, { content }) => sum + content.length, 0) > 200) {
         kept = kept.slice(2);
       }

@@ -1,7 +1,7 @@
 /** The page's conduct with a model made of promises, without any interface. */
 
 import { describe, expect, test } from "vitest";
-import { MemoryStore, Shell, type BackendChoice, type LoadOptions, type ModelEvent, type ModelModule } from "tinyweb-shell";
+import { MemoryStore, Shell, type BackendChoice, type LoadOptions, type ModelModule } from "tinyweb-shell";
 import { ChatApp, promptMessages } from "../../src/app/chat-app";
 import { displayName, parseFacts } from "../../src/app/facts";
 import type { AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
@@ -20,7 +20,12 @@ async function settle(): Promise<void> {
 type Step = string | Error | "wait";
 
 class FakeChat implements Chat {
-  info: ChatInfo = { backend: "webgpu", tokensPerSecond: 0, context: 512, droppedMessages: 0, stopReason: "end" };
+  info: ChatInfo = {
+    model: "fake", backend: "webgpu", adapter: "a", memoryBytes: 1, modelBytes: 1, kernelsPerToken: 1, fallbacks: [],
+    start: { manifestMs: 1, tokenizerMs: 1, weightsMs: 2, kernelsMs: 2, readyMs: 3 },
+    context: 512, fullContext: 512, defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 256 },
+    tokensPerSecond: 0, firstTokenMs: 0, promptTokens: 0, answerTokens: 0, reusedTokens: 0, droppedMessages: 0, stopReason: "end",
+  };
   readonly prompts: PromptMessage[][] = [];
   readonly options: GenerateOptions[] = [];
   readonly listeners = new Map<string, (detail?: unknown) => void>();
@@ -43,11 +48,12 @@ class FakeChat implements Chat {
     this.info = { ...this.info, tokensPerSecond: 50 };
   }
 
-  on(event: ModelEvent, listener: (detail?: unknown) => void): void {
-    this.listeners.set(event, listener);
-  }
+  on: Chat["on"] = (event, listener) => {
+    this.listeners.set(event, listener as () => void);
+    return () => this.listeners.delete(event);
+  };
 
-  dispose(): void {
+  async dispose(): Promise<void> {
     this.disposed = true;
   }
 }
@@ -328,7 +334,7 @@ describe("talking", () => {
     ["context-full", "context"],
     ["end", "done"],
     [undefined, "done"],
-  ])("tells that an answer ended by %s", async (stopReason, ending) => {
+  ] as const)("tells that an answer ended by %s", async (stopReason, ending) => {
     const { app, chat, last } = bench();
     await app.shell.model.load();
     chat().info.stopReason = stopReason;

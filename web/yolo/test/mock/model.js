@@ -35,7 +35,7 @@ const SEEN = /** @type {const} */ ([
 /** @param {LoadOptions} [options] @returns {Promise<DetectorModel>} */
 export async function load(options = {}) {
   /** @type {DetectorInfo} */
-  const figures = { ...(await pretendLoading(options)), model: info.name, modelBytes: info.modelBytes, width: 320, height: 320, kernels: 183, times: { drawMs: 0, runMs: 0 } };
+  const figures = { ...(await pretendLoading(options)), model: info.name, modelBytes: info.modelBytes, width: 320, height: 320, kernels: 183, maxBoxes: 100, labels: info.labels, defaults: info.defaults, times: { waitMs: 0, drawMs: 0, runMs: 0, totalMs: 0 } };
   const { on } = pretendEvents();
   let looks = 0;
   return {
@@ -43,16 +43,17 @@ export async function load(options = {}) {
       return figures;
     },
     on,
-    dispose() {
+    async dispose() {
       mock.disposed++;
     },
-    async detect(image, { confidence = info.defaults.confidence, iou, signal } = {}) {
+    async detect(image, options) {
+      const { confidence = info.defaults.confidence, iou, signal } = options ?? {};
       mock.asked.push({ confidence, iou });
       await pause(40, signal);
       if (asked.has("broken") && ++looks === 1) throw fail("internal", "The module stopped.");
-      figures.times = { drawMs: 2, runMs: 40 };
-      const { videoWidth, naturalWidth, videoHeight, naturalHeight } = /** @type {Partial<HTMLVideoElement & HTMLImageElement>} */ (image);
-      const [width, height] = [videoWidth ?? naturalWidth ?? image.width, videoHeight ?? naturalHeight ?? image.height];
+      figures.times = { waitMs: 0, drawMs: 2, runMs: 40, totalMs: 42 };
+      const seen = /** @type {Partial<HTMLVideoElement & HTMLImageElement>} */ (image);
+      const [width, height] = [seen.videoWidth ?? seen.naturalWidth ?? seen.width ?? 0, seen.videoHeight ?? seen.naturalHeight ?? seen.height ?? 0];
       if (asked.has("nothing")) return [];
       return SEEN.filter(([, score]) => score > confidence).map(([index, score, box]) => ({
         label: /** @type {string} */ (info.labels[index]),
