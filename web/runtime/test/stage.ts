@@ -35,7 +35,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   for (const name of ["package.json", "README.md", "LICENSE"]) cpSync(join(ROOT, name), join(made, name));
   cpSync(fileURLToPath(BUILT), join(made, "dist"), { recursive: true });
   const run = promisify(execFile);
-  await run("npx", ["tsc", "-p", "tsconfig.build.json", "--outDir", join(made, "dist")], { cwd: ROOT, timeout: PROGRAM_MS });
+  await run("npx", ["tsc", "-p", "tsconfig.build.json", "--outDir", join(made, "dist/types")], { cwd: ROOT, timeout: PROGRAM_MS });
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: made, timeout: PROGRAM_MS });
   const [{ filename, files, size }] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[]; size: number }];
   project.provide("packed", { archive: join(folder, filename), files: files.map(({ path }) => path), bytes: size });

@@ -89,7 +89,7 @@ describe("loading", () => {
     expect(loader.state).toMatchObject({ engine: { phase: "loading", progress: { loadedBytes: 1 } }, facts: { name: "fake" } });
     release();
     await loaded;
-    expect(loader.state.engine).toEqual({ phase: "ready", info: { backend: "webgpu" } });
+    expect(loader.state.engine).toEqual({ phase: "ready", info: infoOf("webgpu") });
     expect(loads[0]?.backend).toBe("auto");
   });
 
