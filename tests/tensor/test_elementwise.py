@@ -169,6 +169,7 @@ OPS = [
     Op("pow_negative_base", lambda a: (a**3, a**-3, a**7, a**2.0, a**1.5), (np.float32([-2, -0.5, 0.5, 2]),),
        gradient=False),
     Op("pow", lambda a, b: a.pow(b), (LEFT, RIGHT), gradient=False, sample=True, rtol=4e-6),
+    Op("pow_quarters", lambda a: a.pow(0.25) + a.pow(-0.25) * a.pow(0.5) + a.pow(-0.5), (np.float32([0.3, 1, 2, 16, 81]),), rtol=4e-6),
     Op("pow_gradient", lambda a, b: a.pow(b), (np.float32([0, 0, 2, 3, 0.5, 1]), np.float32([1, 2, 0, -2, 3, 5]))),
     Op("pow_int", lambda a: (a**0, a**1, a**2, a**7, a**33), (INTS,), sample=True),
     Op("pow_int_tensor", lambda a, b: a.pow(b), (np.array([[-1], [0], [1], [2], [3], [-3], [46341]], np.int32),

@@ -10,7 +10,7 @@ import torch
 
 from tests.random_bounds import mean_bound
 from tests.tensor.ops import Op, data, gradients_test, values_test
-from tinyweb import Tensor, dtypes
+from tinyweb import Tensor, Variable, dtypes
 
 F = torch.nn.functional
 LINE, PLANE = data(4, 6, 5), data(2, 6, 4, 3)
@@ -95,6 +95,20 @@ def test_running_statistics(method) -> None:
     last = getattr(Tensor(x), method)(mean, var, *((None, None, False) if method == "instance_norm" else ()))
     want = getattr(F, method)(torch.tensor(x), want_mean, want_var, None, None, False)
     np.testing.assert_allclose(last.numpy(), want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["batch_norm", "instance_norm"])
+def test_running_statistics_of_a_size_that_varies(method) -> None:
+    """The same unbiased variances, with a count that is only known when it runs."""
+    n, x = Variable("n", 2, 6), data(2, 6, 6)
+    for length in (3, 6):
+        mean, var = Tensor(MEAN), Tensor(VAR)
+        with Tensor.train():
+            getattr(Tensor(x)[:, :, : n.bind(length)], method)(mean, var, momentum=0.3).realize()
+        want_mean, want_var = torch.tensor(MEAN), torch.tensor(VAR)
+        getattr(F, method)(torch.tensor(x[:, :, :length]), want_mean, want_var, None, None, True, 0.3)
+        np.testing.assert_allclose(mean.numpy(), want_mean.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(var.numpy(), want_var.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_train_is_a_context() -> None:
