@@ -1,4 +1,4 @@
-"""A page of somebody else's, in TypeScript: the types of every exported site compile beside it, and say what its model can do."""
+"""A page of somebody else's, in TypeScript: every exported site has its types beside it, of what its model can do."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tests.e2e.pages import PAGES, ROOT, ExportedPage
 USES = {
     "chat": 'for await (const { text } of model.generate([{ role: "user", content: "hi" }])) text.trim();',
     "detect": "for (const { box: [x], label } of await model.detect(new ImageData(4, 4), { iou: 0.5 })) label.at(x);",
-    "image": "const { data } = await model.generateRgba(info.examples[0], { onStep: ({ step }) => step });\ndata.at(0);",
+    "image": "(await model.generateRgba(info.examples[0], { onStep: ({ step }) => step })).data.at(0);",
     "embed": 'const [vector] = await model.embed(["a"], { kind: "query" });\nvector.at(info.dimensions - 1);',
 }
 # what a project of TypeScript is begun with, and nothing of this repository's

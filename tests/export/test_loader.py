@@ -93,7 +93,8 @@ CHAT_TYPES = """
 const load: typeof model.load = (options?: model.LoadOptions) => tinyweb.loadChat("x", options);
 const info = (value: tinyweb.ChatInfo): model.ChatInfo => value;
 const use = async (chat: model.Chat): Promise<void> => {
-  for await (const { text } of chat.generate([{ role: "user", content: model.info.name }], { temperature: 0 })) text.trim();
+  const messages = [{ role: "user", content: model.info.name }];
+  for await (const { text } of chat.generate(messages, { temperature: 0 })) text.trim();
   // @ts-expect-error: no such option
   chat.generate([], { warmth: 1 });
 };
@@ -125,7 +126,14 @@ void use;
 """
 TYPES = {"chat": CHAT_TYPES, "function": FUNCTION_TYPES, "functions": FUNCTIONS_TYPES}
 # what a project of TypeScript is begun with today, and nothing of this repository's
-OPTIONS = {"strict": True, "noEmit": True, "target": "es2022", "module": "nodenext", "lib": ["es2023", "dom"], "types": []}
+OPTIONS = {
+    "strict": True,
+    "noEmit": True,
+    "target": "es2022",
+    "module": "nodenext",
+    "lib": ["es2023", "dom"],
+    "types": [],
+}
 
 
 @pytest.mark.parametrize("task", TYPES)
