@@ -226,7 +226,8 @@ def _copy_types(assets: Path, wanted: list[str]) -> None:
         target = assets / source.relative_to(BUILT / "library")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-        imported = re.findall(r"""from "(\./[^"]+|\.\./[^"]+)\.js"|import\("(\.[^"]+)\.js"\)""", source.read_text("utf-8"))
+        relative = r"""from "(\.\.?/[^"]+)\.js"|import\("(\.\.?/[^"]+)\.js"\)"""
+        imported = re.findall(relative, source.read_text("utf-8"))
         waiting += [Path(os.path.normpath(source.parent / f"{a or b}.d.ts")) for a, b in imported]
 
 
