@@ -1,5 +1,6 @@
-/** The chat itself: one conversation at a time, its figures, and going on where it was after a lost device. */
+/** The chat itself: one answer at a time, its figures, and going on where it was after a lost device. */
 
+import { answerOf, type Answer, type ChatResult } from "./answer.js";
 import { badArgument } from "./arguments.js";
 import { isAbort, throwIfAborted, TinywebError } from "./errors.js";
 import { fitMessages } from "./fit.js";
@@ -18,13 +19,7 @@ export interface ChatPart {
   token: number;
 }
 
-export type StopReason = "end" | "max-tokens" | "context-full" | "aborted";
-
 export interface ChatInfo extends HostInfo {
-  /** Decoding speed of the last answer; 0 before the first. */
-  tokensPerSecond: number;
-  /** From the call to the first token of the last answer, in milliseconds; 0 before the first. */
-  firstTokenMs: number;
   kernelsPerToken: number;
   /** Tokens the model sees at once. */
   context: number;
@@ -32,16 +27,6 @@ export interface ChatInfo extends HostInfo {
   fullContext: number;
   /** What `generate` takes where its options say nothing. */
   defaults: Sampling;
-  /** Tokens of the last prompt. */
-  promptTokens: number;
-  /** Tokens of the last answer, the end token included. */
-  answerTokens: number;
-  /** Tokens of the last prompt that were still in the cache. */
-  reusedTokens: number;
-  /** How many of the oldest messages the last answer had to leave out. */
-  droppedMessages: number;
-  /** Why the last answer ended. */
-  stopReason: StopReason | undefined;
 }
 
 /** @internal */
@@ -58,14 +43,6 @@ export class ChatSession {
   private readonly lock = new Lock();
   private readonly loop: Loop;
   private readonly plan: ChatPlan;
-  private readonly last = {
-    tokensPerSecond: 0,
-    firstTokenMs: 0,
-    promptTokens: 0,
-    answerTokens: 0,
-    droppedMessages: 0,
-    stopReason: undefined as StopReason | undefined,
-  };
 
   /** @param host of a bundle whose task is "chat" */
   constructor(
@@ -84,8 +61,6 @@ export class ChatSession {
       context: this.host.context,
       fullContext: this.plan.context,
       defaults: this.plan.defaults,
-      reusedTokens: this.loop.reused,
-      ...this.last,
     };
   }
 
@@ -95,16 +70,21 @@ export class ChatSession {
   }
 
   /** The assistant's answer, piece by piece. */
-  async *generate(messages: readonly Message[], options: GenerateOptions = {}): AsyncGenerator<ChatPart, void> {
+  generate(messages: readonly Message[], options: GenerateOptions = {}): Answer<ChatPart> {
+    return answerOf((figures) => this.parts(messages, options, figures));
+  }
+
+  private async *parts(messages: readonly Message[], options: GenerateOptions, figures: ChatResult): AsyncGenerator<ChatPart, void> {
     const { plan, tokenizer } = this;
     const settings = this.complete(options);
     const release = await this.lock.acquire(settings.signal);
     try {
-      const { ids, dropped } = fitMessages(messages, this.host.context, settings.maxTokens, (some) => tokenizer.encodeChat(some));
-      this.last.droppedMessages = dropped;
+      const begun = performance.now();
+      const { ids, dropped } = await fitMessages(messages, this.host.context, settings.maxTokens, tokenizer, settings.signal);
+      figures.droppedMessages = dropped;
       const detokenizer = tokenizer.detokenizer();
       let last = -1;
-      for await (const token of this.tokens(ids, settings)) {
+      for await (const token of this.tokens(ids, settings, figures, begun)) {
         if (plan.eos.includes(token)) break;
         last = token;
         yield { text: detokenizer.push(token), token };
@@ -117,13 +97,16 @@ export class ChatSession {
   }
 
   /** Token ids that follow `ids`, the end token included. */
-  async *generateIds(ids: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, void> {
+  generateIds(ids: readonly number[], options: GenerateOptions = {}): Answer<number> {
+    return answerOf((figures) => this.tokensAfter(ids, options, figures));
+  }
+
+  private async *tokensAfter(ids: readonly number[], options: GenerateOptions, figures: ChatResult): AsyncGenerator<number, void> {
     this.checkIds(ids);
     const settings = this.complete(options);
     const release = await this.lock.acquire(settings.signal);
     try {
-      this.last.droppedMessages = 0;
-      yield* this.tokens(ids, settings);
+      yield* this.tokens(ids, settings, figures, performance.now());
     } finally {
       release();
     }
@@ -173,45 +156,39 @@ export class ChatSession {
   }
 
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */
-  private async *tokens(prompt: readonly number[], settings: Settings): AsyncGenerator<number, void> {
+  private async *tokens(prompt: readonly number[], settings: Settings, figures: ChatResult, begun: number): AsyncGenerator<number, void> {
     const { eos } = this.plan;
     const { context } = this.host;
     const known = [...prompt];
     // The cache holds `context` positions; the token after the last of them can still be chosen.
     const limit = Math.min(prompt.length + settings.maxTokens, context + 1);
-    const begun = performance.now();
     let firstAt = 0;
-    let ended: StopReason = "aborted";
-    this.last.promptTokens = prompt.length;
-    this.last.answerTokens = 0;
-    this.last.stopReason = undefined;
-    try {
-      while (known.length < limit) {
-        try {
-          for await (const token of this.loop.stretch(known, limit, settings)) {
-            const now = performance.now();
-            if (known.length === prompt.length) {
-              firstAt = now;
-              this.last.firstTokenMs = now - begun;
-            } else {
-              this.last.tokensPerSecond = ((known.length - prompt.length) * 1000) / (now - firstAt);
-            }
-            known.push(token);
-            this.last.answerTokens += 1;
-            if (eos.includes(token)) ended = "end";
-            yield token;
-            throwIfAborted(settings.signal);
-            if (ended === "end") return;
-            await this.pace.wait(settings.hiddenTokensPerSecond, settings.signal);
+    figures.promptTokens = prompt.length;
+    while (known.length < limit) {
+      try {
+        for await (const token of this.loop.stretch(known, limit, settings)) {
+          const now = performance.now();
+          figures.reusedTokens = this.loop.reused;
+          if (known.length === prompt.length) {
+            firstAt = now;
+            figures.firstTokenMs = now - begun;
+          } else {
+            figures.tokensPerSecond = ((known.length - prompt.length) * 1000) / (now - firstAt);
           }
-        } catch (error) {
-          await this.recover(error, settings.signal);
+          known.push(token);
+          figures.answerTokens += 1;
+          // The end token is not handed on by everyone who asks: what follows is not reached then.
+          if (eos.includes(token)) figures.stopReason = "end";
+          yield token;
+          throwIfAborted(settings.signal);
+          if (figures.stopReason === "end") return;
+          await this.pace.wait(settings.hiddenTokensPerSecond, settings.signal);
         }
+      } catch (error) {
+        await this.recover(error, settings.signal);
       }
-      ended = limit === context + 1 ? "context-full" : "max-tokens";
-    } finally {
-      this.last.stopReason = ended;
     }
+    figures.stopReason = limit === context + 1 ? "context-full" : "max-tokens";
   }
 
   /** Replaces a lost engine, or throws what cannot be repaired. */

@@ -1,11 +1,13 @@
 /** The page's side: thin proxies for the model that lives in the worker. */
 
+import { answerOf, type Answer, type ChatResult } from "./answer.js";
 import { optionsOf, unlike } from "./arguments.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import { Connection, loadOptions, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
-import { framesOf, type Arrays, type FunctionInfo, type Inputs } from "./function.js";
+import { framesOf, type Arrays, type FunctionInfo, type Inputs, type RunAnswer, type RunResult } from "./function.js";
 import type { HostEvents } from "./host.js";
 import { checkMessages, generateOptions, type GenerateOptions } from "./options.js";
+import type { Call, WirePart } from "./protocol.js";
 import type { Message } from "./tokenizer.js";
 
 export type ChatEvents = HostEvents;
@@ -26,19 +28,35 @@ export class Chat extends Connection<ChatInfo> {
   }
 
   /**
-   * The assistant's answer, piece by piece. Calls run one after another. Leaving the loop, or the signal, stops it.
+   * The assistant's answer, piece by piece, and its `result`: figures of this call. Calls run one after another. Leaving the loop,
+   * or the signal, stops it.
    * @throws TinywebError "aborted" | "context-full" | "device-lost" | …
    */
-  async *generate(messages: readonly Message[], options?: GenerateOptions | null): AsyncGenerator<ChatPart, void> {
-    const { signal, ...rest } = generateOptions(options, "generate()");
-    checkMessages(messages);
-    yield* this.stream<ChatPart>({ method: "generate", messages, options: rest }, signal);
+  generate(messages: readonly Message[], options?: GenerateOptions | null): Answer<ChatPart> {
+    return this.answer<ChatPart>(() => {
+      const { signal, ...rest } = generateOptions(options, "generate()");
+      checkMessages(messages);
+      return [{ method: "generate", messages, options: rest }, signal];
+    });
   }
 
   /** Token ids that follow `ids`, the end token included; for checks. */
-  async *generateIds(ids: readonly number[], options?: GenerateOptions | null): AsyncGenerator<number, void> {
-    const { signal, ...rest } = generateOptions(options, "generateIds()");
-    yield* this.stream<number>({ method: "generateIds", ids, options: rest }, signal);
+  generateIds(ids: readonly number[], options?: GenerateOptions | null): Answer<number> {
+    return this.answer<number>(() => {
+      const { signal, ...rest } = generateOptions(options, "generateIds()");
+      return [{ method: "generateIds", ids, options: rest }, signal];
+    });
+  }
+
+  /** @param begin makes the call when the loop over its answer begins */
+  private answer<Part extends ChatPart | number>(begin: () => [Call, AbortSignal | undefined]): Answer<Part> {
+    const run = async function* (this: Chat, figures: ChatResult): AsyncGenerator<Part, void> {
+      for await (const { part, figures: now } of this.stream<WirePart>(...begin())) {
+        Object.assign(figures, now);
+        if (part !== undefined) yield part as Part;
+      }
+    };
+    return answerOf((figures) => run.call(this, figures));
   }
 
   /** Logits that follow the last of `ids`, one per word of the vocabulary; for checks. */
@@ -61,6 +79,12 @@ export interface RunOptions {
   signal?: AbortSignal;
 }
 
+/** The outputs, and figures of the call. */
+export interface Run extends Promise<Arrays> {
+  /** Fulfilled when the call has ended, in whatever way; it never rejects. */
+  readonly result: Promise<RunResult>;
+}
+
 /** Functions of arrays. */
 export class FunctionModel extends Connection<FunctionInfo> {
   /** @internal Loads through a given worker; `loadFunction` makes the worker. */
@@ -69,14 +93,21 @@ export class FunctionModel extends Connection<FunctionInfo> {
   }
 
   /**
-   * One call: typed arrays by the names of the inputs; those of the outputs come back. Calls run one after another.
+   * One call: typed arrays by the names of the inputs; those of the outputs come back, and a `result`: figures of this call. Calls run
+   * one after another.
    * @param inputs an input that was given before may be absent: it keeps its value. For u8 (height, width, 4) an ImageBitmap,
    * VideoFrame or OffscreenCanvas of that size will do: it goes to the device without a detour through arrays, and is used up
    * @param options.function its name; may be absent where the bundle has one
    * @param options.outputs names of those wanted; all by default
    * @throws TinywebError "bad-argument" (a name, type or length that is not the function's) | "aborted" | "device-lost" | …
    */
-  async run(inputs: Inputs, options?: RunOptions | null): Promise<Arrays> {
+  run(inputs: Inputs, options?: RunOptions | null): Run {
+    const answer = this.runAnswer(inputs, options);
+    const outputs = answer.then((done) => done.outputs);
+    return Object.assign(outputs, { result: answer.then(({ runMs }) => ({ runMs }), () => ({ runMs: 0 })) });
+  }
+
+  private async runAnswer(inputs: Inputs, options?: RunOptions | null): Promise<RunAnswer> {
     const { signal, outputs, function: name } = optionsOf(options, "run()", RUN_OPTIONS);
     if (typeof inputs !== "object" || inputs === null) throw unlike("The inputs of run()", "arrays by name, such as { x }", inputs);
     if (outputs && !Array.isArray(outputs)) throw unlike("outputs", 'a list of names, such as ["y"]', outputs);

@@ -20,13 +20,22 @@ export type ErrorCode =
   | "worker-failed" // the worker script could not start or crashed
   | "internal"; // a defect of this library
 
+/** What must be shorter so that a conversation fits the context, and by how many tokens (about). */
+export interface Excess {
+  of: "system" | "message" | "both";
+  tokens: number;
+}
+
 export class TinywebError extends Error {
   /** "AbortError" where a signal stopped the call, as everywhere in the platform. */
   override readonly name: "TinywebError" | "AbortError";
   readonly code: ErrorCode;
+  /** Of "context-full", where it is not the whole conversation that counts. */
+  readonly excess?: Excess;
 
-  constructor(code: ErrorCode, message: string, cause?: unknown) {
+  constructor(code: ErrorCode, message: string, cause?: unknown, excess?: Excess) {
     super(message, cause === undefined ? undefined : { cause });
+    if (excess) this.excess = excess;
     this.code = code;
     this.name = code === "aborted" ? "AbortError" : "TinywebError";
   }
@@ -37,6 +46,7 @@ export interface WireError {
   code: ErrorCode;
   message: string;
   stack: string | undefined;
+  excess?: Excess;
 }
 
 /** The browser's own words for any thrown value. */
@@ -52,12 +62,12 @@ export function asTinywebError(error: unknown): TinywebError {
 }
 
 export function toWire(error: unknown): WireError {
-  const { code, message, stack } = asTinywebError(error);
-  return { code, message, stack };
+  const { code, message, stack, excess } = asTinywebError(error);
+  return { code, message, stack, ...(excess && { excess }) };
 }
 
 export function fromWire(wire: WireError): TinywebError {
-  return Object.assign(new TinywebError(wire.code, wire.message), { stack: wire.stack });
+  return Object.assign(new TinywebError(wire.code, wire.message, undefined, wire.excess), { stack: wire.stack });
 }
 
 export function aborted(): TinywebError {

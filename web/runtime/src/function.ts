@@ -24,8 +24,17 @@ export interface FunctionInfo extends HostInfo {
   functions: Record<string, { inputs: ArrayInfo[]; outputs: ArrayInfo[]; kernels: number }>;
   /** What else the bundle's manifest says, by its keys. */
   sections: Record<string, unknown>;
-  /** From the inputs' arrival in the worker to the outputs, of the last call; 0 before the first. */
+}
+
+/** Figures of one call. */
+export interface RunResult {
+  /** From the call's turn in the worker to its outputs, in milliseconds; 0 where it failed. */
   runMs: number;
+}
+
+/** @internal */
+export interface RunAnswer extends RunResult {
+  outputs: Arrays;
 }
 
 /** @internal */
@@ -34,7 +43,6 @@ export class FunctionSession {
   private readonly plans: FunctionsPlan["functions"];
   /** Buffers of inputs that are on the device. */
   private readonly given = new Set<number>();
-  private runMs = 0;
 
   /** @param host of a bundle of functions */
   constructor(private readonly host: ModelHost) {
@@ -53,7 +61,6 @@ export class FunctionSession {
       ...this.host.info,
       functions: Object.fromEntries([...this.plans].map(([name, plan]) => [name, described(plan)])),
       sections: manifest.sections,
-      runMs: this.runMs,
     };
   }
 
@@ -62,7 +69,7 @@ export class FunctionSession {
    * @param name which function; may be absent where there is one
    * @param outputs names of those wanted; all by default
    */
-  async run(inputs: Inputs, name?: string, outputs?: readonly string[], signal?: AbortSignal): Promise<Arrays> {
+  async run(inputs: Inputs, name?: string, outputs?: readonly string[], signal?: AbortSignal): Promise<RunAnswer> {
     const plan = this.planOf(name);
     checkNames("input", Object.keys(Object(inputs) as Inputs), plan.inputs);
     const fresh = plan.inputs.filter(({ name }) => inputs[name] !== undefined);
@@ -86,11 +93,11 @@ export class FunctionSession {
           });
           const slices = wanted.map((spec) => ({ buffer: spec.buffer, offset: 0, bytes: byteLength(spec) }));
           const results = await engine.step([plan.entry], slices);
-          this.runMs = performance.now() - begun;
-          return Object.fromEntries(wanted.map(({ name, dtype }, i) => {
+          const outputs = wanted.map(({ name, dtype }, i) => {
             const { buffer } = results[i] as Uint8Array<ArrayBuffer>;
-            return [name, new (arrayOf(dtype))(buffer)];
-          }));
+            return [name, new (arrayOf(dtype))(buffer)] as const;
+          });
+          return { outputs: Object.fromEntries(outputs), runMs: performance.now() - begun };
         } catch (error) {
           this.given.clear();
           await this.host.recover(error, signal);

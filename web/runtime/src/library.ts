@@ -1,6 +1,7 @@
 /** What tinyweb.js exports: the public names, and what only the library's other files (scripts/files.mjs) take from it. */
 
 export * from "./index.js";
+export { answerOf } from "./answer.js";
 export { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike } from "./arguments.js";
 export { FunctionModel } from "./client.js";
 export { fetchAny, folderUrl, Listeners, loadOptions, startWorker } from "./connection.js";

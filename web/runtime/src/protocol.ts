@@ -1,5 +1,6 @@
 /** What the page and the worker say to one another. */
 
+import type { ChatResult } from "./answer.js";
 import type { BackendOptions } from "./backend.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import type { WireError } from "./errors.js";
@@ -21,12 +22,18 @@ export type Call =
   | { method: "clearCache" }
   | { method: "loseDevice" };
 
+/** A piece of an answer, and the call's figures up to it; the last one has figures alone. */
+export interface WirePart {
+  part?: ChatPart | number;
+  figures: ChatResult;
+}
+
 /** `id` is chosen by the page; every call ends with one "end" of the same id. */
 export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "dispose" };
 
 export type Reply =
   | { type: "ready" } // before anything else
-  | { type: "part"; id: number; part: ChatPart | number }
+  | { type: "part"; id: number; part: WirePart }
   | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }
   | { type: "info"; info: ChatInfo | FunctionInfo }

@@ -1,8 +1,9 @@
 /** The worker's side: answers a page's requests with one model. */
 
+import type { Answer } from "./answer.js";
 import { ChatSession, type ChatPart } from "./chat.js";
 import { toWire } from "./errors.js";
-import { FunctionSession, type Arrays } from "./function.js";
+import { FunctionSession, type RunAnswer } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
 import { Pace } from "./pace.js";
 import type { Call, Reply, Request } from "./protocol.js";
@@ -40,11 +41,15 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     postInfo();
   }
 
-  async function stream(id: number, parts: AsyncIterable<ChatPart | number>): Promise<void> {
+  async function stream(id: number, answer: Answer<ChatPart | number>): Promise<void> {
+    const post = (part?: ChatPart | number): void => {
+      const figures = { ...answer.progress };
+      port.postMessage({ type: "part", id, part: part === undefined ? { figures } : { part, figures } });
+    };
     try {
-      for await (const part of parts) port.postMessage({ type: "part", id, part });
+      for await (const part of answer) post(part);
     } finally {
-      postInfo();
+      post();
     }
   }
 
@@ -58,11 +63,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
         return stream(id, chat.generate(call.messages, { ...call.options, signal }));
       case "generateIds":
         return stream(id, chat.generateIds(call.ids, { ...call.options, signal }));
-      case "run": {
-        const outputs = await (session as FunctionSession).run(call.inputs, call.function, call.outputs, signal);
-        postInfo();
-        return outputs;
-      }
+      case "run":
+        return (session as FunctionSession).run(call.inputs, call.function, call.outputs, signal);
       case "logits":
         return chat.logits(call.ids, signal);
       case "countTokens":
@@ -79,8 +81,8 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     running.set(id, controller);
     try {
       const value = await answer(id, call, controller.signal);
-      // an array, arrays by name, or nothing with a memory of its own
-      const arrays = ArrayBuffer.isView(value) ? [value] : Object.values(Object(value) as Arrays);
+      // an array, the outputs of a function, or nothing with a memory of its own
+      const arrays = ArrayBuffer.isView(value) ? [value] : Object.values((Object(value) as Partial<RunAnswer>).outputs ?? {});
       const transfer = arrays.map(({ buffer }) => buffer as ArrayBuffer);
       port.postMessage({ type: "end", id, value }, transfer);
     } catch (error) {

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
+import type { ChatResult } from "../src/answer.js";
 import { TinywebError } from "../src/errors.js";
 import { CONTEXT, EOS, expected, expectedLogits, promptIds, VOCAB } from "./fake-bundle.js";
 import { alive } from "./node-thread.js";
@@ -21,7 +22,7 @@ describe.each(["wasm-single", "wasm"] as const)("chat on %s", (backend) => {
     const { session } = await open(backend);
     expect(session.info).toMatchObject({
       backend, adapter: backend === "wasm" ? "3 CPU threads" : "1 CPU thread", memoryBytes: 4 * 65536, kernelsPerToken: 4, context: CONTEXT,
-      model: "fake", modelBytes: 1305, tokensPerSecond: 0, firstTokenMs: 0,
+      model: "fake", modelBytes: 1305,
     });
   });
 
@@ -67,45 +68,50 @@ describe("generating", () => {
     }) as string;
     const prompt = promptIds([user(text)]);
     const answer = expected(prompt, 20);
-    const parts = await collect(session.generate([user(text)], { maxTokens: 20 }));
+    const streamed = session.generate([user(text)], { maxTokens: 20 });
+    const parts = await collect(streamed);
     const said = parts.map(({ token }) => token);
     expect(said.slice(0, answer.length - 1)).toEqual(answer.slice(0, -1));
     expect(said).not.toContain(EOS);
-    expect(session.info.answerTokens).toBe(answer.length);
     const bytes = Uint8Array.from(answer.filter((id) => id < 256));
     expect(parts.map((part) => part.text).join("")).toBe(new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes));
-    expect(session.info.stopReason).toBe("end");
+    expect(await streamed.result).toMatchObject({ promptTokens: prompt.length, answerTokens: answer.length, stopReason: "end" });
     expect(await collect(session.generateIds(prompt, { maxTokens: 20 }))).toEqual(answer);
   });
 
   it("starts behind what the cache still holds", async () => {
     const { session } = await open("wasm-single");
-    const answer = await collect(session.generateIds(PROMPT, { maxTokens: 6 }));
-    expect(session.info).toMatchObject({ promptTokens: 6, reusedTokens: 0, stopReason: "max-tokens" });
+    const run = async (ids: number[], maxTokens: number): Promise<[number[], ChatResult]> => {
+      const answer = session.generateIds(ids, { maxTokens });
+      return [await collect(answer), await answer.result];
+    };
+    const [answer, figures] = await run(PROMPT, 6);
+    expect(figures).toMatchObject({ promptTokens: 6, reusedTokens: 0, stopReason: "max-tokens" });
     const second = [...PROMPT, ...answer, 1, 2, 3];
-    expect(await collect(session.generateIds(second, { maxTokens: 6 }))).toEqual(expected(second, 6));
-    expect(session.info.reusedTokens).toBe(11); // the last token of the answer was chosen, but never read
+    // the last token of the answer was chosen, but never read
+    expect(await run(second, 6)).toEqual([expected(second, 6), expect.objectContaining({ reusedTokens: 11 })]);
     const other = [...PROMPT.slice(0, 3), 99, 98];
-    expect(await collect(session.generateIds(other, { maxTokens: 6 }))).toEqual(expected(other, 6));
-    expect(session.info.reusedTokens).toBe(3);
+    expect(await run(other, 6)).toEqual([expected(other, 6), expect.objectContaining({ reusedTokens: 3 })]);
     expect(await session.logits(other)).toEqual(expectedLogits(other));
-    expect(await collect(session.generateIds(other, { maxTokens: 1 }))).toEqual(expected(other, 1));
-    expect(session.info.reusedTokens).toBe(4); // the last one is always read again, for its logits
+    // the last one is always read again, for its logits
+    expect(await run(other, 1)).toEqual([expected(other, 1), expect.objectContaining({ reusedTokens: 4 })]);
     session.clearCache();
-    expect(await collect(session.generateIds(other, { maxTokens: 3 }))).toEqual(expected(other, 3));
-    expect(session.info.reusedTokens).toBe(0);
+    expect(await run(other, 3)).toEqual([expected(other, 3), expect.objectContaining({ reusedTokens: 0 })]);
+    expect(figures).toMatchObject({ promptTokens: 6, answerTokens: 6, reusedTokens: 0 }); // later calls leave it alone
   });
 
   it("measures what its caller could measure, but for the caller's own time", async () => {
     const { session } = await open("wasm-single");
     const begun = performance.now();
     const seen: number[] = [];
-    for await (const token of session.generateIds(PROMPT, { maxTokens: 10 })) {
+    const answer = session.generateIds(PROMPT, { maxTokens: 10 });
+    for await (const token of answer) {
+      expect(answer.progress.answerTokens).toBe(seen.length + 1);
       expect(token).toBeGreaterThanOrEqual(0);
       seen.push(performance.now());
       await new Promise((resolve) => setTimeout(resolve, 3)); // so that the bounds lie close together
     }
-    const { tokensPerSecond, firstTokenMs, answerTokens } = session.info;
+    const { tokensPerSecond, firstTokenMs, answerTokens } = await answer.result;
     const [first, last, before] = [seen[0], seen.at(-1), seen.at(-2)] as [number, number, number];
     expect(answerTokens).toBe(10);
     expect(firstTokenMs).toBeGreaterThan(0);
@@ -119,35 +125,41 @@ describe("generating", () => {
     await collect(session.generateIds(PROMPT, { maxTokens: 4 }));
     const { engine } = host;
     vi.spyOn(engine, "step").mockRejectedValueOnce(new TinywebError("device-lost", "Gone."));
-    if (takes) expect((await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).map(takes)).toEqual(expected(PROMPT, 9));
+    const again = session.generateIds(PROMPT, { maxTokens: 9 });
+    if (takes) expect((await collect(again)).map(takes)).toEqual(expected(PROMPT, 9));
     else expect(await session.logits(PROMPT)).toEqual(expectedLogits(PROMPT));
     expect(host.engine).not.toBe(engine);
-    expect(session.info.reusedTokens).toBe(0); // its cache went with the device
+    if (takes) expect(await again.result).toMatchObject({ reusedTokens: 0, answerTokens: 9 }); // its cache went with the device
   });
 
   it("hands on what another engine would not mend", async () => {
     const { session, host } = await open("wasm-single");
     vi.spyOn(host.engine, "step").mockRejectedValueOnce(new TinywebError("internal", "Odd."));
-    await expect(collect(session.generateIds(PROMPT, { maxTokens: 9 }))).rejects.toMatchObject({ code: "internal", message: "Odd." });
-    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
-    expect(session.info.reusedTokens).toBe(0); // what a failed step left in the cache is not trusted
+    const broken = session.generateIds(PROMPT, { maxTokens: 9 });
+    await expect(collect(broken)).rejects.toMatchObject({ code: "internal", message: "Odd." });
+    expect(await broken.result).toMatchObject({ promptTokens: PROMPT.length, answerTokens: 0, stopReason: "failed" });
+    const next = session.generateIds(PROMPT, { maxTokens: 9 });
+    expect(await collect(next)).toEqual(expected(PROMPT, 9));
+    expect((await next.result).reusedTokens).toBe(0); // what a failed step left in the cache is not trusted
   });
 
   it("stops within a token, and stays usable", async () => {
     const { session } = await open("wasm-single");
     const controller = new AbortController();
     const seen: number[] = [];
+    const answer = session.generateIds(PROMPT, { maxTokens: 40, signal: controller.signal });
     const run = async (): Promise<void> => {
-      for await (const token of session.generateIds(PROMPT, { maxTokens: 40, signal: controller.signal })) {
+      for await (const token of answer) {
         seen.push(token);
         if (seen.length === 3) controller.abort();
       }
     };
     await expect(run()).rejects.toMatchObject({ code: "aborted" });
     expect(seen).toEqual(expected(PROMPT, 3));
-    expect(session.info.stopReason).toBe("aborted");
-    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
-    expect(session.info.reusedTokens).toBe(PROMPT.length - 1); // being stopped harms no cache
+    expect(await answer.result).toMatchObject({ answerTokens: 3, stopReason: "aborted" });
+    const next = session.generateIds(PROMPT, { maxTokens: 9 });
+    expect(await collect(next)).toEqual(expected(PROMPT, 9));
+    expect((await next.result).reusedTokens).toBe(PROMPT.length - 1); // being stopped harms no cache
   });
 
   it("lets an event that arrives meanwhile stop it", async () => {
@@ -161,15 +173,20 @@ describe("generating", () => {
 
   it("may be left in the middle", async () => {
     const { session } = await open("wasm");
-    for await (const token of session.generateIds(PROMPT, { maxTokens: 40 })) if (token >= 0) break;
+    const left = session.generateIds(PROMPT, { maxTokens: 40 });
+    for await (const token of left) if (token >= 0) break;
+    expect(await left.result).toMatchObject({ answerTokens: 1, stopReason: "aborted" });
     expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
   });
 
   it("answers concurrent calls one after another", async () => {
     const { session } = await open("wasm");
     const prompts = [[1, 2, 3], [1, 2, 4], [9]];
-    const answers = await Promise.all(prompts.map((prompt) => collect(session.generateIds(prompt, { maxTokens: 8 }))));
-    expect(answers).toEqual(prompts.map((prompt) => expected(prompt, 8)));
+    const answers = prompts.map((prompt, i) => session.generateIds(prompt, { maxTokens: 8 - i }));
+    expect(await Promise.all(answers.map(collect))).toEqual(prompts.map((prompt, i) => expected(prompt, 8 - i)));
+    const results = await Promise.all(answers.map(({ result }) => result));
+    expect(results.map(({ promptTokens, reusedTokens, answerTokens }) => [promptTokens, reusedTokens, answerTokens]))
+      .toEqual([[3, 0, 8], [3, 2, 7], [1, 0, 6]]);
   });
 
   it("lets a waiting call be cancelled without the running one", async () => {
@@ -200,9 +217,10 @@ describe("a full context", () => {
     const { session } = await open("wasm-single");
     const prompt = Array.from({ length: CONTEXT - 3 }, (_, i) => i);
     const answer = expected(prompt, 100);
-    expect(await collect(session.generateIds(prompt, { maxTokens: 100 }))).toEqual(answer);
+    const full = session.generateIds(prompt, { maxTokens: 100 });
+    expect(await collect(full)).toEqual(answer);
     if (!answer.includes(EOS)) expect(answer).toHaveLength(4);
-    expect(session.info.stopReason).toBe("context-full");
+    expect((await full.result).stopReason).toBe("context-full");
   });
 
   it("drops the oldest turns, and keeps the system message", async () => {
@@ -211,12 +229,14 @@ describe("a full context", () => {
     const messages = [system, user("first"), assistant("one"), user("second"), assistant("two two two"), user("third")];
     const kept = [system, user("second"), assistant("two two two"), user("third")];
     expect(session.countTokens(kept)).toBe(promptIds(kept).length);
-    const parts = await collect(session.generate(messages, { maxTokens: 24 }));
+    const said = session.generate(messages, { maxTokens: 24 });
+    const parts = await collect(said);
     const answer = expected(promptIds(kept), 24);
     expect(parts.map(({ token }) => token)).toEqual(answer.at(-1) === EOS ? answer.slice(0, -1) : answer);
-    expect(session.info).toMatchObject({ droppedMessages: 2, promptTokens: promptIds(kept).length });
-    await collect(session.generate([user("a")], { maxTokens: 2 }));
-    expect(session.info.droppedMessages).toBe(0);
+    expect(await said.result).toMatchObject({ droppedMessages: 2, promptTokens: promptIds(kept).length });
+    const short = session.generate([user("a")], { maxTokens: 2 });
+    await collect(short);
+    expect((await short.result).droppedMessages).toBe(0);
   });
 
   it("says so when the last message alone is too long", async () => {
@@ -233,9 +253,9 @@ describe("a full context", () => {
   it("accepts a shorter answer when nothing else is left to drop", async () => {
     const { session } = await open("wasm-single");
     const long = user("x".repeat(CONTEXT - 22)); // 26 + the template's 4 tokens, leaving less than asked for
-    const parts = await collect(session.generate([user("a"), assistant("b"), long], { maxTokens: 32 }));
-    expect(parts.length).toBeGreaterThan(0);
-    expect(session.info.droppedMessages).toBe(2);
+    const answer = session.generate([user("a"), assistant("b"), long], { maxTokens: 32 });
+    expect((await collect(answer)).length).toBeGreaterThan(0);
+    expect((await answer.result).droppedMessages).toBe(2);
   });
 });
 

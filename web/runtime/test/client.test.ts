@@ -30,13 +30,19 @@ describe("the page's side", () => {
     const ids = promptIds(MESSAGES);
     expect(await chat.countTokens(MESSAGES)).toBe(ids.length);
     expect(await chat.logits(ids)).toEqual(expectedLogits(ids));
-    const parts = await collect(chat.generate(MESSAGES, { maxTokens: 6 }));
-    expect(parts.map(({ token }) => token)).toEqual(expected(ids, 6));
-    expect(chat.info).toMatchObject({ promptTokens: ids.length, stopReason: "max-tokens" });
-    expect(chat.info.firstTokenMs).toBeGreaterThan(0);
+    const info = structuredClone(chat.info);
+    const answer = chat.generate(MESSAGES, { maxTokens: 6 });
+    expect((await collect(answer)).map(({ token }) => token)).toEqual(expected(ids, 6));
+    expect(await answer.result).toEqual({
+      promptTokens: ids.length, reusedTokens: ids.length - 1, droppedMessages: 0, answerTokens: 6, stopReason: "max-tokens",
+      firstTokenMs: expect.any(Number), tokensPerSecond: expect.any(Number),
+    });
+    expect((await answer.result).firstTokenMs).toBeGreaterThan(0);
+    expect(chat.info).toEqual(info); // nothing of a call is kept there
     for (const reused of [ids.length - 1, 0]) {
-      expect(await collect(chat.generateIds(ids, { maxTokens: 4 }))).toEqual(expected(ids, 4));
-      expect(chat.info.reusedTokens).toBe(reused);
+      const again = chat.generateIds(ids, { maxTokens: 4 });
+      expect(await collect(again)).toEqual(expected(ids, 4));
+      expect((await again.result).reusedTokens).toBe(reused);
       await chat.debug.clearCache();
     }
   });
@@ -68,9 +74,56 @@ describe("the page's side", () => {
 
   it("stops the worker when the loop is left", async () => {
     const chat = await open();
-    for await (const token of chat.generateIds([4], { maxTokens: 50 })) if (token >= 0) break;
-    await collect(chat.generateIds([4], { maxTokens: 3 }));
-    expect(chat.info.stopReason).toBe("max-tokens");
+    const left = chat.generateIds([4], { maxTokens: 50 });
+    for await (const token of left) if (token >= 0) break;
+    expect(await left.result).toMatchObject({ promptTokens: 1, answerTokens: 1, stopReason: "aborted" });
+    const next = chat.generateIds([4], { maxTokens: 3 });
+    await collect(next);
+    expect((await next.result).stopReason).toBe("max-tokens");
+  });
+
+  it("has figures of each call, however calls are interleaved", async () => {
+    const chat = await open();
+    const talks = ["a", "bcd", "efghij"].map((content) => [{ role: "user", content }]);
+    const answers = talks.map((messages, i) => chat.generate(messages, { maxTokens: 3 + i, temperature: 0.5, topK: 1, seed: 1 }));
+    const ids = chat.generateIds([1, 2], { maxTokens: 2, temperature: 0.5, topK: 1, seed: 1 });
+    const figures = [];
+    // turn by turn
+    for (let open = [...answers, ids]; open.length > 0;) {
+      for (const answer of [...open]) {
+        const { done } = await answer.next();
+        figures.push(answer.progress.answerTokens);
+        if (done) open = open.filter((other) => other !== answer);
+      }
+    }
+    const results = await Promise.all([...answers, ids].map(({ result }) => result));
+    expect(results.map(({ promptTokens }) => promptTokens)).toEqual([...talks.map((messages) => promptIds(messages).length), 2]);
+    expect(results.map(({ answerTokens }) => answerTokens)).toEqual([3, 4, 5, 2]);
+    expect(results.map(({ stopReason }) => stopReason)).toEqual(Array(4).fill("max-tokens"));
+    expect(figures.slice(0, 8)).toEqual([1, 1, 1, 1, 2, 2, 2, 2]); // up to the part that was taken
+  });
+
+  it("has figures of a call that failed, was stopped or was never sent, and no rejection nobody hears of", async () => {
+    const chat = await open();
+    const none = { promptTokens: 0, answerTokens: 0 };
+    const ends = async (answer: ReturnType<Chat["generateIds"]>): Promise<unknown> => {
+      await expect(collect(answer)).rejects.toThrow();
+      return answer.result;
+    };
+    expect(await ends(chat.generateIds([-1]))).toMatchObject({ ...none, stopReason: "failed" });
+    expect(await ends(chat.generateIds([4], { topP: 5 }))).toMatchObject({ ...none, stopReason: "failed" });
+    expect(await ends(chat.generateIds([4], { signal: AbortSignal.abort() }))).toMatchObject({ ...none, stopReason: "aborted" });
+    const controller = new AbortController();
+    const stopped = chat.generateIds([4], { maxTokens: 50, temperature: 1, topK: 1, signal: controller.signal });
+    await stopped.next();
+    await stopped.next();
+    controller.abort();
+    expect(await ends(stopped)).toMatchObject({ promptTokens: 1, answerTokens: 2, stopReason: "aborted" });
+    worker.silent = true;
+    const lost = chat.generateIds([4]);
+    const failed = ends(lost);
+    setImmediate(() => worker.onerror?.({ message: "gone" }));
+    expect(await failed).toMatchObject({ ...none, stopReason: "failed" });
   });
 
   it("stops loading by its signal", async () => {

@@ -149,7 +149,7 @@ describe("embed", () => {
     try {
       const model = pretended();
       const run = model.run.bind(model);
-      model.run = async (...given) => {
+      model.run = (...given) => {
         vi.advanceTimersByTime(1000);
         return run(...given);
       };
@@ -178,7 +178,7 @@ describe("embed", () => {
     const rows: number[][] = [];
     const model = pretended();
     const run = model.run.bind(model);
-    model.run = async (inputs, options) => (rows.push([...(inputs.ids as Int32Array)]), run(inputs, options));
+    model.run = (inputs, options) => (rows.push([...(inputs.ids as Int32Array)]), run(inputs, options));
     const embedder = new Embedder(model, tokenizer(), section());
     await embedder.embed(["cats"], { kind: "query" });
     const ids = tokenizer().encode("cats", "query");

@@ -30,7 +30,7 @@ describe("an answer in one piece", () => {
   });
 
   it.each([["end", "stop"], ["max-tokens", "length"], ["context-full", "length"]] as const)("that ended by %s ends by %s", async (stopReason, finish_reason) => {
-    chat.info.stopReason = stopReason;
+    chat.ended.stopReason = stopReason;
     expect(await whole()).toMatchObject({ choices: [{ finish_reason }] });
   });
 
@@ -39,7 +39,7 @@ describe("an answer in one piece", () => {
     expect(await whole({ stop: "END" })).toMatchObject({ choices: [{ message: { content: "ab" }, finish_reason: "stop" }], usage: usage(3) });
     expect(chat.left).toBe(1);
     chat.pieces = ["a", "E"];
-    chat.info.stopReason = "max-tokens";
+    chat.ended.stopReason = "max-tokens";
     expect(await whole({ stop: "END" })).toMatchObject({ choices: [{ message: { content: "aE" }, finish_reason: "length" }], usage: usage(9) });
   });
 
@@ -93,7 +93,7 @@ describe("an answer in chunks", () => {
 
   it("gives out at its end what could have begun a stop sequence", async () => {
     chat.pieces = ["a", "E", "N"];
-    chat.info.stopReason = "max-tokens";
+    chat.ended.stopReason = "max-tokens";
     expect((await stream({ stop: ["END"] })).map((c) => c.choices[0]?.delta.content)).toEqual(["", "a", "EN", undefined]);
   });
 

@@ -116,7 +116,7 @@ describe("a conversation", () => {
 
   it("an answer that ends though the session was begun anew changes nothing", async () => {
     const session = new ChatSession(chat);
-    chat.info.droppedMessages = 1;
+    chat.ended.droppedMessages = 1;
     chat.pieces = ["x"];
     const running = session.send("old");
     await running.next();
@@ -140,7 +140,7 @@ describe("the context", () => {
 
   it("that was too small is made smaller by what the model no longer saw", async () => {
     const session = new ChatSession(chat, { messages: [system("s"), user("1"), assistant("2"), user("3"), assistant("4")] });
-    chat.info.droppedMessages = 2;
+    chat.ended.droppedMessages = 2;
     expect(session.trim()).toBe(0); // nothing was asked yet
     await text(session, "5");
     expect((await session.context()).dropped).toBe(2);

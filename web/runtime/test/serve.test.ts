@@ -2,9 +2,9 @@
 
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChatInfo } from "../src/chat.js";
-import type { FunctionInfo } from "../src/function.js";
+import type { RunAnswer } from "../src/function.js";
 import { ModelHost } from "../src/host.js";
-import type { Call, Reply, Request } from "../src/protocol.js";
+import type { Call, Reply, Request, WirePart } from "../src/protocol.js";
 import { serve } from "../src/serve.js";
 import { expected, expectedLogits, fakeBundle, promptIds, type FakeBundle } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
@@ -48,8 +48,11 @@ class Page {
   load(backend: "wasm" | "wasm-single" = "wasm-single"): number {
     return this.ask({ method: "load", task: this.task, baseUrl: String(BASE), options: { backend }, begun: performance.timeOrigin + performance.now() - 500 });
   }
-  parts(id: number): unknown[] {
+  parts(id: number): WirePart[] {
     return this.of("part").filter((part) => part.id === id).map(({ part }) => part);
+  }
+  said(id: number): unknown[] {
+    return this.parts(id).map(({ part }) => part).filter((part) => part !== undefined);
   }
 }
 
@@ -84,13 +87,16 @@ describe("a worker", () => {
     const counted = page.ask({ method: "countTokens", messages: MESSAGES });
     expect((await page.end(counted)).value).toBe(ids.length);
     await page.end(asked);
-    expect(page.parts(asked)).toEqual(expected(ids, 5));
+    expect(page.said(asked)).toEqual(expected(ids, 5));
     expect(page.parts(counted)).toEqual([]);
-    const { info } = page.of("info").at(-1) as { info: ChatInfo };
-    expect(info).toMatchObject({ promptTokens: ids.length, answerTokens: 5 });
+    // each part has the figures up to it, and the last one has them alone
+    expect(page.parts(asked).map(({ figures }) => figures.answerTokens)).toEqual([1, 2, 3, 4, 5, 5]);
+    expect(page.parts(asked).map(({ figures }) => figures.promptTokens)).toEqual(Array(6).fill(ids.length));
+    expect(page.parts(asked).map(({ figures }) => figures.stopReason)).toEqual([...Array(5).fill("aborted"), "max-tokens"]);
+    expect(page.parts(asked).at(-1)).not.toHaveProperty("part");
     const said = page.ask({ method: "generate", messages: MESSAGES, options: { maxTokens: 3 } });
     await page.end(said);
-    expect(page.parts(said)).toMatchObject(expected(ids, 3).map((token) => ({ token })));
+    expect(page.said(said)).toMatchObject(expected(ids, 3).map((token) => ({ token })));
   });
 
   it("gives away the memory of arrays it answers with, and nothing else", async () => {
@@ -102,10 +108,10 @@ describe("a worker", () => {
     expect(page.transferred.at(-1)).toEqual([]);
     const f = await open(fakeFunction(), "function");
     const call: Call = { method: "run", inputs: { x: Float32Array.of(1, -2, 3, 4), n: Int32Array.of(10) }, function: undefined, outputs: undefined };
-    const outputs = (await f.answer(call)) as Record<string, Float32Array>;
+    const { outputs, runMs } = (await f.answer(call)) as RunAnswer;
     expect(outputs).toEqual({ y: Float32Array.of(11, 6, 19, 26), positive: Uint8Array.of(1, 0, 1) });
     expect(f.transferred.at(-1)).toEqual(Object.values(outputs).map(({ buffer }) => buffer));
-    expect((f.of("info").at(-1) as { info: FunctionInfo }).info.runMs).toBeGreaterThan(0); // told after each call
+    expect(runMs).toBeGreaterThan(0);
   });
 
   it("does what tests ask of it", async () => {
@@ -114,8 +120,9 @@ describe("a worker", () => {
     for (const [method, reused] of [["countTokens", ids.length - 1], ["clearCache", 0]] as const) {
       await page.end(page.ask({ method: "generateIds", ids, options: { maxTokens: 1 } }));
       await page.answer({ method, messages: MESSAGES });
-      await page.end(page.ask({ method: "generateIds", ids, options: { maxTokens: 1 } }));
-      expect((page.of("info").at(-1) as { info: ChatInfo }).info.reusedTokens).toBe(reused);
+      const again = page.ask({ method: "generateIds", ids, options: { maxTokens: 1 } });
+      await page.end(again);
+      expect(page.parts(again).at(-1)?.figures.reusedTokens).toBe(reused);
     }
     expect(await page.answer({ method: "loseDevice" })).toBe(false);
     const none = new Page();
@@ -126,10 +133,10 @@ describe("a worker", () => {
     const page = await open();
     const { error, value } = await page.end(page.ask({ method: "logits", ids: [] }));
     expect([error, value]).toEqual([expect.objectContaining({ code: "bad-argument", message: "token ids must be a non-empty list." }), undefined]);
-    const before = page.of("info").length;
     const failed = page.ask({ method: "generateIds", ids: [-1], options: {} });
     expect((await page.end(failed)).error).toMatchObject({ code: "bad-argument" });
-    expect(page.of("info")).toHaveLength(before + 1); // the figures are told after what failed, too
+    expect(page.parts(failed)).toEqual([{ figures: expect.objectContaining({ answerTokens: 0, stopReason: "failed" }) }]); // also of what failed
+    expect(page.of("info")).toHaveLength(1); // nothing of a call is in there
   });
 
   it("stops the one call that is cancelled, and hears of one that has ended", async () => {
@@ -142,7 +149,9 @@ describe("a worker", () => {
     page.tell({ type: "cancel", id: running });
     expect((await page.end(running)).error).toMatchObject({ code: "aborted" });
     expect((await page.end(next)).error).toBeUndefined();
-    expect(page.parts(next)).toEqual(expected([4], 4));
+    expect(page.said(next)).toEqual(expected([4], 4));
+    expect(page.parts(running).at(-1)?.figures).toMatchObject({ answerTokens: 1, stopReason: "aborted" });
+    expect(page.parts(waiting).at(-1)?.figures).toMatchObject({ promptTokens: 0, stopReason: "aborted" });
     page.tell({ type: "cancel", id: next });
     page.tell({ type: "cancel", id: 999 });
     expect(page.of("end").filter(({ id }) => id === next)).toHaveLength(1);
@@ -158,7 +167,7 @@ describe("a worker", () => {
     expect(page.parts(id)).toHaveLength(1);
     page.tell({ type: "hidden", hidden: false });
     await page.end(id);
-    expect(page.parts(id)).toEqual(expected([4], 9));
+    expect(page.said(id)).toEqual(expected([4], 9));
   });
 
   it("says goodbye a moment after its threads, and nothing of its figures from then on", async () => {

@@ -29,9 +29,12 @@ describe("a chat session", () => {
     const first = [{ role: "system", content: "s" }, user("a")];
     expect(await text(session.send("a"))).toBe(answer(first, 3));
     const second = [...first, assistant(answer(first, 3)), user("b")];
-    expect(await text(session.send("b", { maxTokens: 2 }))).toBe(answer(second, 2));
+    const said = session.send("b", { maxTokens: 2 });
+    expect(await text(said)).toBe(answer(second, 2));
     expect(session.messages).toEqual([...second, assistant(answer(second, 2))]);
-    expect(chat.info.reusedTokens).toBeGreaterThanOrEqual(promptIds(first).length);
+    const { reusedTokens, ...result } = await said.result;
+    expect(result).toMatchObject({ promptTokens: promptIds(second).length, answerTokens: 2, stopReason: "max-tokens" });
+    expect(reusedTokens).toBeGreaterThanOrEqual(promptIds(first).length);
     expect(session.busy).toBe(false);
   });
 

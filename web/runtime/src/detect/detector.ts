@@ -25,6 +25,11 @@ export interface Detection {
   box: [number, number, number, number];
 }
 
+/** What was found, and how long it took. */
+export interface Detections extends Array<Detection> {
+  times: DetectTimes;
+}
+
 /** How long the parts of a call took, in milliseconds. */
 export interface DetectTimes {
   /** Waiting for calls before it. */
@@ -46,8 +51,6 @@ export interface DetectorInfo extends HostInfo {
   defaults: Readonly<DetectDefaults>;
   /** Kernels of a call. */
   kernels: number;
-  /** Of the last call; zeros before the first. */
-  times: DetectTimes;
 }
 
 /** A detector in its worker; `loadDetector` makes one. */
@@ -55,7 +58,6 @@ export class Detector {
   private readonly section: DetectSection;
   private fitter: Fitter;
   private readonly lock = new Lock();
-  private times: DetectTimes = { waitMs: 0, drawMs: 0, runMs: 0, totalMs: 0 };
 
   /** @throws TinywebError "bad-argument" where the bundle is no detector's */
   constructor(private readonly model: FunctionModel) {
@@ -71,7 +73,6 @@ export class Detector {
     return {
       model, backend, adapter, ...section, memoryBytes, modelBytes,
       kernels: functions[entry]?.kernels ?? 0,
-      times: { ...this.times },
       start,
       fallbacks,
     };
@@ -87,7 +88,7 @@ export class Detector {
    * a video that is the frame of that moment, and there is never more than one on its way.
    * @throws TinywebError "bad-argument" (no picture, or settings beyond 0 … 1) | "aborted" | "device-lost" | …
    */
-  async detect(image: Picture, given?: DetectOptions | null): Promise<Detection[]> {
+  async detect(image: Picture, given?: DetectOptions | null): Promise<Detections> {
     const begun = performance.now();
     const options = optionsOf(given, "detect()", DETECT_OPTIONS);
     const settings = this.settings(options);
@@ -101,11 +102,13 @@ export class Detector {
         const { image: pixels, place, size } = await fitter.fit(image);
         const drawn = performance.now();
         const inputs = { image: pixels, frame: Float32Array.from(place), source: Float32Array.from(size), settings };
-        const outputs = await this.model.run(inputs, { function: this.section.entry, signal });
+        const run = this.model.run(inputs, { function: this.section.entry, signal });
+        const outputs = await run;
         if (fitter !== this.fitter) continue; // the network may have seen nothing
         const done = performance.now();
-        this.times = { waitMs: turn - begun, drawMs: drawn - turn, runMs: this.model.info.runMs, totalMs: done - begun };
-        return this.detections(outputs as never);
+        const { runMs } = await run.result;
+        const times = { waitMs: turn - begun, drawMs: drawn - turn, runMs, totalMs: done - begun };
+        return Object.assign(this.detections(outputs as never), { times });
       }
     } finally {
       release();

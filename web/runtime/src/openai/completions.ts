@@ -127,18 +127,17 @@ export class ChatCompletions {
     const stops = new Stops(wish.stop);
     // No more than the context leaves, so that no message is left out to make room for the answer.
     const maxTokens = Math.min(wish.maxTokens ?? chat.info.defaults.maxTokens, chat.info.context - prompt);
-    let tokens = 0;
     const options: Parameters<Chat["generate"]>[1] = { ...wish.sampling, maxTokens, ...(signal ? { signal } : {}) };
-    for await (const part of chat.generate(wish.messages, options)) {
-      tokens += 1;
+    const answer = chat.generate(wish.messages, options);
+    for await (const part of answer) {
       const text = stops.push(part.text);
       if (text) yield text;
-      if (stops.found) return { reason: "stop", usage: usageOf(prompt, tokens) };
+      if (stops.found) break;
     }
     const rest = stops.end();
     if (rest) yield rest;
-    const { stopReason, answerTokens } = chat.info;
-    return { reason: stopReason === "end" ? "stop" : "length", usage: usageOf(prompt, answerTokens) };
+    const { stopReason, answerTokens } = await answer.result;
+    return { reason: stops.found || stopReason === "end" ? "stop" : "length", usage: usageOf(prompt, answerTokens) };
   }
 }
 

@@ -1,5 +1,6 @@
 /** A conversation that keeps its messages. */
 
+import { answerOf, type Answer, type ChatResult } from "../answer.js";
 import type { ChatInfo, ChatPart } from "../chat.js";
 import type { Chat } from "../client.js";
 import { badArgument, optionsOf, unlike } from "../arguments.js";
@@ -9,7 +10,7 @@ import type { Message } from "../tokenizer.js";
 
 /** What a session needs of a chat model; `loadChat` gives one. */
 export interface ChatModel extends Pick<Chat, "generate" | "countTokens"> {
-  readonly info: Pick<ChatInfo, "model" | "context" | "defaults" | "droppedMessages" | "stopReason" | "answerTokens">;
+  readonly info: Pick<ChatInfo, "model" | "context" | "defaults">;
 }
 
 export interface SessionOptions extends Omit<GenerateOptions, "signal"> {
@@ -66,10 +67,14 @@ export class ChatSession {
 
   /**
    * Asks, and yields the answer piece by piece. An answer that breaks off (`stop`, the signal, a loop that is left, an error) stays
-   * in `messages` as far as it came; if nothing came, the question goes too.
+   * in `messages` as far as it came; if nothing came, the question goes too. `result` has the answer's figures.
    * @throws TinywebError "bad-argument" (while another answer is on its way) | "aborted" | "context-full" | "device-lost" | …
    */
-  async *send(text: string, given?: GenerateOptions | null): AsyncGenerator<ChatPart, void> {
+  send(text: string, given?: GenerateOptions | null): Answer<ChatPart> {
+    return answerOf((figures) => this.parts(text, given, figures));
+  }
+
+  private async *parts(text: string, given: GenerateOptions | null | undefined, figures: ChatResult): AsyncGenerator<ChatPart, void> {
     const { signal, ...options } = generateOptions(given, "send()");
     if (typeof text !== "string") throw unlike("What is sent", "a text", text);
     if (this.running) throw badArgument("This session is still answering: wait for the end, or call stop().");
@@ -80,13 +85,16 @@ export class ChatSession {
     const answer: Message = { role: "assistant", content: "" };
     all.push(asked);
     try {
-      for await (const part of this.chat.generate(all, { ...this.defaults, ...options, signal: running.signal })) {
+      const said = this.chat.generate(all, { ...this.defaults, ...options, signal: running.signal });
+      for await (const part of said) {
+        Object.assign(figures, said.progress);
         if (answer.content === "" && part.text !== "" && all.at(-1) === asked) all.push(answer);
         answer.content += part.text;
         yield part;
       }
       if (all.at(-1) === asked) all.push(answer); // a model may have nothing to say
-      if (this.running === running) this.left = this.chat.info.droppedMessages;
+      Object.assign(figures, said.progress);
+      if (this.running === running) this.left = figures.droppedMessages;
     } finally {
       if (all.at(-1) === asked) all.pop();
       unlink();
