@@ -132,7 +132,7 @@ async function countSlices(
 
 /** Says which of what must stay is too long, and by how much. */
 async function tooLong(
-  { text, ids, tokens }: Prompt, head: readonly Message[], last: readonly Message[], context: number, least: number,
+  { ids, tokens }: Prompt, head: readonly Message[], last: readonly Message[], context: number, least: number,
   tokenizer: Pick<ChatTokenizer, "encode">, signal: AbortSignal | undefined,
 ): Promise<TinywebError> {
   const count = async (texts: readonly string[]): Promise<number> => {
@@ -140,8 +140,8 @@ async function tooLong(
     for (const one of texts) sum += (await countSlices(one, tokenizer, signal)).tokens;
     return sum;
   };
-  const total = ids ? tokens : await count([text]);
   const [system, message] = [await count(head.map(({ content }) => content)), await count(last.map(({ content }) => content))];
+  const total = ids ? tokens : system + message;
   const excess = total + least - context;
   const [ofSystem, ofMessage] = [system >= excess, message >= excess]; // which would do, if it were shorter
   const which = last.length === 0 || (ofSystem && !ofMessage) ? "system" : head.length === 0 || (ofMessage && !ofSystem) ? "message" : "both";

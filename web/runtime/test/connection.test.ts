@@ -128,9 +128,9 @@ describe("a call", () => {
     const parts = collect(chat.generateIds([1], { maxTokens: 2 }));
     await turn();
     expect(worker.heard()).toEqual([{ type: "call", id: 1, call: { method: "generateIds", ids: [1], options: { maxTokens: 2 } } }]);
-    for (const part of [5, 6]) worker.say({ type: "part", id: 1, part });
+    for (const part of [5, 6]) worker.say({ type: "part", id: 1, part: { part } });
     await turn();
-    worker.say({ type: "part", id: 1, part: 7 });
+    worker.say({ type: "part", id: 1, part: { part: 7 } });
     worker.say({ type: "end", id: 1 });
     expect(await parts).toEqual([5, 6, 7]);
   });
@@ -140,7 +140,7 @@ describe("a call", () => {
     const stream = chat.generateIds([1]);
     const first = stream.next();
     await turn();
-    worker.say({ type: "part", id: 1, part: 5 });
+    worker.say({ type: "part", id: 1, part: { part: 5 } });
     expect(await first).toEqual({ done: false, value: 5 });
     worker.heard();
     await stream.return();
@@ -221,7 +221,7 @@ describe("a model", () => {
     const disposed = chat.dispose();
     await running;
     expect(worker.heard()).toEqual([{ type: "dispose" }]);
-    worker.say({ type: "part", id: 1, part: 5 });
+    worker.say({ type: "part", id: 1, part: { part: 5 } });
     await turn();
     expect(worker.ended).toBe(0);
     worker.say({ type: "disposed" });

@@ -99,7 +99,7 @@ describe("a detector", () => {
   it("gives labels, scores and boxes", async () => {
     const { detector, calls } = pretend();
     const made = detector();
-    expect(await made.detect(pixels(100, 50), { confidence: 0.5 })).toEqual([
+    expect([...(await made.detect(pixels(100, 50), { confidence: 0.5 }))]).toEqual([
       { label: "dog", index: 1, score: 0.75, box: [0, 1, 2, 3] },
       { label: "cat", index: 0, score: 0.5, box: [4, 5, 6, 7] },
     ]);

@@ -113,7 +113,7 @@ describe("what is too long", () => {
       excess: { of: "message", tokens: 999919 },
     });
     expect(tokenizer.longest).toBe(16_384);
-    expect(tokenizer.letters).toBeLessThan(2_100_000);
+    expect(tokenizer.letters).toBeLessThan(1_040_000);
   });
 });
 
@@ -157,7 +157,7 @@ describe.each(Object.entries(TEMPLATES))("the %s template", (name, render) => {
     for (let round = 0; round < 150; round++) {
       const count = 1 + random(round % 3 === 0 ? 60 : 8);
       const orderly = random(3) > 0;
-      const words = Array.from({ length: count }, (_, i) => `${orderly ? "ua"[i % 2] : "uuaat"[random(5)]}${random(4) === 0 ? random(60) : random(9)}`);
+      const words = Array.from({ length: count }, (_, i) => `${orderly ? "ua"[i % 2] : "uuaat"[random(5)]}${random(4) === 0 ? random(120) : random(9)}`);
       for (let i = random(3); i > 0; i--) words.unshift(`s${random(12)}`);
       const messages = talk(words.join(" "));
       const [context, maxTokens, size] = [20 + random(200), 1 + random(100), 1 + random(3)];
@@ -166,7 +166,7 @@ describe.each(Object.entries(TEMPLATES))("the %s template", (name, render) => {
       expect(got, `${name}: ${words.join(" ")} in ${context} for ${maxTokens}`).toEqual(wanted);
       seen[typeof wanted === "string" ? "refused" : (wanted as Fitted).dropped > 0 ? "dropped" : "whole"] += 1;
     }
-    for (const times of Object.values(seen)) expect(times).toBeGreaterThan(5);
+    for (const times of Object.values(seen)) expect(times).toBeGreaterThan(2);
   });
 });
 
@@ -205,7 +205,7 @@ describe("a long conversation", () => {
     // what is old is short, what is new is long, and the template leaves out half of it
     const messages = talk(Array.from({ length: 2000 }, (_, i) => `u${Math.floor(i / 100)} a${i % 50}`).join(" ") + " u9");
     const tokenizer = new Counting(TEMPLATES.forgetful as Render);
-    const wanted = rule(messages.slice(3000), 512, 100, new Counting(TEMPLATES.forgetful as Render));
+    const wanted = rule(messages.slice(3900), 512, 100, new Counting(TEMPLATES.forgetful as Render));
     const got = await fitMessages(messages, 512, 100, tokenizer);
     expect(got.ids).toEqual(wanted.ids);
     expect(tokenizer.renders).toBeLessThan(2 * Math.log2(2000) + 4);

@@ -17,6 +17,8 @@ afterEach(() => chat.dispose());
 
 const MESSAGES = [{ role: "user", content: "hi" }] as const;
 const ids = promptIds(MESSAGES);
+/** A question after which the model comes to its end. */
+const question = Array.from({ length: 200 }, (_, i) => String(i)).find((content) => expected(promptIds([{ role: "user", content }]), 20).includes(EOS)) as string;
 const decode = (tokens: number[]): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(tokens.filter((id) => id < 256)));
 
 describe("chat.completions.create", () => {
@@ -54,9 +56,7 @@ describe("chat.completions.create", () => {
       messages: MESSAGES, max_tokens: 9, temperature: 0.75, top_p: 0.5, top_k: 7, repetition_penalty: 1.25, seed: 99,
     });
     expect(sampled.choices[0].message.content).toBe(decode(expected(ids, 9, choice)));
-    // A question after which the model comes to its end.
-    const question = Array.from({ length: 200 }, (_, i) => String(i)).find((content) => expected(promptIds([{ role: "user", content }]), 20).includes(EOS));
-    const messages = [{ role: "user", content: question as string }] as const;
+    const messages = [{ role: "user", content: question }] as const;
     const ended = await openai.chat.completions.create({ messages, max_tokens: 20, temperature: 0 });
     expect(ended.choices[0].finish_reason).toBe("stop");
     expect(ended.usage.completion_tokens).toBe(expected(promptIds(messages), 20).length);
@@ -94,6 +94,31 @@ describe("chat.completions.create", () => {
     const parts = [{ type: "text", text: "a" }, { type: "text", text: "b" }] as const;
     const other = await openai.chat.completions.create({ messages: [{ role: "developer", content: parts }, ...MESSAGES], max_tokens: 4, temperature: 0 });
     expect(other.choices[0].message).toEqual(plain.choices[0].message);
+  });
+
+  it("of calls at once has the usage and the reason of each", async () => {
+    const asked = [1, 4, 9, 2].map((length, i) => ({
+      messages: [{ role: "user", content: "x".repeat(length) }] as const, max_tokens: 3 + i, temperature: 0.5, top_k: 1, seed: 1,
+    }));
+    const ending = { messages: [{ role: "user", content: question }] as const, max_tokens: 20, temperature: 0 };
+    const [streamed, whole, last, ...raw] = await Promise.all([
+      Promise.all(asked.map(async (request) => collect(await openai.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })))),
+      Promise.all(asked.map((request) => openai.chat.completions.create(request))),
+      openai.chat.completions.create(ending),
+      ...asked.map(async ({ messages }, i) => {
+        const answer = chat.generate(messages, { maxTokens: 2 + i, temperature: 0.5, topK: 1, seed: 1 });
+        await collect(answer);
+        return answer.result;
+      }),
+    ]);
+    asked.forEach(({ messages, max_tokens }, i) => {
+      const usage = { prompt_tokens: promptIds(messages as never).length, completion_tokens: max_tokens, total_tokens: promptIds(messages as never).length + max_tokens };
+      expect(streamed[i]?.at(-1)?.usage).toEqual(usage);
+      expect(streamed[i]?.at(-2)?.choices[0]?.finish_reason).toBe("length");
+      expect(whole[i]).toMatchObject({ usage, choices: [{ finish_reason: "length" }] });
+      expect(raw[i]).toMatchObject({ promptTokens: usage.prompt_tokens, answerTokens: 2 + i, stopReason: "max-tokens" });
+    });
+    expect(last).toMatchObject({ choices: [{ finish_reason: "stop" }] });
   });
 
   it("never leaves out a message", async () => {

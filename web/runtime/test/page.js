@@ -45,8 +45,9 @@ window.t = {
 
   async text(messages, options) {
     let text = "";
-    for await (const part of this.chat.generate(messages, options)) text += part.text;
-    return text;
+    const answer = this.chat.generate(messages, options);
+    for await (const part of answer) text += part.text;
+    return { text, result: await answer.result };
   },
 
   async logits(ids) {
