@@ -4,7 +4,7 @@
  */
 
 import { describeBreak, errorCode, pageState, type PageState, type Shell } from "tinyweb-shell";
-import type { Chat, PromptMessage } from "../model-api";
+import type { AnswerFigures, Chat, Excess, PromptMessage } from "../model-api";
 import { ConversationStore, newConversation, type Conversation, type Ending, type Message } from "../store/conversations";
 import { FALLBACK_SAMPLING, type Settings } from "../store/settings";
 import { displayName, parseFacts } from "./facts";
@@ -37,10 +37,26 @@ export function promptMessages(conversation: Conversation, system: string): Prom
   return messages;
 }
 
-/** Why an answer broke off, in one sentence. */
+const TOO_LONG: Record<Excess["of"], [what: string, todo: string]> = {
+  system: ["The instructions in the settings are", "Shorten them in the settings and send the message again."],
+  message: ["This message is", "Shorten it and send it again."],
+  both: ["The instructions in the settings and this message together are", "Shorten one of them and send the message again."],
+};
+
+/** Why an answer broke off, in a sentence or two. */
 function describeBrokenAnswer(error: unknown, words: Parameters<typeof describeBreak>[1]): string {
-  if (errorCode(error) === "context-full") return "This message is longer than what the model can hold. Shorten it and send it again.";
+  const { excess } = Object(error) as { excess?: Excess };
+  if (excess !== undefined) {
+    const [what, todo] = TOO_LONG[excess.of];
+    return `${what} too long by about ${excess.tokens} ${excess.tokens === 1 ? "token" : "tokens"} for what the model can hold. ${todo}`;
+  }
   return describeBreak(error, words, "The answer broke off");
+}
+
+/** How far an answer has come. */
+interface Progress {
+  tokens: number;
+  figures?: Readonly<AnswerFigures>;
 }
 
 export class ChatApp {
@@ -68,6 +84,7 @@ export class ChatApp {
       answering: null,
       queued: false,
       forgotten: 0,
+      figures: null,
       deleted: null,
     };
     this.shell.subscribe(() => this.changed());
@@ -239,12 +256,11 @@ export class ChatApp {
     if (answering !== null) this.endAnswer(answering.messageId, "stopped");
   }
 
-  private endAnswer(id: string, ending: Ending, more: { problem?: string; tokens?: number } = {}): void {
+  private endAnswer(id: string, ending: Ending, more: { problem?: string } & Partial<Progress> = {}): void {
     if (this.talk.answering?.messageId !== id) return;
     const { model } = this.shell;
-    const speed = model.model?.info.tokensPerSecond ?? 0;
-    const stats =
-      more.tokens !== undefined && more.tokens > 0 ? { stats: { tokens: more.tokens, tokensPerSecond: speed } } : {};
+    const { tokens = 0, figures } = more;
+    const stats = tokens > 0 ? { stats: { tokens, tokensPerSecond: figures?.tokensPerSecond ?? 0 } } : {};
     const problem = more.problem === undefined ? {} : { problem: more.problem };
     this.dispatch({ type: "answer-ended", id, ending, now: this.env.now(), ...problem, ...stats });
     model.refresh();
@@ -275,15 +291,14 @@ export class ChatApp {
   private async runAnswer(conversation: Conversation, id: string, signal: AbortSignal): Promise<void> {
     const { model, options } = this.shell;
     const messages = promptMessages(conversation, this.state.settings.system);
-    const count = { tokens: 0 };
+    const count: Progress = { tokens: 0 };
     try {
-      const info = await model.run(async (chat, running) => {
+      const figures = await model.run((chat, running) => {
         count.tokens = 0;
-        await this.stream(chat, messages, id, running, count);
-        return chat.info;
+        return this.stream(chat, messages, id, running, count);
       }, signal);
-      this.dispatch({ type: "forgotten", count: info.droppedMessages ?? 0 });
-      this.endAnswer(id, ENDINGS[info.stopReason ?? ""] ?? "done", count);
+      this.dispatch({ type: "figures", figures });
+      this.endAnswer(id, ENDINGS[figures.stopReason] ?? "done", count);
     } catch (error) {
       if (signal.aborted) return;
       if (errorCode(error) === "aborted") this.endAnswer(id, "stopped", count);
@@ -292,8 +307,8 @@ export class ChatApp {
   }
 
   private async stream(
-    chat: Chat, messages: PromptMessage[], id: string, signal: AbortSignal, count: { tokens: number },
-  ): Promise<void> {
+    chat: Chat, messages: PromptMessage[], id: string, signal: AbortSignal, count: Progress,
+  ): Promise<Readonly<AnswerFigures>> {
     let text = "";
     let drawn = false;
     let firstAt = 0;
@@ -313,9 +328,10 @@ export class ChatApp {
     }
     const hiddenTokensPerSecond = HIDDEN_TOKENS_PER_SECOND;
     const parts = chat.generate(messages, { ...sampling, seed: this.env.newSeed(), hiddenTokensPerSecond, signal });
+    count.figures = parts.progress;
     try {
       for await (const part of parts) {
-        if (signal.aborted) return;
+        if (signal.aborted) break;
         if (count.tokens++ === 0) firstAt = this.env.ticks();
         text += part.text;
         this.shell.model.alive(chat);
@@ -330,5 +346,6 @@ export class ChatApp {
       // What arrived after the last frame.
       if (drawn) draw();
     }
+    return parts.progress;
   }
 }

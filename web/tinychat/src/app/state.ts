@@ -1,7 +1,7 @@
 /** All that the page shows, and the only function that changes the conversation's part of it. */
 
 import type { Engine, Note } from "tinyweb-shell";
-import type { ChatInfo } from "../model-api";
+import type { AnswerFigures, ChatInfo } from "../model-api";
 import type { AnswerStats, Conversation, Ending, Message, Summary } from "../store/conversations";
 import { titleFrom } from "../store/conversations";
 import type { Settings } from "../store/settings";
@@ -25,6 +25,8 @@ export interface Talk {
   queued: boolean;
   /** How many of the oldest messages the model could no longer hold when it answered last. */
   forgotten: number;
+  /** Figures of the last answer since the page was opened. */
+  figures: Readonly<AnswerFigures> | null;
   /** Just deleted, and can be brought back. */
   deleted: Conversation | null;
 }
@@ -43,7 +45,7 @@ export type Action =
   | { type: "queued"; queued: boolean }
   | { type: "answer-started"; message: Message; now: number }
   | { type: "answer-text"; id: string; text: string; tokensPerSecond: number }
-  | { type: "forgotten"; count: number }
+  | { type: "figures"; figures: Readonly<AnswerFigures> }
   | { type: "answer-ended"; id: string; ending: Ending; now: number; problem?: string; stats?: AnswerStats }
   | { type: "answer-withdrawn" }
   | { type: "deleted"; conversation: Conversation | null };
@@ -102,8 +104,8 @@ export function reduce(state: Talk, action: Action): Talk {
         },
         conversation: changeMessage(state, action.id, (message) => ({ ...message, text: action.text })),
       };
-    case "forgotten":
-      return { ...state, forgotten: action.count };
+    case "figures":
+      return { ...state, figures: action.figures, forgotten: action.figures.droppedMessages };
     case "answer-ended":
       return {
         ...state,

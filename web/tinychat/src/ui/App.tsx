@@ -13,7 +13,7 @@ const WIDE = "(min-width: 900px)";
 
 function figures(state: State): Figure[] {
   if (state.engine.phase !== "ready") return [];
-  const speed = (state.answering?.tokensPerSecond ?? 0) || (state.engine.info.tokensPerSecond ?? 0);
+  const speed = (state.answering?.tokensPerSecond ?? 0) || (state.figures?.tokensPerSecond ?? 0);
   return speed > 0 ? [{ key: "speed", text: formatSpeed(speed) }] : [];
 }
 

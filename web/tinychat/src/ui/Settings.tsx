@@ -14,7 +14,8 @@ export function aboutRows(state: State): AboutRow[] {
   const context = info?.context ?? state.facts.context;
   if (context !== undefined) rows.push(["Remembers", `${context} tokens, question and answer together`]);
   if (info === null) return rows;
-  if (info.firstTokenMs != null && info.firstTokenMs > 0) rows.push(["First token", `after ${Math.round(info.firstTokenMs)} ms`]);
+  const { firstTokenMs = 0 } = state.figures ?? {};
+  if (firstTokenMs > 0) rows.push(["First token", `after ${Math.round(firstTokenMs)} ms`]);
   if (info.kernelsPerToken != null && info.kernelsPerToken > 0) rows.push(["Kernels", `${info.kernelsPerToken} for each token`]);
   return rows;
 }

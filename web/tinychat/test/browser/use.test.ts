@@ -112,7 +112,7 @@ describe("talking", () => {
       const above = await page.getByTestId("forgotten").evaluate((line) => line.nextElementSibling?.textContent);
       expect(above).toContain("What is 7 plus 5?");
       await ask(page, "long ".repeat(60));
-      expect(await page.getByTestId("error").textContent()).toContain("longer than what the model can hold");
+      expect(await page.getByTestId("error").textContent()).toContain("This message is too long by about 104 tokens");
     });
   });
 });

@@ -19,6 +19,8 @@ import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } 
  * @typedef {import("../../src/model-api").PromptMessage} PromptMessage
  * @typedef {import("../../src/model-api").Chat} Chat
  * @typedef {import("../../src/model-api").ChatInfo} ChatInfo
+ * @typedef {import("../../src/model-api").AnswerFigures} AnswerFigures
+ * @typedef {import("../../src/model-api").GenerateOptions} GenerateOptions
  */
 
 export const info = {
@@ -62,7 +64,7 @@ const STORY =
   "So Juniper climbed the tallest hill, held the star up high, and blew. Up it went, higher and higher, until it found its place. " +
   "And every night since then one star twinkles a little brighter, just for her.";
 
-/** @param {PromptMessage[]} messages */
+/** @param {readonly PromptMessage[]} messages */
 function reply(messages) {
   const said = messages.filter(({ role }) => role === "user").map(({ content }) => content);
   const last = said.at(-1) ?? "";
@@ -90,17 +92,10 @@ function makeChat(loaded) {
   /** @type {ChatInfo} */
   const facts = {
     ...loaded,
-    tokensPerSecond: 0,
-    firstTokenMs: 0,
     kernelsPerToken: 68,
     context: info.context,
     fullContext: info.context,
     defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 256 },
-    promptTokens: 0,
-    answerTokens: 0,
-    reusedTokens: 0,
-    droppedMessages: 0,
-    stopReason: undefined,
   };
   const { on, emit } = pretendEvents();
   let lost = false;
@@ -111,41 +106,48 @@ function makeChat(loaded) {
     async dispose() {
       mock.disposed++;
     },
-    async *generate(messages, options) {
-      const generateOptions = options ?? {};
-      const { maxTokens = 256, signal } = generateOptions;
-      mock.asked.push({ messages, options: { ...generateOptions } });
-      let kept = [...messages];
-      while (asked.has("small") && kept.length > 1 && kept.reduce((sum, { content }) => sum + content.length, 0) > 200) {
-        kept = kept.slice(2);
-      }
-      facts.droppedMessages = messages.length - kept.length;
-      if (asked.has("small") && (kept.at(-1)?.content.length ?? 0) > 200) {
-        throw fail("context-full", "The message is too long: it takes 600 tokens, and this model reads at most 512 including its answer.");
-      }
-      await pause(180, signal);
-      if (asked.has("thinking")) await pause(3_600_000, signal);
-      if (asked.has("lost-hard") && mock.loads === 1) throw fail("device-lost", "The GPU device was lost: the driver was reset.");
-      const words = reply(kept).match(/\s*\S+\s*?/gu) ?? [];
-      const start = performance.now();
-      for (const [index, text] of words.slice(0, maxTokens).entries()) {
-        if (asked.has("broken") && index === 4) throw fail("gpu-error", "Out of bounds access in kernel 12.");
-        if ((asked.has("lost") || asked.has("lost-fallback")) && index === 3 && !lost) {
-          lost = true;
-          emit("device-lost", { reason: "the driver was reset" });
-          if (!asked.has("lost-fallback")) await pause(400, signal);
-          else {
-            await new Promise((resolve) => (mock.continue = () => resolve(undefined)));
-            facts.backend = "wasm";
-            emit("backend-changed", { from: "webgpu", to: "wasm", reason: "the driver was reset" });
-          }
-        }
-        await pause(12, signal);
-        facts.tokensPerSecond = (1000 * (index + 1)) / Math.max(1, performance.now() - start);
-        if (index === 0) facts.firstTokenMs = 180;
-        yield { text, token: index };
-      }
-      facts.stopReason = words.length > maxTokens ? "max-tokens" : "end";
+    generate(messages, options) {
+      /** @type {AnswerFigures} */
+      const progress = { tokensPerSecond: 0, firstTokenMs: 0, droppedMessages: 0, stopReason: "aborted" };
+      return Object.assign(answer(messages, options ?? {}, progress), { progress });
     },
   };
+
+  /** @param {readonly PromptMessage[]} messages @param {GenerateOptions} generateOptions @param {AnswerFigures} progress */
+  async function* answer(messages, generateOptions, progress) {
+    const { maxTokens = 256, signal } = generateOptions;
+    mock.asked.push({ messages, options: { ...generateOptions } });
+    let kept = [...messages];
+    while (asked.has("small") && kept.length > 1 && kept.reduce((sum, { content }) => sum + content.length, 0) > 200) {
+      kept = kept.slice(2);
+    }
+    progress.droppedMessages = messages.length - kept.length;
+    if (asked.has("small") && (kept.at(-1)?.content.length ?? 0) > 200) {
+      const excess = { of: messages[0]?.role === "system" ? "both" : "message", tokens: 104 };
+      throw Object.assign(fail("context-full", "The message is too long by 104 tokens."), { excess });
+    }
+    await pause(180, signal);
+    if (asked.has("thinking")) await pause(3_600_000, signal);
+    if (asked.has("lost-hard") && mock.loads === 1) throw fail("device-lost", "The GPU device was lost: the driver was reset.");
+    const words = reply(kept).match(/\s*\S+\s*?/gu) ?? [];
+    const start = performance.now();
+    for (const [index, text] of words.slice(0, maxTokens).entries()) {
+      if (asked.has("broken") && index === 4) throw fail("gpu-error", "Out of bounds access in kernel 12.");
+      if ((asked.has("lost") || asked.has("lost-fallback")) && index === 3 && !lost) {
+        lost = true;
+        emit("device-lost", { reason: "the driver was reset" });
+        if (!asked.has("lost-fallback")) await pause(400, signal);
+        else {
+          await new Promise((resolve) => (mock.continue = () => resolve(undefined)));
+          facts.backend = "wasm";
+          emit("backend-changed", { from: "webgpu", to: "wasm", reason: "the driver was reset" });
+        }
+      }
+      await pause(12, signal);
+      progress.tokensPerSecond = (1000 * (index + 1)) / Math.max(1, performance.now() - start);
+      if (index === 0) progress.firstTokenMs = 180;
+      yield { text, token: index };
+    }
+    progress.stopReason = words.length > maxTokens ? "max-tokens" : "end";
+  }
 }

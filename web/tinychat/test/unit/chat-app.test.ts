@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { MemoryStore, Shell, type BackendChoice, type LoadOptions, type ModelModule } from "tinyweb-shell";
 import { ChatApp, promptMessages } from "../../src/app/chat-app";
 import { displayName, parseFacts } from "../../src/app/facts";
-import type { AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
+import type { Answer, AnswerFigures, AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
 import { parseSettings, type Settings } from "../../src/store/settings";
 
 function failure(code: string, message = `failed with ${code}`): Error {
@@ -24,8 +24,9 @@ class FakeChat implements Chat {
     model: "fake", backend: "webgpu", adapter: "a", memoryBytes: 1, modelBytes: 1, kernelsPerToken: 1, fallbacks: [],
     start: { manifestMs: 1, tokenizerMs: 1, weightsMs: 2, kernelsMs: 2, readyMs: 3 },
     context: 512, fullContext: 512, defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 256 },
-    tokensPerSecond: 0, firstTokenMs: 0, promptTokens: 0, answerTokens: 0, reusedTokens: 0, droppedMessages: 0, stopReason: "end",
   };
+  /** What an answer's figures are when it has ended. */
+  ended: AnswerFigures = { tokensPerSecond: 50, firstTokenMs: 9, droppedMessages: 0, stopReason: "end" };
   readonly prompts: PromptMessage[][] = [];
   readonly options: GenerateOptions[] = [];
   readonly listeners = new Map<string, (detail?: unknown) => void>();
@@ -34,7 +35,12 @@ class FakeChat implements Chat {
   answers: Step[][] = [];
   release: () => void = () => undefined;
 
-  async *generate(messages: PromptMessage[], options: GenerateOptions = {}): AsyncGenerator<AnswerPart, void> {
+  generate(messages: PromptMessage[], options: GenerateOptions = {}): Answer {
+    const progress: AnswerFigures = { tokensPerSecond: 0, firstTokenMs: 0, droppedMessages: 0, stopReason: "aborted" };
+    return Object.assign(this.parts(messages, options, progress), { progress });
+  }
+
+  private async *parts(messages: PromptMessage[], options: GenerateOptions, progress: AnswerFigures): AsyncGenerator<AnswerPart, void> {
     this.prompts.push(structuredClone(messages));
     this.options.push(options);
     for (const step of this.answers.shift() ?? ["Yes."]) {
@@ -43,9 +49,10 @@ class FakeChat implements Chat {
       else {
         if (options.signal?.aborted === true) throw failure("aborted");
         yield { text: step, token: 1 };
+        progress.tokensPerSecond = 20;
       }
     }
-    this.info = { ...this.info, tokensPerSecond: 50 };
+    Object.assign(progress, this.ended);
   }
 
   on: Chat["on"] = (event, listener) => {
@@ -333,16 +340,15 @@ describe("talking", () => {
     ["max-tokens", "length"],
     ["context-full", "context"],
     ["end", "done"],
-    [undefined, "done"],
   ] as const)("tells that an answer ended by %s", async (stopReason, ending) => {
     const { app, chat, last } = bench();
     await app.shell.model.load();
-    chat().info.stopReason = stopReason;
-    chat().info.droppedMessages = 2;
+    Object.assign(chat().ended, { stopReason, droppedMessages: 2 });
     app.send("Hello");
     await settle();
     expect(last()?.ending).toBe(ending);
     expect(app.state.forgotten).toBe(2);
+    expect(app.state.figures).toMatchObject({ tokensPerSecond: 50, firstTokenMs: 9 });
     app.newChat();
     expect(app.state.forgotten).toBe(0);
   });
@@ -353,7 +359,7 @@ describe("talking", () => {
     chat().answers.push(["So ", failure("gpu-error")]);
     app.send("Hello");
     await settle();
-    expect(last()).toMatchObject({ text: "So ", ending: "failed" });
+    expect(last()).toMatchObject({ text: "So ", ending: "failed", stats: { tokens: 1, tokensPerSecond: 20 } }); // as far as it came
     expect(last()?.problem).toMatch(/^The GPU reported an error\./u);
     expect(app.pageState).toBe("ready");
     app.regenerate();
@@ -362,13 +368,17 @@ describe("talking", () => {
     expect(last()).not.toHaveProperty("problem");
   });
 
-  test("a message that is too long is told so", async () => {
+  test.each([
+    ["message", 104, "This message is too long by about 104 tokens for what the model can hold. Shorten it and send it again."],
+    ["system", 120, "The instructions in the settings are too long by about 120 tokens for what the model can hold. Shorten them in the settings and send the message again."],
+    ["both", 1, "The instructions in the settings and this message together are too long by about 1 token for what the model can hold. Shorten one of them and send the message again."],
+  ])("what is too long is told, and by how much: %s", async (of, tokens, problem) => {
     const { app, chat, last } = bench();
     await app.shell.model.load();
-    chat().answers.push([failure("context-full")]);
+    chat().answers.push([Object.assign(failure("context-full"), { excess: { of, tokens } })]);
     app.send("x".repeat(5000));
     await settle();
-    expect(last()?.problem).toMatch(/longer than what the model can hold/u);
+    expect(last()?.problem).toBe(problem);
   });
 });
 
