@@ -37,9 +37,10 @@ LOAD = """async (backend) => {
 DECODE = """async ([prompt, tokens]) => {
   let count = 0;
   const messages = [{ role: "user", content: prompt }];
-  for await (const _ of window.chat.generate(messages, { maxTokens: tokens, temperature: 0 })) count++;
+  const answer = window.chat.generate(messages, { maxTokens: tokens, temperature: 0 });
+  for await (const _ of answer) count++;
   if (count < tokens / 2) throw new Error(`an answer of only ${count} tokens`);
-  return window.chat.info.tokensPerSecond;
+  return (await answer.result).tokensPerSecond;
 }"""
 
 

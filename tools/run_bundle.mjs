@@ -71,17 +71,21 @@ async function runChat(chat, manifest) {
   const rates = [];
   const firsts = [];
   let text = "";
+  let result;
   for (let run = 0; run <= whole("runs", 1); run++) {
     await chat.debug.clearCache();
     text = "";
-    if (ids) for await (const _ of chat.generateIds(ids, options));
-    else for await (const part of chat.generate([{ role: "user", content: given.prompt ?? "Tell me a story about a fox." }], options)) text += part.text;
+    const answer = ids ? chat.generateIds(ids, options)
+      : chat.generate([{ role: "user", content: given.prompt ?? "Tell me a story about a fox." }], options);
+    for await (const part of answer) text += ids ? "" : part.text;
+    result = await answer.result;
     if (run === 0) continue;
-    rates.push(chat.info.tokensPerSecond);
-    firsts.push(chat.info.firstTokenMs);
+    rates.push(result.tokensPerSecond);
+    firsts.push(result.firstTokenMs);
   }
   if (given.show) console.error(text);
-  const { promptTokens, kernelsPerToken, stopReason } = chat.info;
+  const { promptTokens, stopReason } = result;
+  const { kernelsPerToken } = chat.info;
   const [rate, first] = [median(rates), median(firsts)];
   const weightBytes = weightBytesPerToken(manifest);
   const cacheBytes = cacheBytesPerToken(manifest, promptTokens + tokens / 2);
@@ -112,8 +116,9 @@ async function runFunction(model, manifest, arrays) {
     let begun = performance.now();
     await model.run(inputs, { function: name });
     if (run > 0) all.push(performance.now() - begun);
-    await model.run({}, { function: name, outputs: [] });
-    if (run > 0) alone.push(model.info.runMs);
+    const answer = model.run({}, { function: name, outputs: [] });
+    await answer; // throws what went wrong
+    if (run > 0) alone.push((await answer.result).runMs);
   }
   return { function: name, kernels: model.info.functions[name].kernels, runMs: median(alone), runMsRange: [Math.min(...alone), Math.max(...alone)], withCopiesMs: median(all) };
 }

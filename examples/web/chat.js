@@ -36,11 +36,13 @@ try {
     messages.push({ role: "user", content });
     let text = "";
     try {
-      for await (const part of chat.generate(messages, { signal: running.signal })) {
+      const answering = chat.generate(messages, { signal: running.signal });
+      for await (const part of answering) {
         text += part.text;
         answer.textContent = text;
       }
-      say(`${chat.info.tokensPerSecond.toFixed(0)} tokens per second.`);
+      const { tokensPerSecond } = await answering.result;
+      say(`${tokensPerSecond.toFixed(0)} tokens per second.`);
     } catch (error) {
       fail(error);
     }

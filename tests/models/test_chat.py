@@ -1,8 +1,10 @@
 """The chat loop: context rule, cache reuse, limits, seeds, and text that equals its tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tinyweb import Tensor
 from tinyweb.errors import TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models.chat import Chat, Settings, choose_block, draft
-from tinyweb.models.fit import fit_messages
+from tinyweb.models.fit import Fitted, fit_messages
 from tinyweb.models.llama import Llama
 
 Messages = Sequence[Mapping[str, str]]
@@ -57,11 +59,136 @@ def test_oldest_turns_go_first(context: int, max_tokens: int, kept: int, dropped
     assert fitted.ids == words([SYSTEM, *TURNS[dropped:], LONG])
 
 
-def test_too_long_a_message_is_refused() -> None:
-    with pytest.raises(TinywebError, match="it takes 13 tokens, and this model reads at most 24"):
-        fit_messages([SYSTEM, *TURNS, LONG], 24, 99, lambda m: words(m))
-    with pytest.raises(TinywebError, match="at most 10"):
-        fit_messages([LONG], 10, 1, words)
+def said(system: int, question: int) -> list[dict[str, str]]:
+    return [message("system", "s " * system), *TURNS, message("user", "w " * question)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "context", "max_tokens", "what"),
+    [
+        (
+            said(3, 10),
+            24,
+            99,
+            r"The system prompt and the message together are too long by 1 tokens: the prompt takes 13 \(3 the sys",
+        ),
+        (
+            [LONG],
+            10,
+            1,
+            r"The message is too long by 1 tokens: .* \(10 the message\), and this model reads at most 10 .*, for",
+        ),
+        (
+            said(90, 2),
+            100,
+            40,
+            r"The system prompt is too long by 8 tokens: the prompt takes 92 \(90 the system prompt, 2 the",
+        ),
+        (said(8, 84), 100, 40, r"The system prompt and the message together are too long by 8 tokens: .* shorten them"),
+        (
+            said(90, 90),
+            100,
+            40,
+            r"The system prompt and the message together are too long by 96 tokens: .* 16 are kept",
+        ),
+        (
+            [SYSTEM],
+            3,
+            1,
+            r"The system prompt is too long by 1 tokens: the prompt takes 3 \(3 the system prompt\), and th",
+        ),
+    ],
+)
+def test_what_is_too_long_is_said(messages: Messages, context: int, max_tokens: int, what: str) -> None:
+    with pytest.raises(TinywebError, match=what):
+        fit_messages(messages, context, max_tokens, words)
+
+
+def by_the_rule(messages: Messages, context: int, max_tokens: int, encode: Callable[[Messages], list[int]]) -> Fitted:
+    """One turn after the other is left out until the rest fits."""
+    first = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
+    reserve, start = min(max_tokens, context // 2), first
+    while True:
+        ids = encode([*messages[:first], *messages[start:]])
+        if len(ids) + reserve <= context:
+            return Fitted(ids, start - first)
+        if start >= len(messages) - 1:
+            if len(ids) + min(reserve, 16) <= context:
+                return Fitted(ids, start - first)
+            raise TinywebError("too long by")
+        start += 1
+        while start < len(messages) - 1 and messages[start]["role"] != "user":
+            start += 1
+
+
+def greeting(messages: Messages) -> list[int]:
+    """Says more to short conversations."""
+    return [*words(messages), *([7] * 6 if len(messages) < 4 else [])]
+
+
+def forgetful(messages: Messages) -> list[int]:
+    """Leaves out most of the answers before the last."""
+    return [i for m in messages for i in words([m])[: 2 if m["role"] == "assistant" else None]]
+
+
+def strict(messages: Messages) -> list[int]:
+    """Refuses two questions in a row, and answers at the start."""
+    before = "assistant"
+    for m in messages:
+        if m["role"] != "system":
+            if m["role"] == before:
+                raise TinywebError("Roles must alternate.")
+            before = m["role"]
+    return words(messages)
+
+
+def talkative(messages: Messages) -> list[int]:
+    """Refuses short conversations."""
+    if len(messages) < 2:
+        raise TinywebError("Say more.")
+    return words(messages)
+
+
+@pytest.mark.parametrize("encode", [words, greeting, forgetful, strict, talkative])
+def test_the_fewest_turns_go(encode: Callable[[Messages], list[int]]) -> None:
+    rng = Random(f"fit {encode.__name__}")
+    outcomes: Counter[str] = Counter()
+    for round in range(200):
+        orderly = rng.random() < 0.6
+        messages = [message("system", "s " * rng.randrange(5)) for _ in range(rng.randrange(3))]
+        for i in range(1 + rng.randrange(60 if round % 3 == 0 else 8)):
+            role = ("user", "assistant")[i % 2] if orderly else rng.choice(("user", "user", "assistant", "tool"))
+            messages.append(message(role, f"{'w' * rng.randrange(9)} " * rng.choice((2, 5, 9, 60))))
+        context, max_tokens = 20 + rng.randrange(200), 1 + rng.randrange(100)
+        results: list[object] = []
+        for fit in (by_the_rule, fit_messages):
+            try:
+                results.append(fit(messages, context, max_tokens, encode))
+            except TinywebError as error:
+                results.append("too long" if "too long by" in str(error) else str(error))
+        assert results[0] == results[1]
+        outcomes["refused" if isinstance(results[0], str) else "cut" if results[0].dropped else "whole"] += 1  # type: ignore[attr-defined]
+    assert min(outcomes[name] for name in ("refused", "cut", "whole")) > 5
+
+
+def test_a_long_conversation_is_read_a_few_times() -> None:
+    counts: list[int] = []
+
+    def encode(messages: Messages) -> list[int]:
+        ids = words(messages)
+        counts.append(len(ids))
+        return ids
+
+    turns = [message("user", "a b c"), message("assistant", "d e f g h")]
+    for repeat in (1000, 4000):
+        counts.clear()
+        fitted = fit_messages([SYSTEM, *turns * repeat, LONG], 512, 256, encode)
+        assert 240 < len(fitted.ids) <= 256
+        # all of it once, then no more than about what is kept
+        assert counts[0] == 8 * repeat + 13 and len(counts) < 8 and max(counts[1:]) < 400
+    counts.clear()
+    fit_messages([SYSTEM, *turns, LONG], 512, 256, encode)
+    assert len(counts) == 1
 
 
 def test_small_answers_need_little_room() -> None:

@@ -80,7 +80,7 @@ export interface RunOptions {
 }
 
 /** The outputs, and figures of the call. */
-export interface Run extends Promise<Arrays> {
+export interface Run<Outputs = Arrays> extends Promise<Outputs> {
   /** Fulfilled when the call has ended, in whatever way; it never rejects. */
   readonly result: Promise<RunResult>;
 }

@@ -12,8 +12,9 @@ export async function open({ bundle, shapes, threads, backend }) {
     async time(repeat) {
       let milliseconds = 0;
       for (let i = 0; i < repeat; i++) {
-        await model.run(inputs);
-        milliseconds += model.info.runMs;
+        const run = model.run(inputs);
+        await run; // throws what went wrong
+        milliseconds += (await run.result).runMs;
       }
       return milliseconds / 1000;
     },

@@ -175,18 +175,13 @@ export class Viewer {
       this.due = false;
       const { confidence, iou } = this;
       try {
-        let times: Times | null = null;
-        const found = await this.shell.model.run(async (model, stop) => {
-          const boxes = await model.detect(source.element, { confidence, iou, signal: stop });
-          times = { ...model.info.times };
-          return boxes;
-        }, signal);
+        const found = await this.shell.model.run((model, stop) => model.detect(source.element, { confidence, iou, signal: stop }), signal);
         if (signal.aborted) return;
         const now = performance.now();
         const interval = now - this.lastLook;
         const fps = source.kind === "image" || this.lastLook === 0 ? 0 : 1000 / interval;
         this.lastLook = now;
-        this.change({ times, fps: this.state.fps === 0 || fps === 0 ? fps : this.state.fps * (1 - WEIGHT) + fps * WEIGHT });
+        this.change({ times: found.times, fps: this.state.fps === 0 || fps === 0 ? fps : this.state.fps * (1 - WEIGHT) + fps * WEIGHT });
         this.show(found);
       } catch (error) {
         if (signal.aborted) return;
