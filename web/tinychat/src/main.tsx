@@ -25,8 +25,12 @@ const app = new ChatApp({
   nextFrame,
 });
 
-addEventListener("storage", () => app.refreshHistory());
-addEventListener("pagehide", () => app.save());
+addEventListener("storage", () => app.changedElsewhere());
+addEventListener("pageshow", () => app.changedElsewhere()); // while the browser keeps a page for going back, it is told nothing
+addEventListener("pagehide", () => {
+  app.save();
+  app.forgetRemoved();
+});
 
 const root = document.getElementById("app");
 if (root !== null) {

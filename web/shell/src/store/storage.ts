@@ -8,15 +8,16 @@ export interface KeyValueStore {
   readonly lasting: boolean;
   keys(): string[];
   get(key: string): unknown;
-  /** Returns false when the value did not fit and is kept in memory only. */
-  set(key: string, value: unknown): boolean;
+  /** What does not fit is kept in memory, and stored as soon as there is room. */
+  set(key: string, value: unknown): void;
   remove(key: string): void;
-  /** Whether the value of `key` did not fit and will not survive a reload. */
-  overflows(key: string): boolean;
+  /** False while something did not fit and would not survive a reload. */
+  readonly complete: boolean;
 }
 
 export class MemoryStore implements KeyValueStore {
   readonly lasting: boolean = false;
+  readonly complete = true;
   private readonly values = new Map<string, string>();
 
   keys(): string[] {
@@ -27,23 +28,18 @@ export class MemoryStore implements KeyValueStore {
     return parse(this.values.get(key) ?? null);
   }
 
-  set(key: string, value: unknown): boolean {
+  set(key: string, value: unknown): void {
     this.values.set(key, JSON.stringify(value));
-    return true;
   }
 
   remove(key: string): void {
     this.values.delete(key);
   }
-
-  overflows(): boolean {
-    return false;
-  }
 }
 
 export class LocalStore implements KeyValueStore {
   readonly lasting = true;
-  /** What did not fit. */
+  /** What did not fit yet. */
   private readonly overflow = new MemoryStore();
 
   constructor(
@@ -64,24 +60,31 @@ export class LocalStore implements KeyValueStore {
     return this.overflow.get(key) ?? parse(this.storage.getItem(this.prefix + key));
   }
 
-  set(key: string, value: unknown): boolean {
-    try {
-      this.storage.setItem(this.prefix + key, JSON.stringify(value));
-      this.overflow.remove(key);
-      return true;
-    } catch {
-      this.overflow.set(key, value);
-      return false;
-    }
+  set(key: string, value: unknown): void {
+    this.overflow.set(key, value);
+    this.flush();
   }
 
   remove(key: string): void {
     this.overflow.remove(key);
     this.storage.removeItem(this.prefix + key);
+    this.flush();
   }
 
-  overflows(key: string): boolean {
-    return this.overflow.get(key) !== undefined;
+  get complete(): boolean {
+    return this.overflow.keys().length === 0;
+  }
+
+  /** Stores what is in memory, as far as there is room. */
+  private flush(): void {
+    for (const key of this.overflow.keys()) {
+      try {
+        this.storage.setItem(this.prefix + key, JSON.stringify(this.overflow.get(key)));
+        this.overflow.remove(key);
+      } catch {
+        // It waits for more room.
+      }
+    }
   }
 }
 

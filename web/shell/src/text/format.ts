@@ -92,3 +92,11 @@ export function modelSizes({ parameters, quant, modelBytes }: ModelSizes): strin
   if (modelBytes !== undefined && modelBytes > 0) parts.push(formatBytes(modelBytes));
   return parts.map((part) => part.replaceAll(" ", "\u00a0").replaceAll("-", "\u2011"));
 }
+
+/** U+2800 is a symbol to Unicode, yet the pattern of Braille without a dot. */
+const BLANK = /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cc}\u2800]*$/u;
+
+/** Whether there is nothing to see in a text: spaces, marks of no width, control characters, fillers. */
+export function isBlank(text: string): boolean {
+  return BLANK.test(text);
+}

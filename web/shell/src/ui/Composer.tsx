@@ -2,6 +2,7 @@
 
 import type { JSX, RefObject } from "preact";
 import { useLayoutEffect } from "preact/hooks";
+import { isBlank } from "../text/format";
 import { Icon } from "./icons";
 
 interface ComposerProps {
@@ -39,11 +40,16 @@ export function Composer({ input, text, label, placeholder, action, testId, name
     return () => removeEventListener("resize", fit);
   }, [text, input]);
 
+  const blank = isBlank(text);
+  const send = (): void => {
+    if (!busy && !blank) onSend();
+  };
+
   const onKeyDown = (event: KeyboardEvent): void => {
     // While an input method composes a character, Enter belongs to it (keyCode 229 where isComposing is missing).
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
-    if (!busy) onSend();
+    send();
   };
 
   return (
@@ -51,7 +57,7 @@ export function Composer({ input, text, label, placeholder, action, testId, name
       class="composer"
       onSubmit={(event) => {
         event.preventDefault();
-        if (!busy) onSend();
+        send();
       }}
     >
       <label class="sr-only" for="prompt">
@@ -77,7 +83,7 @@ export function Composer({ input, text, label, placeholder, action, testId, name
         class={`send-button${named ? " is-named" : ""}${busy ? " is-stop" : ""}`}
         data-testid={busy ? "stop" : testId}
         title={busy ? "Stop (Esc)" : `${action} (Enter)`}
-        disabled={!busy && text.trim() === ""}
+        disabled={!busy && blank}
         onClick={busy ? onStop : onSend}
       >
         <Icon name={busy ? "stop" : "send"} />

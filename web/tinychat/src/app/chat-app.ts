@@ -3,7 +3,7 @@
  * the interface draws `state` and calls the methods.
  */
 
-import { describeBreak, errorCode, pageState, type PageState, type Shell } from "tinyweb-shell";
+import { describeBreak, errorCode, isBlank, pageState, type PageState, type Shell } from "tinyweb-shell";
 import type { AnswerFigures, Chat, Excess, PromptMessage } from "../model-api";
 import { ConversationStore, newConversation, type Conversation, type Ending, type Message } from "../store/conversations";
 import { FALLBACK_SAMPLING, type Settings } from "../store/settings";
@@ -26,6 +26,10 @@ const SAVE_EVERY = 1000;
 /** Spares the battery while nobody reads; the answer is still complete when the reader comes back after a while. */
 const HIDDEN_TOKENS_PER_SECOND = 10;
 const CURRENT = "current";
+/** The note that the conversation was deleted in another tab. */
+const GONE = "gone";
+/** What is shown in place of an answer without anything to see. */
+export const EMPTY_ANSWER = "The answer is empty.";
 
 /** The runtime's word for why an answer ended by itself, in the page's. */
 const ENDINGS: Record<string, Ending> = { "max-tokens": "length", "context-full": "context" };
@@ -33,8 +37,13 @@ const ENDINGS: Record<string, Ending> = { "max-tokens": "length", "context-full"
 /** What the model is given: the system prompt if there is one, then all that was said. It drops itself what it cannot hold. */
 export function promptMessages(conversation: Conversation, system: string): PromptMessage[] {
   const messages: PromptMessage[] = system.trim() === "" ? [] : [{ role: "system", content: system.trim() }];
-  for (const { role, text } of conversation.messages) if (text !== "") messages.push({ role, content: text });
+  for (const { role, text } of conversation.messages) if (!isBlank(text)) messages.push({ role, content: text });
   return messages;
+}
+
+/** Whether the model ended an answer of its own accord without having said anything. */
+export function isEmptyAnswer({ role, text, ending }: Message): boolean {
+  return role === "assistant" && ending !== "stopped" && ending !== "failed" && isBlank(text);
 }
 
 const TOO_LONG: Record<Excess["of"], [what: string, todo: string]> = {
@@ -65,8 +74,12 @@ export class ChatApp {
   private readonly conversations: ConversationStore;
   private answer: { abort: AbortController; finished: Promise<void> } | null = null;
   private lastSave = 0;
-  /** As it is in storage. */
-  private saved: Conversation | undefined;
+  /** Another tab has changed something that is not shown yet. */
+  private behind = false;
+  /** What was last written of an answer. */
+  private saved: Message | undefined;
+  /** The id of the message that is to be answered. */
+  private question = "";
   /** The answer takes the place of another one. */
   private anew = false;
   private readonly listeners = new Set<() => void>();
@@ -75,9 +88,9 @@ export class ChatApp {
     this.shell = env.shell;
     const { storage } = env.shell;
     this.conversations = new ConversationStore(storage);
+    this.conversations.sweep(env.now());
     const current = storage.get(CURRENT);
     const kept = typeof current === "string" ? this.conversations.get(current) : undefined;
-    this.saved = kept;
     this.talk = {
       conversation: kept ?? newConversation(env.newId(), env.now()),
       history: this.conversations.list(),
@@ -149,19 +162,16 @@ export class ChatApp {
 
   private show(conversation: Conversation): void {
     this.stop();
-    this.save();
+    this.shell.model.dropNote(GONE);
     this.shell.storage.set(CURRENT, conversation.id);
     this.dispatch({ type: "show", conversation });
-    this.saved = conversation;
     this.refreshHistory();
   }
 
   remove(id: string): void {
     if (id === this.talk.conversation.id) this.stop();
-    this.save();
-    const conversation = this.conversations.get(id);
-    this.conversations.remove(id);
-    this.dispatch({ type: "deleted", conversation: conversation ?? null });
+    this.forgetRemoved();
+    this.dispatch({ type: "deleted", conversation: this.conversations.remove(id, this.env.now()) ?? null });
     if (id === this.talk.conversation.id) {
       this.dispatch({ type: "show", conversation: newConversation(this.env.newId(), this.env.now()) });
     }
@@ -170,14 +180,18 @@ export class ChatApp {
 
   undoRemove(): void {
     const { deleted } = this.talk;
-    this.forgetRemoved();
     if (deleted === null) return;
-    this.conversations.put(deleted);
+    this.dispatch({ type: "deleted", conversation: null });
+    this.shell.reportKept(this.conversations.restore(deleted));
     this.open(deleted.id);
     this.refreshHistory();
   }
 
+  /** From now on it cannot be brought back. */
   forgetRemoved(): void {
+    const { deleted } = this.talk;
+    if (deleted === null) return;
+    this.conversations.discard(deleted.id);
     this.dispatch({ type: "deleted", conversation: null });
   }
 
@@ -189,9 +203,33 @@ export class ChatApp {
     this.refreshHistory();
   }
 
-  /** Also when another tab has changed them. */
-  refreshHistory(): void {
+  private refreshHistory(): void {
     this.dispatch({ type: "history", history: this.conversations.list() });
+  }
+
+  /** To be called when another tab may have changed what is stored. What happens in a row is shown at once. */
+  changedElsewhere(): void {
+    if (this.behind) return;
+    this.behind = true;
+    this.env.nextFrame(() => this.catchUp());
+  }
+
+  /** Shows what other tabs have said and deleted. An answer that is no longer part of it ends. */
+  private catchUp(): void {
+    this.behind = false;
+    const { conversation, answering } = this.talk;
+    const stored = this.conversations.get(conversation.id);
+    if (stored !== undefined) {
+      // What is written here is ahead of storage.
+      const own = conversation.messages.find(({ id }) => id === answering?.messageId);
+      const messages = stored.messages.map((message) => (message.id === own?.id ? own : message));
+      this.dispatch({ type: "merged", conversation: { ...stored, messages } });
+      if (answering !== null && this.talk.answering === null) this.answer?.abort.abort();
+    } else if (conversation.messages.length > 0) {
+      this.newChat();
+      this.shell.model.note({ id: GONE, tone: "info", text: "The conversation that was open here has been deleted in another tab." });
+    }
+    this.refreshHistory();
   }
 
   get keepsConversations(): boolean {
@@ -203,42 +241,53 @@ export class ChatApp {
     return this.conversations.bytes;
   }
 
-  /** Writes the shown conversation to storage. */
+  /** Writes what has been written of an answer to storage. */
   save(): void {
-    const { conversation } = this.talk;
-    // What another tab has deleted meanwhile must not come back unchanged.
-    if (conversation === this.saved) return;
-    this.saved = conversation;
+    const { conversation, answering } = this.talk;
+    const message = conversation.messages.find(({ id }) => id === answering?.messageId);
+    if (message !== undefined && message !== this.saved) this.keep(message);
+  }
+
+  private keep(message: Message): void {
+    const { id } = this.talk.conversation;
+    this.saved = message;
     this.lastSave = this.env.ticks();
-    this.shell.reportKept(this.conversations.put(conversation));
-    if (conversation.messages.length > 0) this.shell.storage.set(CURRENT, conversation.id);
+    this.shell.storage.set(CURRENT, id);
+    this.shell.reportKept(this.conversations.put(id, message));
+  }
+
+  /** The place of what is said now: behind all that is seen, even if the clock was set back. */
+  private nextPlace(): number {
+    return this.talk.conversation.messages.reduce((latest, { at }) => Math.max(latest, at + 1), this.env.now());
   }
 
   // ---- talking
 
   /** Sends a message; while the model is loading it waits for it. Returns false if there is nothing to send. */
   send(text: string): boolean {
-    const trimmed = text.trim();
-    if (trimmed === "" || this.talk.answering !== null || this.talk.queued) return false;
-    this.anew = false;
-    const message: Message = { id: this.env.newId(), role: "user", text: trimmed, ending: "done" };
-    this.dispatch({ type: "said", message, now: this.env.now() });
-    this.save();
+    if (isBlank(text) || this.talk.answering !== null || this.talk.queued) return false;
+    this.catchUp();
+    const first = this.talk.conversation.messages.length === 0;
+    const message: Message = { id: this.env.newId(), at: this.nextPlace(), role: "user", text: text.trim(), ending: "done" };
+    this.dispatch({ type: "said", message });
+    if (first) this.conversations.create(this.talk.conversation);
+    this.keep(message);
     this.refreshHistory();
-    this.ask();
+    this.ask(message.id, false);
     return true;
   }
 
   /** Answers the last message of the user anew. */
   regenerate(): void {
-    const { conversation, answering, queued } = this.talk;
-    if (answering !== null || queued || !conversation.messages.some((message) => message.role === "user")) return;
-    this.dispatch({ type: "answer-withdrawn" });
-    this.anew = true;
-    this.ask();
+    if (this.talk.answering !== null || this.talk.queued) return;
+    this.catchUp();
+    const question = this.talk.conversation.messages.findLast((message) => message.role === "user");
+    if (question !== undefined) this.ask(question.id, true);
   }
 
-  private ask(): void {
+  private ask(question: string, anew: boolean): void {
+    this.question = question;
+    this.anew = anew;
     const { model } = this.shell;
     if (model.state.engine.phase === "ready") {
       void this.startAnswer();
@@ -262,22 +311,29 @@ export class ChatApp {
     const { tokens = 0, figures } = more;
     const stats = tokens > 0 ? { stats: { tokens, tokensPerSecond: figures?.tokensPerSecond ?? 0 } } : {};
     const problem = more.problem === undefined ? {} : { problem: more.problem };
-    this.dispatch({ type: "answer-ended", id, ending, now: this.env.now(), ...problem, ...stats });
+    this.dispatch({ type: "answer-ended", id, ending, ...problem, ...stats });
     model.refresh();
-    this.save();
-    this.refreshHistory();
     const message = this.talk.conversation.messages.find((other) => other.id === id);
-    const said = message === undefined || message.text === "" ? "" : `${displayName(this.state.facts)}: ${message.text}`;
-    this.shell.announce(ending === "stopped" ? "Stopped." : said);
+    if (message === undefined) return;
+    this.keep(message);
+    this.refreshHistory();
+    const said = isEmptyAnswer(message) ? EMPTY_ANSWER : message.text;
+    this.shell.announce(ending === "stopped" ? "Stopped." : isBlank(said) ? "" : `${displayName(this.state.facts)}: ${said}`);
   }
 
   private async startAnswer(): Promise<void> {
+    const { messages } = this.talk.conversation;
+    const asked = messages.findIndex(({ id }) => id === this.question);
+    if (asked < 0) return this.dispatch({ type: "queued", queued: false });
     const abort = new AbortController();
     const before = this.answer?.finished;
     // "stopped" until it ends: that is what a reload in the middle leaves behind.
-    const message: Message = { id: this.env.newId(), role: "assistant", text: "", ending: "stopped" };
-    const conversation = this.talk.conversation;
-    this.dispatch({ type: "answer-started", message, now: this.env.now() });
+    const message: Message = { id: this.env.newId(), at: this.nextPlace(), role: "assistant", to: this.question, text: "", ending: "stopped" };
+    const conversation = { ...this.talk.conversation, messages: messages.slice(0, asked + 1) };
+    const replaced = messages.find(({ to }) => to === this.question);
+    this.dispatch({ type: "answer-started", message });
+    this.keep(message); // so that other tabs do not answer it as well
+    if (replaced !== undefined) this.conversations.withdraw(conversation.id, replaced);
     const run = async (): Promise<void> => {
       await before;
       await this.runAnswer(conversation, message.id, abort.signal);

@@ -2,8 +2,8 @@
 
 import type { Engine, Note } from "tinyweb-shell";
 import type { AnswerFigures, ChatInfo } from "../model-api";
-import type { AnswerStats, Conversation, Ending, Message, Summary } from "../store/conversations";
-import { titleFrom } from "../store/conversations";
+import type { AnswerStats, Conversation, Ending, Message, Removed, Summary } from "../store/conversations";
+import { arrange, titleFrom } from "../store/conversations";
 import type { Settings } from "../store/settings";
 import type { ModelFacts } from "./facts";
 
@@ -21,14 +21,14 @@ export interface Talk {
   /** All kept conversations, newest first. */
   history: Summary[];
   answering: Answering | null;
-  /** The last message waits for the model to be ready. */
+  /** A message waits for the model to be ready. */
   queued: boolean;
   /** How many of the oldest messages the model could no longer hold when it answered last. */
   forgotten: number;
   /** Figures of the last answer since the page was opened. */
   figures: Readonly<AnswerFigures> | null;
   /** Just deleted, and can be brought back. */
-  deleted: Conversation | null;
+  deleted: Removed | null;
 }
 
 export interface State extends Talk {
@@ -40,15 +40,15 @@ export interface State extends Talk {
 
 export type Action =
   | { type: "show"; conversation: Conversation }
+  | { type: "merged"; conversation: Conversation }
   | { type: "history"; history: Summary[] }
-  | { type: "said"; message: Message; now: number }
+  | { type: "said"; message: Message }
   | { type: "queued"; queued: boolean }
-  | { type: "answer-started"; message: Message; now: number }
+  | { type: "answer-started"; message: Message }
   | { type: "answer-text"; id: string; text: string; tokensPerSecond: number }
   | { type: "figures"; figures: Readonly<AnswerFigures> }
-  | { type: "answer-ended"; id: string; ending: Ending; now: number; problem?: string; stats?: AnswerStats }
-  | { type: "answer-withdrawn" }
-  | { type: "deleted"; conversation: Conversation | null };
+  | { type: "answer-ended"; id: string; ending: Ending; problem?: string; stats?: AnswerStats }
+  | { type: "deleted"; conversation: Removed | null };
 
 function changeMessage(state: Talk, id: string, change: (message: Message) => Message): Conversation {
   const messages = state.conversation.messages.map((message) => (message.id === id ? change(message) : message));
@@ -68,6 +68,11 @@ export function reduce(state: Talk, action: Action): Talk {
   switch (action.type) {
     case "show":
       return { ...state, conversation: action.conversation, answering: null, queued: false, forgotten: 0 };
+    case "merged": {
+      // Another tab may have replaced the answer that is being written here.
+      const there = action.conversation.messages.some(({ id }) => id === state.answering?.messageId);
+      return { ...state, conversation: action.conversation, answering: there ? state.answering : null };
+    }
     case "history":
       return { ...state, history: action.history };
     case "said":
@@ -76,8 +81,7 @@ export function reduce(state: Talk, action: Action): Talk {
         conversation: {
           ...conversation,
           title: conversation.title === "" ? titleFrom(action.message.text) : conversation.title,
-          updatedAt: action.now,
-          messages: [...conversation.messages, action.message],
+          messages: arrange([...conversation.messages, action.message]),
         },
       };
     case "queued":
@@ -87,11 +91,7 @@ export function reduce(state: Talk, action: Action): Talk {
         ...state,
         queued: false,
         answering: { messageId: action.message.id, phase: "reading", tokensPerSecond: 0 },
-        conversation: {
-          ...conversation,
-          updatedAt: action.now,
-          messages: [...conversation.messages, action.message],
-        },
+        conversation: { ...conversation, messages: arrange([...conversation.messages, action.message]) },
       };
     case "answer-text":
       if (state.answering?.messageId !== action.id) return state;
@@ -110,15 +110,8 @@ export function reduce(state: Talk, action: Action): Talk {
       return {
         ...state,
         answering: state.answering?.messageId === action.id ? null : state.answering,
-        conversation: {
-          ...changeMessage(state, action.id, (message) => ended(message, action)),
-          updatedAt: action.now,
-        },
+        conversation: changeMessage(state, action.id, (message) => ended(message, action)),
       };
-    case "answer-withdrawn": {
-      const last = conversation.messages.findLastIndex((message) => message.role === "user");
-      return { ...state, conversation: { ...conversation, messages: conversation.messages.slice(0, last + 1) } };
-    }
     case "deleted":
       return { ...state, deleted: action.conversation };
   }

@@ -1,7 +1,7 @@
 import { Fragment, type JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { copyText, formatSpeed, Icon, useCopy } from "tinyweb-shell";
-import type { ChatApp } from "../app/chat-app";
+import { copyText, formatSpeed, Icon, isBlank, useCopy } from "tinyweb-shell";
+import { EMPTY_ANSWER, isEmptyAnswer, type ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
 import type { Message } from "../store/conversations";
@@ -89,7 +89,13 @@ function AssistantMessage({ message, name, phase, onRegenerate }: AssistantProps
           </span>
         </div>
       )}
-      <Answer text={message.text} writing={phase === "writing"} />
+      {phase === null && isEmptyAnswer(message) ? (
+        <p class="empty-answer" data-testid="message-assistant">
+          {EMPTY_ANSWER}
+        </p>
+      ) : (
+        <Answer text={message.text} writing={phase === "writing"} />
+      )}
       {message.problem !== undefined && (
         <p class="problem" role="alert" data-testid="error">
           <Icon name="alert" />
@@ -98,7 +104,7 @@ function AssistantMessage({ message, name, phase, onRegenerate }: AssistantProps
       )}
       {phase === null && (
         <div class="message-actions">
-          {message.text !== "" && <CopyButton text={message.text} testId="copy" />}
+          {!isBlank(message.text) && <CopyButton text={message.text} testId="copy" />}
           {onRegenerate !== null && (
             <button type="button" class="icon-button" data-testid="regenerate" title="Answer again" onClick={onRegenerate}>
               <Icon name="again" />
@@ -124,10 +130,10 @@ function UserMessage({ message }: { message: Message }): JSX.Element {
   );
 }
 
-/** Where the model's memory begins when it has dropped the first `count` messages; empty ones were never sent. */
+/** Where the model's memory begins when it has dropped the first `count` messages; blank ones were never sent. */
 function indexAfter(messages: readonly Message[], count: number): number {
   let left = count;
-  return messages.findIndex((message) => message.text !== "" && left-- === 0);
+  return messages.findIndex((message) => !isBlank(message.text) && left-- === 0);
 }
 
 export function Messages({ app, state }: { app: ChatApp; state: State }): JSX.Element {
