@@ -1,7 +1,8 @@
 /** Using the page: talking, keyboard, settings, conversations. The model is a pretended one; see test/mock/model.js. */
 
 import { describe, expect, test } from "vitest";
-import { focusedTestId, open, reaches, type Mock } from "tinyweb-shell/testing";
+import type { Page } from "playwright-core";
+import { focusedTestId, open, reaches, violations, type Mock } from "tinyweb-shell/testing";
 import { ask, mockOf, say, using, useBrowser } from "./using";
 
 useBrowser();
@@ -91,6 +92,23 @@ describe("talking", () => {
       await page.getByTestId("prompt").focus();
       await page.keyboard.press("Control+V");
       expect(await page.getByTestId("prompt").inputValue()).toBe("7 + 5 = 12.");
+    });
+  });
+
+  test("what has nothing to see cannot be sent; an answer of that kind is told", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      for (const text of ["\u200b\u2060", "\u3164", "\u00ad \ufeff"]) {
+        await page.getByTestId("prompt").fill(text);
+        expect(await page.getByTestId("send").isDisabled()).toBe(true);
+        await page.keyboard.press("Enter");
+      }
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+      expect(await ask(page, "Say nothing")).toBe("The answer is empty.");
+      expect(await page.getByTestId("announcement").textContent()).toBe("TinyChat: The answer is empty.");
+      expect(await page.getByTestId("copy").count()).toBe(0);
+      expect(await page.getByTestId("regenerate").count()).toBe(1);
+      expect(await violations(page)).toEqual([]);
     });
   });
 
@@ -388,6 +406,69 @@ describe("conversations", () => {
       await ask(page, "What is 7 plus 5?");
       await other.getByTestId("history").getByText("What is 7 plus 5?").waitFor();
     });
+  });
+
+  test("that two tabs talk in at once show both turns in both, and after a reload", async () => {
+    await using({ mock: "" }, async ({ page, context }) => {
+      await reaches(page, "ready");
+      await ask(page, "What is the capital of France?");
+      const other = await context.newPage();
+      await other.goto(page.url());
+      await reaches(other, "ready");
+      await Promise.all([say(page, "Tell me a long story"), say(other, "What is 7 plus 5?")]);
+      for (const tab of [page, other]) {
+        await tab.getByTestId("message-user").getByText("Tell me a long story").waitFor();
+        await tab.getByTestId("message-assistant").getByText("7 + 5 = 12.").waitFor();
+        await tab.getByTestId("message-assistant").getByText("Part 2.").waitFor();
+      }
+      await page.getByTestId("stop").click();
+      const texts = (tab: Page): Promise<string[]> => tab.locator("[data-testid=message-user], [data-testid=message-assistant]").allTextContents();
+      const said = await texts(page);
+      expect(said).toHaveLength(6);
+      expect(said[said.indexOf("What is 7 plus 5?") + 1]).toBe("7 + 5 = 12.");
+      await expect.poll(() => texts(other)).toEqual(said);
+      await other.reload();
+      await reaches(other, "ready");
+      expect(await texts(other)).toEqual(said);
+    });
+  });
+
+  test("deleted in one tab end in the other, and come back into its list", async () => {
+    await using({ mock: "" }, async ({ page, context }) => {
+      await reaches(page, "ready");
+      await say(page, "Tell me a long story");
+      await page.getByTestId("message-assistant").getByText("Part 1.").waitFor();
+      const other = await context.newPage();
+      await other.goto(page.url());
+      await reaches(other, "ready");
+      await other.getByLabel("Delete “Tell me a long story”").click();
+      await page.getByText("has been deleted in another tab").waitFor();
+      await reaches(page, "ready");
+      expect(await page.getByTestId("message-user").count()).toBe(0);
+      expect(await page.getByTestId("history").count()).toBe(0);
+      await other.getByTestId("undo").click();
+      await page.getByTestId("history").getByText("Tell me a long story").click();
+      await page.getByTestId("message-assistant").getByText("Part 1.").waitFor();
+    });
+  });
+
+  test("of an earlier page open, and go on", async () => {
+    const { page } = await open({ alone: true });
+    await reaches(page, "ready");
+    await page.evaluate(() => {
+      const messages = [
+        { id: "q", role: "user", text: "Hello, my name is Ada!", ending: "done" },
+        { id: "a", role: "assistant", text: "Nice to meet you, Ada!", ending: "done" },
+      ];
+      localStorage.setItem("tinychat:/:chat:old", JSON.stringify({ id: "old", title: "Hello", createdAt: 1, updatedAt: 2, messages }));
+      localStorage.setItem("tinychat:/:current", JSON.stringify("old"));
+    });
+    await page.reload();
+    await reaches(page, "ready");
+    expect(await ask(page, "What is my name?")).toBe("Your name is Ada.");
+    await page.reload();
+    await reaches(page, "ready");
+    expect(await page.getByTestId("message-user").allTextContents()).toEqual(["Hello, my name is Ada!", "What is my name?"]);
   });
 
   test("work where storage is blocked", async () => {
