@@ -1,5 +1,5 @@
 import { Fragment, type JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { copyText, formatSpeed, Icon, isBlank, useCopy } from "tinyweb-shell";
 import { EMPTY_ANSWER, isEmptyAnswer, type ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
@@ -34,19 +34,35 @@ function copyCode(event: MouseEvent): void {
   });
 }
 
-function Answer({ text, writing }: { text: string; writing: boolean }): JSX.Element {
+/** What can be seen although it has no text. */
+const DRAWN = "hr, input, pre, table";
+
+function Answer({ message, phase }: Pick<AssistantProps, "message" | "phase">): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
+  const { nodes, text } = useMemo(() => {
+    const rendered = renderMarkdown(message.text);
+    return { nodes: rendered, text: rendered.querySelector(DRAWN) === null ? rendered.textContent : message.text };
+  }, [message.text]);
   useLayoutEffect(() => {
-    if (element.current !== null) patchChildren(element.current, renderMarkdown(text));
-  }, [text]);
+    if (element.current !== null) patchChildren(element.current, nodes);
+  }, [nodes]);
+  const empty = phase === null && isEmptyAnswer({ ...message, text });
   return (
-    <div
-      ref={element}
-      class={`prose${writing ? " writing" : ""}`}
-      data-testid="message-assistant"
-      aria-busy={writing}
-      onClick={copyCode}
-    />
+    <>
+      <div
+        ref={element}
+        class={`prose${phase === "writing" ? " writing" : ""}`}
+        data-testid="message-assistant"
+        aria-busy={phase === "writing"}
+        hidden={empty}
+        onClick={copyCode}
+      />
+      {empty && (
+        <p class="empty-answer" data-testid="empty-answer">
+          {EMPTY_ANSWER}
+        </p>
+      )}
+    </>
   );
 }
 
@@ -89,13 +105,7 @@ function AssistantMessage({ message, name, phase, onRegenerate }: AssistantProps
           </span>
         </div>
       )}
-      {phase === null && isEmptyAnswer(message) ? (
-        <p class="empty-answer" data-testid="message-assistant">
-          {EMPTY_ANSWER}
-        </p>
-      ) : (
-        <Answer text={message.text} writing={phase === "writing"} />
-      )}
+      <Answer message={message} phase={phase} />
       {message.problem !== undefined && (
         <p class="problem" role="alert" data-testid="error">
           <Icon name="alert" />

@@ -104,11 +104,15 @@ describe("talking", () => {
         await page.keyboard.press("Enter");
       }
       expect(await page.getByTestId("message-user").count()).toBe(0);
-      expect(await ask(page, "Say nothing")).toBe("The answer is empty.");
+      await ask(page, "Say nothing");
+      expect(await page.getByTestId("empty-answer").innerText()).toBe("The answer is empty.");
       expect(await page.getByTestId("announcement").textContent()).toBe("TinyChat: The answer is empty.");
       expect(await page.getByTestId("copy").count()).toBe(0);
       expect(await page.getByTestId("regenerate").count()).toBe(1);
       expect(await violations(page)).toEqual([]);
+      await ask(page, "Show me some Markdown");
+      await ask(page, "Say nothing that is Markdown");
+      expect(await page.getByTestId("empty-answer").count()).toBe(2);
     });
   });
 

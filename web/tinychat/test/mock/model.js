@@ -73,6 +73,7 @@ function reply(messages) {
   if (/what.*my name/iu.test(last)) return name ? `Your name is ${name}.` : "You have not told me your name yet.";
   if (/7 plus 5/u.test(last)) return "7 + 5 = 12.";
   if (/capital of france/iu.test(last)) return "The capital of France is Paris.";
+  if (/say nothing that is markdown/iu.test(last)) return "&#8203;\n\n[here]: https://example.com";
   if (/say nothing/iu.test(last)) return "\u200b\n";
   if (/long/iu.test(last)) return Array.from({ length: 12 }, (_, i) => `Part ${i + 1}. ${STORY.slice(0, 138)}`).join("\n\n");
   if (/story/iu.test(last)) return STORY;
