@@ -25,7 +25,7 @@ try {
         item.textContent = `${label}, ${Math.round(100 * score)} %`;
         return item;
       }));
-      say(`${found.length} found in ${Math.round(detector.info.times.totalMs)} ms.`);
+      say(`${found.length} found in ${Math.round(found.times.totalMs)} ms.`);
     } catch (error) {
       fail(error);
     }

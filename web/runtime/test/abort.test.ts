@@ -62,9 +62,9 @@ async function slow(): Promise<{ worker: Slow; model: FunctionModel }> {
 /** The function of the hand-made bundle in the place of a network: the arrays are not those of a detector, the calls are. */
 function through(model: FunctionModel, info: object, outputs: object): FunctionModel {
   const inputs = { x: Float32Array.of(1, 2, 3, 4), n: Int32Array.of(1) };
-  const run = async (_: unknown, { signal }: { signal?: AbortSignal }): Promise<object> => {
-    await model.run(inputs, { signal: signal as AbortSignal });
-    return outputs;
+  const run = (_: unknown, { signal }: { signal?: AbortSignal }): Promise<object> => {
+    const called = model.run(inputs, { signal: signal as AbortSignal });
+    return Object.assign(called.then(() => outputs), { result: called.result });
   };
   return { info, run, on: model.on.bind(model), dispose: model.dispose.bind(model) } as never;
 }

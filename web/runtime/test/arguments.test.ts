@@ -43,7 +43,7 @@ beforeAll(async () => {
   const outputs = [array("boxes", [1, 4]), array("scores", [1]), array("classes", [1]), array("count", [1])];
   const none = { boxes: new Float32Array(4), scores: new Float32Array(1), classes: new Int32Array(1), count: new Int32Array(1) };
   const info = { functions: { look: { inputs, outputs } }, sections: { detect: { entry: "look", labels: ["cat"], defaults: { confidence: 0.5, iou: 0.5 } } } };
-  detector = new Detector({ info, on: f.on.bind(f), run: async () => none } as never);
+  detector = new Detector({ info, on: f.on.bind(f), run: () => Object.assign(Promise.resolve(none), { result: Promise.resolve({ runMs: 1 }) }) } as never);
 });
 afterAll(() => Promise.all([chat.dispose(), f.dispose()]));
 

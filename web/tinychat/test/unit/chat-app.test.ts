@@ -4,9 +4,10 @@ import { describe, expect, test } from "vitest";
 import { MemoryStore, Shell, type BackendChoice, type LoadOptions, type ModelModule } from "tinyweb-shell";
 import { ChatApp, isEmptyAnswer, promptMessages } from "../../src/app/chat-app";
 import { displayName, parseFacts } from "../../src/app/facts";
-import type { Answer, AnswerFigures, AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
+import type { Answer, AnswerFigures, AnswerPart, Chat, GenerateOptions, PromptMessage } from "../../src/model-api";
 import type { Message } from "../../src/store/conversations";
 import { parseSettings, type Settings } from "../../src/store/settings";
+import { FAKE_INFO } from "./fake-info";
 
 function failure(code: string, message = `failed with ${code}`): Error {
   return Object.assign(new Error(message), { code });
@@ -21,11 +22,7 @@ async function settle(): Promise<void> {
 type Step = string | Error | "wait";
 
 class FakeChat implements Chat {
-  info: ChatInfo = {
-    model: "fake", backend: "webgpu", adapter: "a", memoryBytes: 1, modelBytes: 1, kernelsPerToken: 1, fallbacks: [],
-    start: { manifestMs: 1, tokenizerMs: 1, weightsMs: 2, kernelsMs: 2, readyMs: 3 },
-    context: 512, fullContext: 512, defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 256 },
-  };
+  info = FAKE_INFO;
   /** What an answer's figures are when it has ended. */
   ended: AnswerFigures = { tokensPerSecond: 50, firstTokenMs: 9, droppedMessages: 0, stopReason: "end" };
   readonly prompts: PromptMessage[][] = [];

@@ -4,11 +4,12 @@
  */
 
 import { LocalStore, Shell } from "tinyweb-shell";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { ChatApp } from "../../src/app/chat-app";
-import type { AnswerPart, Chat, ChatInfo, GenerateOptions, PromptMessage } from "../../src/model-api";
+import type { Answer, AnswerFigures, AnswerPart, Chat, GenerateOptions, PromptMessage } from "../../src/model-api";
 import { ConversationStore, type Message } from "../../src/store/conversations";
 import { parseSettings, type Settings } from "../../src/store/settings";
+import { FAKE_INFO } from "./fake-info";
 
 /** Mulberry32: the same numbers for the same seed. */
 function randomOf(seed: number): (below: number) => number {
@@ -108,10 +109,15 @@ class TabStorage {
 
 /** Says what the test lets it say. */
 class Prompted implements Chat {
-  readonly info: ChatInfo = { backend: "webgpu", stopReason: "end" };
+  readonly info = FAKE_INFO;
   next: (text: string | null) => void = () => undefined;
 
-  async *generate(_: PromptMessage[], { signal }: GenerateOptions = {}): AsyncGenerator<AnswerPart, void> {
+  generate(_: readonly PromptMessage[], options?: GenerateOptions | null): Answer {
+    const progress: AnswerFigures = { tokensPerSecond: 0, firstTokenMs: 0, droppedMessages: 0, stopReason: "end" };
+    return Object.assign(this.parts(options?.signal), { progress });
+  }
+
+  private async *parts(signal?: AbortSignal | null): AsyncGenerator<AnswerPart, void> {
     for (;;) {
       const text = await new Promise<string | null>((resolve) => {
         this.next = resolve;
@@ -123,8 +129,8 @@ class Prompted implements Chat {
     }
   }
 
-  on(): void {}
-  dispose(): void {}
+  on: Chat["on"] = () => () => undefined;
+  async dispose(): Promise<void> {}
 }
 
 async function settle(): Promise<void> {
@@ -343,6 +349,10 @@ function check(world: World, tabs: readonly Tab[]): void {
     }
   }
 }
+
+// Each of a thousand pages would tell how long it took to load.
+beforeAll(() => void vi.spyOn(console, "info").mockReturnValue(undefined));
+afterAll(() => void vi.restoreAllMocks());
 
 describe("two tabs", () => {
   test("lose nothing, and agree, in 1000 interleavings", async () => {
