@@ -150,9 +150,8 @@ function probeWasm<Name extends "wasm" | "wasm-single">(
   if (!variant) return `this model was exported without WASM ${threaded ? "threads" : "for one thread"}`;
   let threads = 1;
   if (threaded) {
-    if (!platform.crossOriginIsolated || !platform.sharedMemory) {
-      return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
-    }
+    if (!platform.crossOriginIsolated) return "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)";
+    if (!platform.sharedMemory) return "threads need shared memory (SharedArrayBuffer), which this browser does not have";
     threads = Math.min(options.threads ?? Math.min(platform.hardwareConcurrency, MAX_THREADS), wasm.stacks.maxThreads);
     if (threads <= 1) return options.threads ? "one thread was asked for" : "this device has one CPU core";
   }

@@ -21,6 +21,8 @@ const HASH = "x-tinyweb-sha256";
 const AT_ONCE = 4;
 /** A page that is being opened is not yet among the clients. */
 const OPENING_MS = 60_000;
+/** A browser tells its pages at once; an event that waits longer would hold up the next version. */
+const ANSWER_MS = 5_000;
 
 /** @param {string} hash */
 const cacheName = (hash) => PREFIX + hash;
@@ -98,9 +100,16 @@ async function pinOf(id) {
   return found;
 }
 
-/** Lets go of versions that no open page was opened with. */
+/**
+ * Lets go of versions that no open page was opened with. Only pages are asked for, and pins name theirs: a worker that waits
+ * for another thread tells a browser nothing, and Firefox waits for its answer. What is not known in time goes next time.
+ */
 async function tidy() {
-  const open = new Set((await worker.clients.matchAll({ includeUncontrolled: true, type: "all" })).map(({ id }) => id));
+  const pages = worker.clients.matchAll({ includeUncontrolled: true, type: "window" });
+  const late = /** @type {Promise<undefined>} */ (new Promise((resolve) => setTimeout(resolve, ANSWER_MS)));
+  const found = await Promise.race([pages, late]);
+  if (found === undefined) return;
+  const open = new Set(found.map(({ id }) => id));
   const used = new Set([cacheName(own)]);
   const kept = await caches.open(PINS);
   for (const request of await kept.keys()) {
@@ -136,7 +145,6 @@ async function answer(event, path) {
 }
 
 worker.addEventListener("install", (event) => event.waitUntil(install()));
-worker.addEventListener("activate", (event) => event.waitUntil(tidy()));
 worker.addEventListener("fetch", (event) => {
   const path = pathOf(event.request);
   if (path !== undefined) event.respondWith(answer(event, path));

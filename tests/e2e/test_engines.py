@@ -1,0 +1,170 @@
+"""Every page in every engine: the first visit, a second tab while the first is open, a visit without a network, and a new
+version. Firefox and WebKit have no WebGPU here and take WASM."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import browser as browser_tool  # tools/browser.py
+import pytest
+from playwright.sync_api import Browser
+
+from tests.e2e.conftest import Served
+from tests.e2e.engines import Chromium, Engine, Tab, by_test_id, firefox, webkit
+from tests.e2e.pages import MODELS, PAGES, ExportedPage
+from tests.e2e.test_offline import publish
+
+Serve = Callable[..., Served]
+Exported = Callable[[ExportedPage], Path]
+ENGINES = ("chromium", "firefox", "webkit")
+# threads where the engine has shared memory; elsewhere the page takes one thread by itself
+BACKENDS = {"chromium": "wasm", "firefox": "wasm", "webkit": "wasm-single"}
+
+
+@pytest.fixture(scope="session")
+def running(chromium: Browser) -> Iterator[Callable[[str], Engine | None]]:
+    """The engine of a name, started on first use; None where it could not be had."""
+    started: dict[str, Engine | None] = {"chromium": Chromium(chromium)}
+    with ExitStack() as open_ones:
+
+        def engine(name: str) -> Engine | None:
+            if name not in started:
+                if name == "firefox":
+                    program = browser_tool.find_firefox()
+                    started[name] = open_ones.enter_context(firefox(program)) if program else None
+                else:
+                    programs = browser_tool.find_webkit()
+                    started[name] = open_ones.enter_context(webkit(programs)) if programs else None
+            return started[name]
+
+        yield engine
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, running: Callable[[str], Engine | None]) -> Iterator[Engine]:
+    found = running(request.param)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{request.param} must be here: see tools/browser.py --all")
+        pytest.skip(f"{request.node.name} was not run: {request.param} could not be had (tools/browser.py --all)")
+    yield found
+    found.close_tabs()
+
+
+def ask(tab: Tab, text: str) -> str:
+    answers = f"""document.querySelectorAll('{by_test_id("message-assistant")}')"""
+    number = tab.evaluate(f"{answers}.length")
+    tab.fill("prompt", text)
+    tab.click("send")
+    tab.until(f"{answers}.length > {number}")
+    tab.becomes("ready")
+    return tab.texts("message-assistant")[-1]
+
+
+def use_chat(tab: Tab) -> None:
+    assert re.search(r"\b12\b", ask(tab, "What is 7 plus 5?"))
+
+
+def use_detect(tab: Tab) -> None:
+    tab.evaluate(f"""document.querySelector('{by_test_id("boxes")}')?.replaceChildren()""")
+    tab.attach("file", MODELS / "tinyyolo" / "test_images" / "clean_card.png")
+    tab.until(f"""document.querySelector('{by_test_id("boxes")}')?.textContent""")
+    found = json.loads(tab.texts("boxes")[0])
+    assert sorted(box["label"] for box in found) == ["3", "7", "A", "K", "heart", "star"]
+
+
+def use_image(tab: Tab) -> None:
+    tab.fill("prompt", "a red circle on a white background")
+    tab.fill("steps", "3")
+    tab.click("generate")
+    tab.becomes("generating")
+    tab.becomes("ready")
+    picture = f"document.querySelector('{by_test_id('image')}')"
+    assert tab.evaluate(f"{picture}.decode().then(() => {picture}.naturalWidth)") >= 64
+
+
+def use_search(tab: Tab) -> None:
+    tab.until(f"""/\\d+ passages/.test(document.querySelector('{by_test_id("documents")}').textContent)""")
+    query = "how do plants make their food"
+    tab.becomes("ready")
+    tab.fill("query", query)
+    results = f"""{by_test_id("results")}[aria-busy="false"][data-query="{query}"]"""
+    tab.until(f"document.querySelector('{results}')")
+    assert "carbon dioxide" in tab.texts("open-result")[0]
+
+
+USES = {"chat": use_chat, "detect": use_detect, "image": use_image, "embed": use_search}
+
+
+def visit(engine: Engine, address: str) -> Tab:
+    """The page in a new tab, ready, and kept on the device by its service worker."""
+    tab = engine.open()
+    tab.goto(address)
+    tab.becomes("ready")
+    tab.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    return tab
+
+
+def parameters(fast: Callable[[str, ExportedPage], bool]) -> list[Any]:
+    return [
+        pytest.param(name, page, id=f"{name}-{page.task}", marks=[] if fast(name, page) else pytest.mark.slow)
+        for name in ENGINES
+        for page in PAGES
+    ]
+
+
+@pytest.mark.parametrize(("engine", "tested"), parameters(lambda name, page: True), indirect=["engine"])
+def test_visits(engine: Engine, exported_page: Exported, served: Serve, tested: ExportedPage, request: Any) -> None:
+    """Twice, at the same time, and once more when the host is gone."""
+    site = served(exported_page(tested))
+    use = USES[tested.task]
+    backend = BACKENDS[request.node.callspec.params["engine"]]
+    first = visit(engine, f"{site.address}/?backend=wasm")
+    assert first.backend() == backend
+    use(first)
+    first.reload()
+    first.becomes("ready")
+    second = visit(engine, f"{site.address}/?backend=wasm")
+    assert second.backend() == backend
+    use(second)
+    site.stop()
+    first.reload()
+    first.becomes("ready")
+    assert first.backend() == backend
+    use(first)
+
+
+@pytest.mark.parametrize(
+    ("engine", "tested"),
+    parameters(lambda name, page: page.task == "chat" and name != "chromium"),  # Chromium's: test_offline.py
+    indirect=["engine"],
+)
+def test_a_new_version(
+    engine: Engine, exported_page: Exported, served: Serve, tested: ExportedPage, tmp_path: Path
+) -> None:
+    """It is offered, and taken in the one tab; the other goes on with the files it has."""
+    folder = Path(shutil.copytree(exported_page(tested), tmp_path / "site"))
+    publish(folder, "old", tested.task)
+    site = served(folder)
+    address = f"{site.address}/?backend=wasm-single"
+    visit(engine, address).close()
+    first, other = visit(engine, address), visit(engine, address)
+    publish(folder, "new", tested.task)
+    first.reload()
+    first.becomes("ready")
+    assert first.evaluate("mark") == ["old", "old"]
+    first.click("update")
+    first.until("globalThis.mark?.[0] === 'new'")
+    first.becomes("ready")
+    assert first.evaluate("mark") == ["new", "new"]
+    USES[tested.task](first)
+    assert '"old"' in other.evaluate("fetch('model/model.js').then((response) => response.text())")
+    USES[tested.task](other)
+    other.reload()
+    other.becomes("ready")
+    assert other.evaluate("mark") == ["new", "new"]
