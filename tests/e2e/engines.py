@@ -26,7 +26,7 @@ from tests.control.starting import started
 
 START_S = 60
 COMMAND_S = 90  # for one command, opening a page among them
-WAIT_S = 180  # two cores may be shared with other work
+WAIT_S = 40  # two cores may be shared with other work
 DESKTOP = (1024, 768)
 
 

@@ -71,7 +71,6 @@ def use_chat(tab: Tab) -> None:
 
 
 def use_detect(tab: Tab) -> None:
-    tab.evaluate(f"""document.querySelector('{by_test_id("boxes")}')?.replaceChildren()""")
     tab.attach("file", MODELS / "tinyyolo" / "test_images" / "clean_card.png")
     tab.until(f"""document.querySelector('{by_test_id("boxes")}')?.textContent""")
     found = json.loads(tab.texts("boxes")[0])
