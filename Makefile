@@ -72,7 +72,7 @@ test-all: setup ## Everything `make test` does, with the slow tests and the stri
 checks: export TINYWEB_RETRY_LOG := $(CURDIR)/build/second-tries.log
 checks:
 	@rm -f "$$TINYWEB_RETRY_LOG"
-	@$(BIN)/python tools/browser.py >/dev/null # what is missing is installed once, not by each worker of pytest
+	@$(BIN)/python tools/browser.py --all >/dev/null # what is missing is installed once, not by each worker of pytest
 	+@$(if $(filter-out 1/%,$(SHARD)),,$(SIDE_BY_SIDE) lint test-web)
 	@echo "tinyweb: Python tests$(if $(SHARD), (part $(SHARD)))"
 	$(BIN)/pytest -n auto --dist worksteal $(PYTEST) $(if $(SHARD),--shard $(SHARD))
@@ -154,7 +154,7 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 
 .venv/.browser: tools/browser.py tools/vulkan.py .venv/.dev
 	@echo "tinyweb: looking for a browser and a Vulkan driver for the tests"
-	@$(BIN)/python tools/browser.py
+	@$(BIN)/python tools/browser.py --all
 	@$(BIN)/python tools/vulkan.py
 	@touch $@
 

@@ -113,10 +113,14 @@ class Engine(ABC):
         self.tabs.append(tab)
         return tab
 
+    def close(self, tab: Tab) -> None:
+        self.tabs.remove(tab)
+        tab.close()
+
     def close_tabs(self) -> None:
         """What a test opened."""
         while self.tabs:
-            self.tabs.pop().close()
+            self.close(self.tabs[-1])
 
     @abstractmethod
     def _open(self) -> Tab: ...
