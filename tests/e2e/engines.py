@@ -268,18 +268,28 @@ class WebKitTab(ElementTab):
 
 
 class WebKit(Engine):
+    """Each tab is a window: a tab that is opened is not the one shown."""
+
     def __init__(self, client: webdriver.WebKitGTK) -> None:
         super().__init__()
         self.client = client
-        self.resize(*DESKTOP)
+        self.size = DESKTOP
 
     def _open(self) -> Tab:
-        self.client.switch_to.new_window("tab")
+        self.client.switch_to.new_window("window")
+        self._fit()
         return WebKitTab(self.client, self.client.current_window_handle)
 
-    def resize(self, width: int, height: int) -> None:
+    def _fit(self) -> None:
         frame = self.client.execute_script("return [outerWidth - innerWidth, outerHeight - innerHeight]")
-        self.client.set_window_size(width + frame[0], height + frame[1])
+        self.client.set_window_size(self.size[0] + frame[0], self.size[1] + frame[1])
+
+    def resize(self, width: int, height: int) -> None:
+        self.size = (width, height)
+        for tab in self.tabs:
+            assert isinstance(tab, WebKitTab)
+            self.client.switch_to.window(tab.handle)
+            self._fit()
 
 
 @contextmanager
