@@ -6,8 +6,8 @@ Playwright is asked to download its own, and failing that Debian's package is in
 Tests take the headless shell, Chromium's pages without the windows around them, where there is one: a quarter less
 processor time. With TINYWEB_BROWSER=whole (`make test-all`) they run in what users have.
 
-Firefox and WebKit, in which a part of the tests runs too, are those of the system: with --all, what is missing of them is
-installed (Debian, as root), and what could not be had is named in one line.
+Firefox and WebKit, in which a part of the tests runs too, are those of the system: with --all, what is missing of them
+is installed (Debian, as root), and what could not be had is named in one line.
 """
 
 import os
@@ -122,7 +122,7 @@ OTHERS: dict[str, tuple[Callable[[], Path | WebKit | None], tuple[str, ...]]] = 
 
 
 def missing() -> str:
-    """Installs the other engines where that is possible; says in one line which could not be had, "" if all are there."""
+    """Installs the other engines where that is possible; says in one line which could not be had, "" if none."""
     without = []
     for name, (find_it, packages) in OTHERS.items():
         if find_it():

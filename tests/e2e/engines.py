@@ -9,7 +9,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -311,10 +311,8 @@ def firefox(program: Path) -> Iterator[Engine]:
     try:
         yield Firefox(client)
     finally:
-        try:
+        with suppress(InvalidSessionIdException):  # the browser is gone already
             client.quit(in_app=False)
-        except InvalidSessionIdException:  # the browser is gone already
-            pass
 
 
 @contextmanager

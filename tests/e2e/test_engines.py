@@ -1,5 +1,5 @@
-"""Every page in every engine: the first visit, a second tab while the first is open, a visit without a network, and a new
-version. Firefox and WebKit have no WebGPU here and take WASM."""
+"""Every page in every engine: the first visit, a second tab while the first is open, a visit without a network, and a
+new version. Firefox and WebKit have no WebGPU here and take WASM."""
 
 import json
 import re
