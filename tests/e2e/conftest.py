@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import browser as browser_tool  # tools/browser.py
 import pytest
+from playwright.sync_api import Browser
 
 from tests.control.shared import Shared
+from tests.e2e.engines import Chromium, Engine, firefox, webkit
 from tests.e2e.pages import ExportedPage, export_arguments
 from tests.models.tiny_diffusion import write_tiny_diffusion
 from tinyweb.serve import SiteServer, open_server
@@ -119,3 +123,31 @@ def served() -> Iterator[Callable[..., Served]]:
     for state in running:
         if state.thread.is_alive():
             state.stop()
+
+
+@pytest.fixture(scope="session")
+def running(chromium: Browser) -> Iterator[Callable[[str], Engine | None]]:
+    """The engine of a name, started on first use; None where it could not be had."""
+    started: dict[str, Engine | None] = {"chromium": Chromium(chromium)}
+    with ExitStack() as open_ones:
+
+        def engine(name: str) -> Engine | None:
+            if name not in started:
+                if name == "firefox":
+                    program = browser_tool.find_firefox()
+                    started[name] = open_ones.enter_context(firefox(program)) if program else None
+                else:
+                    programs = browser_tool.find_webkit()
+                    started[name] = open_ones.enter_context(webkit(programs)) if programs else None
+            return started[name]
+
+        yield engine
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, running: Callable[[str], Engine | None]) -> Iterator[Engine]:
+    found = running(request.param)
+    if found is None:
+        pytest.skip(f"{request.node.name} was not run: {request.param} could not be had (tools/browser.py --all)")
+    yield found
+    found.close_tabs()

@@ -28,6 +28,7 @@ START_S = 60
 COMMAND_S = 90  # for one command, opening a page among them
 WAIT_S = 40  # two cores may be shared with other work
 DESKTOP = (1024, 768)
+ENGINES = ("chromium", "firefox", "webkit")
 
 
 def by_test_id(test_id: str) -> str:
@@ -350,3 +351,22 @@ def webkit(programs: browser_tool.WebKit) -> Iterator[Engine]:
             yield WebKit(client)
         finally:
             client.quit()
+
+
+def visit(engine: Engine, address: str) -> Tab:
+    """The page in a new tab, ready, and kept on the device by its service worker."""
+    tab = engine.open()
+    tab.goto(address)
+    tab.becomes("ready")
+    tab.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    return tab
+
+
+def ask(tab: Tab, text: str) -> str:
+    answers = f"""document.querySelectorAll('{by_test_id("message-assistant")}')"""
+    number = tab.evaluate(f"{answers}.length")
+    tab.fill("prompt", text)
+    tab.click("send")
+    tab.until(f"{answers}.length > {number}")
+    tab.becomes("ready")
+    return tab.texts("message-assistant")[-1]

@@ -4,63 +4,21 @@ new version. Firefox and WebKit have no WebGPU here and take WASM."""
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import browser as browser_tool  # tools/browser.py
 import pytest
-from playwright.sync_api import Browser
 
 from tests.e2e.conftest import Served
-from tests.e2e.engines import Chromium, Engine, Tab, by_test_id, firefox, webkit
+from tests.e2e.engines import ENGINES, Engine, Tab, ask, by_test_id, visit
 from tests.e2e.pages import MODELS, PAGES, ExportedPage
 from tests.e2e.test_offline import publish
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
-ENGINES = ("chromium", "firefox", "webkit")
 # threads where the engine has shared memory; elsewhere the page takes one thread by itself
 BACKENDS = {"chromium": "wasm", "firefox": "wasm", "webkit": "wasm-single"}
-
-
-@pytest.fixture(scope="session")
-def running(chromium: Browser) -> Iterator[Callable[[str], Engine | None]]:
-    """The engine of a name, started on first use; None where it could not be had."""
-    started: dict[str, Engine | None] = {"chromium": Chromium(chromium)}
-    with ExitStack() as open_ones:
-
-        def engine(name: str) -> Engine | None:
-            if name not in started:
-                if name == "firefox":
-                    program = browser_tool.find_firefox()
-                    started[name] = open_ones.enter_context(firefox(program)) if program else None
-                else:
-                    programs = browser_tool.find_webkit()
-                    started[name] = open_ones.enter_context(webkit(programs)) if programs else None
-            return started[name]
-
-        yield engine
-
-
-@pytest.fixture
-def engine(request: pytest.FixtureRequest, running: Callable[[str], Engine | None]) -> Iterator[Engine]:
-    found = running(request.param)
-    if found is None:
-        pytest.skip(f"{request.node.name} was not run: {request.param} could not be had (tools/browser.py --all)")
-    yield found
-    found.close_tabs()
-
-
-def ask(tab: Tab, text: str) -> str:
-    answers = f"""document.querySelectorAll('{by_test_id("message-assistant")}')"""
-    number = tab.evaluate(f"{answers}.length")
-    tab.fill("prompt", text)
-    tab.click("send")
-    tab.until(f"{answers}.length > {number}")
-    tab.becomes("ready")
-    return tab.texts("message-assistant")[-1]
 
 
 def use_chat(tab: Tab) -> None:
@@ -95,15 +53,6 @@ def use_search(tab: Tab) -> None:
 
 
 USES = {"chat": use_chat, "detect": use_detect, "image": use_image, "embed": use_search}
-
-
-def visit(engine: Engine, address: str) -> Tab:
-    """The page in a new tab, ready, and kept on the device by its service worker."""
-    tab = engine.open()
-    tab.goto(address)
-    tab.becomes("ready")
-    tab.evaluate("navigator.serviceWorker.ready.then(() => 0)")
-    return tab
 
 
 def parameters(fast: Callable[[str, ExportedPage], bool]) -> list[Any]:

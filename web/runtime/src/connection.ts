@@ -6,6 +6,7 @@ import { aborted, describe, fromWire, throwIfAborted, TinywebError } from "./err
 import type { HostEvents, Progress } from "./host.js";
 import { memoryBudget } from "./device.js";
 import { LoadMarker, type InterruptedLoad, type SmallerSetting } from "./marker.js";
+import { Watch } from "./life.js";
 import type { Call, Reply, Request } from "./protocol.js";
 
 export interface LoadOptions extends BackendOptions {
@@ -92,6 +93,7 @@ export class Connection<Info> {
   private closed: TinywebError | undefined;
   private marker: LoadMarker | undefined;
   private readonly silence: ReturnType<typeof setTimeout>;
+  private readonly watch: Watch;
   /** The load before this one, if the page was ended during it. */
   previousLoadInterrupted: InterruptedLoad | undefined;
 
@@ -105,6 +107,10 @@ export class Connection<Info> {
     worker.onerror = ({ message }) => this.lose(message);
     // Any script can be at an address; one that is no worker of ours says nothing, ever.
     this.silence = setTimeout(() => this.lose("", "did not start"), START_MS);
+    this.watch = new Watch((why) => this.lose(why), () => {
+      if (this.pending.size > 0) worker.postMessage({ type: "ping" } satisfies Request);
+      return this.pending.size > 0;
+    });
   }
 
   /** Loads the bundle into the worker; when that fails the worker ends. */
@@ -162,6 +168,7 @@ export class Connection<Info> {
   private fail(error: TinywebError): void {
     globalThis.document?.removeEventListener("visibilitychange", this.tellHidden);
     clearTimeout(this.silence);
+    this.watch.stop();
     this.closed ??= error;
     for (const pending of this.pending.values()) pending(undefined, { error });
     this.pending.clear();
@@ -179,6 +186,7 @@ export class Connection<Info> {
 
   private receive(reply: Reply): void {
     clearTimeout(this.silence);
+    this.watch.heard();
     switch (reply.type) {
       case "part":
         return this.pending.get(reply.id)?.(reply.part);
@@ -194,6 +202,8 @@ export class Connection<Info> {
         return;
       case "event":
         return this.listeners.tell(reply.name, reply.data as never);
+      case "held":
+        return this.watch.held(reply.lock);
       case "thread":
         reply.port.onmessage = ({ data }) => this.lose(data.message);
     }

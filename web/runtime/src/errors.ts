@@ -14,6 +14,7 @@ export type ErrorCode =
   | "compile-failed" // a kernel or a WASM module was refused by the browser
   | "gpu-error" // the GPU reported an error while running
   | "device-lost" // the GPU device went away and could not be brought back
+  | "wasm-trap" // the WASM module stopped, and an engine made anew could not go on
   | "context-full" // the prompt is longer than the model's context
   | "aborted" // stopped by an AbortSignal
   | "disposed" // used after dispose()
@@ -39,6 +40,11 @@ export class TinywebError extends Error {
     this.code = code;
     this.name = code === "aborted" ? "AbortError" : "TinywebError";
   }
+}
+
+/** Whether an engine made anew may do what failed; anything else is the caller's to know. */
+export function brokeEngine(error: unknown): boolean {
+  return ["device-lost", "gpu-error", "wasm-trap"].includes((Object(error) as Partial<TinywebError>).code ?? "");
 }
 
 /** A structured-clonable picture of an error. */

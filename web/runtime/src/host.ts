@@ -1,13 +1,13 @@
 /**
  * Holds the engine of a loaded model: opens the best backend that works, moves the weights in, and replaces the engine
- * when its GPU device is lost.
+ * when it breaks.
  */
 
 import { badArgument } from "./arguments.js";
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
 import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
-import { asTinywebError, describe, isAbort, throwIfAborted, together, TinywebError } from "./errors.js";
+import { asTinywebError, brokeEngine, describe, isAbort, throwIfAborted, together, TinywebError } from "./errors.js";
 import { parseManifest, type Manifest } from "./manifest.js";
 import { openShardCache, type ShardCache } from "./shard-cache.js";
 import { loadWeights } from "./store.js";
@@ -83,14 +83,11 @@ const MAX_MANIFEST = 64 * 2 ** 20;
 const MAX_FILE = 256 * 2 ** 20;
 /** The smallest blocks that a prompt is read in; larger ones are compiled when there is such a prompt. */
 const FIRST_BLOCKS = -3;
-/** A second loss within this time means that the GPU does not hold: without it, then. */
+/** A second loss within this time means that the backend does not hold: without it, then. */
 const LOSS_WINDOW_MS = 60_000;
 
 /** Failures that another backend may not have. */
 const BACKEND_FAILURES = new Set(["no-backend", "out-of-memory", "compile-failed", "gpu-error", "device-lost", "worker-failed"]);
-
-/** A GPU that failed is replaced; anything else is the caller's to know. */
-const RECOVERABLE = new Set(["device-lost", "gpu-error"]);
 
 /** @internal */
 export class ModelHost {
@@ -104,6 +101,8 @@ export class ModelHost {
   /** How long opening took. */
   readonly start: StartTimes = { manifestMs: 0, tokenizerMs: 0, weightsMs: 0, kernelsMs: 0, readyMs: 0 };
   private lostAt = -Infinity;
+  /** Backends that broke more than once in a short time. */
+  private readonly broken = new Set<Backend>();
   private readonly files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
 
   private constructor(
@@ -135,17 +134,19 @@ export class ModelHost {
 
   /**
    * Replaces a broken engine: the same backend once more, or, after a second loss in a short time, the next one.
-   * @throws TinywebError the cause, when it is no broken GPU, nothing else works, or the user asked for this very backend
+   * @throws TinywebError the cause, when it is no broken engine, or the user asked for this very backend; "no-backend" when nothing else works
    */
   async recover(error: unknown, signal?: AbortSignal): Promise<void> {
     const cause = asTinywebError(error);
-    if (!RECOVERABLE.has(cause.code)) throw cause;
+    if (!brokeEngine(cause)) throw cause;
     const { backend } = this.engine;
     const again = performance.now() - this.lostAt < LOSS_WINDOW_MS;
     if (again && this.settings.options.backend === backend) throw cause;
     this.dispose(); // it stays in place, refusing work and ready to be replaced, should no other open
     if (again) this.note({ backend, reason: cause.message });
-    await this.openEngine(signal, again ? backend : undefined);
+    if (again) this.broken.add(backend);
+    else this.broken.clear();
+    await this.openEngine(signal);
     this.lostAt = performance.now();
     const to = this.engine.backend;
     if (to !== backend) this.settings.onEvent("backend-changed", { from: backend, to, reason: cause.message });
@@ -177,15 +178,15 @@ export class ModelHost {
     this.done("tokenizerMs");
   }
 
-  /** Tries the candidates in order. @param without a backend not to try any more */
-  private async openEngine(signal: AbortSignal | undefined, without?: Backend): Promise<void> {
+  /** Tries the candidates in order. */
+  private async openEngine(signal: AbortSignal | undefined): Promise<void> {
     const { options, platform = currentPlatform() } = this.settings;
     const considered: Fallback[] = [];
     const all = await candidates(this.manifest, options, platform, considered);
-    considered.filter(({ backend }) => backend !== without).forEach((fallback) => this.note(fallback));
+    considered.filter(({ backend }) => !this.broken.has(backend)).forEach((fallback) => this.note(fallback));
     let first: TinywebError | undefined;
     for (const candidate of all) {
-      if (candidate.backend === without) continue;
+      if (this.broken.has(candidate.backend)) continue;
       throwIfAborted(signal);
       try {
         this.engine = await this.fill(candidate, signal);

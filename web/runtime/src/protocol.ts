@@ -29,10 +29,12 @@ export interface WirePart {
 }
 
 /** `id` is chosen by the page; every call ends with one "end" of the same id. */
-export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "dispose" };
+export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "ping" } | { type: "dispose" };
 
 export type Reply =
   | { type: "ready" } // before anything else
+  | { type: "held"; lock: string } // the name of a Web Lock that the worker has as long as it lives
+  | { type: "pong" }
   | { type: "part"; id: number; part: WirePart }
   | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }

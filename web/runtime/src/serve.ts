@@ -5,6 +5,7 @@ import { ChatSession, type ChatPart } from "./chat.js";
 import { toWire } from "./errors.js";
 import { FunctionSession, type RunAnswer } from "./function.js";
 import { ModelHost, type HostSettings } from "./host.js";
+import { holdLock } from "./life.js";
 import { Pace } from "./pace.js";
 import type { Call, Reply, Request } from "./protocol.js";
 
@@ -93,10 +94,12 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
   }
 
   port.postMessage({ type: "ready" });
+  holdLock((lock) => port.postMessage({ type: "held", lock }));
   return (request) => {
     if (request.type === "call") void handle(request.id, request.call);
     else if (request.type === "cancel") running.get(request.id)?.abort();
     else if (request.type === "hidden") pace.set(request.hidden);
+    else if (request.type === "ping") port.postMessage({ type: "pong" });
     else {
       disposed = true;
       for (const controller of running.values()) controller.abort();

@@ -171,7 +171,7 @@ export class WasmEngine implements Engine {
     try {
       for (const index of indices) (this.functions[index] as EntryFunction)(0, this.threads);
     } catch (error) {
-      this.failure = new TinywebError("internal", `The WASM module stopped in ${entries.join(", ")}: ${describe(error)}`, error);
+      this.failure = new TinywebError("wasm-trap", `The WASM module stopped in ${entries.join(", ")}: ${describe(error)}`, error);
       throw this.failure;
     }
     // A thread that is still leaving would miss the next call.

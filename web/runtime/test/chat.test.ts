@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChatResult } from "../src/answer.js";
 import { TinywebError } from "../src/errors.js";
 import { CONTEXT, EOS, expected, expectedLogits, promptIds, VOCAB } from "./fake-bundle.js";
-import { alive } from "./node-thread.js";
+import { alive, spawnNodeThread } from "./node-thread.js";
 import { collect, openFake, type Opened } from "./open.js";
 
 const opened: Opened[] = [];
@@ -11,8 +11,13 @@ async function open(backend: "wasm" | "wasm-single"): Promise<Opened> {
   opened.push(one);
   return one;
 }
-afterEach(() => opened.splice(0).forEach(({ host }) => host.dispose()));
+afterEach(() => {
+  opened.splice(0).forEach(({ host }) => host.dispose());
+  vi.restoreAllMocks();
+});
 
+/** A module whose function `f` is `unreachable`. */
+const TRAP = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 5, 1, 3, 0, 0, 11);
 const PROMPT = [256, 259, 104, 105, 257, 260];
 const user = (content: string): { role: string; content: string } => ({ role: "user", content });
 const assistant = (content: string): { role: string; content: string } => ({ role: "assistant", content });
@@ -130,6 +135,40 @@ describe("generating", () => {
     else expect(await session.logits(PROMPT)).toEqual(expectedLogits(PROMPT));
     expect(host.engine).not.toBe(engine);
     if (takes) expect(await again.result).toMatchObject({ reusedTokens: 0, answerTokens: 9 }); // its cache went with the device
+  });
+
+  /** From now on the module stops at its calls of these numbers, as kernels do that divide by zero or leave their memory. */
+  function trapAt(...numbers: number[]): void {
+    const trap = new WebAssembly.Instance(new WebAssembly.Module(TRAP)).exports.f as () => void;
+    const { instantiate } = WebAssembly;
+    let calls = 0;
+    vi.spyOn(WebAssembly, "instantiate").mockImplementation((async (module: WebAssembly.Module, imports: WebAssembly.Imports) => {
+      const { exports } = await instantiate(module, imports);
+      const traps = (entry: (...given: number[]) => void) => (...given: number[]): void => {
+        if (numbers.includes(calls++)) trap();
+        entry(...given);
+      };
+      return { exports: Object.fromEntries(Object.entries(exports).map(([name, e]) => [name, typeof e === "function" ? traps(e as never) : e])) };
+    }) as never);
+  }
+
+  it("goes on with an engine made anew where the module stops", async () => {
+    trapAt(8);
+    const { session, host } = await open("wasm-single");
+    const { engine } = host;
+    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+    expect(host.engine).not.toBe(engine);
+    expect(await collect(session.generateIds(PROMPT, { maxTokens: 9 }))).toEqual(expected(PROMPT, 9));
+  });
+
+  it.each([
+    ["wasm-single", "wasm-trap", /^The WASM module stopped in .*unreachable/],
+    ["auto", "no-backend", /one thread.*The WASM module stopped|WASM.*stopped/s],
+  ] as const)("tries no backend for ever that stops each time: %s", async (backend, code, message) => {
+    trapAt(...Array.from({ length: 100 }, (_, i) => i));
+    const one = await openFake({ options: { backend }, spawn: spawnNodeThread });
+    opened.push(one);
+    await expect(collect(one.session.generateIds(PROMPT, { maxTokens: 9 }))).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
   });
 
   it("hands on what another engine would not mend", async () => {

@@ -3,7 +3,7 @@
 import { badArgument } from "../arguments.js";
 import { fetchAny, folderUrl, Listeners, loadOptions } from "../connection.js";
 import { fetchSmall, type Fetch } from "../download.js";
-import { throwIfAborted, TinywebError } from "../errors.js";
+import { brokeEngine, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, HostInfo, StartTimes } from "../host.js";
 import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../index.js";
 import { Lock } from "../lock.js";
@@ -301,7 +301,7 @@ export class ImageGenerator {
     try {
       answer = await unet.run(kept ? inputs : { ...inputs, states }, how);
     } catch (error) {
-      if (!kept || !["device-lost", "gpu-error"].includes((error as TinywebError).code)) throw error;
+      if (!kept || !brokeEngine(error)) throw error;
       answer = await unet.run({ ...inputs, states }, how);
     }
     this.given = { unet, name, states };
