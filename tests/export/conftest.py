@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.export.manifest import ChatFacts, manifest
+from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Memory, Named
-from tinyweb.export.site import write_json
 from tinyweb.export.weights import ShardWriter
 from tinyweb.graph.ir import BufferArg, Ops, Space, UOp, Variable
 
@@ -96,8 +95,9 @@ def make_bundle(tmp_path: Path, memory: Memory) -> Callable[[], Path]:
         defaults = {"temperature": 0.7, "top_p": 0.95, "top_k": 40, "repetition_penalty": 1.0, "max_tokens": 16}
         facts = ChatFacts((4, 1), 0, (8,), by_name, defaults)
         targets = {"webgpu": webgpu, "wasm": wasm}
-        written = manifest("toy", figures, files, writer, segments, memory, variables, facts, targets)
-        write_json(bundle / "manifest.json", written)
+        for file in files.values():
+            (bundle / file).write_text(f"{file}\n")
+        write_manifest(bundle, manifest("toy", figures, files, writer, segments, memory, variables, facts, targets))
         return site
 
     return make

@@ -35,8 +35,8 @@ def write(site: Path, folder: Path, quant: str) -> dict[str, Any]:
     options = EmbedOptions(quant=quant)
     embedder = Embedder.from_folder(folder, quant, "CPU")
     site.mkdir()
-    manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent)
     write_texts(site / "model", folder)
+    manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent)
     write_loader(site / "model", manifest)
     return manifest
 

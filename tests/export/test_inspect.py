@@ -65,6 +65,25 @@ def test_verify(make_bundle: Make) -> None:
         inspect_site(site, verify=True)
 
 
+def test_every_file_has_its_hash(make_bundle: Make) -> None:
+    """What a loader reads of a bundle, and nothing that has its hash elsewhere; each of them is checked."""
+    site = make_bundle()
+    model = site / "model"
+    manifest = json.loads((model / "manifest.json").read_text())
+    files = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
+    shards = {shard["file"] for shard in manifest["weights"]["shards"]}
+    assert set(manifest["integrity"]) == files - shards - {"manifest.json"}
+    for name in manifest["integrity"]:
+        path = model / name
+        good = path.read_bytes()
+        for bad in (good[:-1], good + b"\n", bytes([good[0] ^ 1]) + good[1:]):
+            path.write_bytes(bad)
+            with pytest.raises(ExportError, match=f"{path.name} is damaged"):
+                inspect_site(site, verify=True)
+        path.write_bytes(good)
+    assert inspect_site(site, verify=True)["verified"] is True
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -74,8 +93,8 @@ def test_verify(make_bundle: Make) -> None:
         (b"[" * 100_000, "is damaged"),
         (b"[]", "is not the manifest"),
         (b'{"format": "zip"}', "is not the manifest"),
-        (b'{"format": "tinyweb-bundle", "version": 2}', "has version 2"),
-        (b'{"format": "tinyweb-bundle", "version": 1}', "is damaged"),
+        (b'{"format": "tinyweb-bundle", "version": 3}', "has version 3"),
+        (b'{"format": "tinyweb-bundle", "version": 2}', "is damaged"),
     ],
 )
 def test_broken_manifests(make_bundle: Make, text: bytes, says: str) -> None:

@@ -1,5 +1,6 @@
 """The generated loader: what it says, that it parses, and that its types are those of the runtime library."""
 
+import hashlib
 import json
 import os
 import re
@@ -72,8 +73,9 @@ def import_it(bundle: Path, expression: str) -> object:
 
 def test_it_loads_what_lies_beside_it(make_bundle: Make) -> None:
     bundle = write(make_bundle)
-    assert import_it(bundle, "m.load()") == [bundle.as_uri() + "/", {}]
-    assert import_it(bundle, "m.load({ backend: 'wasm' })") == [bundle.as_uri() + "/", {"backend": "wasm"}]
+    known = {"manifestSha256": hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()}
+    assert import_it(bundle, "m.load()") == [bundle.as_uri() + "/", known]
+    assert import_it(bundle, "m.load({ backend: 'wasm' })") == [bundle.as_uri() + "/", {"backend": "wasm", **known}]
     assert import_it(bundle, "[m.info.kernelsPerToken, m.info.defaults.topK, Object.isFrozen(m.info)]") == [
         12,
         40,

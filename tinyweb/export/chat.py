@@ -12,7 +12,7 @@ from tinyweb.errors import ExportError, ModelFormatError
 from tinyweb.export.compile import Progress, compile_plans
 from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
-from tinyweb.export.manifest import ChatFacts, manifest
+from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory
 from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
@@ -115,7 +115,7 @@ def _write_bundle(
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     _write_texts(bundle, source.path, tokenizer)
-    written = manifest(
+    made = manifest(
         options.name or source.path.resolve().name,
         _figures(model, options.quant),
         FILES,
@@ -126,7 +126,7 @@ def _write_bundle(
         _facts(model, tokenizer, settings),
         {"webgpu": webgpu, "wasm": wasm},
     )
-    write_json(bundle / "manifest.json", written)
+    written = write_manifest(bundle, made)
     write_loader(bundle, written)
     return written
 

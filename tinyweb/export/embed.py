@@ -75,8 +75,8 @@ def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Pr
     name = options.name or folder.resolve().name
     longest = min(embedder.settings.max_length, max(lengths))
     with new_site(output, options.force) as site:
-        written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
         write_texts(site / "model", folder)
+        written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
         write_loader(site / "model", written)
         copy_page(site, "embed", folder)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
@@ -93,7 +93,7 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
 def write_embedder(
     bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress
 ) -> dict[str, Any]:
-    """Write the bundle but for texts and loader; its manifest. Texts are cut after the last of `lengths` tokens."""
+    """Write the bundle but for the loader, around its texts; its manifest. Texts are cut after the last of `lengths` tokens."""
     model, settings = embedder.model, embedder.settings
     shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
     functions = {
@@ -140,7 +140,8 @@ def function_name(batch: int, length: int) -> str:
 
 
 def write_texts(bundle: Path, folder: Path) -> None:
-    """The tokenizer's files."""
+    """The tokenizer's files, in the folder `bundle`, which is made."""
+    bundle.mkdir()
     shutil.copyfile(folder / "tokenizer.json", bundle / FILES["tokenizer"])
     config = folder / "tokenizer_config.json"
     if config.is_file():

@@ -20,9 +20,9 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress, compile_plans
 from tinyweb.export.loader import write_loader
-from tinyweb.export.manifest import bundle_manifest
+from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
-from tinyweb.export.site import check_library, check_output, copy_library, new_site, write_json
+from tinyweb.export.site import check_library, check_output, copy_library, new_site
 from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
@@ -108,11 +108,11 @@ def write_functions(
     tune: float = 0.0,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
-    """Write the functions' bundle to the folder `bundle`, which is made: manifest, kernels and weights; no loader.
+    """Write the functions' bundle to the folder `bundle`, which is made if need be: manifest, kernels and weights; no loader.
 
     An application that knows more than arrays in and out writes bundles of its own `task`: `sections` are its keys of
     the manifest (a page finds them in `info.sections`), `model` figures to show beside the count of parameters, `files`
-    names of files in `bundle` that the caller writes, by what they are. `prepare` is told each target before the
+    names of files that the caller has written to `bundle`, by what they are. `prepare` is told each target before the
     functions are recorded for it, so that a model computes the same in the way that suits the target; without it they
     are recorded once.
 
@@ -123,7 +123,7 @@ def write_functions(
     recorded, last = by_target[targets[0]], by_target[targets[-1]]
     memory = share_memory(recorded, last if last is not recorded else None)
     plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
-    bundle.mkdir()
+    bundle.mkdir(exist_ok=True)
     compiled = {}
     if "wasm" in targets:
         plan_layout(memory)  # refuses what is too large before the work begins
@@ -136,12 +136,11 @@ def write_functions(
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)
-    written = bundle_manifest(
+    made = bundle_manifest(
         task, name, {"parameters": count, **(model or {})}, files or {}, writer, segments, memory, (),
         {"functions": {entry: r.section(memory) for entry, r in recorded.items()}, **(sections or {})}, compiled,
     )  # fmt: skip
-    write_json(bundle / "manifest.json", written)
-    return written
+    return write_manifest(bundle, made)
 
 
 def _record_for(

@@ -20,6 +20,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import TARGETS, Functions, write_functions
 from tinyweb.export.loader import write_loader
+from tinyweb.export.manifest import write_manifest
 from tinyweb.export.site import FORMAT, VERSION, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.models.schedulers import SCHEDULERS, plan_steps
@@ -108,9 +109,8 @@ def write_model(
     """Write everything of model/ to the folder `bundle`, which is made; the manifest. `sizes`: of `tiled_sizes`."""
     bundle.mkdir()
     written = _write_parts(bundle, name, model, sizes, o, progress)
-    manifest = _manifest(name, model, sizes, o.quant, written)
     model.tokenizer.backend.save(str(bundle / "tokenizer.json"))
-    write_json(bundle / "manifest.json", manifest)
+    manifest = write_manifest(bundle, _manifest(name, model, sizes, o.quant, written))
     write_loader(bundle, manifest)
     return manifest
 

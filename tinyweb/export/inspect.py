@@ -48,7 +48,7 @@ def read_manifest(site: Path) -> dict[str, Any]:
 
 
 def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
-    """Everything `tinyweb inspect --json` prints; with `verify` the hashes of all weights are checked first."""
+    """Everything `tinyweb inspect --json` prints; with `verify` the hashes of all files are checked first."""
     manifest = read_manifest(site)
     model = site if (site / "manifest.json").is_file() else site / "model"
     try:
@@ -65,6 +65,8 @@ def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
 
 def _composite(manifest: Mapping[str, Any], model: Path, verify: bool) -> dict[str, Any]:
     """Of a model in parts that take turns in memory: the reports of all, sums of what adds up."""
+    if verify:
+        _verify_files(manifest["integrity"], model)
     parts: dict[str, Any] = {}
     for name, folder in manifest["parts"].items():
         _inside(model, f"{folder}manifest.json")
@@ -177,19 +179,23 @@ def _inside(model: Path, name: str) -> Path:
 
 def _verify(manifest: Mapping[str, Any], model: Path) -> bool:
     weights = manifest["weights"]
-    for shard in weights["shards"]:
-        path = _inside(model, shard["file"])
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != shard["sha256"]:
-            raise ExportError(
-                f"{path} is damaged (its SHA-256 is not the one in the manifest): export the model again."
-            )
+    _verify_files({**manifest["integrity"], **{shard["file"]: shard for shard in weights["shards"]}}, model)
     if combined_sha256([s["sha256"] for s in weights["shards"]]) != weights["sha256"]:
         raise ExportError(
             f"{model / 'manifest.json'} is damaged (the hash of all weights is wrong): export the model again."
         )
     return True
+
+
+def _verify_files(rows: Mapping[str, Mapping[str, Any]], model: Path) -> None:
+    for name, row in rows.items():
+        path = _inside(model, name)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != row["sha256"] or path.stat().st_size != row["bytes"]:
+            raise ExportError(
+                f"{path} is damaged (its SHA-256 is not the one in the manifest): export the model again."
+            )
 
 
 def table(report: Mapping[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ TYPED_ARRAYS = {
 
 
 def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the generated loader of `manifest` into `bundle`, from the templates of its task."""
+    """Write the generated loader of `manifest` into `bundle`, where it has been written, from its task's templates."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -28,7 +29,8 @@ def write_loader(bundle: Path, manifest: Mapping[str, Any]) -> None:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    values = loader_values(manifest)
+    digest = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
+    values = loader_values(manifest) | {"manifest_sha256": digest}
     folder = "" if manifest["task"] == "chat" else f"{manifest['task']}/"
     for name in FILES:
         text = environment.get_template(f"{folder}{name}.jinja").render(values)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tinyweb.export.memory import Memory
-from tinyweb.export.site import FORMAT, VERSION
+from tinyweb.export.site import FORMAT, VERSION, write_json
 from tinyweb.export.weights import Segment, ShardWriter
 from tinyweb.graph.ir import UOp
 from tinyweb.models.chat import prefill_name, verify_name
@@ -74,6 +76,27 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     }
 
 
+def write_manifest(bundle: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Write manifest.json, when every file that it names is in `bundle`; the manifest with `integrity`: size and
+    SHA-256 of each of them but the shards, which have these in `weights`.
+    """
+    written = {**manifest, "integrity": {name: _file_row(bundle / name) for name in sorted(_named_files(manifest))}}
+    write_json(bundle / "manifest.json", written)
+    return written
+
+
+def _named_files(manifest: Mapping[str, Any]) -> set[str]:
+    """What a loader reads beside manifest.json and weights, relative to the bundle."""
+    variants = [v for target in manifest.get("targets", {}).values() for v in target["variants"].values()]
+    parts = [f"{folder}manifest.json" for folder in manifest.get("parts", {}).values()]
+    return {*manifest["files"].values(), *(v["file"] for v in variants), *parts}
+
+
+def _file_row(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
 def bundle_manifest(
     task: str,
     name: str,
@@ -86,7 +109,7 @@ def bundle_manifest(
     sections: Mapping[str, Any],
     targets: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole manifest of a bundle; `sections` are what its task needs besides the plans."""
+    """The manifest of a bundle, for `write_manifest`; `sections` are what its task needs besides the plans."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -113,6 +136,6 @@ def manifest(
     chat: ChatFacts,
     targets: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole manifest of a chat model."""
+    """The manifest of a chat model, for `write_manifest`."""
     sections = {"chat": chat_section(chat, memory)}
     return bundle_manifest("chat", name, model, files, writer, segments, memory, variables, sections, targets)

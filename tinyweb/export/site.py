@@ -33,7 +33,7 @@ MANIFEST = f"{MODEL}/manifest.json"
 # files of a model's folder that go along; of names that an address spells as they are
 NOTICES = re.compile(r"(licen[cs]e|copying|notice)s?([-._][\w.-]*)?", re.IGNORECASE | re.ASCII)
 MAX_NOTICE_BYTES = 1 << 20
-FORMAT, VERSION = "tinyweb-bundle", 1
+FORMAT, VERSION = "tinyweb-bundle", 2
 
 
 def looks_exported(folder: Path) -> bool:

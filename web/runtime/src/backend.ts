@@ -31,6 +31,8 @@ export interface BackendOptions {
    * memory of a conversation is laid out by the export (`--context`), and a smaller one is only shorter.
    */
   context?: number;
+  /** @internal SHA-256 of the manifest.json that the loader model.js was exported with. */
+  manifestSha256?: string;
 }
 
 /** @internal */

@@ -26,7 +26,7 @@ const BACKENDS = ["auto", "webgpu", "wasm", "wasm-single"] satisfies BackendOpti
 const NUMBERS = { threads: [1, Infinity, true], context: [16, Infinity, true], memoryBudgetBytes: [1] } satisfies { [name in keyof LoadOptions]: Range };
 
 const LOAD_OPTIONS = [
-  ...Object.keys(NUMBERS), "backend", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl",
+  ...Object.keys(NUMBERS), "backend", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl", "manifestSha256",
 ] satisfies string[];
 
 /**
@@ -282,7 +282,7 @@ export async function folderUrl(baseUrl: string | URL): Promise<URL> {
   let base: URL;
   try {
     if (typeof href !== "string" || !href) throw new TypeError("no address");
-    base = new URL(href, globalThis.location?.href ?? (await platform())?.here());
+    base = globalThis.location ? new URL(href, location.href) : ((await platform())?.addressOf(href) ?? new URL(href));
   } catch (error) {
     throw unlike("The model", 'the address of its folder, such as "./model/"', baseUrl, error);
   }

@@ -40,13 +40,14 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 
 /**
  * Repeats `attempt` until it succeeds. An attempt that reports progress starts the count anew.
- * @param attempt gets a signal that fires on the caller's abort or on a stall; calls `alive` with every sign of life
+ * @param attempt gets a signal that fires on the caller's abort or on a stall; calls `alive` with all bytes that come, and says
+ *   whether they are new: a server that sends the same again and again must not be asked for ever
  * @throws TinywebError "download-failed" | "aborted"
  */
 async function persist<T>(
   url: string,
   settings: DownloadSettings,
-  attempt: (signal: AbortSignal, alive: () => void) => Promise<T>,
+  attempt: (signal: AbortSignal, alive: (fresh: boolean) => void) => Promise<T>,
 ): Promise<T> {
   const { signal, attempts = ATTEMPTS, backoffMs = BACKOFF_MS, stallMs = STALL_MS } = settings;
   for (let failures = 0; ; ) {
@@ -54,8 +55,8 @@ async function persist<T>(
     const { controller, unlink } = linkedAbort(signal);
     const stalled = (): void => controller.abort();
     let timer = setTimeout(stalled, stallMs);
-    const alive = (): void => {
-      failures = 0;
+    const alive = (fresh: boolean): void => {
+      if (fresh) failures = 0;
       clearTimeout(timer);
       timer = setTimeout(stalled, stallMs);
     };
@@ -79,31 +80,41 @@ async function persist<T>(
   }
 }
 
-function checkStatus(response: Response): void {
-  if (response.ok) return;
+/** No file of a bundle is HTML, but many hosts send a page where they have no file, and call that a success. */
+function checkAnswer(response: Response, url: string): void {
   const { status } = response;
+  if (response.ok) {
+    const type = response.headers?.get("content-type") ?? "";
+    if (!type.startsWith("text/html")) return;
+    const length = response.headers.get("content-length");
+    throw new TinywebError("hash-mismatch", `${url}: text/html came${length ? `, ${length} bytes` : ""}, most likely the host's page for missing files. Was all of the site uploaded?`);
+  }
   const said = `the server answered ${status}${response.statusText ? ` ${response.statusText}` : ""}`;
   const passing = status >= 500 || status === 408 || status === 425 || status === 429;
   throw passing ? new TinywebError("download-failed", said) : new Refused("download-failed", said);
 }
 
 /** A whole small file. Revalidated with the server, so that files of two exports never mix; offline, what is cached serves. */
-export async function fetchSmall(url: string, maxBytes: number, settings: DownloadSettings): Promise<Uint8Array<ArrayBuffer>> {
-  let cache: RequestCache = "no-cache";
+export async function fetchSmall(
+  url: string, maxBytes: number, settings: DownloadSettings, mode: RequestCache = "no-cache",
+): Promise<Uint8Array<ArrayBuffer>> {
+  let cache = mode;
+  let most = 0;
   return persist(url, settings, async (signal, alive) => {
     let response: Response;
     try {
       response = await settings.fetch(url, { signal, cache });
     } catch (error) {
-      cache = cache === "no-cache" ? "force-cache" : "no-cache";
+      if (mode === "no-cache") cache = cache === mode ? "force-cache" : mode;
       throw error;
     }
-    checkStatus(response);
+    checkAnswer(response, url);
     const chunks: Uint8Array<ArrayBuffer>[] = [];
     let size = 0;
     await readChunks(response, signal, (chunk) => {
-      alive();
       size += chunk.length;
+      alive(size > most);
+      most = Math.max(most, size);
       if (size > maxBytes) throw new Refused("download-failed", `the file is larger than ${maxBytes} bytes`);
       chunks.push(chunk);
     });
@@ -131,6 +142,7 @@ export async function fetchSized(
   cache: RequestCache = "default",
 ): Promise<void> {
   let received = sink.start;
+  let most = received;
   await persist(url, settings, async (signal, alive) => {
     if (received >= size) return;
     const headers: Record<string, string> = received > 0 ? { Range: `bytes=${received}-` } : {};
@@ -140,7 +152,7 @@ export async function fetchSized(
       received = 0;
       throw new TinywebError("download-failed", "the server refused to resume");
     }
-    checkStatus(response);
+    checkAnswer(response, url);
     if (!resumesAt(response, received)) received = 0;
     if (received === 0 && response.status === 206 && !resumesAt(response, 0)) {
       throw new TinywebError("download-failed", "the server sent another part than asked for");
@@ -149,9 +161,12 @@ export async function fetchSized(
       if (received + chunk.length > size) throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
       sink.chunk(chunk, received);
       received += chunk.length;
-      alive();
+      alive(received > most);
+      most = Math.max(most, received);
     });
-    if (received < size) throw new TinywebError("download-failed", `the transfer ended after ${received} of ${size} bytes`);
+    if (received >= size) return;
+    if (cache === "default") cache = "reload"; // the browser's cache may hold a file that was cut
+    throw new TinywebError("download-failed", `the transfer ended after ${received} of ${size} bytes`);
   });
 }
 

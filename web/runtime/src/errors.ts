@@ -7,7 +7,7 @@ export type ErrorCode =
   | "bad-argument" // the caller passed something this library cannot use
   | "bad-manifest" // manifest.json, or a file that it names, is not what it must be
   | "download-failed" // a file could not be fetched, also after retries
-  | "hash-mismatch" // a shard's content is not what the manifest promises, also after fetching it anew
+  | "hash-mismatch" // a file's content is not what the manifest promises, also after fetching it anew
   | "storage" // browser storage failed in a way that could not be worked around
   | "out-of-memory" // the device or the browser has not enough memory for this model
   | "no-backend" // neither WebGPU nor WASM can run this model here

@@ -5,7 +5,8 @@
 
 import { badArgument } from "./arguments.js";
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
-import { fetchSmall, type DownloadSettings, type Fetch } from "./download.js";
+import { fetchFile, fetchManifest, parseJson } from "./bundle.js";
+import type { DownloadSettings, Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
 import { asTinywebError, brokeEngine, describe, isAbort, throwIfAborted, together, TinywebError } from "./errors.js";
 import { parseManifest, type Manifest } from "./manifest.js";
@@ -79,8 +80,8 @@ export interface HostSettings {
   begun?: number;
 }
 
-const MAX_MANIFEST = 64 * 2 ** 20;
-const MAX_FILE = 256 * 2 ** 20;
+type Json = Record<string, unknown>;
+
 /** The smallest blocks that a prompt is read in; larger ones are compiled when there is such a prompt. */
 const FIRST_BLOCKS = -3;
 /** A second loss within this time means that the backend does not hold: without it, then. */
@@ -116,8 +117,7 @@ export class ModelHost {
   static async open(baseUrl: URL, settings: HostSettings, signal?: AbortSignal): Promise<ModelHost> {
     const { begun = performance.now() } = settings;
     settings.onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
-    const bytes = await fetchSmall(new URL("manifest.json", baseUrl).href, MAX_MANIFEST, downloadSettings(settings, signal));
-    const manifest = parseManifest(parseJson(bytes, "manifest.json"));
+    const manifest = parseManifest(await fetchManifest(baseUrl, settings.options.manifestSha256, downloadSettings(settings, signal)));
     const { task = "chat" } = settings;
     if (!manifest[task]) throw badArgument(`The bundle ${manifest.name} is no ${task}: load it with tinyweb/load.`);
     const host = new ModelHost(manifest, baseUrl, settings, begun);
@@ -169,8 +169,8 @@ export class ModelHost {
     if (!this.manifest.chat) return;
     const { tokenizer, tokenizerConfig, chatTemplate } = this.manifest.chat.files;
     const [json, config, template] = await Promise.all([
-      this.file(tokenizer, signal).then((bytes) => parseJson(bytes, tokenizer)),
-      this.file(tokenizerConfig, signal).then((bytes) => parseJson(bytes, tokenizerConfig)),
+      this.file(tokenizer, signal).then((bytes) => parseJson(bytes, tokenizer) as Json),
+      this.file(tokenizerConfig, signal).then((bytes) => parseJson(bytes, tokenizerConfig) as Json),
       this.file(chatTemplate, signal).then((bytes) => new TextDecoder().decode(bytes)),
     ]);
     for (const name of [tokenizer, tokenizerConfig, chatTemplate]) this.files.delete(name); // read once, parsed for good
@@ -270,7 +270,7 @@ export class ModelHost {
   private file(name: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     let content = this.files.get(name);
     if (!content) {
-      content = fetchSmall(new URL(name, this.baseUrl).href, MAX_FILE, downloadSettings(this.settings, signal));
+      content = fetchFile(this.baseUrl, name, this.manifest.integrity, downloadSettings(this.settings, signal));
       this.files.set(name, content);
       content.catch(() => this.files.delete(name));
     }
@@ -280,12 +280,4 @@ export class ModelHost {
 
 function downloadSettings(settings: HostSettings, signal: AbortSignal | undefined): DownloadSettings {
   return { fetch: settings.fetch ?? ((url, init) => fetch(url, init)), ...settings.download, signal };
-}
-
-function parseJson(bytes: Uint8Array, file: string): Record<string, unknown> {
-  try {
-    return JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;
-  } catch (error) {
-    throw new TinywebError("bad-manifest", `${file} is not valid JSON: ${describe(error)}`, error);
-  }
 }

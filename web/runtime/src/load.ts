@@ -1,13 +1,12 @@
 /** `load(url)`: a model of any kind, by what its manifest says. Of the library, only what that kind needs is loaded. */
 
 import { badArgument, checkOneOf } from "./arguments.js";
+import { checkFormat, fetchManifest } from "./bundle.js";
 import { Value } from "./check.js";
 import { loadChat, loadFunction, type Chat, type FunctionModel } from "./client.js";
 import { fetchAny, folderUrl, loadOptions, type LoadOptions } from "./connection.js";
 import type { Detector } from "./detect/index.js";
-import { fetchSmall } from "./download.js";
 import type { Embedder } from "./embed/index.js";
-import { describe, TinywebError } from "./errors.js";
 import type { ImageGenerator } from "./image/index.js";
 
 /** What `load` gives, by task. */
@@ -40,22 +39,10 @@ const LOADERS: { [Kind in Task]: () => Promise<Loader<Kind>> } = {
 /** Sections of a bundle of functions that make it something more. */
 const SECTIONS: readonly Task[] = ["detect", "embed"];
 
-const MAX_MANIFEST = 64 * 2 ** 20;
-
-/** What a bundle is for. @throws TinywebError "bad-manifest" | "download-failed" | "aborted" */
+/** What a bundle is for. @throws TinywebError "bad-manifest" | "download-failed" | "hash-mismatch" | "aborted" */
 export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<Task> {
-  const file = new URL("manifest.json", await folderUrl(url)).href;
-  const bytes = await fetchSmall(file, MAX_MANIFEST, { fetch: fetchAny, signal });
-  let json: unknown;
-  try {
-    json = JSON.parse(new TextDecoder().decode(bytes));
-  } catch (error) {
-    throw new TinywebError("bad-manifest", `manifest.json is not valid JSON: ${describe(error)}`, error);
-  }
-  const manifest = new Value(json);
-  manifest.at("format").oneOf("tinyweb-bundle");
-  const version = manifest.at("version").integer();
-  if (version !== 1) manifest.at("version").fail(`is ${version}, this library reads version 1: ${version > 1 ? "update tinyweb" : "export again"}`);
+  const manifest = new Value(await fetchManifest(await folderUrl(url), undefined, { fetch: fetchAny, signal }));
+  checkFormat(manifest);
   const named = manifest.at("task").text();
   const task = named === "function" ? SECTIONS.find((section) => manifest.at(section).present) ?? named : named;
   if (Object.hasOwn(LOADERS, task)) return task as Task;

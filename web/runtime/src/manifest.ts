@@ -3,6 +3,7 @@
  * JSON into them. After `parseManifest` every id, size and range holds, so the engines index without asking again.
  */
 
+import { parseIntegrity, type FileRow, type Integrity } from "./bundle.js";
 import { Value } from "./check.js";
 import { compileExpression, type Evaluate } from "./expression.js";
 import { parseChat, parseFunctions, type ChatPlan, type FunctionsPlan } from "./tasks.js";
@@ -27,10 +28,8 @@ export interface BufferSpec {
   segments: Segment[];
 }
 
-export interface Shard {
+export interface Shard extends FileRow {
   file: string;
-  bytes: number;
-  sha256: string;
 }
 
 export interface Variable {
@@ -93,6 +92,8 @@ export interface WasmTarget {
 
 export interface Manifest {
   name: string;
+  /** What each file but the shards must be. */
+  integrity: Integrity;
   weights: { bytes: number; sha256: string; shards: Shard[] };
   buffers: BufferSpec[];
   variables: Variable[];
@@ -113,15 +114,14 @@ export const INT32_MAX = 2 ** 31 - 1;
 const MAX_BUFFER = 2 ** 36;
 
 /** Top-level keys that this library reads. */
-const OWN = new Set(["format", "version", "task", "name", "model", "files", "weights", "buffers", "variables", "chat", "functions", "targets"]);
+const OWN = new Set(["format", "version", "task", "name", "model", "files", "integrity", "weights", "buffers", "variables", "chat", "functions", "targets"]);
 
 type Slots = ReadonlyMap<string, number>;
 
 /** @throws TinywebError "bad-manifest" naming the field that is wrong. */
 export function parseManifest(json: unknown): Manifest {
   const m = new Value(json);
-  m.at("format").oneOf("tinyweb-bundle");
-  if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
+  const integrity = parseIntegrity(m);
   const task = m.at("task").text();
   if (task !== "chat" && !m.at("functions").present) m.at("task").fail(`"${task}" has no functions: load it with tinyweb/load`);
   const weights = parseWeights(m.at("weights"));
@@ -150,7 +150,7 @@ export function parseManifest(json: unknown): Manifest {
     if (needed && wasm && !wasm.addresses.has(id)) cpu.at("memory").at("buffers").fail(`buffer ${id} is missing`);
   }
   const sections = Object.fromEntries(Object.entries(json as Record<string, unknown>).filter(([key]) => !OWN.has(key)));
-  return { name: m.at("name").text(), weights, buffers, variables, slots, chat, function: functions, sections, webgpu, wasm };
+  return { name: m.at("name").text(), integrity, weights, buffers, variables, slots, chat, function: functions, sections, webgpu, wasm };
 }
 
 function parseWeights(w: Value): Manifest["weights"] {

@@ -20,10 +20,10 @@ interface Modules {
   "node:worker_threads": { Worker: new (file: URL, options: object) => Thread; parentPort: Port | null; workerData: unknown };
   "node:fs": { openAsBlob(file: URL): Promise<Blob> };
   "node:os": { availableParallelism(): number };
-  "node:url": { pathToFileURL(path: string): URL };
+  "node:url": { pathToFileURL(path: string, options?: { windows: boolean }): URL };
 }
 
-declare const process: { cwd(): string; getBuiltinModule<Name extends keyof Modules>(name: Name): Modules[Name] };
+declare const process: { getBuiltinModule<Name extends keyof Modules>(name: Name): Modules[Name] };
 
 /** What a thread is told when it starts. */
 interface Start {
@@ -34,9 +34,12 @@ interface Start {
 
 const isStart = (data: unknown): data is { tinyweb: Start } => typeof data === "object" && data !== null && "tinyweb" in data;
 
-/** Where relative addresses start: the current folder. */
-export function here(): URL {
-  return process.getBuiltinModule("node:url").pathToFileURL(`${process.cwd()}/`);
+/** A drive's letter is no scheme. */
+const SCHEME = /^[a-z][a-z\d+.-]+:/i;
+
+/** An address as it is; what is none is a path, from the current folder. @param options whose paths: this system's by default */
+export function addressOf(text: string, options?: { windows: boolean }): URL {
+  return SCHEME.test(text) ? new URL(text) : process.getBuiltinModule("node:url").pathToFileURL(text, options);
 }
 
 /** A worker thread that looks like a page's worker. */
@@ -75,7 +78,7 @@ export class NodeWorker implements WorkerLike {
 
 /** The library's worker, or the script at `workerUrl`, in a thread. */
 export function startThread(workerUrl: string | URL | undefined, gpu: boolean): WorkerLike {
-  return new NodeWorker(new URL(workerUrl ?? "./tinyweb-worker.js", workerUrl ? here() : import.meta.url), { gpu });
+  return new NodeWorker(workerUrl ? addressOf(String(workerUrl)) : new URL("./tinyweb-worker.js", import.meta.url), { gpu });
 }
 
 /** `fetch`, which in Node knows no files. */

@@ -3,9 +3,9 @@
  * At most two shards are held at a time; each is dropped as soon as it is written.
  */
 
+import { wrong } from "./bundle.js";
 import { fetchSized, type DownloadSettings } from "./download.js";
 import { throwIfAborted, together, TinywebError } from "./errors.js";
-import { sha256Hex } from "./hash.js";
 import type { Manifest, Segment, Shard } from "./manifest.js";
 import type { ShardCache } from "./shard-cache.js";
 
@@ -81,8 +81,8 @@ class ShardLoader {
   async load(shard: Shard, index: number, scratch: () => Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const stored = await this.cache?.read(shard.sha256);
     if (stored?.length === shard.bytes) {
-      if (await this.verify(stored, shard)) {
-        this.meter.set(index, shard.bytes, 0);
+      if (!(await this.verify(stored, shard))) {
+        this.meter.set(index, shard.bytes, false);
         return stored;
       }
       await this.cache?.remove(shard.sha256);
@@ -91,43 +91,45 @@ class ShardLoader {
     if (stored && stored.length < shard.bytes) {
       bytes.set(stored);
       // A beginning that does not lead to the right hash is thrown away; that is not the server's fault.
-      if (await this.fetch(shard, index, bytes, stored.length, "default")) return bytes;
+      if (!(await this.fetch(shard, index, bytes, stored.length, "default"))) return bytes;
     }
+    let failure: TinywebError | undefined;
     for (const mode of ["default", "reload"] as const) {
-      if (await this.fetch(shard, index, bytes, 0, mode)) return bytes;
+      failure = await this.fetch(shard, index, bytes, 0, mode);
+      if (!failure) return bytes;
     }
-    throw new TinywebError(
-      "hash-mismatch",
-      `${shard.file} arrived damaged twice: the site's files are mixed up, or changed on the way.`,
-    );
+    throw failure as TinywebError;
   }
 
-  /** Downloads into `bytes` behind the first `start`; false when the hash is wrong. */
+  /** Downloads into `bytes` behind the first `start`; what came in place of the shard, if it is not the shard. */
   private async fetch(
     shard: Shard, index: number, bytes: Uint8Array<ArrayBuffer>, start: number, mode: RequestCache,
-  ): Promise<boolean> {
+  ): Promise<TinywebError | undefined> {
     const url = new URL(shard.file, this.settings.baseUrl).href;
     let writer = await this.cache?.open(shard.sha256, start);
     let full = false;
     let verified = false;
-    this.meter.set(index, start, 0);
+    let failure: TinywebError | undefined;
+    this.meter.set(index, start, false);
     try {
       const chunk = (part: Uint8Array, at: number): void => {
         bytes.set(part, at);
         if (writer && !full) full = !writer.write(part, at);
-        this.meter.set(index, at + part.length, part.length);
+        this.meter.set(index, at + part.length, true);
       };
       await fetchSized(url, shard.bytes, { start, chunk }, this.settings, mode);
-      verified = await this.verify(bytes, shard);
+      failure = await this.verify(bytes, shard);
+      verified = !failure;
     } catch (error) {
       if (!(error instanceof TinywebError) || error.code !== "hash-mismatch") throw error;
+      failure = error;
     } finally {
       await writer?.close(verified ? bytes : undefined);
       writer = undefined;
       if (full) await this.makeRoom(shard, verified ? bytes : undefined);
     }
     if (!verified) await this.settings.cache?.remove(shard.sha256);
-    return verified;
+    return failure;
   }
 
   /** Storage was full: gives up other models' weights for this one, then does without storage. */
@@ -145,10 +147,10 @@ class ShardLoader {
     if (bytes) this.cache = undefined;
   }
 
-  private async verify(bytes: Uint8Array<ArrayBuffer>, shard: Shard): Promise<boolean> {
-    const digest = await (this.settings.hash ?? sha256Hex)(bytes);
+  private async verify(bytes: Uint8Array<ArrayBuffer>, shard: Shard): Promise<TinywebError | undefined> {
+    const failure = await wrong(shard.file, shard, bytes, this.settings.hash);
     throwIfAborted(this.settings.signal);
-    return digest === shard.sha256;
+    return failure;
   }
 }
 
@@ -176,10 +178,11 @@ class Meter {
     private readonly listener: ((progress: WeightsProgress) => void) | undefined,
   ) {}
 
-  /** @param loaded bytes of this shard that are here; @param network how many of them just came over the network */
-  set(shard: number, loaded: number, network: number): void {
-    this.loaded[shard] = loaded;
-    this.network += network;
+  /** Bytes count once, however often they come. @param loaded bytes of this shard that are here @param network whether the last of them just came over it */
+  set(shard: number, loaded: number, network: boolean): void {
+    const fresh = Math.max(0, loaded - (this.loaded[shard] ?? 0));
+    this.loaded[shard] = (this.loaded[shard] ?? 0) + fresh;
+    if (network) this.network += fresh;
     this.report(false);
   }
 

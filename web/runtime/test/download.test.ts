@@ -293,6 +293,33 @@ describe("a file of known size", () => {
     });
   });
 
+  it("is given up where the server sends the same beginning again and again", async () => {
+    const cut = (): Response => new Response(body([FILE.slice(0, 3)]));
+    expect(await sized(server([cut]))).toMatchObject({ code: "download-failed", message: expect.stringContaining("after 3 of 6 bytes") });
+    // The first attempt brings something new; three more may bring nothing.
+    expect(asked.map(({ cache }) => cache)).toEqual(["default", "reload", "reload", "reload"]);
+    asked = [];
+    const broken = (): Response => new Response(body([FILE.slice(0, Math.min(asked.length, 3))], { end: new TypeError("reset") }));
+    expect(await sized(server([broken]))).toMatchObject({ code: "download-failed" });
+    expect(asked).toHaveLength(6); // three attempts that reach further, three that do not
+  });
+
+  it("waits for a slow beginning that comes a second time", async () => {
+    const first = (): Response => new Response(body([FILE.slice(0, 3)], { end: new TypeError("reset") }));
+    const again = (): Response => new Response(body([...FILE].map((byte) => bytes(byte)), { pause: 20_000 }));
+    expect(await sized(server([first, again]))).toBeUndefined();
+    expect([got, asked.length]).toEqual([FILE, 2]);
+  });
+
+  it("is no page, whatever the status", async () => {
+    const page = (): Response => new Response("<!doctype html>", { headers: { "content-type": "text/html; charset=utf-8" } });
+    const told = { code: "hash-mismatch", message: `${URL_}: text/html came, most likely the host's page for missing files. Was all of the site uploaded?` };
+    expect(await sized(server([page]))).toMatchObject(told);
+    expect(await small(server([page]))).toMatchObject(told);
+    expect(places).toEqual([]);
+    expect(asked).toHaveLength(2);
+  });
+
   it("is given up at once where it is longer", async () => {
     const cancelled = vi.fn();
     const longer = (): Response => new Response(body([FILE, bytes(1)], {}, cancelled));

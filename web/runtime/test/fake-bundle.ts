@@ -209,7 +209,7 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
   const never = { kernel: 5, buffers: [4], grid: [{ op: "min", args: [start, 0] }, 1, 1] };
   const manifest: Json = {
     format: "tinyweb-bundle",
-    version: 1,
+    version: 2,
     task: "chat",
     name,
     model: { architecture: "fake", parameters: 2 * VOCAB, layers: 1, vocab_size: VOCAB, context: CONTEXT, quant: "f32" },
@@ -307,10 +307,8 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       },
     },
   };
-  change(manifest);
   const text = (content: unknown): Uint8Array => new TextEncoder().encode(typeof content === "string" ? content : JSON.stringify(content));
   const files = new Map<string, Uint8Array>([
-    ["manifest.json", text(manifest)],
     ["tokenizer.json", text(tokenizerJson())],
     ["tokenizer_config.json", text({ bos_token: { content: "<|begin|>" }, eos_token: "<|end|>" })],
     ["chat_template.jinja", text(TEMPLATE)],
@@ -319,8 +317,23 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
     ["kernels/simd-threads.wasm", fixture("fake-model-threads.wasm")],
     ...shards.map((shard, i): [string, Uint8Array] => [`weights/00${i}.bin`, shard]),
   ]);
-  return { files, manifest };
+  return finish(files, manifest, change);
 }
+
+/** What each file must be, as a manifest says it. */
+export const integrity = (files: ReadonlyMap<string, Uint8Array>): Json =>
+  Object.fromEntries([...files].map(([name, bytes]) => [name, { bytes: bytes.length, sha256: sha256(bytes) }]));
+
+/** The bundle of these files; its manifest is altered before it is written. */
+export function finish(files: Map<string, Uint8Array>, manifest: Json, change: (manifest: Json) => void): FakeBundle {
+  manifest.integrity = integrity(new Map([...files].filter(([name]) => !name.startsWith("weights/"))));
+  change(manifest);
+  return { files: files.set("manifest.json", new TextEncoder().encode(JSON.stringify(manifest))), manifest };
+}
+
+/** A bundle that was exported with another content of a file. */
+export const exportedWith = ({ files, manifest }: FakeBundle, name: string, content: Uint8Array): FakeBundle =>
+  finish(new Map([...files].filter(([file]) => file !== "manifest.json")).set(name, content), manifest, () => undefined);
 
 /** Prompt ids as the bundle's template and tokenizer spell a conversation. */
 export function promptIds(messages: readonly { role: string; content: string }[]): number[] {

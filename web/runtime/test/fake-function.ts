@@ -1,6 +1,6 @@
 /** A bundle made by hand that holds a function: y = x · w + n, and which of the first three of x are positive. */
 
-import { fixture, sha256, type FakeBundle } from "./fake-bundle.js";
+import { finish, fixture, sha256, type FakeBundle } from "./fake-bundle.js";
 
 const WEIGHT = new Uint8Array(Float32Array.of(1, 2, 3, 4).buffer);
 
@@ -22,7 +22,7 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
   const state = (id: number, name: string, dtype: string, shape: number[], bytes: number): Json => ({ id, name, kind: "state", dtype, shape, bytes });
   const manifest: Json = {
     format: "tinyweb-bundle",
-    version: 1,
+    version: 2,
     task: "function",
     name: "affine",
     weights: { bytes: 16, sha256: sha256(WEIGHT), shards: [{ file: "weights/000.bin", bytes: 16, sha256: sha256(WEIGHT) }] },
@@ -76,12 +76,10 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
       },
     },
   };
-  change(manifest);
   const files = new Map<string, Uint8Array>([
-    ["manifest.json", new TextEncoder().encode(JSON.stringify(manifest))],
     ["kernels/webgpu.wgsl", new TextEncoder().encode(WGSL)],
     ["kernels/simd.wasm", fixture("fake-function.wasm")],
     ["weights/000.bin", WEIGHT],
   ]);
-  return { files, manifest };
+  return finish(files, manifest, change);
 }

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Progress } from "../src/host.js";
-import { expected, fakeBundle } from "./fake-bundle.js";
+import { expected, exportedWith, fakeBundle, sha256 } from "./fake-bundle.js";
 import { broken, FakeServer } from "./fake-server.js";
 import { alive } from "./node-thread.js";
 import { collect, NO_GPU, openFake, type Opened } from "./open.js";
@@ -12,6 +12,8 @@ const open: typeof openFake = async (...args) => {
   return one;
 };
 afterEach(() => opened.splice(0).forEach(({ host }) => host.dispose()));
+
+const NO_MODULE = new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]);
 
 describe("opening a bundle", () => {
   it("goes through its phases", async () => {
@@ -43,8 +45,7 @@ describe("opening a bundle", () => {
   });
 
   it("falls back when a module is refused", async () => {
-    const bundle = fakeBundle();
-    bundle.files.set("kernels/simd-threads.wasm", new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]));
+    const bundle = exportedWith(fakeBundle(), "kernels/simd-threads.wasm", NO_MODULE);
     const { session } = await open({}, bundle);
     expect(session.info.backend).toBe("wasm-single");
     expect(session.info.fallbacks.at(-1)?.reason).toContain("simd-threads.wasm");
@@ -90,8 +91,9 @@ describe("opening a bundle", () => {
   ])("names %s when it is %j", async (file, content, code) => {
     const bundle = fakeBundle();
     if (content === undefined) bundle.files.delete(file);
-    else bundle.files.set(file, new TextEncoder().encode(content));
-    await expect(open({}, bundle)).rejects.toMatchObject({ code, message: expect.stringContaining(file) });
+    const other = content === undefined || file === "manifest.json" ? bundle : exportedWith(bundle, file, new TextEncoder().encode(content));
+    if (content !== undefined) other.files.set(file, new TextEncoder().encode(content));
+    await expect(open({}, other)).rejects.toMatchObject({ code, message: expect.stringContaining(file) });
     await expect.poll(() => alive.size).toBe(0);
   });
 
@@ -105,11 +107,40 @@ describe("opening a bundle", () => {
   });
 
   it("downloads weights once for several tries", async () => {
-    const bundle = fakeBundle();
-    bundle.files.set("kernels/simd-threads.wasm", new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]));
+    const bundle = exportedWith(fakeBundle(), "kernels/simd-threads.wasm", NO_MODULE);
     const { server } = await open({}, bundle);
     for (const path of ["weights/000.bin", "weights/001.bin", "weights/002.bin"]) expect(server.count(path)).toBeLessThanOrEqual(2);
     expect(server.count("manifest.json")).toBe(1);
+  });
+
+  it.each(["manifest.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "kernels/simd-threads.wasm", "weights/001.bin"])(
+    "does not begin with an altered, cut or absent %s that the host gives as it were right", async (file) => {
+      const bundle = fakeBundle();
+      const altered = (bytes: Uint8Array): Uint8Array => bytes.map((byte, i) => (i === bytes.length >> 1 ? byte ^ 1 : byte));
+      const faults: [(bytes: Uint8Array) => Response, string][] = [
+        [(bytes) => new Response(altered(bytes) as BodyInit), "SHA-256"],
+        [(bytes) => new Response(new Uint8Array([...bytes, 10])), file.startsWith("weights") ? "longer than" : "SHA-256"],
+        [() => new Response("<!doctype html>", { headers: { "content-type": "text/html; charset=utf-8", "content-length": "15" } }), "text/html came, 15 bytes"],
+      ];
+      for (const [fault, says] of faults) {
+        const server = new FakeServer(bundle.files);
+        server.fault = ({ path }, _count, bytes) => (path === file ? fault(bytes) : undefined);
+        const manifestSha256 = sha256(bundle.files.get("manifest.json") as Uint8Array);
+        const opening = open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
+        await expect(opening).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringMatching(new RegExp(`${file}.*${says}`)) });
+        expect(server.asked.filter(({ path }) => path === file).map(({ cache }) => cache)).toEqual([file.startsWith("weights") ? "default" : "no-cache", "reload"]);
+        await expect.poll(() => alive.size).toBe(0);
+      }
+      const server = new FakeServer(bundle.files); // once wrong, as from a browser's cache
+      server.fault = ({ path }, count, bytes) => (path === file && count === 1 ? new Response(altered(bytes) as BodyInit) : undefined);
+      const manifestSha256 = sha256(bundle.files.get("manifest.json") as Uint8Array);
+      const { session } = await open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
+      expect(await collect(session.generateIds([3], { maxTokens: 2 }))).toEqual(expected([3], 2));
+    });
+
+  it("uses no file that the manifest has no hash of", async () => {
+    const bundle = fakeBundle((m) => delete m.integrity["chat_template.jinja"]);
+    await expect(open({}, bundle)).rejects.toMatchObject({ code: "bad-manifest", message: expect.stringContaining("no row for chat_template.jinja") });
   });
 
   it("retries a small file that broke off", async () => {

@@ -2,18 +2,24 @@
 
 import type { Arrays, FunctionModel, loadFunction } from "../src/index.js";
 import { TinywebError } from "../src/errors.js";
+import { integrity } from "./fake-bundle.js";
 import { ImageGenerator, type ImageLoadOptions } from "../src/image/generator.js";
 
 type Json = Record<string, any>;
 
+const TOKENIZER = { model: { vocab: { "a</w>": 0, "b</w>": 1, a: 2, b: 3, "ab</w>": 4 }, merges: ["a b</w>"], end_of_word_suffix: "</w>" } };
+const PARTS = { text_encoder: "text_encoder/", unet: "unet/", vae_decoder: "vae_decoder/", vae_encoder: "vae_encoder/" };
+const bytesOf = (content: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(content));
+
 export const MANIFEST: Json = {
   format: "tinyweb-bundle",
-  version: 1,
+  version: 2,
   task: "image",
   name: "pretended",
   model: { architecture: "stable-diffusion", parameters: 12, quant: "f16" },
   files: { tokenizer: "tokenizer.json" },
-  parts: { text_encoder: "text_encoder/", unet: "unet/", vae_decoder: "vae_decoder/", vae_encoder: "vae_encoder/" },
+  integrity: integrity(new Map([["tokenizer.json", bytesOf(TOKENIZER)], ...Object.values(PARTS).map((part): [string, Uint8Array] => [`${part}manifest.json`, bytesOf(part)])])),
+  parts: PARTS,
   bytes: {
     text_encoder: { weights: 10, webgpu: 100, wasm: 90 },
     unet: { weights: 40, webgpu: 400, wasm: 400 },
@@ -40,8 +46,6 @@ export const MANIFEST: Json = {
     examples: ["a red circle"],
   },
 };
-
-const TOKENIZER = { model: { vocab: { "a</w>": 0, "b</w>": 1, a: 2, b: 3, "ab</w>": 4 }, merges: ["a b</w>"], end_of_word_suffix: "</w>" } };
 
 export interface Call {
   part: string;

@@ -125,7 +125,8 @@ describe("manifest", () => {
 
   const faults: [string, Change, string][] = [
     ["another format", (m) => (m.format = "zip"), "format"],
-    ["a later version", (m) => (m.version = 2), "manifest.json: version: this runtime reads version 1; export again or update tinyweb"],
+    ["a later version", (m) => (m.version = 3), "manifest.json: version: is 3, this library reads version 2: update tinyweb"],
+    ["an earlier version", (m) => (m.version = 1), "manifest.json: version: is 1, this library reads version 2: export the model again"],
     ["an unknown task", (m) => (m.task = "paint"), 'manifest.json: task: "paint" has no functions: load it with tinyweb/load'],
     ["no targets", (m) => (m.targets = {}), "manifest.json: targets: neither webgpu nor wasm is there"],
     ["a list for an object", (m) => (m.model = []), "model: must be an object"],

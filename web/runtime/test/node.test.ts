@@ -2,12 +2,13 @@
 
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { addressOf } from "../src/node.js";
 import { findBrowser } from "../../shell/testing/browser.js";
 import { BUILT } from "./build.js";
 import { expected, fakeBundle, promptIds } from "./fake-bundle.js";
@@ -23,7 +24,7 @@ beforeAll(async () => {
   const bundles = {
     chat: fakeBundle(),
     function: fakeFunction(),
-    newer: fakeFunction((m) => (m.version = 2)),
+    newer: fakeFunction((m) => (m.version = 3)),
     unknown: fakeFunction((m) => (m.task = "telepathy")),
     broken: fakeFunction((m) => (m.format = "zip")),
     picture: fakeFunction((m) => (m.task = "image")),
@@ -69,9 +70,40 @@ function software(): NodeJS.ProcessEnv {
   return driver ? { VK_ICD_FILENAMES: driver } : {};
 }
 
+describe("addresses", () => {
+  it.each([
+    ["C:\\models\\a b#c%20d", "file:///C:/models/a%20b%23c%2520d"],
+    ["c:/models/x/", "file:///c:/models/x/"],
+    ["\\\\server\\share\\x", "file://server/share/x"],
+    ["https://site.test/a%20b/#c", "https://site.test/a%20b/#c"],
+    ["file:///C:/a%20b", "file:///C:/a%20b"],
+  ])("on Windows, %s", (text, address) => {
+    expect(addressOf(text, { windows: true }).href).toBe(address);
+  });
+
+  it.each([
+    ["/a b#c%20d?e", "file:///a%20b%23c%2520d%3Fe"],
+    ["/x/", "file:///x/"],
+    ["./x", `${pathToFileURL(process.cwd()).href}/x`],
+    ["../x", pathToFileURL(join(process.cwd(), "../x")).href],
+    ["http://site.test/x", "http://site.test/x"],
+    ["file:///a%20b/", "file:///a%20b/"],
+  ])("elsewhere, %s", (text, address) => {
+    expect(addressOf(text, { windows: false }).href).toBe(address);
+  });
+});
+
 describe("in Node", () => {
   it.each(["wasm", "wasm-single"] as const)("a chat from a folder says what the model says: %s", async (backend) => {
     expect(await node(CHAT("./chat", { backend, threads: 2 }))).toMatchObject({ backend, tokens });
+  });
+
+  it("a chat from a folder whose name would mean something in an address", async () => {
+    const name = "a b#c%20d?e é";
+    await cp(join(folder, "chat"), join(folder, name), { recursive: true });
+    for (const at of [`./${name}`, `${name}/`, join(folder, name)]) {
+      expect(await node(CHAT(at, { backend: "wasm-single" }))).toMatchObject({ tokens });
+    }
   });
 
   it("a chat from a site, with a full address", async () => {
@@ -106,7 +138,7 @@ describe("in Node", () => {
       await Promise.all([chat.dispose(), f.dispose()]);
       console.log(JSON.stringify([choices[0].message.content.length > 0, [...positive], errors]));
     `)).toEqual([true, [1, 0, 1], [
-      [true, "bad-manifest", "manifest.json: version: is 2, this library reads version 1: update tinyweb"],
+      [true, "bad-manifest", "manifest.json: version: is 3, this library reads version 2: update tinyweb"],
       [true, "bad-manifest", expect.stringMatching(/task: "telepathy" is not one of chat, .*update tinyweb/)],
       [true, "bad-manifest", expect.stringContaining("format")],
       [true, "bad-manifest", expect.stringContaining("manifest.json")],

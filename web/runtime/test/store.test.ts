@@ -136,6 +136,28 @@ describe("weights store", () => {
     await expect(load({ cache: undefined })).rejects.toMatchObject({ code: "hash-mismatch" });
   });
 
+  it("counts what comes again only once", async () => {
+    server.ranges = false;
+    server.fault = ({ path }, count, content) => {
+      if (path !== PATHS[1]) return undefined;
+      return count === 1 ? broken(content.slice(0, 100)) : count === 2 ? new Response(content.map((b) => b ^ 1) as BodyInit) : undefined;
+    };
+    const seen: number[] = [];
+    vi.spyOn(performance, "now").mockImplementation(() => 1000 * seen.length + 1000 * server.asked.length); // every report is due
+    expectWeights(await load({ onProgress: ({ loadedBytes }) => seen.push(loadedBytes) }));
+    vi.restoreAllMocks();
+    expect(server.count(PATHS[1]!)).toBe(3);
+    expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    expect(seen.at(-1)).toBe(manifest.weights.bytes);
+  });
+
+  it("takes no page for a shard, and asks twice at most", async () => {
+    server.fault = ({ path }) => (path === PATHS[0] ? new Response("<!doctype html>", { headers: { "content-type": "text/html" } }) : undefined);
+    await expect(load()).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringMatching(`${PATHS[0]}: text/html came`) });
+    expect(server.count(PATHS[0]!)).toBe(2);
+    expect(storage.models.get(manifest.weights.sha256)?.has(sha(0))).toBe(false);
+  });
+
   it("does not swallow a file that is longer than promised", async () => {
     server.fault = ({ path }) => (path === PATHS[0] ? new Response(new Uint8Array(100_000)) : undefined);
     await expect(load()).rejects.toMatchObject({ code: "hash-mismatch" });

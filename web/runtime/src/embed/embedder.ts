@@ -1,10 +1,11 @@
 /** Texts to vectors: the page's side of a bundle with a section `embed`. */
 
 import { badArgument, checkOneOf, optionsOf, unlike } from "../arguments.js";
+import { fetchFile, fetchManifest, parseIntegrity, parseJson } from "../bundle.js";
+import { Value } from "../check.js";
 import { FunctionModel } from "../client.js";
 import { fetchAny, loadOptions, startWorker, type LoadOptions } from "../connection.js";
-import { fetchSmall } from "../download.js";
-import { describe, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
+import { linkedAbort, throwIfAborted } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
 import { padBatch, planBatches } from "./batches.js";
@@ -40,7 +41,6 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
 const EMBED_OPTIONS = ["kind", "onProgress", "onVector", "signal"] satisfies (keyof EmbedOptions)[];
 const KINDS = ["query", "passage"] satisfies Kind[];
 const PASSAGE_TOKENS = 96;
-const MAX_TOKENIZER = 64 * 2 ** 20;
 
 type Json = Record<string, unknown>;
 
@@ -140,11 +140,14 @@ export async function loadEmbedder(baseUrl: string | URL, given?: LoadOptions | 
   const options = loadOptions(given, "loadEmbedder()");
   const { base, worker } = await startWorker(baseUrl, options);
   const { controller: stop, unlink } = linkedAbort(options.signal);
-  const files = readFiles(base, stop.signal);
+  const download = { fetch: fetchAny, signal: stop.signal };
   let model: FunctionModel | undefined;
   try {
-    const section = parseSection(await files.manifest); // first: other bundles have no tokenizer
-    const [json, config] = await files.tokenizer;
+    const manifest = await fetchManifest(base, options.manifestSha256, download);
+    const integrity = parseIntegrity(new Value(manifest));
+    const section = parseSection(Object(manifest) as Json); // first: other bundles have no tokenizer
+    const read = async (name: string): Promise<Json> => Object(parseJson(await fetchFile(base, name, integrity, download), name)) as Json;
+    const [json, config] = await Promise.all([read("tokenizer.json"), read("tokenizer_config.json")]);
     // what a query needs; the other shapes' kernels are compiled when they are first needed
     const functions = section.functions.slice(0, 1).map(({ name }) => name);
     model = await FunctionModel.open(worker, base, { functions, ...options });
@@ -157,20 +160,4 @@ export async function loadEmbedder(baseUrl: string | URL, given?: LoadOptions | 
   } finally {
     unlink();
   }
-}
-
-/** The files, all on their way at once. */
-function readFiles(base: URL, signal: AbortSignal): { manifest: Promise<Json>; tokenizer: Promise<[json: Json, config: Json]> } {
-  const read = async (name: string): Promise<Json> => {
-    const url = new URL(name, base).href;
-    const text = new TextDecoder().decode(await fetchSmall(url, MAX_TOKENIZER, { fetch: fetchAny, signal }));
-    try {
-      return Object(JSON.parse(text)) as Json;
-    } catch (error) {
-      throw new TinywebError("bad-manifest", `${url} is no JSON: ${describe(error)}`, error);
-    }
-  };
-  const tokenizer = Promise.all([read("tokenizer.json"), read("tokenizer_config.json")]);
-  tokenizer.catch(() => undefined); // whoever awaits it hears of it
-  return { manifest: read("manifest.json"), tokenizer };
 }

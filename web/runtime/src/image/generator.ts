@@ -2,7 +2,8 @@
 
 import { badArgument } from "../arguments.js";
 import { fetchAny, folderUrl, Listeners, loadOptions } from "../connection.js";
-import { fetchSmall, type Fetch } from "../download.js";
+import { fetchFile, fetchManifest, parseJson } from "../bundle.js";
+import type { Fetch } from "../download.js";
 import { brokeEngine, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, HostInfo, StartTimes } from "../host.js";
 import type { Arrays, FunctionModel, InterruptedLoad, LoadOptions } from "../index.js";
@@ -62,8 +63,6 @@ export interface GeneratedImage extends Rgba {
   cut: string;
 }
 
-const MAX_MANIFEST = 2 ** 20;
-const MAX_TOKENIZER = 64 * 2 ** 20;
 /** States of texts that are kept, so that the same prompt with another seed needs no text encoder. */
 const KEPT_TEXTS = 8;
 
@@ -119,16 +118,9 @@ export class ImageGenerator {
       marker?.set(rest.backend);
       report({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true, parts: [] });
       const download = { fetch: own.fetch ?? fetchAny, signal };
-      const json = async (file: string, most: number): Promise<unknown> => {
-        const bytes = await fetchSmall(new URL(file, base).href, most, download);
-        try {
-          return JSON.parse(new TextDecoder().decode(bytes));
-        } catch (error) {
-          throw new TinywebError("bad-manifest", `${file} is not valid JSON.`, error);
-        }
-      };
-      const manifest = parseImageManifest(await json("manifest.json", MAX_MANIFEST));
-      const tokenizer = new ClipTokenizer(await json(manifest.tokenizer, MAX_TOKENIZER), manifest.text);
+      const manifest = parseImageManifest(await fetchManifest(base, rest.manifestSha256, download));
+      const { tokenizer: file, integrity, text } = manifest;
+      const tokenizer = new ClipTokenizer(parseJson(await fetchFile(base, file, integrity, download), file), text);
       generator = new ImageGenerator(manifest, tokenizer, {
         base, options: rest, first: firstFunctions(manifest), single: oneAtATime || previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
       }, marker);

@@ -1,5 +1,6 @@
 /** The manifest of an image site (docs/image.md): checked, so that the generator reads it without asking again. */
 
+import { parseIntegrity, type Integrity } from "../bundle.js";
 import { Value } from "../check.js";
 import { TinywebError } from "../errors.js";
 import { BETA_SCHEDULES, PREDICTIONS, SCHEDULERS, SPACINGS, type SchedulerConfig, type SchedulerName } from "./schedulers.js";
@@ -52,6 +53,8 @@ export interface ImageManifest {
   parameters: number;
   quant: string;
   tokenizer: string;
+  /** What the tokenizer and the parts' manifests must be. */
+  integrity: Integrity;
   parts: Partial<Record<PartName, Part>> & Record<Exclude<PartName, "vae_encoder">, Part>;
   /** The first is the default. */
   sizes: Size[];
@@ -75,8 +78,7 @@ const FOLDER = /^[\w-][\w.-]*\/$/;
 /** @throws TinywebError "bad-manifest" naming the field that is wrong */
 export function parseImageManifest(json: unknown): ImageManifest {
   const m = new Value(json);
-  m.at("format").oneOf("tinyweb-bundle");
-  if (m.at("version").integer() !== 1) m.at("version").fail("this runtime reads version 1; export again or update tinyweb");
+  const integrity = parseIntegrity(m);
   const task = m.at("task").text();
   if (task !== "image") {
     throw new TinywebError("bad-argument", `The bundle ${m.at("name").text()} is not for pictures but ${task}: load it with load() of tinyweb/load.`);
@@ -109,6 +111,7 @@ export function parseImageManifest(json: unknown): ImageManifest {
     parameters: parameters.present ? parameters.integer() : 0,
     quant: quant.present ? quant.text() : "",
     tokenizer: m.at("files").at("tokenizer").path(),
+    integrity,
     parts: parts as ImageManifest["parts"],
     sizes,
     channels,

@@ -4,6 +4,7 @@
  */
 
 import { loadFunction, type FunctionInfo, type FunctionModel, type LoadOptions } from "../index.js";
+import { MANIFEST } from "../bundle.js";
 import { memoryBudget } from "../device.js";
 import { isAbort, linkedAbort, throwIfAborted, TinywebError } from "../errors.js";
 import type { HostEvents, Progress } from "../host.js";
@@ -163,7 +164,11 @@ export class Parts {
     let part: FunctionModel;
     try {
       const functions = this.settings.first[name];
-      part = await load(new URL(folder, base), { ...options, ...(functions ? { functions } : {}), onProgress, ...(signal ? { signal } : {}) });
+      const row = this.manifest.integrity.get(`${folder}${MANIFEST}`);
+      if (!row) throw new TinywebError("bad-manifest", `${MANIFEST}: integrity: has no row for ${folder}${MANIFEST}: export the model again.`);
+      part = await load(new URL(folder, base), {
+        ...options, manifestSha256: row.sha256, ...(functions ? { functions } : {}), onProgress, ...(signal ? { signal } : {}),
+      });
     } catch (error) {
       if (isAbort(error) || !(error instanceof TinywebError)) throw error;
       throw new TinywebError(error.code, `${error.message} (The model's part ${name}.)`, error);
