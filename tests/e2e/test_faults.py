@@ -4,9 +4,10 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.e2e.conftest import ExportedSite, Served
@@ -14,6 +15,7 @@ from tests.e2e.pages import HIDE, PAGES, TIMEOUT_MS, ExportedPage, ask, limit_st
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
+Wrong = Callable[[bytes], dict[str, Any]]
 FILL_STORAGE = """() => {
   let part = "x".repeat(2 ** 20);
   for (let i = 0; part.length > 0; i++) {
@@ -309,3 +311,74 @@ def test_ended_while_loading(context: BrowserContext, exported: ExportedSite, se
     assert page.get_by_test_id("backend").get_attribute("data-backend") == "wasm-single"
     page.reload()
     wait_for(page, "ready")
+
+
+def html(_good: bytes) -> dict[str, Any]:
+    return {"body": "<!doctype html><title>Not here</title>", "content_type": "text/html; charset=utf-8"}
+
+
+def altered(good: bytes) -> dict[str, Any]:
+    middle = len(good) // 2
+    return {"body": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]}
+
+
+def cut(good: bytes) -> dict[str, Any]:
+    return {"body": good[: len(good) // 2]}
+
+
+def check_refused(chromium: Browser, site: Served, folder: Path, files: str, wrong: Wrong, says: str) -> None:
+    """The host has something wrong for `files`, and calls it a success: the page says which file it is and what came,
+    and asks no further."""
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url.removeprefix(f"{site.address}/model/"))
+        route.fulfill(status=200, **wrong((folder / "model" / asked[-1]).read_bytes()))
+
+    backend = "webgpu" if files.endswith("wgsl") else "wasm-single"
+    with chromium.new_context(service_workers="block") as context:
+        context.route(f"{site.address}/model/{files}", answer)
+        page = context.new_page()
+        page.goto(f"{site.address}/?backend={backend}")
+        wait_for(page, "error")
+        error = page.get_by_test_id("error")
+        assert error.get_attribute("data-code") == "hash-mismatch"
+        expect(error).to_contain_text(says)
+        expect(error).to_contain_text(asked[0].rpartition("/")[2])
+        page.wait_for_timeout(1000)  # that was all
+        assert asked == [asked[0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("files", "wrong", "says"),
+    [
+        ("weights/000.bin", html, "text/html came"),
+        ("kernels/*.wasm", html, "text/html came"),
+        ("kernels/*.wasm", altered, "(SHA-256"),
+        ("kernels/*.wasm", cut, "(SHA-256"),
+        ("kernels/*.wgsl", altered, "(SHA-256"),
+        ("tokenizer.json", altered, "(SHA-256"),
+        ("chat_template.jinja", altered, "(SHA-256"),
+        ("manifest.json", altered, "uploaded only in part"),
+    ],
+)
+def test_a_host_with_something_else(
+    chromium: Browser, exported: ExportedSite, served: Serve, files: str, wrong: Wrong, says: str
+) -> None:
+    folder = exported("q8")
+    check_refused(chromium, served(folder), folder, files, wrong, says)
+
+
+@pytest.mark.parametrize(
+    ("tested", "files", "wrong"),
+    [
+        pytest.param(PAGES[1], "kernels/*.wasm", altered, id="detect", marks=pytest.mark.slow),
+        pytest.param(PAGES[2], "unet/manifest.json", altered, id="image", marks=pytest.mark.slow),
+        pytest.param(PAGES[3], "tokenizer.json", cut, id="embed", marks=pytest.mark.slow),
+    ],
+)
+def test_a_host_with_something_else_for_other_pages(
+    chromium: Browser, exported_page: Exported, served: Serve, tested: ExportedPage, files: str, wrong: Wrong
+) -> None:
+    folder = exported_page(tested)
+    check_refused(chromium, served(folder), folder, files, wrong, "(SHA-256")
