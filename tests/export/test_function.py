@@ -1,5 +1,6 @@
 """Any function as a bundle: what the exported module computes is what the Tensor does."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -195,7 +196,8 @@ def test_the_loader_is_javascript(tmp_path: Path) -> None:
     info, called = json.loads(done.stdout)
     plan = info["functions"]["run"]
     assert plan["inputs"] == {"odd name */": {"dtype": "f32", "shape": [2, 2]}} and plan["kernels"] == 1
-    assert called == [(site / "model").as_uri() + "/", {}]
+    known = {"manifestSha256": hashlib.sha256((site / "model/manifest.json").read_bytes()).hexdigest()}
+    assert called == [(site / "model").as_uri() + "/", known]
 
 
 def refused(call: Any, match: str, tmp_path: Path, kind: type[Exception] = ExportError, **options: Any) -> None:

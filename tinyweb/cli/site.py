@@ -41,7 +41,7 @@ def serve(
 @app.command()
 def inspect(
     site: SiteFolder,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file of weights.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

@@ -93,7 +93,8 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
 def write_embedder(
     bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress
 ) -> dict[str, Any]:
-    """Write the bundle but for the loader, around its texts; its manifest. Texts are cut after the last of `lengths` tokens."""
+    """Write the bundle but for the loader; its manifest. Its texts are there. What is embedded is cut after the last of
+    `lengths` tokens."""
     model, settings = embedder.model, embedder.settings
     shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
     functions = {

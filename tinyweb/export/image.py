@@ -21,7 +21,7 @@ from tinyweb.export.compile import Progress
 from tinyweb.export.function import TARGETS, Functions, write_functions
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import write_manifest
-from tinyweb.export.site import FORMAT, VERSION, check_output, check_page, copy_page, new_site, write_json
+from tinyweb.export.site import FORMAT, VERSION, check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.models.schedulers import SCHEDULERS, plan_steps
 from tinyweb.models.stable_diffusion.autoencoder import Encoder

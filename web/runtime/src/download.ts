@@ -84,7 +84,7 @@ async function persist<T>(
 function checkAnswer(response: Response, url: string): void {
   const { status } = response;
   if (response.ok) {
-    const type = response.headers?.get("content-type") ?? "";
+    const type = response.headers.get("content-type") ?? "";
     if (!type.startsWith("text/html")) return;
     const length = response.headers.get("content-length");
     throw new TinywebError("hash-mismatch", `${url}: text/html came${length ? `, ${length} bytes` : ""}, most likely the host's page for missing files. Was all of the site uploaded?`);

@@ -203,7 +203,7 @@ describe("a small file", () => {
     const parts = [bytes(1, 2), bytes(3), bytes(4, 5)];
     const broken = (): Response => new Response(body(parts.slice(0, 2), { end: new TypeError("reset") }));
     expect(await small(server([broken, () => new Response(body(parts))]))).toEqual(bytes(1, 2, 3, 4, 5));
-    const whole = { ok: true, status: 200, body: null, arrayBuffer: async () => bytes(6, 7).buffer } as unknown as Response;
+    const whole = { ok: true, status: 200, headers: new Headers(), body: null, arrayBuffer: async () => bytes(6, 7).buffer } as unknown as Response;
     expect(await small(server([() => whole]))).toEqual(bytes(6, 7));
     expect(await small(server([() => new Response("")]))).toEqual(bytes());
   });
