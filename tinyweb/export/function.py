@@ -108,7 +108,7 @@ def write_functions(
     tune: float = 0.0,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
-    """Write the functions' bundle to the folder `bundle`, made if it is not there: manifest, kernels, weights; no loader.
+    """Write the functions' bundle to the folder `bundle`, made if need be: manifest, kernels, weights; no loader.
 
     An application that knows more than arrays in and out writes bundles of its own `task`: `sections` are its keys of
     the manifest (a page finds them in `info.sections`), `model` figures to show beside the count of parameters, `files`
