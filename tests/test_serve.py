@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ Serve = Callable[..., SiteServer]
 def serving(site: Path) -> Iterator[Serve]:
     running: list[tuple[SiteServer, threading.Thread]] = []
 
-    def start(**options: bool) -> SiteServer:
+    def start(**options: Any) -> SiteServer:
         server = open_server(site, **options)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -289,3 +290,78 @@ def test_range_of_an_empty_file() -> None:
         parse_range("bytes=0-", 0)
     with pytest.raises(NotSatisfiable):
         parse_range("bytes=-1", 0)
+
+
+def raw(server: SiteServer, request: str) -> bytes:
+    """All that the server answers to these bytes, until it or the client closes."""
+    with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+        connection.sendall(request.encode())
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("a.localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("[::ffff:127.0.0.1]:80", 200),
+        ("box.example:8080", 200),
+        ("xn--bcher-kva.example", 200),
+        ("evil.example", 421),
+        ("192.0.2.1", 421),
+        ("[::1]", 421),
+        ("localhost@evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_hosts_that_are_answered(serving: Serve, host: str, status: int) -> None:
+    server = serving(allowed_hosts=["box.example", "b\u00fccher.example"])
+    assert raw(server, f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("bound", ["0.0.0.0", "127.0.0.1"])
+def test_an_address_is_answered_where_it_is_bound(serving: Serve, bound: str) -> None:
+    assert b" 200 " in raw(serving(host=bound), "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n", 413),
+        ("HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n", 413),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 40\r\n", 413),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n", 501),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 40\r\n", 501),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length : 40\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 40\r\n", 413),
+        ("GET / HTTP/1.1\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n", 421),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n", 405),
+    ],
+)
+def test_nothing_after_a_refused_request_is_read_as_another(serving: Serve, head: str, status: int) -> None:
+    answer = raw(serving(), head + "\r\nGET /index.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"Connection: close" in answer
+
+
+def test_older_and_absolute_requests_are_answered(serving: Serve) -> None:
+    server = serving()
+    assert b" 200 " in raw(server, "GET / HTTP/1.0\r\n\r\n").split(b"\r\n")[0]
+    absolute = "GET http://localhost/index.html HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert b" 200 " in raw(server, absolute).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("embedding", [False, True])
+def test_framing_by_other_pages(serving: Serve, embedding: bool) -> None:
+    answer = raw(serving(embedding=embedding), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (b"Content-Security-Policy: frame-ancestors 'none'" in answer) is not embedding
+    assert (b"X-Frame-Options: DENY" in answer) is not embedding

@@ -19,7 +19,7 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -172,6 +172,42 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = IDLE_SECONDS
 
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        refused = self._objection()
+        if refused is not None:
+            self.close_connection = True  # what follows on this connection may be a body: it is never read as a request
+            self._text(*refused, {}, body=self.command != "HEAD")
+        return refused is None
+
+    def handle_expect_100(self) -> bool:
+        return True  # nobody is asked for a body: the answer itself follows
+
+    def _objection(self) -> tuple[HTTPStatus, str] | None:
+        """Why this request is not answered, or None."""
+        # Where the parser of headers stopped or a name is odd, another program may see other headers than this one.
+        odd_name = any(not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) for name in self.headers)
+        if self.headers.defects or self.headers.get_payload() or odd_name:
+            return HTTPStatus.BAD_REQUEST, "The headers of this request are malformed."
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) > 1 or (not hosts and self.request_version == "HTTP/1.1"):
+            return HTTPStatus.BAD_REQUEST, "A request needs one Host header."
+        if re.match(r"https?://", self.path, re.IGNORECASE):
+            hosts = [*hosts, self.path.split("/", 3)[2]]
+        for host in hosts:
+            if not self.server.serves_host(host, str(self.connection.getsockname()[0])):
+                return (
+                    HTTPStatus.MISDIRECTED_REQUEST,
+                    f"This server does not serve the host {host}: start it with --allow-host NAME to allow a name.",
+                )
+        if self.command in ("GET", "HEAD"):
+            if "Transfer-Encoding" in self.headers:
+                return HTTPStatus.NOT_IMPLEMENTED, "Bodies of requests are not read: send none."
+            if any(length.strip() != "0" for length in self.headers.get_all("Content-Length", [])):
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Bodies of requests are not read: send none."
+        return None
+
     def do_GET(self) -> None:
         self._answer(body=True)
 
@@ -267,6 +303,9 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("X-Content-Type-Options", "nosniff")
+        if not self.server.embedding:  # a meta element cannot say this: browsers ignore frame-ancestors there
+            self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
+            self.send_header("X-Frame-Options", "DENY")
         if self.server.isolated:
             self.send_header("Cross-Origin-Opener-Policy", "same-origin")
             self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
@@ -292,6 +331,19 @@ class Handler(BaseHTTPRequestHandler):
             self.server.log(f"{self.address_string()} {format % args}")
 
 
+def _ascii_host(name: str) -> str:
+    """A host name as browsers send it: in lower case, other scripts in their ASCII form."""
+    try:
+        return name.encode("idna").decode().lower().removesuffix(".")
+    except UnicodeError:
+        return name.lower()
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    address = ipaddress.ip_address(text)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 class SiteServer(ThreadingHTTPServer):
     """An HTTP server of one exported site. `port` is the one really bound (useful after asking for port 0)."""
 
@@ -305,10 +357,30 @@ class SiteServer(ThreadingHTTPServer):
         port: int = 0,
         isolated: bool = True,
         log: Callable[[str], None] | None = None,
+        allowed_hosts: Sequence[str] = (),
+        embedding: bool = False,
     ):
+        self.hosts = {_ascii_host(name) for name in (host, *allowed_hosts)}
+        self.embedding = embedding
         self.site, self.isolated, self.log = Site(root), isolated, log
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
+
+    def serves_host(self, host: str, address: str) -> bool:
+        """Whether a Host header names this server, for a connection to `address` of this machine.
+
+        A foreign name that resolves to this machine would let another site read the pages (DNS rebinding).
+        """
+        match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]@]+))(?::\d{0,5})?", host.strip())
+        if not match:
+            return False
+        name = _ascii_host(match[1] or match[2])
+        if name == "localhost" or name.endswith(".localhost") or name in self.hosts:
+            return True
+        try:
+            return _address(name) == _address(address)
+        except ValueError:
+            return False
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's own would ask the name service, which can take seconds
@@ -324,7 +396,13 @@ class SiteServer(ThreadingHTTPServer):
 
 
 def open_server(
-    root: Path, host: str = "127.0.0.1", port: int = 0, isolated: bool = True, log: Callable[[str], None] | None = None
+    root: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    isolated: bool = True,
+    log: Callable[[str], None] | None = None,
+    allowed_hosts: Sequence[str] = (),
+    embedding: bool = False,
 ) -> SiteServer:
     """Bind a server for the site in `root`; ExportError where that is no site or the address cannot be had."""
     if not root.is_dir():
@@ -336,7 +414,7 @@ def open_server(
     if not 0 <= port <= 65535:
         raise ExportError(f"Port {port} does not exist: choose one from 1 to 65535, or 0 for any free one.")
     try:
-        return SiteServer(root, host, port, isolated, log)
+        return SiteServer(root, host, port, isolated, log, allowed_hosts, embedding)
     except socket.gaierror:
         raise ExportError(
             f"The host name {host} is unknown: give an address of this machine, such as 127.0.0.1."
@@ -390,9 +468,11 @@ def serve(
     isolated: bool = True,
     say: Callable[[str], None] = print,
     log: Callable[[str], None] | None = None,
+    allowed_hosts: Sequence[str] = (),
+    embedding: bool = False,
 ) -> None:
     """Serve the site in `root` until Ctrl-C or SIGTERM."""
-    with open_server(root, host, port, isolated, log) as server:
+    with open_server(root, host, port, isolated, log, allowed_hosts, embedding) as server:
         for line in announce(server, host):
             say(line)
 

@@ -19,6 +19,13 @@ def serve(
     no_isolation: Annotated[
         bool, typer.Option("--no-isolation", help="Leave the headers out that allow threads.")
     ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="One more host name to answer to (repeatable), beside localhost and the address itself."),
+    ] = None,
+    allow_embedding: Annotated[
+        bool, typer.Option("--allow-embedding", help="Let pages of other sites show this one in a frame.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every request.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -35,6 +42,8 @@ def serve(
         isolated=not no_isolation,
         say=lambda line: print(line, flush=True),
         log=log if verbose else None,
+        allowed_hosts=allow_host or (),
+        embedding=allow_embedding,
     )
 
 
