@@ -214,7 +214,8 @@ def test_a_context_that_is_too_long(refused: Refused, small_model: Path, tmp_pat
 
 
 def test_a_prompt_that_is_too_long(refused: Refused, small_model: Path) -> None:
-    assert "is too long: it takes 110 tokens" in refused("run", "chat", small_model, "--prompt", "word " * 100)
+    said = refused("run", "chat", small_model, "--prompt", "word " * 100)
+    assert "is too long by 62 tokens: the prompt takes 110 (100 the message)" in said
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import browser as browser_tool  # tools/browser.py
@@ -295,25 +296,27 @@ class WebKit(Engine):
 
 @contextmanager
 def firefox(program: Path) -> Iterator[Engine]:
-    def start() -> Marionette:
-        client = Marionette(
-            bin=str(program),
-            headless=True,
-            port=0,
-            gecko_log=os.devnull,
-            startup_timeout=START_S,
-            socket_timeout=WAIT_S,
-        )
-        client.start_session({"strictFileInteractability": False})  # pages hide them
-        return client
+    with TemporaryDirectory() as folder:
 
-    client = started("Firefox", start, MarionetteException, OSError)
-    client.timeout.page_load = client.timeout.script = COMMAND_S
-    try:
-        yield Firefox(client)
-    finally:
-        with suppress(InvalidSessionIdException):  # the browser is gone already
-            client.quit(in_app=False)
+        def start() -> Marionette:
+            client = Marionette(
+                bin=str(program),
+                headless=True,
+                port=0,
+                gecko_log=f"{folder}/firefox.log",  # what is there is deleted first: never a device
+                startup_timeout=START_S,
+                socket_timeout=WAIT_S,
+            )
+            client.start_session({"strictFileInteractability": False})  # pages hide them
+            return client
+
+        client = started("Firefox", start, MarionetteException, OSError)
+        client.timeout.page_load = client.timeout.script = COMMAND_S
+        try:
+            yield Firefox(client)
+        finally:
+            with suppress(InvalidSessionIdException):  # the browser is gone already
+                client.quit(in_app=False)
 
 
 @contextmanager

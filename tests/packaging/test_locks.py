@@ -95,7 +95,8 @@ def check_complete(asked: list[Requirement], locked: dict[str, str], environment
         try:
             package = distribution(name)
         except PackageNotFoundError:
-            assert name in ("colorama", "rubicon-objc"), f"{name} is locked for this platform too: install it"
+            elsewhere = ("ansicon", "colorama", "rubicon-objc")
+            assert name in elsewhere, f"{name} is locked for this platform too: install it"
             continue
         for wanted in ["", *requirement.extras]:
             if (name, wanted) not in seen:

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { FILES } from "./files.mjs";
 
-const LIMIT = 46_000; // "46 KB", a KB being 1000 bytes
+const LIMIT = 47_000; // "47 KB", a KB being 1000 bytes
 const EVERY_PAGE = ["tinyweb.js", "tinyweb-worker.js"];
 let total = 0;
 for (const file of Object.keys(FILES)) {

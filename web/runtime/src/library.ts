@@ -6,6 +6,6 @@ export { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike 
 export { FunctionModel } from "./client.js";
 export { fetchAny, folderUrl, Listeners, loadOptions, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
-export { aborted, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
+export { aborted, brokeEngine, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";
 export { LoadMarker } from "./marker.js";
 export { checkMessages, generateOptions } from "./options.js";

@@ -10,7 +10,7 @@ import type { LoadOptions } from "../src/connection.js";
 import type { FunctionInfo } from "../src/function.js";
 import type { Progress } from "../src/host.js";
 import type { InterruptedLoad } from "../src/marker.js";
-import { expected, expectedLogits, fakeBundle, fixture, promptIds } from "./fake-bundle.js";
+import { expected, expectedLogits, exportedWith, fakeBundle, fixture, promptIds, type FakeBundle } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
 import { Site } from "./site.js";
 
@@ -66,6 +66,13 @@ async function visit(host: "localhost" | "127.0.0.1" | "phone.test" = "localhost
 
 /** What the page answers at last: the browser itself sets no limit. */
 const ANSWER_MS = 40_000;
+/** A bundle with other kernels for WebGPU. */
+function withKernels(change: (code: string) => string): FakeBundle {
+  const bundle = fakeBundle();
+  const code = change(new TextDecoder().decode(bundle.files.get("kernels/webgpu.wgsl")));
+  return exportedWith(bundle, "kernels/webgpu.wgsl", new TextEncoder().encode(code));
+}
+
 const load = (options: LoadOptions = {}, bundle = "model"): Promise<ChatInfo & Failed> =>
   within(ANSWER_MS, `load(${JSON.stringify([bundle, options])})`, page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const));
 const ids = (prompt: number[], options: object = {}, trouble: object = {}): ReturnType<PageApi["ids"]> =>
@@ -117,22 +124,19 @@ describe("auto", () => {
   });
 
   it("takes WASM when a kernel does not compile, and names the kernel", async () => {
-    const wrong = (path: string, bytes: Uint8Array): Uint8Array | undefined =>
-      path.endsWith(".wgsl") ? new TextEncoder().encode(new TextDecoder().decode(bytes).replace("var sum = 0.0;", "var sum = nothing;")) : undefined;
-    site.fault = wrong;
+    site.bundles.set("wrong", withKernels((code) => code.replace("var sum = 0.0;", "var sum = nothing;")));
     await visit();
-    const opened = await load({ allowSoftwareGpu: true });
+    const opened = await load({ allowSoftwareGpu: true }, "wrong");
     expect(opened.backend).toBe("wasm");
     expect(opened.fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringMatching(/best_of_block.*nothing/s) }]);
-    expect((await load({ backend: "webgpu" })).error).toMatchObject({ code: "compile-failed", message: expect.stringContaining("best_of_block") });
+    expect((await load({ backend: "webgpu" }, "wrong")).error).toMatchObject({ code: "compile-failed", message: expect.stringContaining("best_of_block") });
   });
 
   it("takes WASM when the GPU reports an error while running", async () => {
     // A kernel that declares more of its buffer than there is: an error that shows at its first dispatch.
-    site.fault = (path, bytes) =>
-      path.endsWith(".wgsl") ? new TextEncoder().encode(new TextDecoder().decode(bytes).replaceAll("kv: array<f32>;", "kv: array<f32, 999>;")) : undefined;
+    site.bundles.set("wrong", withKernels((code) => code.replaceAll("kv: array<f32>;", "kv: array<f32, 999>;")));
     await visit();
-    expect((await load({ allowSoftwareGpu: true })).backend).toBe("webgpu");
+    expect((await load({ allowSoftwareGpu: true }, "wrong")).backend).toBe("webgpu");
     expect((await ids(PROMPT, { maxTokens: 9 })).ids).toEqual(expected(PROMPT, 9));
     expect(await info()).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("keys") }] });
   });
@@ -366,6 +370,7 @@ it("takes the variant for relaxed SIMD, which this browser has", async () => {
   site.bundles.set("relaxed", fakeBundle((m) => {
     const { variants } = m.targets.wasm;
     variants.relaxed = { file: "kernels/relaxed.wasm", threads: false, features: ["relaxed-simd"] };
+    m.integrity["kernels/relaxed.wasm"] = { bytes: 1, sha256: "0".repeat(64) };
   }));
   await visit();
   const opened = await load({ backend: "wasm-single" }, "relaxed");
@@ -381,9 +386,7 @@ it("guesses ahead on WebGPU without changing the answer", async () => {
 });
 
 it("reports a thread that traps while the worker waits for it, and the page can load again", async () => {
-  const bundle = fakeBundle();
-  bundle.files.set("kernels/simd-threads.wasm", fixture("fake-model-trap.wasm"));
-  site.bundles.set("trap", bundle);
+  site.bundles.set("trap", exportedWith(fakeBundle(), "kernels/simd-threads.wasm", fixture("fake-model-trap.wasm")));
   await visit();
   expect((await load({ backend: "wasm" }, "trap")).backend).toBe("wasm");
   const result = await ids(PROMPT, { maxTokens: 9 });
