@@ -33,6 +33,7 @@ PAGES = ("chat", "detect", "image", "embed")
 NEEDED = (
     "library/tinyweb.js",
     "library/tinyweb-worker.js",
+    "library/tinyweb-chat-worker.js",
     "library/licenses.txt",
     *(f"{p}/index.html" for p in PAGES),
 )

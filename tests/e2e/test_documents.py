@@ -76,7 +76,7 @@ def test_kernels_of_a_token(exported: ExportedSite) -> None:
 
 def test_sizes_of_a_site(exported: ExportedSite, exported_page: Callable[[ExportedPage], Path]) -> None:
     """README.md's whole page; downloads of models in their cards."""
-    assert not page_size.over_budget("chat site", page_size.exported_files(exported("q8")))
+    assert not page_size.over_budget("chat site", page_size.exported_files(exported("q8")), page_size.PAGE_BUDGET)
     embed = exported_page(next(page for page in PAGES if page.task == "embed"))
     download = f"{inspect_site(embed)['bytes']['download'] / 1e6:.1f} MB"
     told = {

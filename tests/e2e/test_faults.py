@@ -96,7 +96,7 @@ def start(page: Page, text: str) -> None:
 
 
 def refuse_storage(context: BrowserContext, own_site: Path) -> None:
-    worker = own_site / "assets/tinyweb-worker.js"
+    (worker,) = (own_site / "assets").glob("tinyweb*worker.js")
     worker.write_text(f"{{ {REFUSE_ALWAYS} }}" + worker.read_text())
     context.add_init_script(f"{{ {REFUSE_ALWAYS} {REFUSE_IN_PAGES} }}")
 

@@ -46,7 +46,7 @@ STORY = "Tell me a story about a little fox"
 
 
 def faulty(own_site: Path, fault: str = "") -> Path:
-    worker = own_site / "assets/tinyweb-worker.js"
+    worker = own_site / "assets/tinyweb-chat-worker.js"
     worker.write_text(f"{{ {FAULTY} }}" + worker.read_text())
     (own_site / "assets/fault.txt").write_text(fault)
     return own_site

@@ -9,6 +9,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export import site as site_module
 from tinyweb.export.site import (
     LIBRARY,
+    TASK_LIBRARY,
     check_output,
     check_page,
     copy_library,
@@ -104,7 +105,7 @@ def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write(tmp_path / "built" / name)
     with pytest.raises(ExportError, match=r"library/tinyweb.js is missing.*make setup"):
         check_page("chat")
-    for name in ("tinyweb.js", "tinyweb-worker.js", "tinyweb-detect.js", "licenses.txt"):
+    for name in {*TASK_LIBRARY["chat"], *TASK_LIBRARY["detect"], "licenses.txt"}:
         write(tmp_path / "built/library" / name)
     with pytest.raises(ExportError, match="`tinyweb export embed` has not been built"):
         check_page("embed")
@@ -113,7 +114,7 @@ def test_the_page_must_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         copy_page(tmp_path / task, task)
     assert files(tmp_path / "chat") == [
         "assets/page-1.css",
-        "assets/tinyweb-worker.js",
+        "assets/tinyweb-chat-worker.js",
         "assets/tinyweb.js",
         "index.html",
         "licenses.txt",
@@ -126,7 +127,7 @@ def test_licences_of_page_and_library_are_one_text(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(site_module, "BUILT", tmp_path / "built")
     between = "\n" + "=" * 80 + "\n\n"
     write(tmp_path / "built/chat/index.html")
-    for name in LIBRARY:
+    for name in {*LIBRARY, *TASK_LIBRARY["chat"]}:
         write(tmp_path / "built/library" / name)
     with pytest.raises(ExportError, match=r"library/licenses.txt is missing.*make setup"):
         check_page("chat")
@@ -145,7 +146,7 @@ def test_what_a_models_folder_says_of_its_licence_goes_along(tmp_path: Path, mon
     monkeypatch.setattr(site_module, "BUILT", tmp_path / "built")
     between = "\n" + "=" * 80 + "\n\n"
     write(tmp_path / "built/chat/index.html")
-    for name in (*LIBRARY, "licenses.txt"):
+    for name in (*TASK_LIBRARY["chat"], "licenses.txt"):
         write(tmp_path / "built/library" / name)
     model = tmp_path / "some-model"
     model.mkdir()

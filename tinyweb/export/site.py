@@ -16,9 +16,9 @@ import tinyweb
 from tinyweb.errors import ExportError
 
 BUILT = Path(__file__).parent / "site"  # what `make setup` builds from web/: library/, and a folder for each page
-LIBRARY = ("tinyweb.js", "tinyweb-worker.js")  # what runs a bundle, in any page
+LIBRARY = ("tinyweb.js", "tinyweb-worker.js")  # what runs a bundle of functions
 TASK_LIBRARY: dict[str, tuple[str, ...]] = {
-    "chat": LIBRARY,
+    "chat": ("tinyweb.js", "tinyweb-chat-worker.js"),
     "detect": (*LIBRARY, "tinyweb-detect.js"),
     "image": (*LIBRARY, "tinyweb-image.js"),
     "embed": (*LIBRARY, "tinyweb-embed.js"),

@@ -7,6 +7,7 @@
 export const FILES = {
   "tinyweb.js": "src/library.ts",
   "tinyweb-worker.js": "src/worker.ts",
+  "tinyweb-chat-worker.js": "src/chat-worker.ts",
   "tinyweb-node.js": "src/node.ts",
   "tinyweb-load.js": "src/load.ts",
   "tinyweb-openai.js": "src/openai/index.ts",

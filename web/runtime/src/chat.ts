@@ -2,15 +2,17 @@
 
 import { answerOf, type Answer, type ChatResult } from "./answer.js";
 import { badArgument } from "./arguments.js";
+import { parseJson } from "./bundle.js";
 import { isAbort, throwIfAborted, TinywebError } from "./errors.js";
 import { fitMessages } from "./fit.js";
-import type { HostInfo, ModelHost } from "./host.js";
+import { ModelHost, type HostInfo, type HostSettings } from "./host.js";
 import { Lock } from "./lock.js";
 import { Loop } from "./loop.js";
 import type { GenerateOptions } from "./options.js";
-import type { ChatPlan, Sampling } from "./tasks.js";
 import { Pace } from "./pace.js";
-import type { ChatTokenizer, Message } from "./tokenizer.js";
+import type { Call, WirePart } from "./protocol.js";
+import type { ChatPlan, Sampling } from "./tasks.js";
+import { ChatTokenizer, type Message } from "./tokenizer.js";
 
 export interface ChatPart {
   /** The next piece of the answer; empty while a character is incomplete. */
@@ -44,13 +46,41 @@ export class ChatSession {
   private readonly loop: Loop;
   private readonly plan: ChatPlan;
 
-  /** @param host of a bundle whose task is "chat" */
-  constructor(
-    private readonly host: ModelHost,
+  private constructor(
+    readonly host: ModelHost,
+    private readonly tokenizer: ChatTokenizer,
     private readonly pace = new Pace(),
   ) {
     this.plan = host.manifest.chat as ChatPlan;
     this.loop = new Loop(host.manifest, () => host.engine);
+  }
+
+  /** Opens a bundle whose task is "chat"; its tokenizer is made while the engine is. */
+  static async open(base: URL, settings: HostSettings, pace?: Pace, signal?: AbortSignal): Promise<ChatSession> {
+    let tokenizer: ChatTokenizer | undefined;
+    const beside = async (host: ModelHost, stop: AbortSignal): Promise<void> => {
+      tokenizer = await openTokenizer(host, stop);
+      host.done("tokenizerMs");
+    };
+    const host = await ModelHost.open(base, { ...settings, task: "chat", beside }, signal);
+    return new ChatSession(host, tokenizer as ChatTokenizer, pace);
+  }
+
+  /** What a page asks for; `post` takes the parts of a stream. A page asks of a model what its class offers. */
+  answer(call: Call, signal: AbortSignal, post: (part: WirePart) => void): unknown {
+    switch (call.method) {
+      case "generate":
+        return stream(this.generate(call.messages, { ...call.options, signal }), post);
+      case "generateIds":
+        return stream(this.generateIds(call.ids, { ...call.options, signal }), post);
+      case "logits":
+        return this.logits(call.ids, signal);
+      case "countTokens":
+        return this.countTokens(call.messages);
+      case "clearCache":
+        return this.clearCache();
+    }
+    return undefined;
   }
 
   get info(): ChatInfo {
@@ -151,10 +181,6 @@ export class ChatSession {
     if (ids.length > context) throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
   }
 
-  private get tokenizer(): ChatTokenizer {
-    return this.host.tokenizer as ChatTokenizer;
-  }
-
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */
   private async *tokens(prompt: readonly number[], settings: Settings, figures: ChatResult, begun: number): AsyncGenerator<number, void> {
     const { eos } = this.plan;
@@ -196,4 +222,24 @@ export class ChatSession {
     if (!isAbort(error)) this.loop.forget();
     return this.host.recover(error, signal);
   }
+}
+
+async function stream(answer: Answer<ChatPart | number>, post: (part: WirePart) => void): Promise<void> {
+  const tell = (part?: ChatPart | number): void => {
+    const figures = { ...answer.progress };
+    post(part === undefined ? { figures } : { part, figures });
+  };
+  try {
+    for await (const part of answer) tell(part);
+  } finally {
+    tell();
+  }
+}
+
+async function openTokenizer(host: ModelHost, signal: AbortSignal): Promise<ChatTokenizer> {
+  const { tokenizer, tokenizerConfig, chatTemplate } = (host.manifest.chat as ChatPlan).files;
+  const json = async (name: string): Promise<Record<string, unknown>> =>
+    parseJson(await host.fetch(name, signal), name) as Record<string, unknown>;
+  const [content, config, template] = await Promise.all([json(tokenizer), json(tokenizerConfig), host.fetch(chatTemplate, signal)]);
+  return new ChatTokenizer(content, config, new TextDecoder().decode(template));
 }

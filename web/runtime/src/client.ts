@@ -3,7 +3,7 @@
 import { answerOf, type Answer, type ChatResult } from "./answer.js";
 import { optionsOf, unlike } from "./arguments.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
-import { Connection, loadOptions, startWorker, type LoadOptions, type WorkerLike } from "./connection.js";
+import { Connection, loadOptions, startWorker, type LoadOptions, type Script, type WorkerLike } from "./connection.js";
 import { framesOf, type Arrays, type FunctionInfo, type Inputs, type RunAnswer, type RunResult } from "./function.js";
 import type { HostEvents } from "./host.js";
 import { checkMessages, generateOptions, type GenerateOptions } from "./options.js";
@@ -11,6 +11,11 @@ import type { Call, WirePart } from "./protocol.js";
 import type { Message } from "./tokenizer.js";
 
 export type ChatEvents = HostEvents;
+
+const CHAT: Script = {
+  file: "./tinyweb-chat-worker.js",
+  start: () => new Worker(new URL("./tinyweb-chat-worker.js", import.meta.url), { type: "module", name: "tinyweb" }),
+};
 
 export class Chat extends Connection<ChatInfo> {
   /**
@@ -24,7 +29,7 @@ export class Chat extends Connection<ChatInfo> {
 
   /** @internal Loads through a given worker; `loadChat` makes the worker. */
   static open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<Chat> {
-    return new Chat(worker, options.onProgress).load("chat", baseUrl, options);
+    return new Chat(worker, options.onProgress, "tinyweb-chat-worker.js").load("chat", baseUrl, options);
   }
 
   /**
@@ -122,7 +127,7 @@ export class FunctionModel extends Connection<FunctionInfo> {
  */
 export async function loadChat(baseUrl: string | URL, given?: LoadOptions | null): Promise<Chat> {
   const options = loadOptions(given, "loadChat()");
-  const { base, worker } = await startWorker(baseUrl, options);
+  const { base, worker } = await startWorker(baseUrl, options, CHAT);
   return Chat.open(worker, base, options);
 }
 

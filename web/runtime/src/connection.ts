@@ -12,7 +12,7 @@ import type { Call, Reply, Request } from "./protocol.js";
 export interface LoadOptions extends BackendOptions {
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
-  /** Where tinyweb-worker.js lies; by default beside this file. Must be of the page's own origin. */
+  /** Where tinyweb-worker.js lies, a chat's tinyweb-chat-worker.js; by default beside this file. Must be of the page's own origin. */
   workerUrl?: string | URL;
   /**
    * Called before anything is downloaded if the page was ended while it loaded this model the last time (on phones: too little memory).
@@ -100,6 +100,7 @@ export class Connection<Info> {
   protected constructor(
     private readonly worker: WorkerLike,
     private readonly onProgress: ((progress: Progress) => void) | undefined,
+    private readonly file = "tinyweb-worker.js",
   ) {
     worker.onmessage = ({ data }) => this.receive(data);
     globalThis.document?.addEventListener("visibilitychange", this.tellHidden);
@@ -175,7 +176,7 @@ export class Connection<Info> {
   }
 
   private lose(message: string | undefined, what = "failed"): void {
-    const why = message ? `: ${message}` : "; is tinyweb-worker.js beside tinyweb.js?";
+    const why = message ? `: ${message}` : `; is ${this.file} beside tinyweb.js?`;
     this.close(new TinywebError("worker-failed", `The model's worker ${what}${why}`));
   }
 
@@ -276,6 +277,12 @@ const platform = async (): Promise<typeof import("./node.js") | undefined> =>
 export const fetchAny = async (url: string, init?: RequestInit): Promise<Response> =>
   ((await platform())?.fetchHere ?? fetch)(url, init);
 
+// Bundlers know a worker's address, and its options, by how they stand here.
+const FUNCTIONS: Script = {
+  file: "./tinyweb-worker.js",
+  start: () => new Worker(new URL("./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" }),
+};
+
 /** The bundle's folder as a URL that ends with a slash; relative to the page, in Node to the current folder. */
 export async function folderUrl(baseUrl: string | URL): Promise<URL> {
   const { href = baseUrl } = Object(baseUrl) as Partial<URL>;
@@ -290,15 +297,23 @@ export async function folderUrl(baseUrl: string | URL): Promise<URL> {
   return base;
 }
 
+/** One of the library's workers. */
+export interface Script {
+  /** Beside this file. */
+  file: string;
+  start(): Worker;
+}
+
 /** The bundle's folder, and a worker for its model. */
-export async function startWorker(baseUrl: string | URL, { workerUrl, backend }: LoadOptions): Promise<{ base: URL; worker: WorkerLike }> {
+export async function startWorker(
+  baseUrl: string | URL, { workerUrl, backend }: LoadOptions, script: Script = FUNCTIONS,
+): Promise<{ base: URL; worker: WorkerLike }> {
   const base = await folderUrl(baseUrl);
   try {
     const node = await platform();
-    // Bundlers know the address, and the options, by how they stand here.
-    const worker = node ? node.startThread(workerUrl, !backend?.startsWith("wasm"))
+    const worker = node ? node.startThread(workerUrl, script.file, !backend?.startsWith("wasm"))
       : workerUrl ? new Worker(workerUrl, { type: "module", name: "tinyweb" })
-      : new Worker(new URL("./tinyweb-worker.js", import.meta.url), { type: "module", name: "tinyweb" });
+      : script.start();
     return { base, worker: worker as unknown as WorkerLike };
   } catch (error) {
     throw new TinywebError("worker-failed", `The model's worker did not start: ${describe(error)}`, error);

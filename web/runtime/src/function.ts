@@ -3,8 +3,10 @@
 import { badArgument } from "./arguments.js";
 import type { Frame } from "./engine.js";
 import { throwIfAborted } from "./errors.js";
-import type { HostInfo, ModelHost } from "./host.js";
+import { ModelHost, type HostInfo, type HostSettings } from "./host.js";
 import { Lock } from "./lock.js";
+import type { Pace } from "./pace.js";
+import type { Call } from "./protocol.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */
@@ -45,7 +47,7 @@ export class FunctionSession {
   private readonly given = new Set<number>();
 
   /** @param host of a bundle of functions */
-  constructor(private readonly host: ModelHost) {
+  constructor(readonly host: ModelHost) {
     this.plans = (host.manifest.function as FunctionsPlan).functions;
   }
 
@@ -62,6 +64,15 @@ export class FunctionSession {
       functions: Object.fromEntries([...this.plans].map(([name, plan]) => [name, described(plan)])),
       sections: manifest.sections,
     };
+  }
+
+  static async open(base: URL, settings: HostSettings, _pace?: Pace, signal?: AbortSignal): Promise<FunctionSession> {
+    return new FunctionSession(await ModelHost.open(base, { ...settings, task: "function" }, signal));
+  }
+
+  /** What a page asks for. */
+  answer(call: Call, signal: AbortSignal): unknown {
+    return call.method === "run" ? this.run(call.inputs, call.function, call.outputs, signal) : undefined;
   }
 
   /**

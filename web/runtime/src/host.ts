@@ -5,14 +5,13 @@
 
 import { badArgument } from "./arguments.js";
 import { candidates, currentPlatform, nothingWorks, type BackendOptions, type Candidate, type Fallback, type Platform } from "./backend.js";
-import { fetchFile, fetchManifest, parseJson } from "./bundle.js";
+import { fetchFile, fetchManifest } from "./bundle.js";
 import type { DownloadSettings, Fetch } from "./download.js";
 import type { Backend, Engine } from "./engine.js";
 import { asTinywebError, brokeEngine, describe, isAbort, throwIfAborted, together, TinywebError } from "./errors.js";
 import { parseManifest, type Manifest } from "./manifest.js";
 import { openShardCache, type ShardCache } from "./shard-cache.js";
 import { loadWeights } from "./store.js";
-import { ChatTokenizer } from "./tokenizer.js";
 import { WasmEngine, type ThreadWorker } from "./wasm-engine.js";
 import { WebGpuEngine } from "./webgpu-engine.js";
 
@@ -68,6 +67,8 @@ export interface HostSettings {
   options: BackendOptions;
   /** What the bundle must be for; "chat" by default. */
   task?: "chat" | "function";
+  /** What a task needs beside the engine, made meanwhile. */
+  beside?: (host: ModelHost, signal: AbortSignal) => Promise<void>;
   onProgress: (progress: Progress) => void;
   onEvent: <Name extends keyof HostEvents>(name: Name, data: HostEvents[Name]) => void;
   /** Makes a worker that serves WASM threads (wasm-thread.ts). */
@@ -79,8 +80,6 @@ export interface HostSettings {
   /** When loading was asked for, on this thread's clock; now by default. */
   begun?: number;
 }
-
-type Json = Record<string, unknown>;
 
 /** The smallest blocks that a prompt is read in; larger ones are compiled when there is such a prompt. */
 const FIRST_BLOCKS = -3;
@@ -95,8 +94,6 @@ export class ModelHost {
   readonly fallbacks: Fallback[] = [];
   /** Is there once `open` has succeeded; a host that did not open is never handed out. */
   engine!: Engine;
-  /** Of a chat. */
-  tokenizer: ChatTokenizer | undefined;
   /** Tokens a chat may see at once; less than the model could where memory is short. */
   context = Infinity;
   /** How long opening took. */
@@ -123,7 +120,7 @@ export class ModelHost {
     const host = new ModelHost(manifest, baseUrl, settings, begun);
     host.done("manifestMs");
     try {
-      await together(signal, (stop) => [host.openTokenizer(stop), host.openEngine(stop)]);
+      await together(signal, (stop) => [settings.beside?.(host, stop) ?? Promise.resolve(), host.openEngine(stop)]);
       host.done("readyMs");
       return host;
     } catch (error) {
@@ -161,21 +158,9 @@ export class ModelHost {
     this.engine?.dispose(); // there may be none yet
   }
 
-  private done(part: keyof StartTimes): void {
+  /** A part of opening is done. */
+  done(part: keyof StartTimes): void {
     if (this.start.readyMs === 0) this.start[part] = performance.now() - this.begun; // not when a lost device is replaced
-  }
-
-  private async openTokenizer(signal: AbortSignal): Promise<void> {
-    if (!this.manifest.chat) return;
-    const { tokenizer, tokenizerConfig, chatTemplate } = this.manifest.chat.files;
-    const [json, config, template] = await Promise.all([
-      this.file(tokenizer, signal).then((bytes) => parseJson(bytes, tokenizer) as Json),
-      this.file(tokenizerConfig, signal).then((bytes) => parseJson(bytes, tokenizerConfig) as Json),
-      this.file(chatTemplate, signal).then((bytes) => new TextDecoder().decode(bytes)),
-    ]);
-    for (const name of [tokenizer, tokenizerConfig, chatTemplate]) this.files.delete(name); // read once, parsed for good
-    this.tokenizer = new ChatTokenizer(json, config, template);
-    this.done("tokenizerMs");
   }
 
   /** Tries the candidates in order. */
@@ -266,11 +251,16 @@ export class ModelHost {
     }
   }
 
-  /** A file of the bundle, kept for the case that the engine must be opened again. */
+  /** A file of the bundle. */
+  fetch(name: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    return fetchFile(this.baseUrl, name, this.manifest.integrity, downloadSettings(this.settings, signal));
+  }
+
+  /** The same, kept for the case that the engine must be opened again. */
   private file(name: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     let content = this.files.get(name);
     if (!content) {
-      content = fetchFile(this.baseUrl, name, this.manifest.integrity, downloadSettings(this.settings, signal));
+      content = this.fetch(name, signal);
       this.files.set(name, content);
       content.catch(() => this.files.delete(name));
     }

@@ -76,9 +76,9 @@ export class NodeWorker implements WorkerLike {
   }
 }
 
-/** The library's worker, or the script at `workerUrl`, in a thread. */
-export function startThread(workerUrl: string | URL | undefined, gpu: boolean): WorkerLike {
-  return new NodeWorker(workerUrl ? addressOf(String(workerUrl)) : new URL("./tinyweb-worker.js", import.meta.url), { gpu });
+/** A worker of the library, `file` beside this one, or the script at `workerUrl`, in a thread. */
+export function startThread(workerUrl: string | URL | undefined, file: string, gpu: boolean): WorkerLike {
+  return new NodeWorker(workerUrl ? addressOf(String(workerUrl)) : new URL(file, import.meta.url), { gpu });
 }
 
 /** `fetch`, which in Node knows no files. */

@@ -1,13 +1,23 @@
 /** The worker's side: answers a page's requests with one model. */
 
-import type { Answer } from "./answer.js";
-import { ChatSession, type ChatPart } from "./chat.js";
+import type { ChatInfo } from "./chat.js";
 import { toWire } from "./errors.js";
-import { FunctionSession, type RunAnswer } from "./function.js";
-import { ModelHost, type HostSettings } from "./host.js";
+import type { FunctionInfo, RunAnswer } from "./function.js";
+import type { HostSettings, ModelHost } from "./host.js";
 import { holdLock } from "./life.js";
 import { Pace } from "./pace.js";
-import type { Call, Reply, Request } from "./protocol.js";
+import type { Call, Reply, Request, WirePart } from "./protocol.js";
+
+/** A model of some task. */
+export interface Session {
+  readonly host: ModelHost;
+  readonly info: ChatInfo | FunctionInfo;
+  /** What the page asks for; `post` takes the parts of a stream. */
+  answer(call: Call, signal: AbortSignal, post: (part: WirePart) => void): unknown;
+}
+
+/** Opens a bundle of the task that a worker is for. */
+export type Open = (base: URL, settings: HostSettings, pace: Pace, signal: AbortSignal) => Promise<Session>;
 
 /** The part of a message port that is needed here. */
 export interface Port {
@@ -15,18 +25,17 @@ export interface Port {
 }
 
 /** @returns the function to call with every message from the page */
-export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partial<HostSettings>): (request: Request) => void {
+export function serve(port: Port, open: Open, settings: Pick<HostSettings, "spawn"> & Partial<HostSettings>): (request: Request) => void {
   const running = new Map<number, AbortController>();
   const pace = new Pace();
-  let host: ModelHost | undefined;
-  let session: ChatSession | FunctionSession | undefined;
+  let session: Session | undefined;
   let disposed = false;
 
   const postInfo = (): void => {
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
   };
   async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
-    host = await ModelHost.open(new URL(call.baseUrl), {
+    session = await open(new URL(call.baseUrl), {
       ...settings,
       task: call.task,
       begun: call.begun - performance.timeOrigin,
@@ -36,45 +45,16 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
         if (name === "backend-changed") postInfo();
         port.postMessage({ type: "event", name, data });
       },
-    }, signal);
-    if (disposed) host.dispose();
-    session = call.task === "chat" ? new ChatSession(host, pace) : new FunctionSession(host);
+    }, pace, signal);
+    if (disposed) session.host.dispose();
     postInfo();
   }
 
-  async function stream(id: number, answer: Answer<ChatPart | number>): Promise<void> {
-    const post = (part?: ChatPart | number): void => {
-      const figures = { ...answer.progress };
-      port.postMessage({ type: "part", id, part: part === undefined ? { figures } : { part, figures } });
-    };
-    try {
-      for await (const part of answer) post(part);
-    } finally {
-      post();
-    }
-  }
-
-  async function answer(id: number, call: Call, signal: AbortSignal): Promise<unknown> {
-    // A page has a model once it is loaded, and asks of it what its class offers.
-    const chat = session as ChatSession;
-    switch (call.method) {
-      case "load":
-        return load(call, signal);
-      case "generate":
-        return stream(id, chat.generate(call.messages, { ...call.options, signal }));
-      case "generateIds":
-        return stream(id, chat.generateIds(call.ids, { ...call.options, signal }));
-      case "run":
-        return (session as FunctionSession).run(call.inputs, call.function, call.outputs, signal);
-      case "logits":
-        return chat.logits(call.ids, signal);
-      case "countTokens":
-        return chat.countTokens(call.messages);
-      case "clearCache":
-        return chat.clearCache();
-      case "loseDevice":
-        return host?.engine.loseDevice() ?? false;
-    }
+  function answer(id: number, call: Call, signal: AbortSignal): unknown {
+    if (call.method === "load") return load(call, signal);
+    if (call.method === "loseDevice") return session?.host.engine.loseDevice() ?? false;
+    // a page has a model once it is loaded
+    return (session as Session).answer(call, signal, (part) => port.postMessage({ type: "part", id, part }));
   }
 
   async function handle(id: number, call: Call): Promise<void> {
@@ -103,7 +83,7 @@ export function serve(port: Port, settings: Pick<HostSettings, "spawn"> & Partia
     else {
       disposed = true;
       for (const controller of running.values()) controller.abort();
-      host?.dispose();
+      session?.host.dispose();
       // Threads end before the worker that made them: a worker that is ended first leaves it to the browser to find them.
       setTimeout(() => port.postMessage({ type: "disposed" }), 30);
     }

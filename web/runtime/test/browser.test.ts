@@ -229,7 +229,7 @@ describe("storage", () => {
     await visit();
     for (const _visit of [1, 2]) {
       site.asked.length = 0;
-      await load({ backend: "wasm-single", workerUrl: "/assets/tinyweb-worker.js?without=opfs" });
+      await load({ backend: "wasm-single", workerUrl: "/assets/tinyweb-chat-worker.js?without=opfs" });
       expect(site.weights()).toBe(3);
     }
     expect(await page.evaluate(() => window.t.stored())).toEqual([]);
@@ -238,7 +238,7 @@ describe("storage", () => {
 
   it("does without storage that is refused", async () => {
     await visit();
-    const refused = { backend: "wasm-single", workerUrl: "/assets/tinyweb-worker.js?without=leave" } as const;
+    const refused = { backend: "wasm-single", workerUrl: "/assets/tinyweb-chat-worker.js?without=leave" } as const;
     for (const _visit of [1, 2]) {
       site.asked.length = 0;
       expect((await load(refused)).error).toBeUndefined();

@@ -85,8 +85,8 @@ describe("loading", () => {
 
   it.each<[string, (w: Scripted) => void, string, string]>([
     ["its script fails", (w) => w.onerror?.({ message: "404" }), "worker-failed", "The model's worker failed: 404"],
-    ["its script fails without words", (w) => w.onerror?.({}), "worker-failed", "The model's worker failed; is tinyweb-worker.js beside tinyweb.js?"],
-    ["nothing is heard of it", () => vi.advanceTimersByTime(60_000), "worker-failed", "The model's worker did not start; is tinyweb-worker.js beside tinyweb.js?"],
+    ["its script fails without words", (w) => w.onerror?.({}), "worker-failed", "The model's worker failed; is tinyweb-chat-worker.js beside tinyweb.js?"],
+    ["nothing is heard of it", () => vi.advanceTimersByTime(60_000), "worker-failed", "The model's worker did not start; is tinyweb-chat-worker.js beside tinyweb.js?"],
     ["it says no", (w) => w.say({ type: "end", id: 0, error: { code: "no-backend", message: "None.", stack: "s" } }), "no-backend", "None."],
   ])("ends the worker where %s", async (_name, happens, code, message) => {
     const failed = expect(Chat.open(worker, BASE, {})).rejects.toMatchObject({ code, message });

@@ -115,7 +115,7 @@ describe("the pages to copy", () => {
     await site.start();
     const files = new Map<string, Uint8Array>();
     for (const name of ["chat.html", "chat.js", "common.js", "example.css"]) files.set(name, new Uint8Array(readFileSync(join(EXAMPLES, name))));
-    for (const name of ["tinyweb.js", "tinyweb-worker.js"]) files.set(`assets/${name}`, new Uint8Array(readFileSync(new URL(name, BUILT))));
+    for (const name of ["tinyweb.js", "tinyweb-chat-worker.js"]) files.set(`assets/${name}`, new Uint8Array(readFileSync(new URL(name, BUILT))));
     for (const [path, bytes] of fakeBundle().files) files.set(`model/${path}`, bytes);
     files.set("model/model.js", new TextEncoder().encode(LOADER));
     site.bundles.set("site", { files, manifest: {} });

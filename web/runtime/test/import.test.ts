@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { FILES } from "../scripts/files.mjs";
 import { BUILT } from "./build.js";
 
-const names = Object.keys(FILES as object).filter((name) => name !== "tinyweb-worker.js");
+const names = Object.keys(FILES as object).filter((name) => !name.endsWith("worker.js"));
 const open = (name: string): Promise<Record<string, unknown>> => import(/* @vite-ignore */ new URL(name, BUILT).href) as Promise<Record<string, unknown>>;
 
 describe("the built files", () => {

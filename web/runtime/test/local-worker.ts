@@ -1,6 +1,8 @@
 /** A worker that is none. */
 
+import { ChatSession } from "../src/chat.js";
 import type { WorkerLike } from "../src/connection.js";
+import { FunctionSession } from "../src/function.js";
 import type { Reply, Request } from "../src/protocol.js";
 import { serve } from "../src/serve.js";
 import { fakeBundle, type FakeBundle } from "./fake-bundle.js";
@@ -27,7 +29,9 @@ export class LocalWorker implements WorkerLike {
         const data = structuredClone(message);
         setImmediate(() => !this.terminated && !this.mute && this.onmessage?.({ data }));
       },
-    }, { spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+    }, (base, settings, ...rest) => (settings.task === "chat" ? ChatSession : FunctionSession).open(base, settings, ...rest), {
+      spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 },
+    });
   }
 
   postMessage(message: unknown): void {

@@ -22,7 +22,7 @@ export interface Opened {
 export async function openFake(settings: Partial<HostSettings> = {}, bundle: FakeBundle = fakeBundle(), signal?: AbortSignal): Promise<Opened> {
   const server = new FakeServer(bundle.files);
   const storage = new MemoryStorage();
-  const host = await ModelHost.open(BASE, {
+  const all: HostSettings = {
     options: {},
     onProgress: () => undefined,
     onEvent: () => undefined,
@@ -32,8 +32,11 @@ export async function openFake(settings: Partial<HostSettings> = {}, bundle: Fak
     openCache: async (model) => storage.open(model),
     download: { backoffMs: 1 },
     ...settings,
-  }, signal);
-  return { session: new ChatSession(host), host, server, storage };
+  };
+  // of functions a test makes its session itself
+  const session = all.task === "function" ? undefined : await ChatSession.open(BASE, all, undefined, signal);
+  const host = session?.host ?? (await ModelHost.open(BASE, all, signal));
+  return { session: session as ChatSession, host, server, storage };
 }
 
 export async function collect<T>(parts: AsyncIterable<T>): Promise<T[]> {

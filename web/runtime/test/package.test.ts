@@ -48,7 +48,7 @@ describe("the package", () => {
     const { exports } = JSON.parse(readFileSync(join(staged.project, "node_modules/tinyweb/package.json"), "utf8")) as { exports: Record<string, unknown> };
     const named = Object.values(exports).flatMap((target) => (typeof target === "string" ? [target] : Object.values(target as object))) as string[];
     for (const path of named) expect(files).toContain(path.slice(2));
-    expect(Object.keys(exports)).toEqual([".", "./detect", "./image", "./embed", "./openai", "./load", "./worker"]);
+    expect(Object.keys(exports)).toEqual([".", "./detect", "./image", "./embed", "./openai", "./load", "./worker", "./chat-worker"]);
   });
 
   it("has types, also for Node's way to find modules", () => {
@@ -103,7 +103,7 @@ describe("the package", () => {
     expect(error.length).toBeLessThan(400);
     const session = await shaken('import { ChatSession } from "tinyweb/openai"; console.log(ChatSession);');
     expect(session.length).toBeLessThan(4500);
-    expect(session).not.toMatch(/chat\.completion|embedding|tinyweb-worker/);
+    expect(session).not.toMatch(/chat\.completion|embedding|tinyweb-(chat-)?worker/);
     const image = await shaken('import { loadImageGenerator } from "tinyweb/image"; console.log(loadImageGenerator);');
     expect(image).not.toContain("chat.completion");
     const embed = await shaken('import { loadEmbedder } from "tinyweb/embed"; console.log(loadEmbedder);');
@@ -150,7 +150,7 @@ describe("in a page", () => {
   it("that Vite builds, with the worker and its threads", async () => {
     const { text, scripts } = await visit(`import { loadChat } from "tinyweb"; ${ASK} document.title = answer;`);
     expect(JSON.parse(text)).toEqual({ text: ANSWER, backend: "wasm" });
-    expect(scripts.some((name) => /tinyweb-worker/.test(name))).toBe(true);
+    expect(scripts.some((name) => /worker/.test(name))).toBe(true);
   });
 
   it("inside a worker of the page's own, built by Vite", async () => {

@@ -1,11 +1,11 @@
 /** The worker's side, with what is posted to the page in a list. */
 
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { ChatInfo } from "../src/chat.js";
-import type { RunAnswer } from "../src/function.js";
+import { ChatSession, type ChatInfo } from "../src/chat.js";
+import { FunctionSession, type RunAnswer } from "../src/function.js";
 import { ModelHost } from "../src/host.js";
 import type { Call, Reply, Request, WirePart } from "../src/protocol.js";
-import { serve } from "../src/serve.js";
+import { serve, type Open } from "../src/serve.js";
 import { expected, expectedLogits, fakeBundle, promptIds, type FakeBundle } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
 import { BASE, FakeServer } from "./fake-server.js";
@@ -13,6 +13,8 @@ import { alive, spawnNodeThread } from "./node-thread.js";
 import { NO_GPU } from "./open.js";
 
 type Of<Type extends Reply["type"]> = Extract<Reply, { type: Type }>;
+
+const OPEN: Record<"chat" | "function", Open> = { chat: ChatSession.open, function: FunctionSession.open };
 
 class Page {
   readonly replies: Reply[] = [];
@@ -26,7 +28,7 @@ class Page {
         this.replies.push(reply);
         this.transferred.push(transfer);
       },
-    }, { spawn: spawnNodeThread, fetch: new FakeServer(bundle.files).fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+    }, OPEN[task], { spawn: spawnNodeThread, fetch: new FakeServer(bundle.files).fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
   }
 
   of<Type extends Reply["type"]>(type: Type): Of<Type>[] {
