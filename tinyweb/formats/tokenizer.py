@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
 from tinyweb.formats.huggingface import Config, ModelFolder, read_json, read_text
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -63,8 +65,16 @@ class Tokenizer:
         return self.template.render(messages, add_generation_prompt)
 
     def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a conversation up to where the assistant is to go on."""
-        return self.encode(self.render(messages))
+        """Token ids of a conversation up to where the assistant is to go on. Control tokens are those that the template
+        writes: what looks like one in a message stays text.
+        """
+        control, backend = self._guarded
+        guarded = [{key: control.guard(value) for key, value in message.items()} for message in messages]
+        return list(backend.encode(self.render(guarded), add_special_tokens=False).ids)
+
+    @cached_property
+    def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:
+        return guarded_backend(self.backend)
 
 
 class TextStream:

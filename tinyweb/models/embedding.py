@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ import numpy.typing as npt
 import tokenizers
 
 from tinyweb.errors import ModelFormatError, TinywebError
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
 from tinyweb.formats.huggingface import ModelFolder, read_json_list
 from tinyweb.formats.tokenizer import load_backend
 from tinyweb.models.bert import Bert
@@ -202,10 +204,15 @@ class Embedder:
         """Token ids of texts of a kind, its prefix in front, special tokens added; what is too long is cut."""
         _check_kind(kind)
         prefix = self.settings.prefixes[kind]
-        whole = [prefix + t for t in texts]
+        control, backend = self._guarded  # a text that names a special token is text
+        whole = [control.guard(prefix + t) for t in texts]
         if self.settings.lowercase:
             whole = [t.lower() for t in whole]
-        return [list(e.ids) for e in self.backend.encode_batch(whole, add_special_tokens=True)]
+        return [list(e.ids) for e in backend.encode_batch(whole, add_special_tokens=True)]
+
+    @cached_property
+    def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:
+        return guarded_backend(self.backend)
 
     def vectors(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """ids (batch, tokens), of which the first `lengths` (batch,), at least 1, are a text → (batch, dimensions)."""

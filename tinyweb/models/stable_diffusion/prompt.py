@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from tinyweb.errors import ModelFormatError
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
 from tinyweb.formats.huggingface import Config, read_json, read_text
 
 BOS, EOS = "<|startoftext|>", "<|endoftext|>"
@@ -59,10 +61,15 @@ class PromptTokenizer:
 
     def __call__(self, prompt: str) -> list[int]:
         """bos, the prompt's ids (what does not fit is cut off), eos, padding: `length` ids."""
-        ids = list(self.backend.encode(prompt).ids)
+        control, backend = self._guarded  # a prompt that names a special token is text
+        ids = list(backend.encode(control.guard(prompt)).ids)
         if len(ids) > self.length:
             ids = [*ids[: self.length - 1], self.eos]
         return ids + [self.pad] * (self.length - len(ids))
+
+    @cached_property
+    def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:
+        return guarded_backend(self.backend)
 
 
 def _text(value: Any, default: str) -> str:

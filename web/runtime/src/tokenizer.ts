@@ -2,6 +2,7 @@
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { badArgument } from "./arguments.js";
+import { ControlTokens } from "./control-tokens.js";
 import { createDetokenizer, type Detokenizer } from "./detokenizer.js";
 import { describe, TinywebError } from "./errors.js";
 import { ChatTemplate } from "./template.js";
@@ -20,6 +21,7 @@ const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, 
 
 export class ChatTokenizer {
   private readonly tokenizer: Tokenizer;
+  private readonly control: ControlTokens;
   private readonly template: ChatTemplate;
   private readonly special: Json = {};
   private readonly byteLevel: boolean;
@@ -30,7 +32,8 @@ export class ChatTokenizer {
    */
   constructor(json: Json, config: Json, template: string) {
     try {
-      this.tokenizer = new Tokenizer({ ...ABSENT, ...json }, config);
+      this.control = new ControlTokens(json);
+      this.tokenizer = new Tokenizer({ ...ABSENT, ...this.control.guarded() }, config);
       this.template = new ChatTemplate(template);
     } catch (error) {
       throw new TinywebError("bad-manifest", `The tokenizer or chat template of this model cannot be used: ${describe(error)}`, error);
@@ -44,16 +47,17 @@ export class ChatTokenizer {
     this.byteLevel = JSON.stringify(json.decoder ?? null).includes('"ByteLevel"');
   }
 
-  /** The conversation as the model's template spells it, ready for the assistant's answer. */
+  /** The conversation as the model's template spells it, ready for the assistant's answer; look-alikes of control tokens are marked. */
   render(messages: readonly Message[]): string {
+    const guarded = messages.map(({ role, content }) => ({ role: this.control.guard(role), content: this.control.guard(content) }));
     try {
-      return this.template.render({ ...this.special, messages: messages.map((message) => ({ ...message })), add_generation_prompt: true });
+      return this.template.render({ ...this.special, messages: guarded, add_generation_prompt: true });
     } catch (error) {
       throw badArgument(`The chat template refused these messages: ${describe(error)}`, error);
     }
   }
 
-  /** Ids of a text in which special tokens are spelled out; none are added. */
+  /** Ids of what `render` gives. */
   encode(text: string): number[] {
     return this.tokenizer.encode(text, { add_special_tokens: false }).ids;
   }

@@ -1,6 +1,7 @@
 /** Texts to token ids, as the model was trained to read them: tokenizer.json, special tokens added, long texts cut. */
 
 import { Tokenizer } from "@huggingface/tokenizers";
+import { ControlTokens } from "../control-tokens.js";
 import { describe, TinywebError } from "../errors.js";
 import type { EmbedSection, Kind } from "./section.js";
 
@@ -11,6 +12,7 @@ const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, 
 
 export class TextTokenizer {
   private readonly tokenizer: Tokenizer;
+  private readonly control: ControlTokens;
   /** Special tokens that end every text. */
   private readonly end: number[];
 
@@ -24,7 +26,8 @@ export class TextTokenizer {
     private readonly section: EmbedSection,
   ) {
     try {
-      this.tokenizer = new Tokenizer({ ...ABSENT, ...json, truncation: null, padding: null }, config);
+      this.control = new ControlTokens(json);
+      this.tokenizer = new Tokenizer({ ...ABSENT, ...this.control.guarded(), truncation: null, padding: null }, config);
       const [bare, whole] = [this.ids("a", false), this.ids("a", true)];
       this.end = whole.slice(whole.indexOf(bare[0] as number) + bare.length);
     } catch (error) {
@@ -49,7 +52,7 @@ export class TextTokenizer {
   }
 
   private all(text: string, kind: Kind): number[] {
-    const whole = this.section.prefixes[kind] + text;
+    const whole = this.control.guard(this.section.prefixes[kind] + text); // a text that names a special token is text
     return this.ids(this.section.lowercase ? whole.toLowerCase() : whole, true);
   }
 }

@@ -13,8 +13,8 @@ export interface Tokens {
   cut: string;
 }
 
-/** Contractions, runs of letters, single digits, runs of anything else that is no space. */
-const WORD = /'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+/giu;
+/** What is written like the ends of a text, which stays text; contractions, runs of letters, single digits, runs of anything else that is no space. */
+const WORD = /<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+/giu;
 /** Longer texts are cut before they are split: no model reads this much, and pasting a book must not stop the page. */
 const MAX_CHARACTERS = 20_000;
 /** Joining pairs takes time that grows with the square of a word's length. */

@@ -1,0 +1,74 @@
+"""Text that only looks like a control token stays text: who writes a message cannot end a turn, or begin one.
+
+A tokenizer recognises its control tokens wherever their text stands, in what a template writes and in what a user does.
+`guard` therefore puts a mark, a character that no text has, into what looks like one, and the tokenizer gets a
+normalizer that takes the mark out again after control tokens have been recognised.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tokenizers
+
+MARK = "\ufdd0"  # a noncharacter: not for interchange (Unicode, 23.7)
+_BETWEEN_BARS = re.compile(r"<[|｜].+[|｜]>", re.DOTALL)  # control tokens that some models do not call special
+
+
+class ControlTokens:
+    """Those of a tokenizer: the ones that its tokenizer.json calls special, and what is written as they are, <|…|>.
+    A token of one character cannot be told from text.
+    """
+
+    def __init__(self, content: Mapping[str, Any]):
+        added = content.get("added_tokens") or []
+        texts = [
+            token["content"] for token in added if token.get("special") or _BETWEEN_BARS.fullmatch(token["content"])
+        ]
+        self.texts = frozenset(text for text in texts if len(text) > 1)
+        self._by_first: dict[str, list[str]] = {}
+        for text in sorted(self.texts):
+            self._by_first.setdefault(text[0], []).append(text)
+        self._first = re.compile(f"[{''.join(map(re.escape, self._by_first))}]") if self.texts else None
+
+    def guard(self, text: str) -> str:
+        """`text` with a mark in all that looks like a control token, or at the end like the beginning of one."""
+        text = text.replace(MARK, "")
+        if self._first is None:
+            return text
+        return self._first.sub(lambda found: self._marked(text, found.start()), text)
+
+    def _marked(self, text: str, at: int) -> str:
+        likely = self._by_first[text[at]]
+        same = any(text.startswith(token, at) or token.startswith(text[at : at + len(token)]) for token in likely)
+        return text[at] + MARK if same else text[at]
+
+    def guarded(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The tokenizer.json `content` for texts with marks; texts without get the same ids as before."""
+        model = dict(content["model"])
+        if model.get("type") == "WordLevel":
+            return dict(content)  # a word with a mark in it is an unknown one, which is what a look-alike should be
+        if "merges" in model:  # no merge makes a control token
+            pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+            model["merges"] = [pair for pair in pairs if "".join(pair) not in self.texts]
+        elif isinstance(model.get("vocab"), list):  # nor is one more likely than its letters
+            least = min(0.0, *(score for _, score in model["vocab"]))
+            model["vocab"] = [
+                [piece, least * len(piece) - 1 if piece in self.texts else score] for piece, score in model["vocab"]
+            ]
+        remove = {"type": "Replace", "pattern": {"String": MARK}, "content": ""}
+        before = content.get("normalizer")
+        normalizer = {"type": "Sequence", "normalizers": [remove, before]} if before else remove
+        added = content.get("added_tokens") or []
+        added = [{**t, "normalized": False} if t["content"] in self.texts else t for t in added]
+        return {**content, "model": model, "normalizer": normalizer, "added_tokens": added}
+
+
+def guarded_backend(backend: tokenizers.Tokenizer) -> tuple[ControlTokens, tokenizers.Tokenizer]:
+    """The control tokens of `backend`, and a copy of it for texts that they have guarded."""
+    content = json.loads(backend.to_str())
+    control = ControlTokens(content)
+    return control, tokenizers.Tokenizer.from_str(json.dumps(control.guarded(content), ensure_ascii=False))

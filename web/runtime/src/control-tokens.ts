@@ -1,0 +1,62 @@
+/**
+ * Text that only looks like a control token stays text: who writes a message cannot end a turn, or begin one.
+ *
+ * A tokenizer recognises its control tokens wherever their text stands, in what a template writes and in what a user does. `guard`
+ * therefore puts a mark, a character that no text has, into what looks like one, and the tokenizer gets a pre-tokenizer that takes the
+ * mark out again after control tokens have been recognised. (Not a normalizer, as in Python: this library looks for them behind those.)
+ */
+
+/** A noncharacter: not for interchange (Unicode, 23.7). */
+const MARK = "\ufdd0";
+/** Control tokens that some models do not call special. */
+const BETWEEN_BARS = /^<[|｜].+[|｜]>$/su;
+
+type Json = Record<string, unknown>;
+interface Added extends Json {
+  content: string;
+  special?: boolean;
+}
+
+/** Those that a tokenizer.json calls special, and what is written as they are, <|…|>. One of a single character cannot be told from text. */
+export class ControlTokens {
+  private readonly texts: Set<string>;
+  private readonly byFirst = new Map<string, string[]>();
+
+  constructor(private readonly content: Json) {
+    const added = (content.added_tokens ?? []) as Added[];
+    this.texts = new Set(added.filter(({ content: text, special }) => text.length > 1 && (special || BETWEEN_BARS.test(text))).map((token) => token.content));
+    for (const text of this.texts) this.byFirst.set(text.charAt(0), [...(this.byFirst.get(text.charAt(0)) ?? []), text]);
+  }
+
+  /** The text with a mark in all that looks like a control token, or at the end like the beginning of one. */
+  guard(given: string): string {
+    const text = given.replaceAll(MARK, "");
+    let out = "";
+    for (let at = 0; at < text.length; at++) {
+      const first = text.charAt(at);
+      const same = this.byFirst.get(first)?.some((token) => text.startsWith(token, at) || token.startsWith(text.slice(at, at + token.length)));
+      out += same ? first + MARK : first;
+    }
+    return out;
+  }
+
+  /** The tokenizer.json for texts with marks; texts without get the same ids as before. */
+  guarded(): Json {
+    const { content, texts } = this;
+    const model = { ...(content.model as Json) };
+    if (model.type === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
+    if (Array.isArray(model.merges)) { // no merge makes a control token
+      model.merges = (model.merges as (string | string[])[]).filter((merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")));
+    } else if (Array.isArray(model.vocab)) { // nor is one more likely than its letters
+      const vocab = model.vocab as [string, number][];
+      const least = vocab.reduce((low, [, score]) => Math.min(low, score), 0);
+      model.vocab = vocab.map(([piece, score]) => [piece, texts.has(piece) ? least * piece.length - 1 : score]);
+    }
+    const remove = { type: "Replace", pattern: { String: MARK }, content: "" };
+    const after = content.pre_tokenizer;
+    return {
+      ...content, model, pre_tokenizer: after ? { type: "Sequence", pretokenizers: [remove, after] } : remove,
+      added_tokens: ((content.added_tokens ?? []) as Added[]).map((token) => (texts.has(token.content) ? { ...token, normalized: false } : token)),
+    };
+  }
+}
