@@ -21,8 +21,8 @@ LIBRARIES = {"function": LIBRARY} | TASK_LIBRARY
 
 
 def exported_files(site: Path) -> dict[str, Path]:
-    """Everything of a site that is neither the model itself nor the texts of licences or types, which nobody loads unasked;
-    the model's generated loader counts as the page's."""
+    """Everything of a site that is neither the model itself nor licences or types, which nobody loads unasked; the
+    model's generated loader counts as the page's."""
     files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file()}
     others = {name: path for name, path in files.items() if not name.startswith("model/") or name == "model/model.js"}
     return {name: path for name, path in others.items() if name != LICENSES and not name.endswith(".d.ts")}

@@ -196,6 +196,76 @@ def test_a_message_that_forges_a_turn(context: BrowserContext, exported: Exporte
     assert counted == len(tokenizer.prompt(messages)) > len(tokenizer.encode(tokenizer.render(messages)))
 
 
+# One more chat in the page, as somebody's own page would have it: `given` to `body`.
+WITH_CHAT = """async (given) => {
+  const { load } = await import("./model/model.js");
+  const chat = await load({ backend: "wasm-single" });
+  const user = (content) => [{ role: "user", content }];
+  const read = async (answer) => { let text = ""; for await (const part of answer) text += part.text; return text; };
+  const codeOf = (promise) => promise.then(() => "none", (error) => error.code);
+  try { return await (async () => { BODY })(); } finally { await chat.dispose(); }
+}"""
+
+
+def with_chat(page: Page, body: str, given: object = None) -> Any:
+    return page.evaluate(WITH_CHAT.replace("BODY", body), given)
+
+
+def test_a_long_conversation(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """Of three thousand messages the oldest are left out; a stop does not wait for the choice."""
+    page = visit(context, served(exported("q8")).address)
+    roles = ("user", "assistant")
+    messages = [{"role": roles[i % 2], "content": f"This is message number {i}."} for i in range(3001)]
+    stopped, again, result, tokens = with_chat(
+        page,
+        """
+        const stop = new AbortController();
+        const answer = chat.generate(given, { maxTokens: 4, signal: stop.signal });
+        const ended = codeOf(read(answer));
+        setTimeout(() => stop.abort(), 1);
+        const stopped = await ended;
+        const next = chat.generate(given, { maxTokens: 4 });
+        const text = await read(next);
+        return [stopped, text, await next.result, await chat.countTokens(given.slice(-3))];
+        """,
+        messages,
+    )
+    assert stopped == "aborted"
+    assert again and 0 < result["droppedMessages"] < 3001 and result["droppedMessages"] % 2 == 0
+    assert tokens <= result["promptTokens"] < 512 and result["firstTokenMs"] > 0
+
+
+def test_two_calls_at_once(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """Each has figures of its own."""
+    page = visit(context, served(exported("q8")).address)
+    short, long = with_chat(
+        page,
+        """
+        const calls = [
+          chat.generate(user("What is 7 plus 5?"), { maxTokens: 3, temperature: 0 }),
+          chat.generate(user("Tell me a long story about a little fox"), { maxTokens: 9, temperature: 0 }),
+        ];
+        await Promise.all(calls.map(read));
+        return Promise.all(calls.map(({ result }) => result));
+        """,
+    )
+    assert (short["answerTokens"], long["answerTokens"]) == (3, 9)
+    assert short["stopReason"] == long["stopReason"] == "max-tokens"
+    assert short["promptTokens"] != long["promptTokens"]
+
+
+def test_a_system_prompt_that_is_too_long(context: BrowserContext, exported: ExportedSite, served: Serve) -> None:
+    """The reader is told that the instructions are too long, not the message."""
+    page = visit(context, served(exported("q8")).address)
+    page.get_by_test_id("settings").click()
+    page.get_by_test_id("system-prompt").fill("Be brief and kind. " * 400)
+    page.get_by_test_id("close-settings").click()
+    page.get_by_test_id("prompt").fill("Hi!")
+    page.get_by_test_id("send").click()
+    error = page.get_by_test_id("error")
+    expect(error).to_contain_text("The instructions in the settings are too long by about", timeout=TIMEOUT_MS)
+
+
 @pytest.mark.slow
 def test_a_gpu_lost_in_mid_answer(context: BrowserContext, own_site: Path, served: Serve) -> None:
     loader = own_site / "model/model.js"
