@@ -61,7 +61,7 @@ function cacheBytesPerToken(manifest, position) {
   return caches.reduce((sum, { bytes, shape }) => sum + (bytes / shape[2]) * position, 0);
 }
 
-async function runChat(chat, manifest) {
+async function runChat(chat, manifest, debug) {
   const tokens = whole("tokens", 1);
   const count = given["prompt-tokens"] === undefined ? undefined : whole("prompt-tokens", 1);
   // Numbers without a pattern, the same each time: what a prompt says does not change what it costs.
@@ -73,7 +73,7 @@ async function runChat(chat, manifest) {
   let text = "";
   let result;
   for (let run = 0; run <= whole("runs", 1); run++) {
-    await chat.debug.clearCache();
+    await debug.clearCache(chat);
     text = "";
     const answer = ids ? chat.generateIds(ids, options)
       : chat.generate([{ role: "user", content: given.prompt ?? "Tell me a story about a fox." }], options);
@@ -140,7 +140,7 @@ async function main() {
   if (given.threads !== undefined) options.threads = whole("threads", 1);
   const load = manifest.task === "chat" ? library.loadChat : library.loadFunction;
   const model = await load(pathToFileURL(`${site}/model/`), options);
-  const measured = manifest.task === "chat" ? await runChat(model, manifest) : await runFunction(model, manifest, ARRAYS);
+  const measured = manifest.task === "chat" ? await runChat(model, manifest, library.debug) : await runFunction(model, manifest, ARRAYS);
   const { backend, adapter, memoryBytes, modelBytes, start, fallbacks } = model.info;
   await model.dispose();
   return { name: manifest.name, task: manifest.task, backend, adapter, ...measured, modelBytes, memoryBytes, start, fallbacks };

@@ -154,6 +154,7 @@ def test_a_lost_gpu_keeps_the_conversation(context: BrowserContext, exported: Ex
     texts, backends = page.evaluate(
         """async () => {
           const { load } = await import("./model/model.js");
+          const { debug } = await import("./assets/tinyweb.js");
           const chat = await load({ backend: "auto", allowSoftwareGpu: true });
           const messages = [], texts = [], backends = [];
           for (const question of ["Hello, my name is Mira!", "What is 7 plus 5?", "What is my name?"]) {
@@ -163,7 +164,7 @@ def test_a_lost_gpu_keeps_the_conversation(context: BrowserContext, exported: Ex
             messages.push({ role: "assistant", content: text });
             texts.push(text);
             backends.push(chat.info.backend);
-            if (texts.length < 3 && !(await chat.debug.loseDevice())) throw new Error("there was no device to lose");
+            if (texts.length < 3 && !(await debug.loseDevice(chat))) throw new Error("there was no device to lose");
           }
           await chat.dispose();
           return [texts, backends];

@@ -274,7 +274,7 @@ def test_a_gpu_lost_in_mid_answer(context: BrowserContext, own_site: Path, serve
     loader.write_text(source.replace("return loadChat(", "return globalThis.loading = loadChat("))
     page = visit(context, served(own_site).address, "?backend=webgpu")
     start(page, "Tell me a story about a little fox")
-    assert page.evaluate("loading.then((chat) => chat.debug.loseDevice())")
+    assert page.evaluate("async () => (await import('./assets/tinyweb.js')).debug.loseDevice(await loading)")
     expect(page.get_by_test_id("note")).to_contain_text("The model is back", timeout=TIMEOUT_MS)
     wait_for(page, "ready")
     expect(page.get_by_test_id("error")).to_have_count(0)

@@ -18,15 +18,6 @@ const CHAT: Script = {
 };
 
 export class Chat extends Connection<ChatInfo> {
-  /**
-   * For tests and measurements: `loseDevice()` destroys the GPU device, false where there is none; after `clearCache()` the next
-   * prompt is read as a whole.
-   */
-  readonly debug = {
-    loseDevice: (): Promise<boolean> => this.call({ method: "loseDevice" }),
-    clearCache: (): Promise<void> => this.call({ method: "clearCache" }),
-  };
-
   /** @internal Loads through a given worker; `loadChat` makes the worker. */
   static open(worker: WorkerLike, baseUrl: string | URL, options: LoadOptions): Promise<Chat> {
     return new Chat(worker, options.onProgress, "tinyweb-chat-worker.js").load("chat", baseUrl, options);
@@ -137,3 +128,11 @@ export async function loadFunction(baseUrl: string | URL, given?: LoadOptions | 
   const { base, worker } = await startWorker(baseUrl, options);
   return FunctionModel.open(worker, base, options);
 }
+
+/** @internal For tests and measurements. */
+export const debug = {
+  /** Destroys the GPU device; false where there is none. */
+  loseDevice: (model: Chat | FunctionModel): Promise<boolean> => model["call"]({ method: "loseDevice" }),
+  /** The next prompt is read as a whole. */
+  clearCache: (chat: Chat): Promise<void> => chat["call"]({ method: "clearCache" }),
+};

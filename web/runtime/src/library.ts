@@ -3,7 +3,7 @@
 export * from "./index.js";
 export { answerOf } from "./answer.js";
 export { badArgument, checkFunction, checkNumber, checkOneOf, optionsOf, unlike } from "./arguments.js";
-export { FunctionModel } from "./client.js";
+export { debug, FunctionModel } from "./client.js";
 export { fetchAny, folderUrl, Listeners, loadOptions, startWorker } from "./connection.js";
 export { memoryBudget } from "./device.js";
 export { aborted, brokeEngine, describe, isAbort, linkedAbort, throwIfAborted } from "./errors.js";

@@ -1,5 +1,5 @@
 // The page of the browser tests: what it has loaded and seen hangs on `window.t`, for the tests to call.
-import { loadChat, loadFunction } from "/assets/tinyweb.js";
+import { debug, loadChat, loadFunction } from "/assets/tinyweb.js";
 
 const plain = (error) => ({ error: { code: error.code, message: error.message, name: error.name } });
 
@@ -34,7 +34,7 @@ window.t = {
     try {
       for await (const id of this.chat.generateIds(prompt, { ...options, signal: controller.signal })) {
         ids.push(id);
-        if (loseAt.includes(ids.length)) await this.chat.debug.loseDevice();
+        if (loseAt.includes(ids.length)) await debug.loseDevice(this.chat);
         if (ids.length === abortAt) controller.abort();
       }
     } catch (error) {
