@@ -280,7 +280,9 @@ class WebKit(Engine):
     def _open(self) -> Tab:
         self.client.switch_to.new_window("window")
         self._fit()
-        return WebKitTab(self.client, self.client.current_window_handle)
+        tab = WebKitTab(self.client, self.client.current_window_handle)
+        tab.until("document.readyState === 'complete'")  # else its first navigation may be taken for done, or wait on
+        return tab
 
     def _fit(self) -> None:
         frame = self.client.execute_script("return [outerWidth - innerWidth, outerHeight - innerHeight]")
