@@ -75,26 +75,25 @@ def answered(tab: Tab) -> None:
     assert tab.texts("message-user") == [STORY, "What is 7 plus 5?"]
 
 
-@pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_a_trap(engine: Engine, own_site: Path, served: Serve) -> None:
-    """In the model's worker: the answer goes on where it was."""
-    tab = opened(engine, f"{served(faulty(own_site, 'model 30')).address}/?backend=wasm-single")
+def check_trap(engine: Engine, own_site: Path, served: Serve, where: str, backend: str) -> None:
+    tab = opened(engine, f"{served(faulty(own_site, f'{where} 30')).address}/?backend={backend}")
     (own_site / "assets/fault.txt").write_text("")
     tab.evaluate(LISTEN)
     begin(tab, STORY)
     answered(tab)
     assert tab.evaluate("window.faults") == ["trap"]
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_a_trap(engine: Engine, own_site: Path, served: Serve) -> None:
+    """In the model's worker: the answer goes on where it was."""
+    check_trap(engine, own_site, served, "model", "wasm-single")
 
 
 @pytest.mark.parametrize("engine", ENGINES[:2], indirect=True)  # WebKit has no threads here
 def test_a_trap_in_a_thread(engine: Engine, own_site: Path, served: Serve) -> None:
     """The other threads wait for it without listening: a new worker answers anew."""
-    tab = opened(engine, f"{served(faulty(own_site, 'thread 30')).address}/?backend=wasm")
-    (own_site / "assets/fault.txt").write_text("")
-    tab.evaluate(LISTEN)
-    begin(tab, STORY)
-    answered(tab)
-    assert tab.evaluate("window.faults") == ["trap"]
+    check_trap(engine, own_site, served, "thread", "wasm")
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
