@@ -9,6 +9,7 @@ export { Site, type OfflineState, type SiteBundle, type SiteFacts } from "./site
 export { parseShellSettings, SettingsStore, SHELL_DEFAULTS, THEMES, type ShellSettings, type Theme } from "./store/settings";
 export { done, finished, newId, openDatabase, troubleOf, type Trouble } from "./store/database";
 export { folderOf, LocalStore, MemoryStore, openStore, type KeyValueStore } from "./store/storage";
+export { Store } from "./store/store";
 export { describeBreak, describeFailure, errorCode, errorText, type Failure as FailureTold, type Words } from "./text/failures";
 export * from "./text/format";
 export { diagnostics, modelRows, type AboutRow } from "./diagnostics";

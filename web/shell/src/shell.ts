@@ -7,6 +7,7 @@ import { ModelLoader, type LoaderSurroundings } from "./model/loader";
 import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
 import { Site } from "./site";
 import { openStore, type KeyValueStore } from "./store/storage";
+import { Store } from "./store/store";
 import { formatStart } from "./text/format";
 import type { Words } from "./text/failures";
 import { WakeLock } from "./wake-lock";
@@ -28,24 +29,28 @@ export interface Surroundings<Model extends LoadedModel> extends LoaderSurroundi
   ticks(): number;
 }
 
-export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> {
+export interface ShellState<Settings> {
+  settings: Settings;
+  /** Read out by screen readers. */
+  announcement: string;
+}
+
+/** Tells of every change of the settings, the model's state, the notes, and what is announced. */
+export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> extends Store<ShellState<Settings>> {
   readonly storage: KeyValueStore;
   readonly model: ModelLoader<Model>;
   /** The exported site that the page is part of. */
   readonly site: Site;
-  settings: Settings;
-  /** Read out by screen readers. */
-  announcement = "";
   private readonly settingsStore: SettingsStore<Settings>;
-  private readonly listeners = new Set<() => void>();
 
   constructor(
     readonly options: ShellOptions<Settings>,
     readonly env: Surroundings<Model>,
   ) {
+    const settingsStore = new SettingsStore(env.storage, options.parseSettings);
+    super({ settings: settingsStore.load(), announcement: "" });
     this.storage = env.storage;
-    this.settingsStore = new SettingsStore(env.storage, options.parseSettings);
-    this.settings = this.settingsStore.load();
+    this.settingsStore = settingsStore;
     this.model = new ModelLoader(env, options.words, this.settings.backend);
     this.model.subscribe(() => this.changed());
     this.site = new Site(
@@ -98,30 +103,23 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
     });
   }
 
+  get settings(): Settings {
+    return this.state.settings;
+  }
+
   get title(): string {
     return this.options.title(this.model.state.facts);
   }
 
-  /** Calls back after every change of the settings, the model's state, the notes, and what is announced. */
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  private changed(): void {
-    for (const listener of this.listeners) listener();
-  }
-
   /** Has it read out by screen readers. */
   announce(text: string): void {
-    this.announcement = text;
-    this.changed();
+    this.change({ announcement: text });
   }
 
   changeSettings(change: Partial<Settings>): void {
-    this.settings = { ...this.settings, ...change };
-    this.settingsStore.save(this.settings);
-    this.changed();
+    const settings = { ...this.settings, ...change };
+    this.settingsStore.save(settings);
+    this.change({ settings });
     if (change.backend !== undefined) this.model.chooseBackend(change.backend);
   }
 
@@ -135,7 +133,7 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
 /** Any page's shell, as the components need it. */
 export type AnyShell = Pick<
   Shell,
-  "title" | "announcement" | "settings" | "site" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
+  "title" | "state" | "settings" | "site" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
 > & {
   readonly options: { app: string; words: Words };
   readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "offersSmaller" | "load" | "chooseBackend" | "chooseSmaller" | "note" | "dismissNote" | "dropNote">;

@@ -3,7 +3,7 @@
  * finds the passages that answer a query. Knows nothing of how the page looks.
  */
 
-import { describeBreak, errorCode, type Shell, type ShellSettings } from "tinyweb-shell";
+import { describeBreak, errorCode, Store, type Shell, type ShellSettings } from "tinyweb-shell";
 import type { Passage, SearchModel } from "../model-api";
 import { EXAMPLE_NAME, EXAMPLE_TEXT } from "../text/example";
 import { keywords } from "../text/words";
@@ -74,11 +74,7 @@ function otherTasks(): Promise<void> {
 
 const isAbort = (error: unknown): boolean => errorCode(error) === "aborted";
 
-export class Finder {
-  state: FinderState = {
-    docs: [], opened: false, query: "", like: null, hits: null, searching: false, work: null, paused: false, problem: null,
-  };
-  private readonly listeners = new Set<() => void>();
+export class Finder extends Store<FinderState> {
   private library: Library | undefined;
   private working: AbortController | null = null;
   /** Until what was read of a stopped document is stored. */
@@ -91,6 +87,8 @@ export class Finder {
   private atOnce = 4;
 
   constructor(private readonly env: Surroundings) {
+    super({ docs: [], opened: false, query: "", like: null, hits: null, searching: false, work: null, paused: false, problem: null });
+    env.shell.subscribe(() => this.changed());
     env.shell.model.onReady(() => {
       void this.work();
       if (this.state.hits === null) this.ask(0);
@@ -99,20 +97,6 @@ export class Finder {
 
   get shell(): Surroundings["shell"] {
     return this.env.shell;
-  }
-
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    const end = this.env.shell.subscribe(listener);
-    return () => {
-      this.listeners.delete(listener);
-      end();
-    };
-  }
-
-  private change(change: Partial<FinderState>): void {
-    this.state = { ...this.state, ...change };
-    for (const listener of this.listeners) listener();
   }
 
   /** Reads what is stored; on the first visit there is an example. */

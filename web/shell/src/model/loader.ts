@@ -5,6 +5,7 @@
 
 import type { BackendChoice, LoadedModel, LoadOptions, LoadProgress, ModelModule } from "../model-api";
 import type { KeyValueStore } from "../store/storage";
+import { Store } from "../store/store";
 import { describeFailure, errorCode, type Failure, type Words } from "../text/failures";
 import { backendName } from "../text/format";
 import { PageError, type ModelImporter } from "./import";
@@ -53,8 +54,7 @@ function stopped(): Error {
   return Object.assign(new Error("Stopped."), { code: "aborted" });
 }
 
-export class ModelLoader<Model extends LoadedModel> {
-  state: ModelState<Model["info"]> = { engine: { phase: "loading", progress: null }, facts: undefined, notes: [] };
+export class ModelLoader<Model extends LoadedModel> extends Store<ModelState<Model["info"]>> {
   /** The loaded model; null until it is ready. */
   model: Model | null = null;
   /** The setting, unless the address says something else. */
@@ -70,7 +70,6 @@ export class ModelLoader<Model extends LoadedModel> {
   /** Spares memory: the reader's choice after a load that the device could not hold. */
   private spare: boolean;
   private readonly runs = new Set<AbortController>();
-  private readonly listeners = new Set<() => void>();
   private readonly readyListeners = new Set<(model: Model) => void>();
 
   /** @param words how this page speaks of what it keeps */
@@ -79,26 +78,16 @@ export class ModelLoader<Model extends LoadedModel> {
     private readonly words: Words,
     backend: BackendChoice,
   ) {
+    super({ engine: { phase: "loading", progress: null }, facts: undefined, notes: [] });
     this.chosen = backend;
     this.addressBackend = env.addressBackend;
     this.spare = env.smaller !== undefined && env.storage.get(SMALLER) === true;
-  }
-
-  /** Calls back after every change of `state`; returns the function that ends it. */
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
   }
 
   /** Calls back each time the model has been loaded. */
   onReady(listener: (model: Model) => void): () => void {
     this.readyListeners.add(listener);
     return () => this.readyListeners.delete(listener);
-  }
-
-  private change(change: Partial<ModelState<Model["info"]>>): void {
-    this.state = { ...this.state, ...change };
-    for (const listener of this.listeners) listener();
   }
 
   // ---- loading

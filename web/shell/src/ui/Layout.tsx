@@ -124,7 +124,7 @@ export function Layout(props: LayoutProps): JSX.Element {
       {open === "about" && <About shell={shell} rows={props.about ?? []} onClose={() => setOpen(null)} />}
       {props.dialogs}
       <div class="sr-only" role="status" aria-live="polite" data-testid="announcement">
-        {shell.announcement}
+        {shell.state.announcement}
       </div>
     </div>
   );

@@ -3,7 +3,7 @@
  * `state` and calls the methods.
  */
 
-import { describeBreak, errorCode, formatBytes, type LoadProgress, type Shell, type ShellSettings } from "tinyweb-shell";
+import { describeBreak, errorCode, formatBytes, Store, type LoadProgress, type Shell, type ShellSettings } from "tinyweb-shell";
 import type { GeneratedImage, ImageModel, ImageModelInfo, Rgba, SchedulerName, Stage } from "../model-api";
 import { embedRecipe, readRecipe } from "../picture/metadata";
 import type { Gallery, Picture } from "../store/gallery";
@@ -78,16 +78,13 @@ const DRAFT = "draft";
 /** Files larger than this are no pictures that anybody wants to begin from. */
 const MAX_FILE = 64 * 2 ** 20;
 
-export class Studio {
-  state: State;
+export class Studio extends Store<State> {
   readonly shell: Shell<ImageModel, ShellSettings>;
-  private readonly listeners = new Set<() => void>();
   private running: AbortController | null = null;
   private persisted = false;
 
   constructor(private readonly env: StudioSurroundings) {
-    this.shell = env.shell;
-    this.state = {
+    super({
       draft: parseDraft(env.shell.storage.get(DRAFT), env.newSeed()),
       start: null,
       job: null,
@@ -95,23 +92,10 @@ export class Studio {
       gallery: [],
       problem: null,
       deleted: null,
-    };
-    env.shell.subscribe(() => this.notify());
+    });
+    this.shell = env.shell;
+    env.shell.subscribe(() => this.changed());
     void this.refreshGallery();
-  }
-
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  private notify(): void {
-    for (const listener of this.listeners) listener();
-  }
-
-  private change(change: Partial<State>): void {
-    this.state = { ...this.state, ...change };
-    this.notify();
   }
 
   /** The model's figures: of the loaded one, else what its loader says beforehand. */
@@ -215,7 +199,7 @@ export class Studio {
     this.running = running;
     void this.draw(running.signal).finally(() => {
       if (this.running === running) this.running = null;
-      this.notify();
+      this.changed();
     });
     return true;
   }

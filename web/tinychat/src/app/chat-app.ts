@@ -3,7 +3,7 @@
  * the interface draws `state` and calls the methods.
  */
 
-import { describeBreak, errorCode, isBlank, pageState, type PageState, type Shell } from "tinyweb-shell";
+import { describeBreak, errorCode, isBlank, pageState, Store, type PageState, type Shell } from "tinyweb-shell";
 import type { AnswerFigures, Chat, Excess, PromptMessage } from "../model-api";
 import { ConversationStore, newConversation, type Conversation, type Ending, type Message } from "../store/conversations";
 import { FALLBACK_SAMPLING, type Settings } from "../store/settings";
@@ -68,9 +68,8 @@ interface Progress {
   figures?: Readonly<AnswerFigures>;
 }
 
-export class ChatApp {
+export class ChatApp extends Store<Talk> {
   readonly shell: Shell<Chat, Settings>;
-  private talk: Talk;
   private readonly conversations: ConversationStore;
   private answer: { abort: AbortController; finished: Promise<void> } | null = null;
   private lastSave = 0;
@@ -82,32 +81,36 @@ export class ChatApp {
   private question = "";
   /** The answer takes the place of another one. */
   private anew = false;
-  private readonly listeners = new Set<() => void>();
 
   constructor(private readonly env: Surroundings) {
-    this.shell = env.shell;
     const { storage } = env.shell;
-    this.conversations = new ConversationStore(storage);
-    this.conversations.sweep(env.now());
+    const conversations = new ConversationStore(storage);
+    conversations.sweep(env.now());
     const current = storage.get(CURRENT);
-    const kept = typeof current === "string" ? this.conversations.get(current) : undefined;
-    this.talk = {
+    const kept = typeof current === "string" ? conversations.get(current) : undefined;
+    super({
       conversation: kept ?? newConversation(env.newId(), env.now()),
-      history: this.conversations.list(),
+      history: conversations.list(),
       answering: null,
       queued: false,
       forgotten: 0,
       figures: null,
       deleted: null,
-    };
+    });
+    this.shell = env.shell;
+    this.conversations = conversations;
     this.shell.subscribe(() => this.changed());
     this.shell.model.onReady(() => {
       if (this.talk.queued) void this.startAnswer();
     });
   }
 
+  private get talk(): Talk {
+    return super.state;
+  }
+
   /** All that the page shows. */
-  get state(): State {
+  override get state(): State {
     const { settings, model } = this.shell;
     const { engine, facts, notes } = model.state;
     return { ...this.talk, settings, engine, facts: parseFacts(facts), notes };
@@ -117,20 +120,9 @@ export class ChatApp {
     return pageState(this.shell.model.state.engine, this.talk.answering !== null);
   }
 
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  private changed(): void {
-    for (const listener of this.listeners) listener();
-  }
-
   private dispatch(action: Action): void {
     const next = reduce(this.talk, action);
-    if (next === this.talk) return;
-    this.talk = next;
-    this.changed();
+    if (next !== this.talk) this.change(next);
   }
 
   changeSettings(change: Partial<Settings>): void {

@@ -658,10 +658,10 @@ describe("nothing to see", () => {
     app.send("Hello");
     await settle();
     expect(isEmptyAnswer(last() as Message)).toBe(true);
-    expect(app.shell.announcement).toBe("TinyChat: The answer is empty.");
+    expect(app.shell.state.announcement).toBe("TinyChat: The answer is empty.");
     app.regenerate();
     await settle();
     expect(isEmptyAnswer(last() as Message)).toBe(false);
-    expect(app.shell.announcement).toBe("TinyChat: Yes.");
+    expect(app.shell.state.announcement).toBe("TinyChat: Yes.");
   });
 });

@@ -1,6 +1,6 @@
 /** What the page does: opens sources, has the detector look at them as fast as it can, and keeps what it found. */
 
-import { describeBreak, errorCode, type Shell } from "tinyweb-shell";
+import { describeBreak, errorCode, Store, type Shell } from "tinyweb-shell";
 import { parseFacts, type Detection, type DetectorModel, type Times } from "../model-api";
 import type { Settings } from "./settings";
 import { cameraOf, close, openCamera, openFile, SourceError, type Source } from "./sources";
@@ -23,10 +23,8 @@ const SPOKEN_MS = 3000;
 /** Of a new interval between two looks in their mean. */
 const WEIGHT = 0.2;
 
-export class Viewer {
-  state: ViewerState = { source: null, opening: false, found: null, fps: 0, times: null, paused: false, problem: null };
+export class Viewer extends Store<ViewerState> {
   readonly tracks = new Tracks();
-  private readonly listeners = new Set<() => void>();
   private all: Detection[] = [];
   /** The same frame is to be looked at again, or one that was not shown before. */
   private due = false;
@@ -37,18 +35,9 @@ export class Viewer {
   private spoken = { text: "", at: -Infinity };
 
   constructor(readonly shell: Shell<DetectorModel, Settings>) {
+    super({ source: null, opening: false, found: null, fps: 0, times: null, paused: false, problem: null });
     shell.model.onReady(() => this.again());
     document.addEventListener("visibilitychange", () => this.wake());
-  }
-
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  private change(change: Partial<ViewerState>): void {
-    this.state = { ...this.state, ...change };
-    for (const listener of this.listeners) listener();
   }
 
   get facts(): ReturnType<typeof parseFacts> {
