@@ -10,7 +10,13 @@ const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url
 const BROWSER = at("web/shell/testing/browser.ts");
 
 /** Tests of the workspace web/`folder`. @param globalSetup files, from that folder, that prepare what the tests need */
-function tests(name: string, folder: string, include: string[], globalSetup: string[] = [], exclude: string[] = []): TestProjectInlineConfiguration {
+function tests(
+  name: string,
+  folder: string,
+  include: string[],
+  globalSetup: string[] = [],
+  exclude: string[] = [],
+): TestProjectInlineConfiguration {
   return { extends: true, test: { name, root: at(`web/${folder}`), include, exclude, globalSetup } };
 }
 

@@ -75,7 +75,8 @@ async function runChat(chat, manifest, debug) {
   for (let run = 0; run <= whole("runs", 1); run++) {
     await debug.clearCache(chat);
     text = "";
-    const answer = ids ? chat.generateIds(ids, options)
+    const answer = ids
+      ? chat.generateIds(ids, options)
       : chat.generate([{ role: "user", content: given.prompt ?? "Tell me a story about a fox." }], options);
     for await (const part of answer) text += ids ? "" : part.text;
     result = await answer.result;
@@ -106,11 +107,14 @@ async function runChat(chat, manifest, debug) {
 
 async function runFunction(model, manifest, arrays) {
   const [name, plan] = Object.entries(manifest.functions)[0];
-  const inputs = Object.fromEntries(plan.inputs.map(({ name, dtype, shape }) => {
-    const array = new arrays[dtype](shape.reduce((n, size) => n * size, 1));
-    for (let i = 0; i < array.length; i++) array[i] = dtype.endsWith("64") ? BigInt(i % 7) : dtype === "f32" ? ((i * 37) % 101) / 101 - 0.5 : i % 2;
-    return [name, array];
-  }));
+  const inputs = Object.fromEntries(
+    plan.inputs.map(({ name, dtype, shape }) => {
+      const array = new arrays[dtype](shape.reduce((n, size) => n * size, 1));
+      for (let i = 0; i < array.length; i++)
+        array[i] = dtype.endsWith("64") ? BigInt(i % 7) : dtype === "f32" ? ((i * 37) % 101) / 101 - 0.5 : i % 2;
+      return [name, array];
+    }),
+  );
   const [all, alone] = [[], []];
   for (let run = 0; run <= whole("runs", 1); run++) {
     let begun = performance.now();
@@ -120,20 +124,37 @@ async function runFunction(model, manifest, arrays) {
     await answer; // throws what went wrong
     if (run > 0) alone.push((await answer.result).runMs);
   }
-  return { function: name, kernels: model.info.functions[name].kernels, runMs: median(alone), runMsRange: [Math.min(...alone), Math.max(...alone)], withCopiesMs: median(all) };
+  return {
+    function: name,
+    kernels: model.info.functions[name].kernels,
+    runMs: median(alone),
+    runMsRange: [Math.min(...alone), Math.max(...alone)],
+    withCopiesMs: median(all),
+  };
 }
 
 const ARRAYS = {
-  f32: Float32Array, i32: Int32Array, u32: Uint32Array, i16: Int16Array, u16: Uint16Array, i8: Int8Array, u8: Uint8Array,
-  bool: Uint8Array, i64: BigInt64Array, u64: BigUint64Array, f16: Uint16Array,
+  f32: Float32Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  i16: Int16Array,
+  u16: Uint16Array,
+  i8: Int8Array,
+  u8: Uint8Array,
+  bool: Uint8Array,
+  i64: BigInt64Array,
+  u64: BigUint64Array,
+  f16: Uint16Array,
 };
 
 async function main() {
   if (positionals.length !== 1) throw new Error("Give one exported site: node tools/run_bundle.mjs SITE [options].");
   const site = resolve(positionals[0]);
-  const manifest = JSON.parse(await readFile(`${site}/model/manifest.json`, "utf8").catch(() => {
-    throw new Error(`${site} is no exported site (there is no model/manifest.json): give what \`tinyweb export\` wrote.`);
-  }));
+  const manifest = JSON.parse(
+    await readFile(`${site}/model/manifest.json`, "utf8").catch(() => {
+      throw new Error(`${site} is no exported site (there is no model/manifest.json): give what \`tinyweb export\` wrote.`);
+    }),
+  );
   install({ webgpu: given.webgpu && resolve(given.webgpu), flags: given.flag, gpu: !given.backend.startsWith("wasm") });
   const library = await import(pathToFileURL(`${site}/assets/tinyweb.js`).href);
   const options = { backend: given.backend, allowSoftwareGpu: given.software };
@@ -147,13 +168,22 @@ async function main() {
 }
 
 const shown = (value) =>
-  typeof value === "number" ? Number(value.toPrecision(4)) : Array.isArray(value) ? value.map((v) => (Object(v) === v ? JSON.stringify(v) : shown(v))).join(" – ")
-  : typeof value === "object" ? Object.entries(value).map(([k, v]) => `${k} ${Math.round(v)}`).join(", ") : value;
+  typeof value === "number"
+    ? Number(value.toPrecision(4))
+    : Array.isArray(value)
+      ? value.map((v) => (Object(v) === v ? JSON.stringify(v) : shown(v))).join(" – ")
+      : typeof value === "object"
+        ? Object.entries(value)
+            .map(([k, v]) => `${k} ${Math.round(v)}`)
+            .join(", ")
+        : value;
 
 try {
   const result = await main();
   if (given.json) console.log(JSON.stringify(result));
-  else for (const [name, value] of Object.entries(result)) if (value !== undefined && value !== "") console.log(`${name.padEnd(24)} ${shown(value)}`);
+  else
+    for (const [name, value] of Object.entries(result))
+      if (value !== undefined && value !== "") console.log(`${name.padEnd(24)} ${shown(value)}`);
   process.exit(0); // Dawn's threads would go on
 } catch (error) {
   console.error(`tinyweb: ${error.message}`);

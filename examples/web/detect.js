@@ -19,12 +19,17 @@ try {
       const found = await detector.detect(bitmap, { confidence: 0.3 });
       context.lineWidth = Math.max(2, bitmap.width / 200);
       context.strokeStyle = "red";
-      for (const { box: [x1, y1, x2, y2] } of found) context.strokeRect(x1, y1, x2 - x1, y2 - y1);
-      list.replaceChildren(...found.map(({ label, score }) => {
-        const item = document.createElement("li");
-        item.textContent = `${label}, ${Math.round(100 * score)} %`;
-        return item;
-      }));
+      for (const {
+        box: [x1, y1, x2, y2],
+      } of found)
+        context.strokeRect(x1, y1, x2 - x1, y2 - y1);
+      list.replaceChildren(
+        ...found.map(({ label, score }) => {
+          const item = document.createElement("li");
+          item.textContent = `${label}, ${Math.round(100 * score)} %`;
+          return item;
+        }),
+      );
       say(`${found.length} found in ${Math.round(found.times.totalMs)} ms.`);
     } catch (error) {
       fail(error);

@@ -19,11 +19,13 @@ try {
       // The vectors have length 1: their product is the cosine of the angle between them.
       const scored = vectors.map((vector, i) => ({ text: lines[i], score: vector.reduce((sum, x, k) => sum + x * wanted[k], 0) }));
       scored.sort((a, b) => b.score - a.score);
-      found.replaceChildren(...scored.map(({ text, score }) => {
-        const item = document.createElement("li");
-        item.textContent = `${score.toFixed(2)} ${text}`;
-        return item;
-      }));
+      found.replaceChildren(
+        ...scored.map(({ text, score }) => {
+          const item = document.createElement("li");
+          item.textContent = `${score.toFixed(2)} ${text}`;
+          return item;
+        }),
+      );
     } catch (error) {
       fail(error);
     }

@@ -18,7 +18,9 @@ const OWN = fileURLToPath(new URL("../runtime", import.meta.url));
 /** @param {string} folder @returns {Notice} */
 function noticeOf(folder) {
   const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-  const files = readdirSync(folder).filter((file) => /^(licen[cs]e|copying|notice)/iu.test(file)).sort();
+  const files = readdirSync(folder)
+    .filter((file) => /^(licen[cs]e|copying|notice)/iu.test(file))
+    .sort();
   if (files.length === 0) throw new Error(`${name} is part of the build, but ${folder} has no file with its licence.`);
   const text = files.map((file) => readFileSync(join(folder, file), "utf8").trim()).join(`\n\n${"-".repeat(80)}\n\n`);
   return { name, version, license, text: text.replaceAll("\r\n", "\n") };

@@ -13,7 +13,11 @@ export function uniform(count, seed) {
 export function inputsOf(shapes) {
   return Object.fromEntries(
     Object.entries(shapes).map(([name, shape], i) => [
-      name, uniform(shape.reduce((n, size) => n * size, 1), i + 1).map((value) => value - 0.5),
+      name,
+      uniform(
+        shape.reduce((n, size) => n * size, 1),
+        i + 1,
+      ).map((value) => value - 0.5),
     ]),
   );
 }

@@ -40,7 +40,11 @@ function base64(bytes) {
   return btoa(text);
 }
 
-const TYPES = new Map([[Float32Array, "float32"], [Int32Array, "int32"], [BigInt64Array, "int64"]]);
+const TYPES = new Map([
+  [Float32Array, "float32"],
+  [Int32Array, "int32"],
+  [BigInt64Array, "int64"],
+]);
 
 window.side = {
   open,
@@ -51,7 +55,9 @@ window.side = {
   async result() {
     const arrays = Object.entries(await call("result"));
     return arrays.map(([name, array]) => ({
-      name, dtype: TYPES.get(array.constructor), data: base64(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)),
+      name,
+      dtype: TYPES.get(array.constructor),
+      data: base64(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)),
     }));
   },
 };

@@ -16,14 +16,18 @@ run("node", ["scripts/build.mjs", "test-results/assets"], { cwd: at("..") });
 
 /** Tests that belong to a module by another name than its own ("openai/stops": openai-stops) or its folder's ("detect/section": detect). */
 const BELONG = {
-  "arguments": ["options"], "tasks": ["manifest"], "image/clip-tokenizer": ["image-tokenizer"], "image/noise": ["image-schedulers"],
+  arguments: ["options"],
+  tasks: ["manifest"],
+  "image/clip-tokenizer": ["image-tokenizer"],
+  "image/noise": ["image-schedulers"],
 };
 const belonging = (name) =>
   BELONG[name] ?? [name.replace("/", "-"), name.split("/")[0]].filter((test) => existsSync(at(`../test/${test}.test.ts`))).slice(0, 1);
 
 const stryker = (args, tests) =>
   run("node", [at("node_modules/@stryker-mutator/core/bin/stryker.js"), "run", "web/runtime/mutation/stryker.config.json", ...args], {
-    cwd: root, env: { ...process.env, ...(tests && { TINYWEB_TESTS: tests.join(" ") }) },
+    cwd: root,
+    env: { ...process.env, ...(tests && { TINYWEB_TESTS: tests.join(" ") }) },
   });
 
 const asked = process.argv.slice(2);

@@ -40,7 +40,12 @@ const bundle = (file) =>
     // Frozen tables that nobody reads are left out; of the libraries, what only reads properties.
     treeshake: { manualPureFunctions: ["Object.freeze"], propertyReadSideEffects: false, unknownGlobalSideEffects: false },
     output: {
-      dir: folder, format: "es", entryFileNames: file, codeSplitting: false, minify: true, comments: !file.endsWith("worker.js"),
+      dir: folder,
+      format: "es",
+      entryFileNames: file,
+      codeSplitting: false,
+      minify: true,
+      comments: !file.endsWith("worker.js"),
       sourcemap: process.argv.includes("--sourcemap"),
     },
   });

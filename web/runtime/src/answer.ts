@@ -32,7 +32,13 @@ export interface Answer<Part> extends AsyncGenerator<Part, void> {
 /** @internal @param run gives the parts, and keeps the figures it is given up to date */
 export function answerOf<Part>(run: (figures: ChatResult) => AsyncIterable<Part>): Answer<Part> {
   const progress: ChatResult = {
-    promptTokens: 0, reusedTokens: 0, droppedMessages: 0, answerTokens: 0, firstTokenMs: 0, tokensPerSecond: 0, stopReason: "aborted",
+    promptTokens: 0,
+    reusedTokens: 0,
+    droppedMessages: 0,
+    answerTokens: 0,
+    firstTokenMs: 0,
+    tokensPerSecond: 0,
+    stopReason: "aborted",
   };
   let tell: (result: ChatResult) => void;
   const result = new Promise<ChatResult>((resolve) => (tell = resolve));

@@ -49,7 +49,8 @@ function warn(message: string): void {
 export function optionsOf<Options extends object>(given: Options | null | undefined, call: string, known?: readonly string[]): Options {
   const options: Record<string, unknown> = {};
   if (!present(given)) return options as Options;
-  if (typeof given !== "object" || Array.isArray(given) || isSignal(given)) throw unlike(`The options of ${call}`, "an object, such as { signal }", given);
+  if (typeof given !== "object" || Array.isArray(given) || isSignal(given))
+    throw unlike(`The options of ${call}`, "an object, such as { signal }", given);
   for (const [name, value] of Object.entries(given as object)) {
     if (!present(value)) continue;
     if (known && !known.includes(name)) {

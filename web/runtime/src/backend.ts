@@ -70,7 +70,10 @@ const PATIENT_MS = 180_000;
 
 /** @internal All backends worth trying, best first; the others are added to `fallbacks` with the reason. */
 export async function candidates(
-  manifest: Manifest, options: BackendOptions, platform: Platform, fallbacks: Fallback[],
+  manifest: Manifest,
+  options: BackendOptions,
+  platform: Platform,
+  fallbacks: Fallback[],
 ): Promise<Candidate[]> {
   const { backend: choice = "auto", allowSoftwareGpu } = options;
   const probes = {
@@ -98,9 +101,7 @@ export async function candidates(
 
 type Probed<Name extends Backend> = Extract<Candidate, { backend: Name }> | string;
 
-async function probeWebGpu(
-  manifest: Manifest, options: BackendOptions, platform: Platform,
-): Promise<Probed<"webgpu">> {
+async function probeWebGpu(manifest: Manifest, options: BackendOptions, platform: Platform): Promise<Probed<"webgpu">> {
   const target = manifest.webgpu;
   if (!target) return "this model was exported without WebGPU";
   if (!platform.gpu) {
@@ -121,10 +122,14 @@ async function probeWebGpu(
     const offered = limits[limit];
     if (offered === undefined) return `${name} does not know the limit ${limit}`;
     // Limits called min… are alignments: there, less is better.
-    if (limit.startsWith("min") ? offered > needed : offered < needed) return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
+    if (limit.startsWith("min") ? offered > needed : offered < needed)
+      return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
   }
   const fitting = (emulated: boolean): WebGpuVariant | undefined =>
-    bestVariant(target.variants.filter((variant) => variant.emulated === emulated), adapter.features);
+    bestVariant(
+      target.variants.filter((variant) => variant.emulated === emulated),
+      adapter.features,
+    );
   const variant = (isSoftware(adapter) ? fitting(true) : undefined) ?? fitting(false);
   if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
   return { backend: "webgpu", adapter, name, target, variant, context };
@@ -132,23 +137,34 @@ async function probeWebGpu(
 
 /** Of the variants that can run, the one that uses most; of equals the first name. */
 function bestVariant<Variant extends { name: string; features: string[] }>(
-  variants: readonly Variant[], features: ReadonlySet<string>,
+  variants: readonly Variant[],
+  features: ReadonlySet<string>,
 ): Variant | undefined {
   const usable = variants.filter((variant) => variant.features.every((feature) => features.has(feature)));
   return usable.sort((a, b) => b.features.length - a.features.length || (a.name < b.name ? -1 : 1))[0];
 }
 
 /** A module that swizzles bytes the relaxed way: engines that do not know how refuse it. */
-const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 16, 1, 14, 0, 65, 0, 253, 15, 65, 0, 253, 15, 253, 128, 2, 26, 11];
+const RELAXED = [
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 16, 1, 14, 0, 65, 0, 253, 15, 65, 0, 253, 15, 253, 128, 2, 26, 11,
+];
 
 function probeWasm<Name extends "wasm" | "wasm-single">(
-  backend: Name, manifest: Manifest, options: BackendOptions, platform: Platform,
+  backend: Name,
+  manifest: Manifest,
+  options: BackendOptions,
+  platform: Platform,
 ): Probed<Name> {
   if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
   const threaded = backend === "wasm";
   const { wasm } = manifest;
   const features = new Set(WebAssembly.validate(Uint8Array.from(RELAXED)) ? ["relaxed-simd"] : []);
-  const variant = wasm && bestVariant(wasm.variants.filter(({ threads }) => threads === threaded), features);
+  const variant =
+    wasm &&
+    bestVariant(
+      wasm.variants.filter(({ threads }) => threads === threaded),
+      features,
+    );
   if (!variant) return `this model was exported without WASM ${threaded ? "threads" : "for one thread"}`;
   let threads = 1;
   if (threaded) {

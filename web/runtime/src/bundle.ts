@@ -17,7 +17,8 @@ export type Integrity = ReadonlyMap<string, FileRow>;
 export const MANIFEST = "manifest.json";
 const VERSION = 2;
 const MAX_FILE = 256 * 2 ** 20;
-const ADVICE = "The site is being updated, was uploaded only in part, or its files are changed on the way: try again in a few minutes; " +
+const ADVICE =
+  "The site is being updated, was uploaded only in part, or its files are changed on the way: try again in a few minutes; " +
   "if that does not help, the site's owner must upload all files of one export.";
 
 /** @throws TinywebError "bad-manifest" where it is no manifest of the version that this library reads */
@@ -25,7 +26,9 @@ export function checkFormat(manifest: Value): void {
   manifest.at("format").oneOf("tinyweb-bundle");
   const version = manifest.at("version").integer();
   if (version !== VERSION) {
-    manifest.at("version").fail(`is ${version}, this library reads version ${VERSION}: ${version > VERSION ? "update tinyweb" : "export the model again"}`);
+    manifest
+      .at("version")
+      .fail(`is ${version}, this library reads version ${VERSION}: ${version > VERSION ? "update tinyweb" : "export the model again"}`);
   }
 }
 
@@ -52,7 +55,12 @@ export async function fetchManifest(base: URL, sha256: string | undefined, setti
 }
 
 /** A file of the bundle. @throws TinywebError "hash-mismatch" | "download-failed" | "bad-manifest" (it has no hash) | "aborted" */
-export async function fetchFile(base: URL, name: string, integrity: Integrity, settings: DownloadSettings): Promise<Uint8Array<ArrayBuffer>> {
+export async function fetchFile(
+  base: URL,
+  name: string,
+  integrity: Integrity,
+  settings: DownloadSettings,
+): Promise<Uint8Array<ArrayBuffer>> {
   const row = integrity.get(name);
   if (!row) throw new TinywebError("bad-manifest", `${MANIFEST}: integrity: has no row for ${name}: export the model again`);
   return fetchChecked(base, name, settings, async (content) => wrong(name, row, content));
@@ -60,7 +68,10 @@ export async function fetchFile(base: URL, name: string, integrity: Integrity, s
 
 /** Why the content is not the file's; undefined where it is. @param hash replaces SHA-256 in tests */
 export async function wrong(
-  name: string, { bytes, sha256 }: FileRow, content: Uint8Array<ArrayBuffer>, hash = sha256Hex,
+  name: string,
+  { bytes, sha256 }: FileRow,
+  content: Uint8Array<ArrayBuffer>,
+  hash = sha256Hex,
 ): Promise<TinywebError | undefined> {
   const got = await hash(content);
   if (content.length === bytes && got === sha256) return undefined;
@@ -69,7 +80,10 @@ export async function wrong(
 
 /** A file that is wrong is fetched once more, past the browser's cache. */
 async function fetchChecked(
-  base: URL, name: string, settings: DownloadSettings, check: (content: Uint8Array<ArrayBuffer>) => Promise<TinywebError | undefined>,
+  base: URL,
+  name: string,
+  settings: DownloadSettings,
+  check: (content: Uint8Array<ArrayBuffer>) => Promise<TinywebError | undefined>,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const url = new URL(name, base).href;
   const attempt = async (mode: RequestCache): Promise<Uint8Array<ArrayBuffer>> => {

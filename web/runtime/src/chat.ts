@@ -173,12 +173,17 @@ export class ChatSession {
   }
 
   private checkIds(ids: readonly number[]): void {
-    const { plan: { vocabSize }, host: { context } } = this;
+    const {
+      plan: { vocabSize },
+      host: { context },
+    } = this;
     if (!Array.isArray(ids) || ids.length === 0) throw badArgument("token ids must be a non-empty list.");
     for (const id of ids) {
-      if (!Number.isInteger(id) || id < 0 || id >= vocabSize) throw badArgument(`${String(id)} is not a token id of this model (0 … ${vocabSize - 1}).`);
+      if (!Number.isInteger(id) || id < 0 || id >= vocabSize)
+        throw badArgument(`${String(id)} is not a token id of this model (0 … ${vocabSize - 1}).`);
     }
-    if (ids.length > context) throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
+    if (ids.length > context)
+      throw new TinywebError("context-full", `${ids.length} token ids are more than the model's context of ${context}.`);
   }
 
   /** Tokens after `prompt` up to the end token or a limit; goes on where it was after a lost device. */

@@ -100,7 +100,12 @@ export class FunctionModel extends Connection<FunctionInfo> {
   run(inputs: Inputs, options?: RunOptions | null): Run {
     const answer = this.runAnswer(inputs, options);
     const outputs = answer.then((done) => done.outputs);
-    return Object.assign(outputs, { result: answer.then(({ runMs }) => ({ runMs }), () => ({ runMs: 0 })) });
+    return Object.assign(outputs, {
+      result: answer.then(
+        ({ runMs }) => ({ runMs }),
+        () => ({ runMs: 0 }),
+      ),
+    });
   }
 
   private async runAnswer(inputs: Inputs, options?: RunOptions | null): Promise<RunAnswer> {

@@ -23,17 +23,31 @@ export interface LoadOptions extends BackendOptions {
 
 const BACKENDS = ["auto", "webgpu", "wasm", "wasm-single"] satisfies BackendOptions["backend"][];
 
-const NUMBERS = { threads: [1, Infinity, true], context: [16, Infinity, true], memoryBudgetBytes: [1] } satisfies { [name in keyof LoadOptions]: Range };
+const NUMBERS = { threads: [1, Infinity, true], context: [16, Infinity, true], memoryBudgetBytes: [1] } satisfies {
+  [name in keyof LoadOptions]: Range;
+};
 
 const LOAD_OPTIONS = [
-  ...Object.keys(NUMBERS), "backend", "allowSoftwareGpu", "functions", "onProgress", "onInterrupted", "signal", "workerUrl", "manifestSha256",
+  ...Object.keys(NUMBERS),
+  "backend",
+  "allowSoftwareGpu",
+  "functions",
+  "onProgress",
+  "onInterrupted",
+  "signal",
+  "workerUrl",
+  "manifestSha256",
 ] satisfies string[];
 
 /**
  * Checked before anything is fetched. @param more names of options that this call has beside those of all loaders
  * @throws TinywebError "bad-argument"
  */
-export function loadOptions<Options extends LoadOptions>(given: Options | null | undefined, call: string, more: readonly string[] = []): Options {
+export function loadOptions<Options extends LoadOptions>(
+  given: Options | null | undefined,
+  call: string,
+  more: readonly string[] = [],
+): Options {
   const options = optionsOf(given, call, [...LOAD_OPTIONS, ...more]);
   const { backend = "auto", functions = [] } = options;
   checkOneOf("backend", backend, BACKENDS);
@@ -108,10 +122,13 @@ export class Connection<Info> {
     worker.onerror = ({ message }) => this.lose(message);
     // Any script can be at an address; one that is no worker of ours says nothing, ever.
     this.silence = setTimeout(() => this.lose("", "did not start"), START_MS);
-    this.watch = new Watch((why) => this.lose(why), () => {
-      if (this.pending.size > 0) worker.postMessage({ type: "ping" } satisfies Request);
-      return this.pending.size > 0;
-    });
+    this.watch = new Watch(
+      (why) => this.lose(why),
+      () => {
+        if (this.pending.size > 0) worker.postMessage({ type: "ping" } satisfies Request);
+        return this.pending.size > 0;
+      },
+    );
   }
 
   /** Loads the bundle into the worker; when that fails the worker ends. */
@@ -230,7 +247,11 @@ export class Connection<Info> {
     return (await this.stream<never, Result>(call, signal, transfer).next()).value;
   }
 
-  protected async *stream<Part, Result = void>(call: Call, signal: AbortSignal | undefined, transfer: Transferable[] = []): AsyncGenerator<Part, Result> {
+  protected async *stream<Part, Result = void>(
+    call: Call,
+    signal: AbortSignal | undefined,
+    transfer: Transferable[] = [],
+  ): AsyncGenerator<Part, Result> {
     throwIfAborted(signal);
     const id = this.nextId++;
     const parts: Part[] = [];
@@ -274,8 +295,7 @@ const platform = async (): Promise<typeof import("./node.js") | undefined> =>
   typeof Worker === "undefined" ? import("./node.js") : undefined;
 
 /** `fetch`; in Node it knows files, too. */
-export const fetchAny = async (url: string, init?: RequestInit): Promise<Response> =>
-  ((await platform())?.fetchHere ?? fetch)(url, init);
+export const fetchAny = async (url: string, init?: RequestInit): Promise<Response> => ((await platform())?.fetchHere ?? fetch)(url, init);
 
 // Bundlers know a worker's address, and its options, by how they stand here.
 const FUNCTIONS: Script = {
@@ -306,14 +326,18 @@ export interface Script {
 
 /** The bundle's folder, and a worker for its model. */
 export async function startWorker(
-  baseUrl: string | URL, { workerUrl, backend }: LoadOptions, script: Script = FUNCTIONS,
+  baseUrl: string | URL,
+  { workerUrl, backend }: LoadOptions,
+  script: Script = FUNCTIONS,
 ): Promise<{ base: URL; worker: WorkerLike }> {
   const base = await folderUrl(baseUrl);
   try {
     const node = await platform();
-    const worker = node ? node.startThread(workerUrl, script.file, !backend?.startsWith("wasm"))
-      : workerUrl ? new Worker(workerUrl, { type: "module", name: "tinyweb" })
-      : script.start();
+    const worker = node
+      ? node.startThread(workerUrl, script.file, !backend?.startsWith("wasm"))
+      : workerUrl
+        ? new Worker(workerUrl, { type: "module", name: "tinyweb" })
+        : script.start();
     return { base, worker: worker as unknown as WorkerLike };
   } catch (error) {
     throw new TinywebError("worker-failed", `The model's worker did not start: ${describe(error)}`, error);

@@ -24,7 +24,9 @@ export class ControlTokens {
 
   constructor(private readonly content: Json) {
     const added = (content.added_tokens ?? []) as Added[];
-    this.texts = new Set(added.filter(({ content: text, special }) => text.length > 1 && (special || BETWEEN_BARS.test(text))).map((token) => token.content));
+    this.texts = new Set(
+      added.filter(({ content: text, special }) => text.length > 1 && (special || BETWEEN_BARS.test(text))).map((token) => token.content),
+    );
     for (const text of this.texts) this.byFirst.set(text.charAt(0), [...(this.byFirst.get(text.charAt(0)) ?? []), text]);
   }
 
@@ -34,7 +36,9 @@ export class ControlTokens {
     let out = "";
     for (let at = 0; at < text.length; at++) {
       const first = text.charAt(at);
-      const same = this.byFirst.get(first)?.some((token) => text.startsWith(token, at) || token.startsWith(text.slice(at, at + token.length)));
+      const same = this.byFirst
+        .get(first)
+        ?.some((token) => text.startsWith(token, at) || token.startsWith(text.slice(at, at + token.length)));
       out += same ? first + MARK : first;
     }
     return out;
@@ -45,9 +49,13 @@ export class ControlTokens {
     const { content, texts } = this;
     const model = { ...(content.model as Json) };
     if (model.type === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
-    if (Array.isArray(model.merges)) { // no merge makes a control token
-      model.merges = (model.merges as (string | string[])[]).filter((merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")));
-    } else if (Array.isArray(model.vocab)) { // nor is one more likely than its letters
+    if (Array.isArray(model.merges)) {
+      // no merge makes a control token
+      model.merges = (model.merges as (string | string[])[]).filter(
+        (merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")),
+      );
+    } else if (Array.isArray(model.vocab)) {
+      // nor is one more likely than its letters
       const vocab = model.vocab as [string, number][];
       const least = vocab.reduce((low, [, score]) => Math.min(low, score), 0);
       model.vocab = vocab.map(([piece, score]) => [piece, texts.has(piece) ? least * piece.length - 1 : score]);
@@ -55,8 +63,12 @@ export class ControlTokens {
     const remove = { type: "Replace", pattern: { String: MARK }, content: "" };
     const after = content.pre_tokenizer;
     return {
-      ...content, model, pre_tokenizer: after ? { type: "Sequence", pretokenizers: [remove, after] } : remove,
-      added_tokens: ((content.added_tokens ?? []) as Added[]).map((token) => (texts.has(token.content) ? { ...token, normalized: false } : token)),
+      ...content,
+      model,
+      pre_tokenizer: after ? { type: "Sequence", pretokenizers: [remove, after] } : remove,
+      added_tokens: ((content.added_tokens ?? []) as Added[]).map((token) =>
+        texts.has(token.content) ? { ...token, normalized: false } : token,
+      ),
     };
   }
 }

@@ -87,7 +87,10 @@ function checkAnswer(response: Response, url: string): void {
     const type = response.headers.get("content-type") ?? "";
     if (!type.startsWith("text/html")) return;
     const length = response.headers.get("content-length");
-    throw new TinywebError("hash-mismatch", `${url}: text/html came${length ? `, ${length} bytes` : ""}, most likely the host's page for missing files. Was all of the site uploaded?`);
+    throw new TinywebError(
+      "hash-mismatch",
+      `${url}: text/html came${length ? `, ${length} bytes` : ""}, most likely the host's page for missing files. Was all of the site uploaded?`,
+    );
   }
   const said = `the server answered ${status}${response.statusText ? ` ${response.statusText}` : ""}`;
   const passing = status >= 500 || status === 408 || status === 425 || status === 429;
@@ -96,7 +99,10 @@ function checkAnswer(response: Response, url: string): void {
 
 /** A whole small file. Revalidated with the server, so that files of two exports never mix; offline, what is cached serves. */
 export async function fetchSmall(
-  url: string, maxBytes: number, settings: DownloadSettings, mode: RequestCache = "no-cache",
+  url: string,
+  maxBytes: number,
+  settings: DownloadSettings,
+  mode: RequestCache = "no-cache",
 ): Promise<Uint8Array<ArrayBuffer>> {
   let cache = mode;
   let most = 0;
@@ -158,7 +164,8 @@ export async function fetchSized(
       throw new TinywebError("download-failed", "the server sent another part than asked for");
     }
     await readChunks(response, signal, (chunk) => {
-      if (received + chunk.length > size) throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
+      if (received + chunk.length > size)
+        throw new TinywebError("hash-mismatch", `${url} is longer than the ${size} bytes the manifest names.`);
       sink.chunk(chunk, received);
       received += chunk.length;
       alive(received > most);

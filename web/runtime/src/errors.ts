@@ -103,16 +103,21 @@ export function linkedAbort(signal: AbortSignal | undefined): { controller: Abor
  * that `begin` gets, and is the one that is thrown.
  */
 export async function together(
-  signal: AbortSignal | undefined, begin: (stop: AbortSignal) => Promise<void>[] | Promise<Promise<void>[]>,
+  signal: AbortSignal | undefined,
+  begin: (stop: AbortSignal) => Promise<void>[] | Promise<Promise<void>[]>,
 ): Promise<void> {
   const { controller, unlink } = linkedAbort(signal);
   let failure: { error: unknown } | undefined;
   try {
     const parts = await begin(controller.signal);
-    await Promise.all(parts.map((part) => part.catch((error: unknown) => {
-      failure ??= { error };
-      controller.abort();
-    })));
+    await Promise.all(
+      parts.map((part) =>
+        part.catch((error: unknown) => {
+          failure ??= { error };
+          controller.abort();
+        }),
+      ),
+    );
   } finally {
     unlink();
   }

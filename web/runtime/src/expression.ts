@@ -26,9 +26,7 @@ const MAX_DEPTH = 64;
  * @param slots slot of each variable by name
  * @param fail throws, saying what is wrong
  */
-export function compileExpression(
-  tree: unknown, slots: ReadonlyMap<string, number>, fail: (what: string) => never, depth = 0,
-): Evaluate {
+export function compileExpression(tree: unknown, slots: ReadonlyMap<string, number>, fail: (what: string) => never, depth = 0): Evaluate {
   if (depth > MAX_DEPTH) fail("the expression is nested too deeply");
   if (typeof tree === "number") {
     if (!Number.isSafeInteger(tree)) fail(`${tree} is not an integer`);

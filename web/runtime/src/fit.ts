@@ -37,7 +37,11 @@ interface Prompt {
  * @throws TinywebError "context-full", with its `excess`, when even what must stay does not fit
  */
 export async function fitMessages(
-  messages: readonly Message[], context: number, maxTokens: number, tokenizer: Pick<ChatTokenizer, "render" | "encode">, signal?: AbortSignal,
+  messages: readonly Message[],
+  context: number,
+  maxTokens: number,
+  tokenizer: Pick<ChatTokenizer, "render" | "encode">,
+  signal?: AbortSignal,
 ): Promise<Fitted> {
   const rest = messages.findIndex((message) => message.role !== "system");
   const first = rest < 0 ? messages.length : rest;
@@ -119,7 +123,10 @@ function guess({ text, tokens, letters }: Prompt, messages: readonly Message[], 
 
 /** Tokens of a text, not much more than it has: cuts go through words. Stops where they are more than `most`. */
 async function countSlices(
-  text: string, tokenizer: Pick<ChatTokenizer, "encode">, signal: AbortSignal | undefined, most = Infinity,
+  text: string,
+  tokenizer: Pick<ChatTokenizer, "encode">,
+  signal: AbortSignal | undefined,
+  most = Infinity,
 ): Promise<{ tokens: number; letters: number }> {
   let [tokens, letters] = [0, 0];
   while (letters < text.length && tokens <= most) {
@@ -132,8 +139,13 @@ async function countSlices(
 
 /** Says which of what must stay is too long, and by how much. */
 async function tooLong(
-  { ids, tokens }: Prompt, head: readonly Message[], last: readonly Message[], context: number, least: number,
-  tokenizer: Pick<ChatTokenizer, "encode">, signal: AbortSignal | undefined,
+  { ids, tokens }: Prompt,
+  head: readonly Message[],
+  last: readonly Message[],
+  context: number,
+  least: number,
+  tokenizer: Pick<ChatTokenizer, "encode">,
+  signal: AbortSignal | undefined,
 ): Promise<TinywebError> {
   const count = async (texts: readonly string[]): Promise<number> => {
     let sum = 0;
@@ -144,15 +156,21 @@ async function tooLong(
   const total = ids ? tokens : system + message;
   const excess = total + least - context;
   const [ofSystem, ofMessage] = [system >= excess, message >= excess]; // which would do, if it were shorter
-  const which = last.length === 0 || (ofSystem && !ofMessage) ? "system" : head.length === 0 || (ofMessage && !ofSystem) ? "message" : "both";
+  const which =
+    last.length === 0 || (ofSystem && !ofMessage) ? "system" : head.length === 0 || (ofMessage && !ofSystem) ? "message" : "both";
   const [what, it] = {
-    system: ["The system prompt is", "it"], message: ["The message is", "it"], both: ["The system prompt and the message together are", "them"],
+    system: ["The system prompt is", "it"],
+    message: ["The message is", "it"],
+    both: ["The system prompt and the message together are", "them"],
   }[which];
-  const shares = [...(head.length > 0 ? [`${system} the system prompt`] : []), ...(last.length > 0 ? [`${message} the message`] : [])].join(", ");
+  const shares = [...(head.length > 0 ? [`${system} the system prompt`] : []), ...(last.length > 0 ? [`${message} the message`] : [])].join(
+    ", ",
+  );
   return new TinywebError(
     "context-full",
     `${what} too long by ${ids ? "" : "about "}${excess} tokens: the prompt takes ${total} (${shares}), and this model reads at most ${context} ` +
       `including its answer, for which ${least} are kept. Shorten ${it}.`,
-    undefined, { of: which, tokens: excess },
+    undefined,
+    { of: which, tokens: excess },
   );
 }

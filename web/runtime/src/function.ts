@@ -11,7 +11,15 @@ import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from ".
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */
 export type TypedArray =
-  | Float32Array | Int32Array | Uint32Array | Int16Array | Uint16Array | Int8Array | Uint8Array | BigInt64Array | BigUint64Array;
+  | Float32Array
+  | Int32Array
+  | Uint32Array
+  | Int16Array
+  | Uint16Array
+  | Int8Array
+  | Uint8Array
+  | BigInt64Array
+  | BigUint64Array;
 
 export type Arrays = Record<string, TypedArray>;
 

@@ -9,7 +9,12 @@ export async function sha256Hex(
   native: Pick<SubtleCrypto, "digest"> | null = globalThis.crypto?.subtle ?? null,
 ): Promise<string> {
   const digest = native ? new DataView(await native.digest("SHA-256", bytes)) : sha256(bytes);
-  return Array.from({ length: 8 }, (_, i) => digest.getUint32(4 * i).toString(16).padStart(8, "0")).join("");
+  return Array.from({ length: 8 }, (_, i) =>
+    digest
+      .getUint32(4 * i)
+      .toString(16)
+      .padStart(8, "0"),
+  ).join("");
 }
 
 const BLOCK = 64;

@@ -150,7 +150,12 @@ export class ModelHost {
   }
 
   get info(): HostInfo {
-    const { manifest: { name, weights }, engine: { backend, adapter, memoryBytes }, start, fallbacks } = this;
+    const {
+      manifest: { name, weights },
+      engine: { backend, adapter, memoryBytes },
+      start,
+      fallbacks,
+    } = this;
     return { model: name, backend, adapter, memoryBytes, modelBytes: weights.bytes, start: { ...start }, fallbacks: [...fallbacks] };
   }
 

@@ -44,7 +44,7 @@ export async function taskOf(url: string | URL, signal?: AbortSignal): Promise<T
   const manifest = new Value(await fetchManifest(await folderUrl(url), undefined, { fetch: fetchAny, signal }));
   checkFormat(manifest);
   const named = manifest.at("task").text();
-  const task = named === "function" ? SECTIONS.find((section) => manifest.at(section).present) ?? named : named;
+  const task = named === "function" ? (SECTIONS.find((section) => manifest.at(section).present) ?? named) : named;
   if (Object.hasOwn(LOADERS, task)) return task as Task;
   return manifest.at("task").fail(`"${task}" is not one of ${Object.keys(LOADERS).join(", ")}, which this library knows: update tinyweb`);
 }

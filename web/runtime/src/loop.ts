@@ -82,7 +82,10 @@ export class Loop {
     this.reused = start;
     engine.write(chat.ids, 4 * start, bytesOf(Int32Array.from(ids.slice(start))));
     while (start < ids.length) {
-      const { entry, block } = chooseBlock(chat.prefill.filter((sized) => start + sized.block <= chat.positions), ids.length - start);
+      const { entry, block } = chooseBlock(
+        chat.prefill.filter((sized) => start + sized.block <= chat.positions),
+        ids.length - start,
+      );
       const count = Math.min(block, ids.length - start);
       engine.setVariable(this.startPos, start);
       engine.setVariable(this.count, count);

@@ -114,7 +114,21 @@ export const INT32_MAX = 2 ** 31 - 1;
 const MAX_BUFFER = 2 ** 36;
 
 /** Top-level keys that this library reads. */
-const OWN = new Set(["format", "version", "task", "name", "model", "files", "integrity", "weights", "buffers", "variables", "chat", "functions", "targets"]);
+const OWN = new Set([
+  "format",
+  "version",
+  "task",
+  "name",
+  "model",
+  "files",
+  "integrity",
+  "weights",
+  "buffers",
+  "variables",
+  "chat",
+  "functions",
+  "targets",
+]);
 
 type Slots = ReadonlyMap<string, number>;
 
@@ -154,11 +168,13 @@ export function parseManifest(json: unknown): Manifest {
 }
 
 function parseWeights(w: Value): Manifest["weights"] {
-  const shards = w.at("shards").list((shard): Shard => ({
-    file: shard.at("file").path(),
-    bytes: shard.at("bytes").integer(1, INT32_MAX),
-    sha256: shard.at("sha256").hash(),
-  }));
+  const shards = w.at("shards").list(
+    (shard): Shard => ({
+      file: shard.at("file").path(),
+      bytes: shard.at("bytes").integer(1, INT32_MAX),
+      sha256: shard.at("sha256").hash(),
+    }),
+  );
   const bytes = w.at("bytes").integer();
   const sum = shards.reduce((total, shard) => total + shard.bytes, 0);
   if (sum !== bytes) w.at("bytes").fail(`is ${bytes}, but the shards add up to ${sum}`);
@@ -170,12 +186,14 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
   const bytes = b.at("bytes").integer(0, MAX_BUFFER);
   const kind = b.at("kind").text();
   const list = b.at("segments");
-  const segments = !list.present ? [] : list.list((s): Segment => {
-    const shard = s.at("shard").integer(0, shards.length - 1);
-    const size = s.at("bytes").integer(0, bytes);
-    const at = s.at("at").integer(0, bytes - size, 4);
-    return { shard, offset: s.at("offset").integer(0, (shards[shard] as Shard).bytes - size), bytes: size, at };
-  });
+  const segments = !list.present
+    ? []
+    : list.list((s): Segment => {
+        const shard = s.at("shard").integer(0, shards.length - 1);
+        const size = s.at("bytes").integer(0, bytes);
+        const at = s.at("at").integer(0, bytes - size, 4);
+        return { shard, offset: s.at("offset").integer(0, (shards[shard] as Shard).bytes - size), bytes: size, at };
+      });
   if (kind === "weight") {
     let end = 0;
     for (const segment of [...segments].sort((a, c) => a.at - c.at)) {
@@ -186,7 +204,15 @@ function parseBuffer(b: Value, id: number, shards: Shard[]): BufferSpec {
   } else if (segments.length > 0) {
     list.fail(`only weights have segments, this is ${kind}`);
   }
-  return { id, name: b.at("name").text(), kind, dtype: b.at("dtype").text(), shape: b.at("shape").list((size) => size.integer()), bytes, segments };
+  return {
+    id,
+    name: b.at("name").text(),
+    kind,
+    dtype: b.at("dtype").text(),
+    shape: b.at("shape").list((size) => size.integer()),
+    bytes,
+    segments,
+  };
 }
 
 function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarget {
@@ -195,19 +221,26 @@ function parseWebGpu(t: Value, buffers: BufferSpec[], slots: Slots): WebGpuTarge
     return { id: temporary.at("id").integer(id, id), bytes: temporary.at("bytes").integer(0, MAX_BUFFER) };
   });
   const count = buffers.length + temporaries.length;
-  const variants = [...t.at("variants").map((variant, name) => parseWebGpuVariant(variant, name, count, slots)).values()];
+  const variants = [
+    ...t
+      .at("variants")
+      .map((variant, name) => parseWebGpuVariant(variant, name, count, slots))
+      .values(),
+  ];
   if (variants.length === 0) t.at("variants").fail("is empty");
   const bytes = ["weights", "state", "temporaries"].reduce((sum, kind) => sum + t.at("bytes").at(kind).integer(), 0);
   return { limits: t.at("limits").map((limit) => limit.integer()), bytes, temporaries, variants };
 }
 
 function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: Slots): WebGpuVariant {
-  const kernels = v.at("kernels").list((k): Kernel => ({
-    name: k.at("name").text(),
-    entry: k.at("entry").text(),
-    bindings: k.at("bindings").list((type) => type.oneOf("storage", "read-only-storage")),
-    uniform: k.at("uniform").boolean(),
-  }));
+  const kernels = v.at("kernels").list(
+    (k): Kernel => ({
+      name: k.at("name").text(),
+      entry: k.at("entry").text(),
+      bindings: k.at("bindings").list((type) => type.oneOf("storage", "read-only-storage")),
+      uniform: k.at("uniform").boolean(),
+    }),
+  );
   const dispatch = (d: Value): Dispatch => {
     const kernel = d.at("kernel").integer(0, kernels.length - 1);
     const { bindings } = kernels[kernel] as Kernel;

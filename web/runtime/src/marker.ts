@@ -62,7 +62,9 @@ export class LoadMarker {
   static of(baseUrl: string | URL): LoadMarker | undefined {
     // Node has a `localStorage` that warns when it is touched; only pages have a document.
     // Without locks (plain http) nothing tells of other tabs: each has a marker of its own.
-    return quietly(() => globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, navigator.locks ? localStorage : sessionStorage));
+    return quietly(
+      () => globalThis.document && new LoadMarker(`tinyweb-loading:${String(baseUrl)}`, navigator.locks ? localStorage : sessionStorage),
+    );
   }
 
   /** The load that was interrupted, if one was. */

@@ -19,11 +19,13 @@ interface HTMLCanvasElement {
 }
 
 /** Undefined where there is no page: in workers, in Node. */
-declare var document: {
-  readonly hidden: boolean;
-  addEventListener(type: string, listener: () => void): void;
-  removeEventListener(type: string, listener: () => void): void;
-} | undefined;
+declare var document:
+  | {
+      readonly hidden: boolean;
+      addEventListener(type: string, listener: () => void): void;
+      removeEventListener(type: string, listener: () => void): void;
+    }
+  | undefined;
 
 interface Storage {
   getItem(key: string): string | null;

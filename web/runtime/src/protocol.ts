@@ -29,7 +29,12 @@ export interface WirePart {
 }
 
 /** `id` is chosen by the page; every call ends with one "end" of the same id. */
-export type Request = { type: "call"; id: number; call: Call } | { type: "cancel"; id: number } | { type: "hidden"; hidden: boolean } | { type: "ping" } | { type: "dispose" };
+export type Request =
+  | { type: "call"; id: number; call: Call }
+  | { type: "cancel"; id: number }
+  | { type: "hidden"; hidden: boolean }
+  | { type: "ping" }
+  | { type: "dispose" };
 
 export type Reply =
   | { type: "ready" } // before anything else

@@ -35,17 +35,22 @@ export function serve(port: Port, open: Open, settings: Pick<HostSettings, "spaw
     if (session && !disposed) port.postMessage({ type: "info", info: session.info });
   };
   async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
-    session = await open(new URL(call.baseUrl), {
-      ...settings,
-      task: call.task,
-      begun: call.begun - performance.timeOrigin,
-      options: call.options,
-      onProgress: (progress) => port.postMessage({ type: "progress", progress }),
-      onEvent: (name, data) => {
-        if (name === "backend-changed") postInfo();
-        port.postMessage({ type: "event", name, data });
+    session = await open(
+      new URL(call.baseUrl),
+      {
+        ...settings,
+        task: call.task,
+        begun: call.begun - performance.timeOrigin,
+        options: call.options,
+        onProgress: (progress) => port.postMessage({ type: "progress", progress }),
+        onEvent: (name, data) => {
+          if (name === "backend-changed") postInfo();
+          port.postMessage({ type: "event", name, data });
+        },
       },
-    }, pace, signal);
+      pace,
+      signal,
+    );
     if (disposed) session.host.dispose();
     postInfo();
   }

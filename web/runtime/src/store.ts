@@ -103,7 +103,11 @@ class ShardLoader {
 
   /** Downloads into `bytes` behind the first `start`; what came in place of the shard, if it is not the shard. */
   private async fetch(
-    shard: Shard, index: number, bytes: Uint8Array<ArrayBuffer>, start: number, mode: RequestCache,
+    shard: Shard,
+    index: number,
+    bytes: Uint8Array<ArrayBuffer>,
+    start: number,
+    mode: RequestCache,
   ): Promise<TinywebError | undefined> {
     const url = new URL(shard.file, this.settings.baseUrl).href;
     let writer = await this.cache?.open(shard.sha256, start);

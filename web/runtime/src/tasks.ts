@@ -68,8 +68,17 @@ export interface FunctionsPlan extends Task {
 
 /** The typed array that holds each type's elements; halves are their bits. */
 export const ARRAYS = {
-  f32: Float32Array, i32: Int32Array, u32: Uint32Array, i16: Int16Array, u16: Uint16Array, i8: Int8Array, u8: Uint8Array,
-  bool: Uint8Array, i64: BigInt64Array, u64: BigUint64Array, f16: Uint16Array,
+  f32: Float32Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  i16: Int16Array,
+  u16: Uint16Array,
+  i8: Int8Array,
+  u8: Uint8Array,
+  bool: Uint8Array,
+  i64: BigInt64Array,
+  u64: BigUint64Array,
+  f16: Uint16Array,
 } as const;
 
 const MAX_BLOCK = 65536;
@@ -77,8 +86,14 @@ const MAX_BLOCK = 65536;
 /** @param m the whole manifest */
 export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]): ChatPlan {
   const c = m.at("chat");
-  const vocabSize = m.at("model").at("vocab_size").integer(1, 2 ** 24);
-  const context = m.at("model").at("context").integer(2, 2 ** 24);
+  const vocabSize = m
+    .at("model")
+    .at("vocab_size")
+    .integer(1, 2 ** 24);
+  const context = m
+    .at("model")
+    .at("context")
+    .integer(2, 2 ** 24);
   const state = (v: Value, dtype: string, bytes: number): number => {
     const id = v.integer(0, buffers.length - 1);
     const buffer = buffers[id] as BufferSpec;
@@ -93,7 +108,10 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   };
   reaches("start_pos", context - 1);
   const block = (v: Value): Block => ({ entry: v.at("entry").text(), block: v.at("block").integer(1, MAX_BLOCK) });
-  const prefill = c.at("prefill").list(block).sort((a, b) => b.block - a.block);
+  const prefill = c
+    .at("prefill")
+    .list(block)
+    .sort((a, b) => b.block - a.block);
   if (prefill[0]) reaches("count", prefill[0].block);
   const [decode, sample, greedy] = ["decode", "sample", "greedy"].map((key) => c.at(key).text()) as [string, string, string];
   const v = c.at("verify");

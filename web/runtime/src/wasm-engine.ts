@@ -7,7 +7,16 @@ import type { Backend, Engine, Frame, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
 import {
-  CALL, COUNT, DONE, FUNCTIONS, instantiateThread, QUIT, waitWhile, type EntryFunction, type ThreadReply, type ThreadStart,
+  CALL,
+  COUNT,
+  DONE,
+  FUNCTIONS,
+  instantiateThread,
+  QUIT,
+  waitWhile,
+  type EntryFunction,
+  type ThreadReply,
+  type ThreadStart,
 } from "./wasm-thread.js";
 
 /** The part of a Worker that is needed here. */
@@ -63,7 +72,11 @@ export class WasmEngine implements Engine {
    * @throws TinywebError "out-of-memory"
    */
   static create(
-    manifest: Manifest, target: WasmTarget, threads: number, module: Promise<WebAssembly.Module>, spawn: () => ThreadWorker,
+    manifest: Manifest,
+    target: WasmTarget,
+    threads: number,
+    module: Promise<WebAssembly.Module>,
+    spawn: () => ThreadWorker,
   ): WasmEngine {
     module.catch(() => undefined);
     let memory: WebAssembly.Memory;

@@ -36,7 +36,10 @@ export type EntryFunction = (thread: number, threads: number) => void;
 
 /** The module's exports for one thread, with its stack set up. */
 export async function instantiateThread(
-  module: WebAssembly.Module, memory: WebAssembly.Memory, stackTop: number, functions: string[],
+  module: WebAssembly.Module,
+  memory: WebAssembly.Memory,
+  stackTop: number,
+  functions: string[],
 ): Promise<EntryFunction[]> {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   const stack = exports.__stack_pointer;

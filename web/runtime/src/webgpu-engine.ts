@@ -85,7 +85,8 @@ export class WebGpuEngine implements Engine {
         label: manifest.buffers[id]?.name ?? `temporary ${id}`,
         size,
         usage: STORAGE | COPY_DST | COPY_SRC,
-      }));
+      }),
+    );
     this.variables = new Int32Array(Math.max(4, Math.ceil(manifest.variables.length / 4) * 4));
     this.uniform = device.createBuffer({ size: this.variables.byteLength, usage: UNIFORM | COPY_DST });
     this.variables.set(manifest.variables.map(({ min }) => min));
@@ -161,22 +162,27 @@ export class WebGpuEngine implements Engine {
     const lists = entries.map((entry) => [entry, variant.entryPoints.get(entry) ?? []] as const);
     const used = new Set(lists.flatMap(([, dispatches]) => dispatches.map(({ kernel }) => kernel)));
     const ready: Prepared[] = [];
-    await Promise.all(Array.from(used, async (index) => {
-      ready[index] = await (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel));
-    }));
+    await Promise.all(
+      Array.from(used, async (index) => {
+        ready[index] = await (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel));
+      }),
+    );
     device.pushErrorScope("validation");
     for (const [entry, dispatches] of lists) {
-      this.commands.set(entry, dispatches.map((dispatch) => {
-        const kernel = variant.kernels[dispatch.kernel] as Kernel;
-        const { pipeline, layout } = ready[dispatch.kernel] as Prepared;
-        const buffers = dispatch.buffers.map((id) => this.buffers[id] as GPUBuffer);
-        if (kernel.uniform) buffers.push(this.uniform);
-        const bindings = device.createBindGroup({
-          layout,
-          entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })),
-        });
-        return { pipeline, bindings, grid: dispatch.grid, name: kernel.name };
-      }));
+      this.commands.set(
+        entry,
+        dispatches.map((dispatch) => {
+          const kernel = variant.kernels[dispatch.kernel] as Kernel;
+          const { pipeline, layout } = ready[dispatch.kernel] as Prepared;
+          const buffers = dispatch.buffers.map((id) => this.buffers[id] as GPUBuffer);
+          if (kernel.uniform) buffers.push(this.uniform);
+          const bindings = device.createBindGroup({
+            layout,
+            entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })),
+          });
+          return { pipeline, bindings, grid: dispatch.grid, name: kernel.name };
+        }),
+      );
     }
     const invalid = await device.popErrorScope().catch((error: unknown) => error as Error);
     this.check();
@@ -319,7 +325,10 @@ export class WebGpuEngine implements Engine {
         const [width, height, depth] = [x(variables), y(variables), z(variables)];
         // Also refuses NaN, which a division by zero in a broken manifest gives.
         if (!(Math.min(width, height, depth) >= 0 && Math.max(width, height, depth) <= this.most)) {
-          throw new TinywebError("bad-manifest", `manifest.json: kernel ${command.name} has a grid of ${width} × ${height} × ${depth} workgroups.`);
+          throw new TinywebError(
+            "bad-manifest",
+            `manifest.json: kernel ${command.name} has a grid of ${width} × ${height} × ${depth} workgroups.`,
+          );
         }
         if (!width || !height || !depth) continue;
         if (command.pipeline !== set) pass.setPipeline((set = command.pipeline));

@@ -64,7 +64,10 @@ function through(model: FunctionModel, info: object, outputs: object): FunctionM
   const inputs = { x: Float32Array.of(1, 2, 3, 4), n: Int32Array.of(1) };
   const run = (_: unknown, { signal }: { signal?: AbortSignal }): Promise<object> => {
     const called = model.run(inputs, { signal: signal as AbortSignal });
-    return Object.assign(called.then(() => outputs), { result: called.result });
+    return Object.assign(
+      called.then(() => outputs),
+      { result: called.result },
+    );
   };
   return { info, run, on: model.on.bind(model), dispose: model.dispose.bind(model) } as never;
 }
@@ -76,14 +79,23 @@ function detectorOf(model: FunctionModel): Detector {
     outputs: [array("boxes", [1, 4]), array("scores", [1]), array("classes", [1]), array("count", [1])],
   };
   const info = { functions: { look }, sections: { detect: { entry: "look", labels: ["cat"], defaults: { confidence: 0.5, iou: 0.5 } } } };
-  return new Detector(through(model, info, { boxes: new Float32Array(4), scores: new Float32Array(1), classes: new Int32Array(1), count: new Int32Array(1) }));
+  return new Detector(
+    through(model, info, { boxes: new Float32Array(4), scores: new Float32Array(1), classes: new Int32Array(1), count: new Int32Array(1) }),
+  );
 }
 
 function embedderOf(model: FunctionModel): Embedder {
-  const read = (name: string): never => JSON.parse(readFileSync(new URL(`../../../assets/models/tinyembed/${name}`, import.meta.url), "utf8")) as never;
+  const read = (name: string): never =>
+    JSON.parse(readFileSync(new URL(`../../../assets/models/tinyembed/${name}`, import.meta.url), "utf8")) as never;
   const functions = [{ name: "f", batch: 1, length: 8 }];
-  const section = parseSection({ embed: { dimensions: 4, max_length: 8, normalized: true, lowercase: false, prefixes: { query: "", passage: "" }, functions } });
-  return new Embedder(through(model, {}, { output: new Float32Array(4) }), new TextTokenizer(read("tokenizer.json"), read("tokenizer_config.json"), section), section);
+  const section = parseSection({
+    embed: { dimensions: 4, max_length: 8, normalized: true, lowercase: false, prefixes: { query: "", passage: "" }, functions },
+  });
+  return new Embedder(
+    through(model, {}, { output: new Float32Array(4) }),
+    new TextTokenizer(read("tokenizer.json"), read("tokenizer_config.json"), section),
+    section,
+  );
 }
 
 /** The same four moments for whatever runs functions in a worker. */
@@ -157,20 +169,23 @@ describe("textToImage()", () => {
     expect(model.loaded.size).toBe(0);
   });
 
-  it.each(["text_encoder", "unet", "vae_decoder"])("while %s computes: nothing more is asked, and the next picture is whole", async (part) => {
-    const model = new Pretended();
-    const generator = await model.open();
-    const stop = new AbortController();
-    model.before = (call) => call.part === part && stop.abort();
-    await expect(generator.generateRgba("a", { seed: 1, signal: stop.signal })).rejects.toMatchObject(STOPPED);
-    const asked = model.calls.filter((call) => call.part === part).length;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(model.calls.filter((call) => call.part === part)).toHaveLength(asked);
-    expect(asked).toBe(1);
-    model.before = () => undefined;
-    const again = await generator.generateRgba("a", { seed: 1 });
-    expect(again.data).toEqual((await (await new Pretended().open()).generateRgba("a", { seed: 1 })).data);
-  });
+  it.each(["text_encoder", "unet", "vae_decoder"])(
+    "while %s computes: nothing more is asked, and the next picture is whole",
+    async (part) => {
+      const model = new Pretended();
+      const generator = await model.open();
+      const stop = new AbortController();
+      model.before = (call) => call.part === part && stop.abort();
+      await expect(generator.generateRgba("a", { seed: 1, signal: stop.signal })).rejects.toMatchObject(STOPPED);
+      const asked = model.calls.filter((call) => call.part === part).length;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(model.calls.filter((call) => call.part === part)).toHaveLength(asked);
+      expect(asked).toBe(1);
+      model.before = () => undefined;
+      const again = await generator.generateRgba("a", { seed: 1 });
+      expect(again.data).toEqual((await (await new Pretended().open()).generateRgba("a", { seed: 1 })).data);
+    },
+  );
 
   it("after the end: nothing, and nothing is left at the signal", async () => {
     const generator = await new Pretended().open();
@@ -193,9 +208,17 @@ describe("a chat", () => {
     "generate()": (model) => (signal) => collect(model.generate(MESSAGES, { maxTokens: 20, signal: signal as AbortSignal })),
     "a session": (model) => (signal) => collect(new ChatSession(model, { maxTokens: 20 }).send("hi", { signal: signal as AbortSignal })),
     "completions.create()": (model) => (signal) =>
-      new OpenAI({ chat: model }).chat.completions.create({ messages: MESSAGES as never, max_tokens: 20 }, { signal: signal as AbortSignal }),
+      new OpenAI({ chat: model }).chat.completions.create(
+        { messages: MESSAGES as never, max_tokens: 20 },
+        { signal: signal as AbortSignal },
+      ),
     "completions.create() in chunks": (model) => async (signal) =>
-      collect(await new OpenAI({ chat: model }).chat.completions.create({ messages: MESSAGES as never, max_tokens: 20, stream: true }, { signal: signal as AbortSignal })),
+      collect(
+        await new OpenAI({ chat: model }).chat.completions.create(
+          { messages: MESSAGES as never, max_tokens: 20, stream: true },
+          { signal: signal as AbortSignal },
+        ),
+      ),
   };
 
   it.each(Object.entries(KINDS))("%s: before, meanwhile, with a worker that does not listen, after", async (_, of) => {
@@ -233,7 +256,14 @@ describe("a chat", () => {
 });
 
 describe("loading", () => {
-  const LOADERS: Record<string, (url: string, options: LoadOptions) => Promise<unknown>> = { load, loadChat, loadFunction, loadDetector, loadEmbedder, loadImageGenerator };
+  const LOADERS: Record<string, (url: string, options: LoadOptions) => Promise<unknown>> = {
+    load,
+    loadChat,
+    loadFunction,
+    loadDetector,
+    loadEmbedder,
+    loadImageGenerator,
+  };
 
   it.each(Object.entries(LOADERS))("%s stops before it begins", async (_, call) => {
     await expect(call("./nothing-here/", { signal: AbortSignal.abort() })).rejects.toMatchObject(STOPPED);

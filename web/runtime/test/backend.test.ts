@@ -14,7 +14,9 @@ function gpu(adapter: { limits?: Record<string, number>; features?: string[]; in
 }
 
 async function choose(
-  options: BackendOptions, platform: Partial<Platform>, change?: Parameters<typeof fakeBundle>[0],
+  options: BackendOptions,
+  platform: Partial<Platform>,
+  change?: Parameters<typeof fakeBundle>[0],
 ): Promise<{ names: string[]; fallbacks: Fallback[]; threads: number[]; variants: string[]; modules: string[]; contexts: number[] }> {
   const fallbacks: Fallback[] = [];
   const m = change ? parseManifest(fakeBundle(change).manifest) : manifest;
@@ -54,11 +56,16 @@ describe("the choice of a backend", () => {
     try {
       const slow = gpu({});
       const { requestAdapter } = slow;
-      const late = { requestAdapter: () => new Promise((resolve) => setTimeout(() => resolve(requestAdapter()), 60_000)) } as unknown as GPU;
+      const late = {
+        requestAdapter: () => new Promise((resolve) => setTimeout(() => resolve(requestAdapter()), 60_000)),
+      } as unknown as GPU;
       const [patient, other] = [choose({ backend: "webgpu" }, { gpu: late }), choose({}, { gpu: late })];
       await vi.advanceTimersByTimeAsync(60_000);
       expect((await patient).names).toEqual(["webgpu"]);
-      expect(await other).toMatchObject({ names: ["wasm", "wasm-single"], fallbacks: [{ reason: expect.stringContaining("did not answer") }] });
+      expect(await other).toMatchObject({
+        names: ["wasm", "wasm-single"],
+        fallbacks: [{ reason: expect.stringContaining("did not answer") }],
+      });
       const never = choose({ backend: "webgpu" }, { gpu: { requestAdapter: () => new Promise(() => undefined) } as unknown as GPU });
       await vi.advanceTimersByTimeAsync(180_000);
       expect((await never).fallbacks).toMatchObject([{ reason: expect.stringContaining("did not answer") }]);
@@ -93,7 +100,11 @@ describe("the choice of a backend", () => {
   it("takes the variant with most of the features there are", async () => {
     const variants = (m: any): void => {
       const { base } = m.targets.webgpu.variants;
-      m.targets.webgpu.variants = { base, f16: { ...base, features: ["shader-f16"] }, both: { ...base, features: ["shader-f16", "subgroups"] } };
+      m.targets.webgpu.variants = {
+        base,
+        f16: { ...base, features: ["shader-f16"] },
+        both: { ...base, features: ["shader-f16", "subgroups"] },
+      };
     };
     expect((await choose({}, { gpu: gpu({}) }, variants)).variants).toEqual(["base"]);
     expect((await choose({}, { gpu: gpu({ features: ["shader-f16"] }) }, variants)).variants).toEqual(["f16"]);
@@ -103,7 +114,9 @@ describe("the choice of a backend", () => {
       m.targets.webgpu.variants = { base, slow: { ...base, emulated: true }, sub: { ...base, features: ["subgroups"] } };
     };
     const software = { isFallbackAdapter: true } as Partial<GPUAdapterInfo>;
-    expect((await choose({ allowSoftwareGpu: true }, { gpu: gpu({ features: ["subgroups"], info: software }) }, emulated)).variants).toEqual(["slow"]);
+    expect(
+      (await choose({ allowSoftwareGpu: true }, { gpu: gpu({ features: ["subgroups"], info: software }) }, emulated)).variants,
+    ).toEqual(["slow"]);
     expect((await choose({}, { gpu: gpu({}) }, emulated)).variants).toEqual(["base"]);
     expect((await choose({}, { gpu: gpu({ features: ["subgroups"] }) }, emulated)).variants).toEqual(["sub"]);
     const only = (m: any): void => void (m.targets.webgpu.variants.base.features = ["subgroups"]);

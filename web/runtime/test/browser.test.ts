@@ -74,9 +74,17 @@ function withKernels(change: (code: string) => string): FakeBundle {
 }
 
 const load = (options: LoadOptions = {}, bundle = "model"): Promise<ChatInfo & Failed> =>
-  within(ANSWER_MS, `load(${JSON.stringify([bundle, options])})`, page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const));
+  within(
+    ANSWER_MS,
+    `load(${JSON.stringify([bundle, options])})`,
+    page.evaluate(([path, o]) => window.t.load(path, o), [`/${bundle}`, options] as const),
+  );
 const ids = (prompt: number[], options: object = {}, trouble: object = {}): ReturnType<PageApi["ids"]> =>
-  within(ANSWER_MS, `the tokens of ${JSON.stringify([prompt, options, trouble])}`, page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const));
+  within(
+    ANSWER_MS,
+    `the tokens of ${JSON.stringify([prompt, options, trouble])}`,
+    page.evaluate(([p, o, x]) => window.t.ids(p, o, x), [prompt, options, trouble] as const),
+  );
 const info = (): Promise<ChatInfo> => page.evaluate(() => window.t.chat.info);
 const events = (): Promise<Record<string, string>[]> => page.evaluate(() => window.t.events);
 
@@ -124,17 +132,26 @@ describe("auto", () => {
   });
 
   it("takes WASM when a kernel does not compile, and names the kernel", async () => {
-    site.bundles.set("wrong", withKernels((code) => code.replace("var sum = 0.0;", "var sum = nothing;")));
+    site.bundles.set(
+      "wrong",
+      withKernels((code) => code.replace("var sum = 0.0;", "var sum = nothing;")),
+    );
     await visit();
     const opened = await load({ allowSoftwareGpu: true }, "wrong");
     expect(opened.backend).toBe("wasm");
     expect(opened.fallbacks).toEqual([{ backend: "webgpu", reason: expect.stringMatching(/best_of_block.*nothing/s) }]);
-    expect((await load({ backend: "webgpu" }, "wrong")).error).toMatchObject({ code: "compile-failed", message: expect.stringContaining("best_of_block") });
+    expect((await load({ backend: "webgpu" }, "wrong")).error).toMatchObject({
+      code: "compile-failed",
+      message: expect.stringContaining("best_of_block"),
+    });
   });
 
   it("takes WASM when the GPU reports an error while running", async () => {
     // A kernel that declares more of its buffer than there is: an error that shows at its first dispatch.
-    site.bundles.set("wrong", withKernels((code) => code.replaceAll("kv: array<f32>;", "kv: array<f32, 999>;")));
+    site.bundles.set(
+      "wrong",
+      withKernels((code) => code.replaceAll("kv: array<f32>;", "kv: array<f32, 999>;")),
+    );
     await visit();
     expect((await load({ allowSoftwareGpu: true }, "wrong")).backend).toBe("webgpu");
     expect((await ids(PROMPT, { maxTokens: 9 })).ids).toEqual(expected(PROMPT, 9));
@@ -142,10 +159,16 @@ describe("auto", () => {
   });
 
   it("respects limits it cannot have", async () => {
-    site.bundles.set("big", fakeBundle((m) => (m.targets.webgpu.limits.maxBufferSize = 2 ** 40)));
+    site.bundles.set(
+      "big",
+      fakeBundle((m) => (m.targets.webgpu.limits.maxBufferSize = 2 ** 40)),
+    );
     await visit();
     expect((await load({ allowSoftwareGpu: true }, "big")).fallbacks[0]?.reason).toContain("maxBufferSize");
-    expect((await load({ backend: "webgpu" }, "big")).error).toMatchObject({ code: "no-backend", message: expect.stringContaining("maxBufferSize") });
+    expect((await load({ backend: "webgpu" }, "big")).error).toMatchObject({
+      code: "no-backend",
+      message: expect.stringContaining("maxBufferSize"),
+    });
     expect((await load({ memoryBudgetBytes: 10 })).error?.code).toBe("out-of-memory");
   });
 });
@@ -173,7 +196,7 @@ describe("a lost GPU device", () => {
     await visit();
     await load({ allowSoftwareGpu: true });
     for (const loseAt of [[3], [5]]) expect((await ids(PROMPT, { maxTokens: 30 }, { loseAt })).ids).toEqual(expected(PROMPT, 30));
-    expect((await info())).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("lost") }] });
+    expect(await info()).toMatchObject({ backend: "wasm", fallbacks: [{ backend: "webgpu", reason: expect.stringContaining("lost") }] });
     expect(await events()).toEqual([
       { name: "device-lost", reason: expect.any(String) },
       { name: "device-lost", reason: expect.any(String) },
@@ -211,8 +234,11 @@ describe("storage", () => {
   it("replaces what was damaged, and completes what was cut", async () => {
     await visit();
     await load({ backend: "wasm-single" });
-    await page.evaluate(([model, a, b]) => window.t.damage(model, a).then(() => window.t.damage(model, b, 100)),
-      [weights.sha256, weights.shards[0].sha256, weights.shards[1].sha256] as const);
+    await page.evaluate(([model, a, b]) => window.t.damage(model, a).then(() => window.t.damage(model, b, 100)), [
+      weights.sha256,
+      weights.shards[0].sha256,
+      weights.shards[1].sha256,
+    ] as const);
     site.asked.length = 0;
     await load({ backend: "wasm-single" });
     expect(site.asked.filter(({ path }) => path.includes("weights")).sort((a, b) => (a.path < b.path ? -1 : 1))).toEqual([
@@ -253,7 +279,8 @@ describe("storage", () => {
     await load({ backend: "wasm-single" }, "older");
     const session = await context.newCDPSession(page);
     const origin = `http://localhost:${site.port}`;
-    const quota = (quotaSize?: number): Promise<unknown> => session.send("Storage.overrideQuotaForOrigin", { origin, ...(quotaSize === undefined ? {} : { quotaSize }) });
+    const quota = (quotaSize?: number): Promise<unknown> =>
+      session.send("Storage.overrideQuotaForOrigin", { origin, ...(quotaSize === undefined ? {} : { quotaSize }) });
     await quota(1);
     for (const _visit of [1, 2]) {
       site.asked.length = 0;
@@ -304,8 +331,17 @@ describe.each(["webgpu", "wasm-single"] as const)("a function on %s", (backend) 
     site.bundles.set("function", fakeFunction());
     await visit();
     expect(await page.evaluate((b) => window.t.loadFunction("/function", { backend: b }), backend)).toMatchObject({
-      backend, model: "affine",
-      functions: { run: { kernels: 2, outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }] } },
+      backend,
+      model: "affine",
+      functions: {
+        run: {
+          kernels: 2,
+          outputs: [
+            { name: "y", dtype: "f32", shape: [2, 2] },
+            { name: "positive", dtype: "bool", shape: [3] },
+          ],
+        },
+      },
     });
     const run = (x: number[] | undefined, n: number[] | undefined, outputs?: string[]): Promise<Record<string, number[]> & Failed> =>
       page.evaluate(([a, b, o]) => window.t.run(a, b, o), [x, n, outputs] as const);
@@ -340,9 +376,14 @@ describe("a page that is ended while it loads", () => {
     await visit();
     const opened = await load({ allowSoftwareGpu: true });
     expect(opened).toMatchObject({ backend: "wasm", context: 64 });
-    expect(await page.evaluate(() => window.t.interrupted)).toEqual([expect.objectContaining({
-      phase: "weights", totalBytes: 1305, times: 1, recommended: { backend: "wasm", context: 1024 },
-    })]);
+    expect(await page.evaluate(() => window.t.interrupted)).toEqual([
+      expect.objectContaining({
+        phase: "weights",
+        totalBytes: 1305,
+        times: 1,
+        recommended: { backend: "wasm", context: 1024 },
+      }),
+    ]);
     await load({ allowSoftwareGpu: true });
     expect(await page.evaluate(() => window.t.interrupted)).toEqual([]);
   });
@@ -367,11 +408,14 @@ describe("a page that is ended while it loads", () => {
 });
 
 it("takes the variant for relaxed SIMD, which this browser has", async () => {
-  site.bundles.set("relaxed", fakeBundle((m) => {
-    const { variants } = m.targets.wasm;
-    variants.relaxed = { file: "kernels/relaxed.wasm", threads: false, features: ["relaxed-simd"] };
-    m.integrity["kernels/relaxed.wasm"] = { bytes: 1, sha256: "0".repeat(64) };
-  }));
+  site.bundles.set(
+    "relaxed",
+    fakeBundle((m) => {
+      const { variants } = m.targets.wasm;
+      variants.relaxed = { file: "kernels/relaxed.wasm", threads: false, features: ["relaxed-simd"] };
+      m.integrity["kernels/relaxed.wasm"] = { bytes: 1, sha256: "0".repeat(64) };
+    }),
+  );
   await visit();
   const opened = await load({ backend: "wasm-single" }, "relaxed");
   expect(opened.error).toMatchObject({ code: "download-failed", message: expect.stringContaining("relaxed.wasm") });
@@ -390,7 +434,10 @@ it("reports a thread that traps while the worker waits for it, and the page can 
   await visit();
   expect((await load({ backend: "wasm" }, "trap")).backend).toBe("wasm");
   const result = await ids(PROMPT, { maxTokens: 9 });
-  expect(result).toMatchObject({ ids: expected(PROMPT, 1), error: { code: "worker-failed", message: expect.stringContaining("unreachable") } });
+  expect(result).toMatchObject({
+    ids: expected(PROMPT, 1),
+    error: { code: "worker-failed", message: expect.stringContaining("unreachable") },
+  });
   expect((await ids(PROMPT, { maxTokens: 9 })).error?.code).toBe("worker-failed");
   await expect.poll(() => page.workers().length).toBe(0);
   await load({ backend: "wasm" });

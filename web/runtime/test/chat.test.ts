@@ -26,8 +26,13 @@ describe.each(["wasm-single", "wasm"] as const)("chat on %s", (backend) => {
   it("uses the backend that was asked for", async () => {
     const { session } = await open(backend);
     expect(session.info).toMatchObject({
-      backend, adapter: backend === "wasm" ? "3 CPU threads" : "1 CPU thread", memoryBytes: 4 * 65536, kernelsPerToken: 4, context: CONTEXT,
-      model: "fake", modelBytes: 1305,
+      backend,
+      adapter: backend === "wasm" ? "3 CPU threads" : "1 CPU thread",
+      memoryBytes: 4 * 65536,
+      kernelsPerToken: 4,
+      context: CONTEXT,
+      model: "fake",
+      modelBytes: 1305,
     });
   });
 
@@ -125,7 +130,10 @@ describe("generating", () => {
     expect(tokensPerSecond).toBeLessThanOrEqual(9000 / (before - first));
   });
 
-  it.each([["steps", (token: number) => token], ["logits", undefined]])("goes on with another engine where the device is lost: %s", async (_, takes) => {
+  it.each([
+    ["steps", (token: number) => token],
+    ["logits", undefined],
+  ])("goes on with another engine where the device is lost: %s", async (_, takes) => {
     const { session, host } = await open("wasm-single");
     await collect(session.generateIds(PROMPT, { maxTokens: 4 }));
     const { engine } = host;
@@ -144,11 +152,15 @@ describe("generating", () => {
     let calls = 0;
     vi.spyOn(WebAssembly, "instantiate").mockImplementation((async (module: WebAssembly.Module, imports: WebAssembly.Imports) => {
       const { exports } = await instantiate(module, imports);
-      const traps = (entry: (...given: number[]) => void) => (...given: number[]): void => {
-        if (numbers.includes(calls++)) trap();
-        entry(...given);
+      const traps =
+        (entry: (...given: number[]) => void) =>
+        (...given: number[]): void => {
+          if (numbers.includes(calls++)) trap();
+          entry(...given);
+        };
+      return {
+        exports: Object.fromEntries(Object.entries(exports).map(([name, e]) => [name, typeof e === "function" ? traps(e as never) : e])),
       };
-      return { exports: Object.fromEntries(Object.entries(exports).map(([name, e]) => [name, typeof e === "function" ? traps(e as never) : e])) };
     }) as never);
   }
 
@@ -168,7 +180,10 @@ describe("generating", () => {
     trapAt(...Array.from({ length: 100 }, (_, i) => i));
     const one = await openFake({ options: { backend }, spawn: spawnNodeThread });
     opened.push(one);
-    await expect(collect(one.session.generateIds(PROMPT, { maxTokens: 9 }))).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
+    await expect(collect(one.session.generateIds(PROMPT, { maxTokens: 9 }))).rejects.toMatchObject({
+      code,
+      message: expect.stringMatching(message),
+    });
   });
 
   it("hands on what another engine would not mend", async () => {
@@ -206,8 +221,9 @@ describe("generating", () => {
     const controller = new AbortController();
     setImmediate(() => controller.abort()); // a timer may come after the last of 60 fast tokens
     const prompt = [1];
-    await expect(collect(session.generateIds(prompt, { maxTokens: 60, temperature: 1, topK: 1, signal: controller.signal })))
-      .rejects.toMatchObject({ code: "aborted" });
+    await expect(
+      collect(session.generateIds(prompt, { maxTokens: 60, temperature: 1, topK: 1, signal: controller.signal })),
+    ).rejects.toMatchObject({ code: "aborted" });
   });
 
   it("may be left in the middle", async () => {
@@ -224,8 +240,11 @@ describe("generating", () => {
     const answers = prompts.map((prompt, i) => session.generateIds(prompt, { maxTokens: 8 - i }));
     expect(await Promise.all(answers.map(collect))).toEqual(prompts.map((prompt, i) => expected(prompt, 8 - i)));
     const results = await Promise.all(answers.map(({ result }) => result));
-    expect(results.map(({ promptTokens, reusedTokens, answerTokens }) => [promptTokens, reusedTokens, answerTokens]))
-      .toEqual([[3, 0, 8], [3, 2, 7], [1, 0, 6]]);
+    expect(results.map(({ promptTokens, reusedTokens, answerTokens }) => [promptTokens, reusedTokens, answerTokens])).toEqual([
+      [3, 0, 8],
+      [3, 2, 7],
+      [1, 0, 6],
+    ]);
   });
 
   it("lets a waiting call be cancelled without the running one", async () => {

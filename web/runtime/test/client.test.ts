@@ -34,8 +34,13 @@ describe("the page's side", () => {
     const answer = chat.generate(MESSAGES, { maxTokens: 6 });
     expect((await collect(answer)).map(({ token }) => token)).toEqual(expected(ids, 6));
     expect(await answer.result).toEqual({
-      promptTokens: ids.length, reusedTokens: ids.length - 1, droppedMessages: 0, answerTokens: 6, stopReason: "max-tokens",
-      firstTokenMs: expect.any(Number), tokensPerSecond: expect.any(Number),
+      promptTokens: ids.length,
+      reusedTokens: ids.length - 1,
+      droppedMessages: 0,
+      answerTokens: 6,
+      stopReason: "max-tokens",
+      firstTokenMs: expect.any(Number),
+      tokensPerSecond: expect.any(Number),
     });
     expect((await answer.result).firstTokenMs).toBeGreaterThan(0);
     expect(chat.info).toEqual(info); // nothing of a call is kept there
@@ -89,7 +94,7 @@ describe("the page's side", () => {
     const ids = chat.generateIds([1, 2], { maxTokens: 2, temperature: 0.5, topK: 1, seed: 1 });
     const figures = [];
     // turn by turn
-    for (let open = [...answers, ids]; open.length > 0;) {
+    for (let open = [...answers, ids]; open.length > 0; ) {
       for (const answer of [...open]) {
         const { done } = await answer.next();
         figures.push(answer.progress.answerTokens);
@@ -135,7 +140,10 @@ describe("the page's side", () => {
   });
 
   it("hands on why loading failed, and ends the worker", async () => {
-    const loading = open({}, ({ server }) => (server.fault = ({ path }) => (path.includes("001") ? new Response("", { status: 403 }) : undefined)));
+    const loading = open(
+      {},
+      ({ server }) => (server.fault = ({ path }) => (path.includes("001") ? new Response("", { status: 403 }) : undefined)),
+    );
     await expect(loading).rejects.toMatchObject({ code: "download-failed" });
     expect(worker.terminated).toBe(true);
   });

@@ -57,11 +57,29 @@ describe("loading", () => {
     const before = performance.timeOrigin + performance.now();
     const progress: unknown[] = [];
     const { signal } = new AbortController();
-    const loading = Chat.open(worker, BASE, { backend: "wasm", context: 32, memoryBudgetBytes: 5, workerUrl: "x.js", signal, onProgress: (p) => progress.push(p), onInterrupted: () => undefined });
+    const loading = Chat.open(worker, BASE, {
+      backend: "wasm",
+      context: 32,
+      memoryBudgetBytes: 5,
+      workerUrl: "x.js",
+      signal,
+      onProgress: (p) => progress.push(p),
+      onInterrupted: () => undefined,
+    });
     await turn();
     expect(worker.heard()).toEqual([
       { type: "hidden", hidden: false },
-      { type: "call", id: 0, call: { method: "load", task: "chat", baseUrl: BASE, options: { backend: "wasm", context: 32, memoryBudgetBytes: 5 }, begun: expect.any(Number) } },
+      {
+        type: "call",
+        id: 0,
+        call: {
+          method: "load",
+          task: "chat",
+          baseUrl: BASE,
+          options: { backend: "wasm", context: 32, memoryBudgetBytes: 5 },
+          begun: expect.any(Number),
+        },
+      },
     ]);
     worker.say({ type: "ready" });
     worker.say({ type: "progress", progress: { phase: "weights" } });
@@ -85,9 +103,24 @@ describe("loading", () => {
 
   it.each<[string, (w: Scripted) => void, string, string]>([
     ["its script fails", (w) => w.onerror?.({ message: "404" }), "worker-failed", "The model's worker failed: 404"],
-    ["its script fails without words", (w) => w.onerror?.({}), "worker-failed", "The model's worker failed; is tinyweb-chat-worker.js beside tinyweb.js?"],
-    ["nothing is heard of it", () => vi.advanceTimersByTime(60_000), "worker-failed", "The model's worker did not start; is tinyweb-chat-worker.js beside tinyweb.js?"],
-    ["it says no", (w) => w.say({ type: "end", id: 0, error: { code: "no-backend", message: "None.", stack: "s" } }), "no-backend", "None."],
+    [
+      "its script fails without words",
+      (w) => w.onerror?.({}),
+      "worker-failed",
+      "The model's worker failed; is tinyweb-chat-worker.js beside tinyweb.js?",
+    ],
+    [
+      "nothing is heard of it",
+      () => vi.advanceTimersByTime(60_000),
+      "worker-failed",
+      "The model's worker did not start; is tinyweb-chat-worker.js beside tinyweb.js?",
+    ],
+    [
+      "it says no",
+      (w) => w.say({ type: "end", id: 0, error: { code: "no-backend", message: "None.", stack: "s" } }),
+      "no-backend",
+      "None.",
+    ],
   ])("ends the worker where %s", async (_name, happens, code, message) => {
     const failed = expect(Chat.open(worker, BASE, {})).rejects.toMatchObject({ code, message });
     await turn();
@@ -182,7 +215,11 @@ describe("a call", () => {
   it("that cannot be sent is the caller's mistake, and leaves nothing behind", async () => {
     const chat = await open();
     worker.refuses = new DOMException("() => 1 could not be cloned.", "DataCloneError");
-    await expect(chat.logits([1])).rejects.toMatchObject({ code: "bad-argument", message: "The arguments cannot be sent to the worker: () => 1 could not be cloned.", cause: worker.refuses });
+    await expect(chat.logits([1])).rejects.toMatchObject({
+      code: "bad-argument",
+      message: "The arguments cannot be sent to the worker: () => 1 could not be cloned.",
+      cause: worker.refuses,
+    });
     worker.refuses = undefined;
     expect(worker.heard()).toEqual([]);
   });
@@ -203,7 +240,10 @@ describe("a model", () => {
 
   it("is lost with a thread of its worker", async () => {
     const chat = await open();
-    const lost = expect(chat.logits([1])).rejects.toMatchObject({ code: "worker-failed", message: "The model's worker failed: out of memory" });
+    const lost = expect(chat.logits([1])).rejects.toMatchObject({
+      code: "worker-failed",
+      message: "The model's worker failed: out of memory",
+    });
     await turn();
     const port: { onmessage?: (event: object) => void } = {};
     worker.say({ type: "thread", port });

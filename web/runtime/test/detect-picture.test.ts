@@ -12,7 +12,8 @@ const refused = (why: string): object => ({ code: "bad-argument", message: `The 
 describe("without a canvas", () => {
   let state = 5;
   const random = (): number => (state = (state * 48271) % 2147483647) % 256;
-  const noise = (width: number, height: number): Uint8ClampedArray => Uint8ClampedArray.from({ length: 4 * width * height }, (_, i) => (i % 4 === 3 ? 255 : random()));
+  const noise = (width: number, height: number): Uint8ClampedArray =>
+    Uint8ClampedArray.from({ length: 4 * width * height }, (_, i) => (i % 4 === 3 ? 255 : random()));
 
   /** By definition: linear between lines where they grow, the mean of a triangle over those that become one where they shrink. */
   function shrink(from: (i: number) => number, have: number, count: number, i: number): number {
@@ -27,7 +28,15 @@ describe("without a canvas", () => {
     return sum / total;
   }
 
-  it.each([[5, 7, 20, 20], [20, 9, 6, 6], [8, 8, 8, 8], [3, 10, 30, 4], [16, 4, 5, 9], [1, 1, 3, 2], [2, 40, 7, 7]])("%i × %i in %i × %i", async (width, height, w, h) => {
+  it.each([
+    [5, 7, 20, 20],
+    [20, 9, 6, 6],
+    [8, 8, 8, 8],
+    [3, 10, 30, 4],
+    [16, 4, 5, 9],
+    [1, 1, 3, 2],
+    [2, 40, 7, 7],
+  ])("%i × %i in %i × %i", async (width, height, w, h) => {
     const data = noise(width, height);
     const fitted = await new Fitter({ width: w, height: h }).fit({ data, width, height });
     expect([fitted.place, fitted.size]).toEqual([placeOf(width, height, { width: w, height: h }), [width, height]]);
@@ -38,7 +47,10 @@ describe("without a canvas", () => {
       for (let x = 0; x < w; x++) {
         const inside = x >= left && x < left + across && y >= top && y < top + down;
         for (let c = 0; c < 4; c++) {
-          const row = (line: number) => (column: number): number => data[4 * (line * width + column) + c] as number;
+          const row =
+            (line: number) =>
+            (column: number): number =>
+              data[4 * (line * width + column) + c] as number;
           const value = inside ? shrink((line) => shrink(row(line), width, across, x - left), height, down, y - top) : 0;
           expect(Math.abs((image[4 * (y * w + x) + c] as number) - value), `${x} ${y} ${c}`).toBeLessThanOrEqual(0.51);
         }
@@ -78,7 +90,10 @@ describe("on a canvas", () => {
   let lost = false;
   let context: unknown = null;
   class OffscreenCanvas {
-    constructor(readonly width: number, readonly height: number) {}
+    constructor(
+      readonly width: number,
+      readonly height: number,
+    ) {}
     getContext(...how: unknown[]): unknown {
       drawn.push(["canvas", this.width, this.height, ...how]);
       return context;
@@ -90,7 +105,9 @@ describe("on a canvas", () => {
   function stub(give = true): void {
     [drawn, lost] = [[], false];
     const made = {
-      fillStyle: "", imageSmoothingQuality: "", canvas: new OffscreenCanvas(0, 0),
+      fillStyle: "",
+      imageSmoothingQuality: "",
+      canvas: new OffscreenCanvas(0, 0),
       isContextLost: () => lost,
       fillRect: (...at: number[]) => drawn.push(["fill", made.fillStyle, ...at]),
       drawImage: (picture: { broken?: Error }, ...at: number[]) => {
@@ -111,13 +128,19 @@ describe("on a canvas", () => {
   ])("%s lies in the middle, on white, by its own size", async (_name, picture) => {
     stub();
     expect(await fit(picture)).toEqual({ image: "bitmap", place: [0, 2, 8, 4], size: [16, 8] });
-    expect(drawn).toEqual([["canvas", 8, 8, "2d", { alpha: false }], ["fill", "#fff", 0, 2, 8, 4], ["draw", "medium", picture, 0, 2, 8, 4]]);
+    expect(drawn).toEqual([
+      ["canvas", 8, 8, "2d", { alpha: false }],
+      ["fill", "#fff", 0, 2, 8, 4],
+      ["draw", "medium", picture, 0, 2, 8, 4],
+    ]);
   });
 
   it("takes another canvas only where the GPU has lost the one it had", async () => {
     stub();
     const fitter = new Fitter({ width: 8, height: 8 });
-    const canvases = async (): Promise<number> => (await fit({ width: 8, height: 8 }, fitter), drawn.filter(([what]) => what === "canvas").length);
+    const canvases = async (): Promise<number> => (
+      await fit({ width: 8, height: 8 }, fitter), drawn.filter(([what]) => what === "canvas").length
+    );
     expect([await canvases(), await canvases()]).toEqual([1, 1]);
     lost = true;
     expect(await canvases()).toBe(2);
@@ -148,9 +171,16 @@ describe("on a canvas", () => {
     stub();
     const cause = new Error("no image");
     const decode = (): Promise<void> => Promise.reject(cause);
-    await expect(fit({ decode, naturalWidth: 4, naturalHeight: 4 })).rejects.toMatchObject({ ...refused("the browser cannot read it (no image)"), cause });
+    await expect(fit({ decode, naturalWidth: 4, naturalHeight: 4 })).rejects.toMatchObject({
+      ...refused("the browser cannot read it (no image)"),
+      cause,
+    });
     await expect(fit({ broken: cause, width: 4, height: 4 })).rejects.toMatchObject({ ...refused("no image"), cause });
-    for (const size of [{ width: 0, height: 4 }, { width: 4, height: 0 }, { videoWidth: 0, videoHeight: 0, width: 5, height: 5 }]) {
+    for (const size of [
+      { width: 0, height: 4 },
+      { width: 4, height: 0 },
+      { videoWidth: 0, videoHeight: 0, width: 5, height: 5 },
+    ]) {
       await expect(fit(size)).rejects.toMatchObject(refused("it has no pixels yet"));
     }
     stub(false);

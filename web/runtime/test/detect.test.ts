@@ -30,7 +30,9 @@ describe("fitting a picture", () => {
     expect(at(39, 31)).toEqual([10, 20, 30, 255]);
     expect(at(23, 0)).toEqual([0, 0, 0, 0]);
     const ramp = (await fitter.fit(pixels(128, 64, (x, y) => [x, y, 0]))).image as Uint8Array;
-    expect([...ramp.subarray((10 * 64 + 20) * 4, (10 * 64 + 20) * 4 + 2)].map((v) => Math.abs(v - 40.5) <= 1 || Math.abs(v - 20.5) <= 1)).toEqual([true, true]);
+    expect(
+      [...ramp.subarray((10 * 64 + 20) * 4, (10 * 64 + 20) * 4 + 2)].map((v) => Math.abs(v - 40.5) <= 1 || Math.abs(v - 20.5) <= 1),
+    ).toEqual([true, true]);
     const checks = (await fitter.fit(pixels(640, 320, (x, y) => [255 * ((x + y) % 2), 0, 0]))).image as Uint8Array;
     expect(Math.abs((checks[(16 * 64 + 32) * 4] as number) - 127.5)).toBeLessThan(3);
   });
@@ -47,13 +49,34 @@ describe("fitting a picture", () => {
 
   it("refuses what is no picture", async () => {
     const fitter = new Fitter(INPUT);
-    await expect(fitter.fit({ data: new Uint8Array(7), width: 2, height: 2 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("it has 7 bytes") });
-    await expect(fitter.fit({} as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("of an unknown kind") });
-    await expect(fitter.fit(undefined as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("undefined is no picture; give an ImageBitmap") });
-    await expect(fitter.fit(null as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("null is no picture") });
-    await expect(fitter.fit("cat.png" as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("string is no picture") });
-    await expect(fitter.fit(new Blob())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("{ data, width, height }") });
-    await expect(fitter.fit({ data: new Uint8Array(40), width: 2.5, height: 4 })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("2.5 × 4") });
+    await expect(fitter.fit({ data: new Uint8Array(7), width: 2, height: 2 })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("it has 7 bytes"),
+    });
+    await expect(fitter.fit({} as never)).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("of an unknown kind"),
+    });
+    await expect(fitter.fit(undefined as never)).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("undefined is no picture; give an ImageBitmap"),
+    });
+    await expect(fitter.fit(null as never)).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("null is no picture"),
+    });
+    await expect(fitter.fit("cat.png" as never)).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("string is no picture"),
+    });
+    await expect(fitter.fit(new Blob())).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("{ data, width, height }"),
+    });
+    await expect(fitter.fit({ data: new Uint8Array(40), width: 2.5, height: 4 })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("2.5 × 4"),
+    });
   });
 });
 
@@ -66,7 +89,13 @@ function pretend(change: Record<string, unknown> = {}) {
   const array = (name: string, shape: number[]) => ({ name, dtype: "f32", shape });
   const model = {
     info: {
-      model: "pretend", backend: "wasm", adapter: "", memoryBytes: 1, modelBytes: 1, start: {}, fallbacks: [],
+      model: "pretend",
+      backend: "wasm",
+      adapter: "",
+      memoryBytes: 1,
+      modelBytes: 1,
+      start: {},
+      fallbacks: [],
       functions: {
         look: {
           kernels: 9,
@@ -84,7 +113,12 @@ function pretend(change: Record<string, unknown> = {}) {
       calls.push({ inputs, options });
       await new Promise((resolve) => setTimeout(resolve, 5));
       flying--;
-      return { boxes: Float32Array.from({ length: 28 }, (_, i) => i), scores: Float32Array.of(0.75, 0.5, 0, 0, 0, 0, 0), classes: Int32Array.of(1, 0, 0, 0, 0, 0, 0), count: Int32Array.of(2) };
+      return {
+        boxes: Float32Array.from({ length: 28 }, (_, i) => i),
+        scores: Float32Array.of(0.75, 0.5, 0, 0, 0, 0, 0),
+        classes: Int32Array.of(1, 0, 0, 0, 0, 0, 0),
+        count: Int32Array.of(2),
+      };
     },
     on: (name: string, listener: () => void) => {
       if (name === "device-lost") lose = listener;
@@ -142,10 +176,15 @@ describe("a detector", () => {
     const made = detector();
     expect((await made.detect(pixels(4, 4))).map(({ label }) => label)).toEqual(["1", "cat"]);
     await made.detect(pixels(4, 4), { confidence: 1, iou: 0, agnostic: false });
-    expect(calls.map(({ inputs }) => [...inputs.settings!])).toEqual([[0, 1, 1], [1, 0, 0]]);
+    expect(calls.map(({ inputs }) => [...inputs.settings!])).toEqual([
+      [0, 1, 1],
+      [1, 0, 0],
+    ]);
     expect(made.info.defaults).toEqual({ confidence: 0, iou: 1, agnostic: true });
     await expect(made.detect(pixels(4, 4), { agnostic: "yes" as never })).rejects.toThrow('agnostic must be true or false, not "yes".');
-    await expect(made.detect(pixels(4, 4), 5 as never)).rejects.toThrow("The options of detect() must be an object, such as { signal }, not 5.");
+    await expect(made.detect(pixels(4, 4), 5 as never)).rejects.toThrow(
+      "The options of detect() must be an object, such as { signal }, not 5.",
+    );
   });
 
   it("tells how long the parts of each call took", async () => {
@@ -161,24 +200,53 @@ describe("a detector", () => {
     expect(drawMs).toBeLessThan(totalMs);
   });
 
-  const info = (change: object = {}, section: object | undefined = {}): FunctionInfo => ({
-    model: "m",
-    functions: { look: { kernels: 1, inputs: [["image", [32, 64, 4]], ["frame", [4]], ["source", [2]], ["settings", [3]]], outputs: [["boxes", [7, 4]], ["scores", [7]], ["classes", [7]], ["count", [1]]] } },
-    sections: { detect: section && { entry: "look", labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: true }, ...section } },
-    ...change,
-  }) as never as FunctionInfo;
+  const info = (change: object = {}, section: object | undefined = {}): FunctionInfo =>
+    ({
+      model: "m",
+      functions: {
+        look: {
+          kernels: 1,
+          inputs: [
+            ["image", [32, 64, 4]],
+            ["frame", [4]],
+            ["source", [2]],
+            ["settings", [3]],
+          ],
+          outputs: [
+            ["boxes", [7, 4]],
+            ["scores", [7]],
+            ["classes", [7]],
+            ["count", [1]],
+          ],
+        },
+      },
+      sections: {
+        detect: section && { entry: "look", labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: true }, ...section },
+      },
+      ...change,
+    }) as never as FunctionInfo;
   /** Arrays of a function by their names and shapes. */
   const read = (of: FunctionInfo): unknown => {
     for (const plan of Object.values(of.functions)) {
-      for (const key of ["inputs", "outputs"] as const) plan[key] = (plan[key] as never as [string, number[]][]).map(([name, shape]) => ({ name, dtype: "f32", shape }));
+      for (const key of ["inputs", "outputs"] as const)
+        plan[key] = (plan[key] as never as [string, number[]][]).map(([name, shape]) => ({ name, dtype: "f32", shape }));
     }
     return parseSection(of);
   };
 
   it("is what its section says, checked against the function", () => {
-    expect(read(info())).toEqual({ entry: "look", width: 64, height: 32, maxBoxes: 7, labels: ["cat", "dog"], defaults: { confidence: 0.25, iou: 0.5, agnostic: true } });
+    expect(read(info())).toEqual({
+      entry: "look",
+      width: 64,
+      height: 32,
+      maxBoxes: 7,
+      labels: ["cat", "dog"],
+      defaults: { confidence: 0.25, iou: 0.5, agnostic: true },
+    });
     for (const agnostic of [false, undefined, 1, "true"]) {
-      expect(read(info({}, { defaults: { confidence: 0, iou: 1, agnostic } }))).toMatchObject({ defaults: { confidence: 0, iou: 1, agnostic: false } });
+      expect(read(info({}, { defaults: { confidence: 0, iou: 1, agnostic } }))).toMatchObject({
+        defaults: { confidence: 0, iou: 1, agnostic: false },
+      });
     }
     expect(Object.isFrozen((read(info()) as { labels: unknown }).labels)).toBe(true);
   });
@@ -189,25 +257,57 @@ describe("a detector", () => {
     ["a label that is no text", () => info({}, { labels: ["a", 5] }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
     ["no labels", () => info({}, { labels: [] }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
     ["a text for the labels", () => info({}, { labels: "cat" }), "bad-manifest", "manifest.json: detect.labels is no list of names."],
-    ["no defaults", () => info({}, { defaults: null }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
-    ["a share above one", () => info({}, { defaults: { confidence: 0.5, iou: 1.1 } }), "bad-manifest", "manifest.json: detect.defaults.iou is no number from 0 to 1."],
-    ["a share below zero", () => info({}, { defaults: { confidence: -0.1, iou: 1 } }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
-    ["a share that is a text", () => info({}, { defaults: { confidence: "0.5", iou: 1 } }), "bad-manifest", "manifest.json: detect.defaults.confidence is no number from 0 to 1."],
-    ...["image", "frame", "source", "settings", "boxes", "scores", "classes", "count"].map((name): [string, () => FunctionInfo, string, string] => [
-      `a function without ${name}`, () => {
-        const of = info();
-        const plan = of.functions.look!;
-        for (const key of ["inputs", "outputs"] as const) plan[key] = plan[key].filter((array) => (array as never as [string])[0] !== name);
-        return of;
-      }, "bad-manifest", `manifest.json: detect.entry: the function has no "${name}".`,
-    ]),
+    [
+      "no defaults",
+      () => info({}, { defaults: null }),
+      "bad-manifest",
+      "manifest.json: detect.defaults.confidence is no number from 0 to 1.",
+    ],
+    [
+      "a share above one",
+      () => info({}, { defaults: { confidence: 0.5, iou: 1.1 } }),
+      "bad-manifest",
+      "manifest.json: detect.defaults.iou is no number from 0 to 1.",
+    ],
+    [
+      "a share below zero",
+      () => info({}, { defaults: { confidence: -0.1, iou: 1 } }),
+      "bad-manifest",
+      "manifest.json: detect.defaults.confidence is no number from 0 to 1.",
+    ],
+    [
+      "a share that is a text",
+      () => info({}, { defaults: { confidence: "0.5", iou: 1 } }),
+      "bad-manifest",
+      "manifest.json: detect.defaults.confidence is no number from 0 to 1.",
+    ],
+    ...["image", "frame", "source", "settings", "boxes", "scores", "classes", "count"].map(
+      (name): [string, () => FunctionInfo, string, string] => [
+        `a function without ${name}`,
+        () => {
+          const of = info();
+          const plan = of.functions.look!;
+          for (const key of ["inputs", "outputs"] as const)
+            plan[key] = plan[key].filter((array) => (array as never as [string])[0] !== name);
+          return of;
+        },
+        "bad-manifest",
+        `manifest.json: detect.entry: the function has no "${name}".`,
+      ],
+    ),
   ])("is refused with %s", (_name, of, code, message) => {
     expect(() => read(of())).toThrow(expect.objectContaining({ code, message }));
   });
 
   it("refuses settings that cannot be, and bundles that are no detectors", async () => {
-    await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({ code: "bad-argument", message: "iou must be a number in 0 … 1, not 2." });
-    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({ code: "bad-argument", message: "confidence must be a number in 0 … 1, not NaN." });
+    await expect(pretend().detector().detect(pixels(4, 4), { iou: 2 })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: "iou must be a number in 0 … 1, not 2.",
+    });
+    await expect(pretend().detector().detect(pixels(4, 4), { confidence: NaN })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: "confidence must be a number in 0 … 1, not NaN.",
+    });
     expect(() => pretend({ entry: "other" }).detector()).toThrow("manifest.json: detect.entry names no function.");
     expect(() => pretend({ labels: [] }).detector()).toThrow("manifest.json: detect.labels is no list of names.");
     expect(() => pretend({ defaults: { confidence: 3 } }).detector()).toThrow("defaults.confidence is no number from 0 to 1");

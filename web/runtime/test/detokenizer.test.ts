@@ -7,7 +7,10 @@ const say = (detokenizer: Detokenizer, ids: number[]): string[] => [...ids.map((
 describe("a vocabulary that spells bytes", () => {
   // In the GPT-2 alphabet "Ġ" is a space, "âĤ¬" the bytes of "€", "ï»¿" those of a byte order mark; "漢" is none of its characters.
   const words: Record<number, string> = { 0: "A", 1: "Ġb", 2: "âĤ", 3: "¬", 4: "ï»¿", 5: "漢", 6: "<end>", 7: "<think>" };
-  const added = new Map([[6, { content: "<end>", special: true }], [7, { content: "<think>é", special: false }]]);
+  const added = new Map([
+    [6, { content: "<end>", special: true }],
+    [7, { content: "<think>é", special: false }],
+  ]);
   const tokenizer = { get_added_tokens_decoder: () => added, id_to_token: (id: number) => words[id] } as unknown as Tokenizer;
   const make = (): Detokenizer => createDetokenizer(tokenizer, true);
 
@@ -37,7 +40,12 @@ describe("a vocabulary of another kind", () => {
     const asked: [number[], unknown][] = [];
     const decode = (ids: number[], options: unknown): string => {
       asked.push([[...ids], options]);
-      const text = ids.map((id) => words[id]).join("").replaceAll("<half><other half>", "€").replaceAll("<half>", "\ufffd").replaceAll("<end>", "");
+      const text = ids
+        .map((id) => words[id])
+        .join("")
+        .replaceAll("<half><other half>", "€")
+        .replaceAll("<half>", "\ufffd")
+        .replaceAll("<end>", "");
       return text.replaceAll("▁", " ").replace(/^ /, "");
     };
     return { detokenizer: createDetokenizer({ decode } as unknown as Tokenizer, false), asked };

@@ -25,12 +25,15 @@ interface Block {
 
 const blocks = ["web/runtime/README.md", "docs/javascript.md"].flatMap((file) => {
   const found = [...readFileSync(at(file), "utf8").matchAll(/^```js( run)?\n(.*?)^```$/gms)];
-  return found.map(([, run, code], i): Block => ({ name: `${file.replaceAll(/\W/g, "-")}-${i}`, run: run !== undefined, code: code as string }));
+  return found.map(
+    ([, run, code], i): Block => ({ name: `${file.replaceAll(/\W/g, "-")}-${i}`, run: run !== undefined, code: code as string }),
+  );
 });
 
 /** The bundles that the examples name, and the loader that an export writes beside a chat's. */
 const BUNDLES: Record<string, FakeBundle> = { model: fakeBundle(), function: fakeFunction() };
-const LOADER = 'import { loadChat } from "../assets/tinyweb.js";\nexport const load = (options) => loadChat(new URL("./", import.meta.url), options);\n';
+const LOADER =
+  'import { loadChat } from "../assets/tinyweb.js";\nexport const load = (options) => loadChat(new URL("./", import.meta.url), options);\n';
 
 let staged: Staged;
 useBrowser();
@@ -65,28 +68,54 @@ describe("the examples of the documentation", () => {
   it("have the right names and types, and those of examples/web", () => {
     const folder = join(staged.project, "checked");
     mkdirSync(folder);
-    const page = 'declare const blob: Blob;\ndeclare function loadChat(url: string, options: import("tinyweb").LoadOptions): Promise<import("tinyweb").Chat>;\n';
+    const page =
+      'declare const blob: Blob;\ndeclare function loadChat(url: string, options: import("tinyweb").LoadOptions): Promise<import("tinyweb").Chat>;\n';
     writeFileSync(join(folder, "globals.d.ts"), page);
     for (const { name, code } of blocks) writeFileSync(join(folder, `${name}.js`), `${code}\nexport {};\n`);
-    const kinds = { chat: ["", "Chat"], detect: ["/detect", "Detector"], image: ["/image", "ImageGenerator"], embed: ["/embed", "Embedder"] };
+    const kinds = {
+      chat: ["", "Chat"],
+      detect: ["/detect", "Detector"],
+      image: ["/image", "ImageGenerator"],
+      embed: ["/embed", "Embedder"],
+    };
     for (const [kind, [path, model]] of Object.entries(kinds)) {
       const own = join(folder, kind);
       mkdirSync(join(own, "model"), { recursive: true });
-      writeFileSync(join(own, "model", "model.d.ts"), `
+      writeFileSync(
+        join(own, "model", "model.d.ts"),
+        `
         export function load(options?: import("tinyweb").LoadOptions): Promise<import("tinyweb${path}").${model}>;
-      `);
+      `,
+      );
       for (const file of [`${kind}.js`, "common.js"]) writeFileSync(join(own, file), readFileSync(join(EXAMPLES, file)));
     }
     writeFileSync(join(folder, "node.mjs"), readFileSync(join(EXAMPLES, "node.mjs")));
-    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({
-      compilerOptions: {
-        allowJs: true, checkJs: true, noEmit: true, strict: true, noImplicitAny: false, strictNullChecks: false, target: "es2022",
-        module: "esnext", moduleResolution: "bundler", lib: ["es2023", "dom", "dom.iterable", "dom.asynciterable"], types: ["node"],
-        typeRoots: [at("node_modules/@types")], skipLibCheck: true,
-      },
-      include: ["**/*"],
-    }));
-    const { stdout, status } = spawnSync("npx", ["tsc", "-p", folder, "--pretty", "false"], { cwd: at("web/runtime"), encoding: "utf8", timeout: 60_000 });
+    writeFileSync(
+      join(folder, "tsconfig.json"),
+      JSON.stringify({
+        compilerOptions: {
+          allowJs: true,
+          checkJs: true,
+          noEmit: true,
+          strict: true,
+          noImplicitAny: false,
+          strictNullChecks: false,
+          target: "es2022",
+          module: "esnext",
+          moduleResolution: "bundler",
+          lib: ["es2023", "dom", "dom.iterable", "dom.asynciterable"],
+          types: ["node"],
+          typeRoots: [at("node_modules/@types")],
+          skipLibCheck: true,
+        },
+        include: ["**/*"],
+      }),
+    );
+    const { stdout, status } = spawnSync("npx", ["tsc", "-p", folder, "--pretty", "false"], {
+      cwd: at("web/runtime"),
+      encoding: "utf8",
+      timeout: 60_000,
+    });
     expect(stdout).toBe("");
     expect(status).toBe(0);
   });
@@ -94,7 +123,9 @@ describe("the examples of the documentation", () => {
   it("node.mjs answers, and says how it is used", async () => {
     writeFileSync(join(staged.project, "node.mjs"), readFileSync(join(EXAMPLES, "node.mjs")));
     const answer = expected(promptIds([{ role: "user", content: "hi" }]), 200).filter((id) => id < 256);
-    expect(await node("node.mjs", "model", "hi")).toBe(`${new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(answer))}\n`);
+    expect(await node("node.mjs", "model", "hi")).toBe(
+      `${new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(answer))}\n`,
+    );
     await expect(node("node.mjs")).rejects.toMatchObject({ code: 2, stderr: expect.stringContaining("usage") });
   });
 });
@@ -114,8 +145,10 @@ describe("the pages to copy", () => {
     const site = new Site();
     await site.start();
     const files = new Map<string, Uint8Array>();
-    for (const name of ["chat.html", "chat.js", "common.js", "example.css"]) files.set(name, new Uint8Array(readFileSync(join(EXAMPLES, name))));
-    for (const name of ["tinyweb.js", "tinyweb-chat-worker.js"]) files.set(`assets/${name}`, new Uint8Array(readFileSync(new URL(name, BUILT))));
+    for (const name of ["chat.html", "chat.js", "common.js", "example.css"])
+      files.set(name, new Uint8Array(readFileSync(join(EXAMPLES, name))));
+    for (const name of ["tinyweb.js", "tinyweb-chat-worker.js"])
+      files.set(`assets/${name}`, new Uint8Array(readFileSync(new URL(name, BUILT))));
     for (const [path, bytes] of fakeBundle().files) files.set(`model/${path}`, bytes);
     files.set("model/model.js", new TextEncoder().encode(LOADER));
     site.bundles.set("site", { files, manifest: {} });

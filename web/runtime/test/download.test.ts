@@ -54,18 +54,25 @@ async function settle<T>(work: Promise<T>): Promise<T | TinywebError> {
 const bytes = (...values: number[]): Uint8Array<ArrayBuffer> => Uint8Array.from(values);
 
 /** Chunks, each after a pause; then the end, or what breaks off. */
-function body(chunks: Uint8Array<ArrayBuffer>[], { pause = 0, end }: { pause?: number; end?: Error } = {}, cancel?: () => void): ReadableStream<Uint8Array<ArrayBuffer>> {
+function body(
+  chunks: Uint8Array<ArrayBuffer>[],
+  { pause = 0, end }: { pause?: number; end?: Error } = {},
+  cancel?: () => void,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
   const left = [...chunks];
-  return new ReadableStream<Uint8Array<ArrayBuffer>>({
-    async pull(controller) {
-      if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
-      const chunk = left.shift();
-      if (chunk) controller.enqueue(chunk);
-      else if (end) controller.error(end);
-      else controller.close();
+  return new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      async pull(controller) {
+        if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
+        const chunk = left.shift();
+        if (chunk) controller.enqueue(chunk);
+        else if (end) controller.error(end);
+        else controller.close();
+      },
+      cancel: () => cancel?.(),
     },
-    cancel: () => cancel?.(),
-  }, { highWaterMark: 0 });
+    { highWaterMark: 0 },
+  );
 }
 
 const small = (settings: DownloadSettings, most = 100): Promise<Uint8Array | TinywebError> => settle(fetchSmall(URL_, most, settings));
@@ -101,7 +108,9 @@ describe("patience", () => {
   it("waits longer each time, and gives up after the fourth attempt", async () => {
     const cause = new TypeError("Failed to fetch");
     expect(await small(server([() => cause]))).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: Failed to fetch. Check the connection and try again.`, cause,
+      code: "download-failed",
+      message: `Could not download ${URL_}: Failed to fetch. Check the connection and try again.`,
+      cause,
     });
     expect(asked.map(({ at }) => at)).toEqual([0, 500, 1500, 3500]);
   });
@@ -116,25 +125,30 @@ describe("patience", () => {
     expect(asked).toHaveLength(2);
     asked = [];
     expect(await small(server([() => new Response("", { status })]))).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: the server answered ${status}. Check the connection and try again.`,
+      code: "download-failed",
+      message: `Could not download ${URL_}: the server answered ${status}. Check the connection and try again.`,
     });
     expect(asked).toHaveLength(4);
   });
 
   it.each([400, 403, 404, 410, 418, 426, 428, 430, 499])("ends where the server answers %i", async (status) => {
     expect(await small(server([() => new Response("", { status, statusText: "Words" })]))).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: the server answered ${status} Words. Is the address right?`,
+      code: "download-failed",
+      message: `Could not download ${URL_}: the server answered ${status} Words. Is the address right?`,
     });
     expect(asked).toHaveLength(1);
   });
 
   it("ends where nothing comes for half a minute, each time", async () => {
     expect(await small(server([() => null]))).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: no data for 30 s. Check the connection and try again.`,
+      code: "download-failed",
+      message: `Could not download ${URL_}: no data for 30 s. Check the connection and try again.`,
     });
     expect(asked.map(({ at }) => at)).toEqual([0, 30_500, 61_500, 93_500]);
     expect(asked.every(({ signal }) => signal.aborted)).toBe(true);
-    expect(await small(server([() => null], { stallMs: 1500, attempts: 1 }))).toMatchObject({ message: expect.stringContaining("no data for 1.5 s.") });
+    expect(await small(server([() => null], { stallMs: 1500, attempts: 1 }))).toMatchObject({
+      message: expect.stringContaining("no data for 1.5 s."),
+    });
   });
 
   it("lasts as long as something comes", async () => {
@@ -176,7 +190,9 @@ describe("patience", () => {
 
   it("does not take a stop for a failure", async () => {
     const controller = new AbortController();
-    const ended = expect(fetchSmall(URL_, 9, server([() => null], { attempts: 1, signal: controller.signal }))).rejects.toMatchObject({ code: "aborted" });
+    const ended = expect(fetchSmall(URL_, 9, server([() => null], { attempts: 1, signal: controller.signal }))).rejects.toMatchObject({
+      code: "aborted",
+    });
     controller.abort();
     await ended;
   });
@@ -203,7 +219,13 @@ describe("a small file", () => {
     const parts = [bytes(1, 2), bytes(3), bytes(4, 5)];
     const broken = (): Response => new Response(body(parts.slice(0, 2), { end: new TypeError("reset") }));
     expect(await small(server([broken, () => new Response(body(parts))]))).toEqual(bytes(1, 2, 3, 4, 5));
-    const whole = { ok: true, status: 200, headers: new Headers(), body: null, arrayBuffer: async () => bytes(6, 7).buffer } as unknown as Response;
+    const whole = {
+      ok: true,
+      status: 200,
+      headers: new Headers(),
+      body: null,
+      arrayBuffer: async () => bytes(6, 7).buffer,
+    } as unknown as Response;
     expect(await small(server([() => whole]))).toEqual(bytes(6, 7));
     expect(await small(server([() => new Response("")]))).toEqual(bytes());
   });
@@ -213,7 +235,8 @@ describe("a small file", () => {
     asked = [];
     const cancelled = vi.fn();
     expect(await small(server([() => new Response(body([bytes(1, 2), bytes(3, 4)], {}, cancelled))]), 3)).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: the file is larger than 3 bytes. Is the address right?`,
+      code: "download-failed",
+      message: `Could not download ${URL_}: the file is larger than 3 bytes. Is the address right?`,
     });
     expect(asked).toHaveLength(1);
     expect(cancelled).toHaveBeenCalledOnce(); // the rest is not wanted
@@ -250,7 +273,10 @@ describe("a file of known size", () => {
     await sized(server([() => rest(2)]), 2);
     expect([got, places]).toEqual([FILE, [2]]);
     await sized(server([() => rest(2)]), 2, "reload");
-    expect(asked).toMatchObject([{ range: "bytes=2-", cache: "no-store" }, { range: "bytes=2-", cache: "reload" }]);
+    expect(asked).toMatchObject([
+      { range: "bytes=2-", cache: "no-store" },
+      { range: "bytes=2-", cache: "reload" },
+    ]);
     asked = [];
     expect(await sized(server([whole]), 6)).toBeUndefined(); // all is there
     expect(asked).toEqual([]);
@@ -263,7 +289,9 @@ describe("a file of known size", () => {
     await sized(server([() => new Response("", { status: 416 }), whole]), 3);
     expect([got, places]).toEqual([FILE, [0, 4]]);
     expect(asked.map(({ range }) => range)).toEqual(["bytes=3-", null]);
-    expect(await sized(server([() => new Response("", { status: 416 })]), 3)).toMatchObject({ message: expect.stringContaining(": the server refused to resume. Check") });
+    expect(await sized(server([() => new Response("", { status: 416 })]), 3)).toMatchObject({
+      message: expect.stringContaining(": the server refused to resume. Check"),
+    });
   });
 
   it("takes a part only if it is the one that was asked for", async () => {
@@ -274,7 +302,10 @@ describe("a file of known size", () => {
     asked = [];
     await sized(server([() => new Response(body([FILE]), { status: 206, headers: { "content-range": "bytes 0-5/6" } })]));
     expect(asked).toHaveLength(1); // a part that is all
-    expect(await sized(server([other]))).toMatchObject({ code: "download-failed", message: expect.stringContaining(": the server sent another part than asked for. Check") });
+    expect(await sized(server([other]))).toMatchObject({
+      code: "download-failed",
+      message: expect.stringContaining(": the server sent another part than asked for. Check"),
+    });
     expect(places).toEqual([]);
     await sized(server([() => new Response(body([FILE.slice(2)]), { status: 206 }), whole]), 2); // one that does not say which it is
     expect([got, places]).toEqual([FILE, [0, 4]]);
@@ -289,7 +320,8 @@ describe("a file of known size", () => {
     asked = [];
     const nothing = (): Response => new Response(body([]), { status: 206, headers: { "content-range": "bytes 3-5/6" } });
     expect(await sized(server([() => new Response(body([FILE.slice(0, 3)])), nothing]))).toMatchObject({
-      code: "download-failed", message: `Could not download ${URL_}: the transfer ended after 3 of 6 bytes. Check the connection and try again.`,
+      code: "download-failed",
+      message: `Could not download ${URL_}: the transfer ended after 3 of 6 bytes. Check the connection and try again.`,
     });
   });
 
@@ -306,14 +338,23 @@ describe("a file of known size", () => {
 
   it("waits for a slow beginning that comes a second time", async () => {
     const first = (): Response => new Response(body([FILE.slice(0, 3)], { end: new TypeError("reset") }));
-    const again = (): Response => new Response(body([...FILE].map((byte) => bytes(byte)), { pause: 20_000 }));
+    const again = (): Response =>
+      new Response(
+        body(
+          [...FILE].map((byte) => bytes(byte)),
+          { pause: 20_000 },
+        ),
+      );
     expect(await sized(server([first, again]))).toBeUndefined();
     expect([got, asked.length]).toEqual([FILE, 2]);
   });
 
   it("is no page, whatever the status", async () => {
     const page = (): Response => new Response("<!doctype html>", { headers: { "content-type": "text/html; charset=utf-8" } });
-    const told = { code: "hash-mismatch", message: `${URL_}: text/html came, most likely the host's page for missing files. Was all of the site uploaded?` };
+    const told = {
+      code: "hash-mismatch",
+      message: `${URL_}: text/html came, most likely the host's page for missing files. Was all of the site uploaded?`,
+    };
     expect(await sized(server([page]))).toMatchObject(told);
     expect(await small(server([page]))).toMatchObject(told);
     expect(places).toEqual([]);
@@ -323,7 +364,10 @@ describe("a file of known size", () => {
   it("is given up at once where it is longer", async () => {
     const cancelled = vi.fn();
     const longer = (): Response => new Response(body([FILE, bytes(1)], {}, cancelled));
-    expect(await sized(server([longer]))).toMatchObject({ code: "hash-mismatch", message: `${URL_} is longer than the 6 bytes the manifest names.` });
+    expect(await sized(server([longer]))).toMatchObject({
+      code: "hash-mismatch",
+      message: `${URL_} is longer than the 6 bytes the manifest names.`,
+    });
     expect([asked.length, places]).toEqual([1, [0]]);
     expect(cancelled).toHaveBeenCalledOnce();
   });

@@ -2,19 +2,40 @@ import { describe, expect, it } from "vitest";
 import { parseSection } from "../src/embed/section.js";
 
 const SECTION = {
-  dimensions: 4, max_length: 16, normalized: true, lowercase: false, prefixes: { query: "query: ", passage: "" },
-  functions: [{ name: "d", batch: 1, length: 16 }, { name: "c", batch: 4, length: 8 }, { name: "a", batch: 1, length: 8 }, { name: "b", batch: 2, length: 8 }],
+  dimensions: 4,
+  max_length: 16,
+  normalized: true,
+  lowercase: false,
+  prefixes: { query: "query: ", passage: "" },
+  functions: [
+    { name: "d", batch: 1, length: 16 },
+    { name: "c", batch: 4, length: 8 },
+    { name: "a", batch: 1, length: 8 },
+    { name: "b", batch: 2, length: 8 },
+  ],
 };
 const parse = (change: object = {}): ReturnType<typeof parseSection> => parseSection({ name: "tiny", embed: { ...SECTION, ...change } });
 
 describe("the section of a manifest", () => {
   it("is read as it stands, the shapes by their size", () => {
     expect(parse()).toEqual({
-      dimensions: 4, maxLength: 16, normalized: true, lowercase: false, prefixes: { query: "query: ", passage: "" },
-      functions: [{ name: "a", batch: 1, length: 8 }, { name: "b", batch: 2, length: 8 }, { name: "c", batch: 4, length: 8 }, { name: "d", batch: 1, length: 16 }],
+      dimensions: 4,
+      maxLength: 16,
+      normalized: true,
+      lowercase: false,
+      prefixes: { query: "query: ", passage: "" },
+      functions: [
+        { name: "a", batch: 1, length: 8 },
+        { name: "b", batch: 2, length: 8 },
+        { name: "c", batch: 4, length: 8 },
+        { name: "d", batch: 1, length: 16 },
+      ],
     });
     expect(parse({ normalized: false, lowercase: true, prefixes: { query: "", passage: "p" }, max_length: 3 })).toMatchObject({
-      normalized: false, lowercase: true, prefixes: { query: "", passage: "p" }, maxLength: 3,
+      normalized: false,
+      lowercase: true,
+      prefixes: { query: "", passage: "p" },
+      maxLength: 3,
     });
     const large = [{ name: "a", batch: 2 ** 20, length: 2 ** 20 }];
     expect(parse({ dimensions: 2 ** 20, max_length: 2 ** 20, functions: large }).functions).toEqual(large);
@@ -40,9 +61,12 @@ describe("the section of a manifest", () => {
 
   it("belongs to bundles for embeddings", () => {
     for (const embed of [undefined, null]) {
-      expect(() => parseSection({ name: "tiny", embed })).toThrow(expect.objectContaining({
-        code: "bad-argument", message: "The bundle tiny is not for embeddings: load it with load() of tinyweb/load.",
-      }));
+      expect(() => parseSection({ name: "tiny", embed })).toThrow(
+        expect.objectContaining({
+          code: "bad-argument",
+          message: "The bundle tiny is not for embeddings: load it with load() of tinyweb/load.",
+        }),
+      );
     }
   });
 });

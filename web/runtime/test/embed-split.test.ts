@@ -30,13 +30,18 @@ describe("passages", () => {
     ['He said "No." She did (so.) ‘A.’ “B!” [c.] d.', ['He said "No."', "She did (so.)", "‘A.’", "“B!”", "[c.]", "d."]],
     ["Of 3.5 m, e.g. here.", ["Of 3.5 m, e.g.", "here."]],
     ["一。二！三？「四。」五", ["一。", "二！", "三？", "「四。」", "五"]],
-    ["list:\n- a\n* b\n• c\n# d\n| e\n1. f\n2) g\n  - h\nmore", ["list:", "- a", "* b", "• c", "# d", "| e", "1.", "f", "2) g", "- h\nmore"]],
+    [
+      "list:\n- a\n* b\n• c\n# d\n| e\n1. f\n2) g\n  - h\nmore",
+      ["list:", "- a", "* b", "• c", "# d", "| e", "1.", "f", "2) g", "- h\nmore"],
+    ],
     ["a\n\nb\n \t\nc\r\n\r\nd\n\n\n\ne\nf", ["a", "b", "c", "d", "e\nf"]],
     ["End.\n\n", ["End."]],
     ["What?! Well... fine.", ["What?!", "Well...", "fine."]],
   ])("sentences of %j", (text, sentences) => {
     // each measures as much as fits
-    expect(split(text, { size: 10, overlap: 0, measure: () => 10 })).toEqual(sentences.flatMap((s) => (s.length < 2 ? [s] : split(s, { size: 10, overlap: 0, measure: () => 10 }))));
+    expect(split(text, { size: 10, overlap: 0, measure: () => 10 })).toEqual(
+      sentences.flatMap((s) => (s.length < 2 ? [s] : split(s, { size: 10, overlap: 0, measure: () => 10 }))),
+    );
     expect(split(text, { size: 10, overlap: 0, measure: () => 10 })).toEqual(sentences);
   });
 
@@ -44,7 +49,12 @@ describe("passages", () => {
     const text = Array.from({ length: 400 }, (_, i) => `Number ${i}.`).join(" ");
     const passages = splitText(text);
     expect(passages[0]).toMatchObject({ start: 0 });
-    expect(passages.map((passage) => words(passage.text)).slice(0, -1).every((n) => n === 120)).toBe(true);
+    expect(
+      passages
+        .map((passage) => words(passage.text))
+        .slice(0, -1)
+        .every((n) => n === 120),
+    ).toBe(true);
     expect(passages[1]?.text.startsWith("Number 50.")).toBe(true); // of 60 sentences ten
     expect(split(text, { size: 20 })[1]?.startsWith("Number 9.")).toBe(true); // three words: one of two
   });

@@ -6,7 +6,15 @@ import { TextTokenizer } from "../src/embed/tokenizer.js";
 
 const WORDS = ["<s>", "</s>", "<x>", "[UNK]", "a", "b", "c", "A", "q"];
 const id = (word: string): number => WORDS.indexOf(word);
-const special = (content: string): object => ({ id: id(content), content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true });
+const special = (content: string): object => ({
+  id: id(content),
+  content,
+  single_word: false,
+  lstrip: false,
+  rstrip: false,
+  normalized: false,
+  special: true,
+});
 const token = (name: string): object => ({ SpecialToken: { id: name, type_id: 0 } });
 
 /** @param template what stands around a text: "$" is the text itself */
@@ -16,20 +24,37 @@ function tokenizer(template: string, section: Partial<EmbedSection> = {}, change
     type: "TemplateProcessing",
     single: names.map((name) => (name === "$" ? { Sequence: { id: "A", type_id: 0 } } : token(name))),
     pair: [],
-    special_tokens: Object.fromEntries(names.filter((name) => name !== "$").map((name) => [name, { id: name, ids: [id(name)], tokens: [name] }])),
+    special_tokens: Object.fromEntries(
+      names.filter((name) => name !== "$").map((name) => [name, { id: name, ids: [id(name)], tokens: [name] }]),
+    ),
   };
   const json = {
     version: "1.0",
     added_tokens: ["<s>", "</s>", "<x>"].map(special),
     pre_tokenizer: { type: "WhitespaceSplit" },
     post_processor: template ? post : null,
-    model: { type: "WordPiece", unk_token: "[UNK]", continuing_subword_prefix: "##", max_input_chars_per_word: 100, vocab: Object.fromEntries(WORDS.map((word, i) => [word, i])) },
+    model: {
+      type: "WordPiece",
+      unk_token: "[UNK]",
+      continuing_subword_prefix: "##",
+      max_input_chars_per_word: 100,
+      vocab: Object.fromEntries(WORDS.map((word, i) => [word, i])),
+    },
     ...change,
   };
-  return new TextTokenizer(json, {}, { maxLength: 6, lowercase: false, prefixes: { query: "q ", passage: "" }, ...section } as EmbedSection);
+  return new TextTokenizer(json, {}, {
+    maxLength: 6,
+    lowercase: false,
+    prefixes: { query: "q ", passage: "" },
+    ...section,
+  } as EmbedSection);
 }
 
-const read = (t: TextTokenizer, text: string, kind: "query" | "passage" = "passage"): string => t.encode(text, kind).map((i) => WORDS[i]).join(" ");
+const read = (t: TextTokenizer, text: string, kind: "query" | "passage" = "passage"): string =>
+  t
+    .encode(text, kind)
+    .map((i) => WORDS[i])
+    .join(" ");
 
 describe("tokens of a text", () => {
   it.each([
@@ -53,19 +78,28 @@ describe("tokens of a text", () => {
 
   it("have the prefix of their kind in front, in small letters where the model wants them", () => {
     expect(read(tokenizer("<s> $ </s>"), "A b", "query")).toBe("<s> q A b </s>");
-    expect(read(tokenizer("<s> $ </s>", { lowercase: true, prefixes: { query: "Q ", passage: "C " } }), "A b", "query")).toBe("<s> q a b </s>");
+    expect(read(tokenizer("<s> $ </s>", { lowercase: true, prefixes: { query: "Q ", passage: "C " } }), "A b", "query")).toBe(
+      "<s> q a b </s>",
+    );
     expect(read(tokenizer("<s> $ </s>", { lowercase: true, prefixes: { query: "Q ", passage: "C " } }), "A b")).toBe("<s> c a b </s>");
   });
 
   it("follow the section, not what the file says of cutting and padding", () => {
-    const change = { truncation: { max_length: 3, strategy: "LongestFirst", stride: 0 }, padding: { strategy: { Fixed: 6 }, pad_id: 0, pad_token: "<s>" } };
+    const change = {
+      truncation: { max_length: 3, strategy: "LongestFirst", stride: 0 },
+      padding: { strategy: { Fixed: 6 }, pad_id: 0, pad_token: "<s>" },
+    };
     expect(read(tokenizer("<s> $ </s>", {}, change), "a b")).toBe("<s> a b </s>");
     expect(read(tokenizer("<s> $ </s>", {}, change), "a b c a")).toBe("<s> a b c a </s>");
   });
 
   it("need a tokenizer", () => {
-    expect(() => tokenizer("<s> $ </s>", {}, { model: 3 })).toThrow(expect.objectContaining({
-      code: "bad-manifest", message: expect.stringMatching(/^The tokenizer of this model cannot be used: ./), cause: expect.any(Error),
-    }));
+    expect(() => tokenizer("<s> $ </s>", {}, { model: 3 })).toThrow(
+      expect.objectContaining({
+        code: "bad-manifest",
+        message: expect.stringMatching(/^The tokenizer of this model cannot be used: ./),
+        cause: expect.any(Error),
+      }),
+    );
   });
 });

@@ -51,13 +51,16 @@ describe("tokens", () => {
     const t = tokenizer();
     expect(t.encode("cats", "query")).toEqual(t.encode("query: cats", "passage"));
     const cased = { ...(read(`${MODEL}/tokenizer.json`) as object), normalizer: null };
-    const of = (lowercase: boolean): TextTokenizer => new TextTokenizer(cased, read(`${MODEL}/tokenizer_config.json`), section({ lowercase }));
+    const of = (lowercase: boolean): TextTokenizer =>
+      new TextTokenizer(cased, read(`${MODEL}/tokenizer_config.json`), section({ lowercase }));
     expect(of(false).encode("CATS", "query")).not.toEqual(of(false).encode("cats", "query"));
     expect(of(true).encode("CATS", "query")).toEqual(of(false).encode("cats", "query"));
   });
 
   it("need a tokenizer", () => {
-    expect(() => new TextTokenizer({ model: 3 }, {}, section())).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining("tokenizer of this model") }));
+    expect(() => new TextTokenizer({ model: 3 }, {}, section())).toThrow(
+      expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining("tokenizer of this model") }),
+    );
   });
 });
 
@@ -88,7 +91,10 @@ describe("batches", () => {
   });
 
   it("are padded on the right", () => {
-    expect(padBatch({ name: "", batch: 2, length: 3 }, [[5, 6]])).toEqual({ ids: Int32Array.of(5, 6, 0, 0, 0, 0), lengths: Int32Array.of(2, 1) });
+    expect(padBatch({ name: "", batch: 2, length: 3 }, [[5, 6]])).toEqual({
+      ids: Int32Array.of(5, 6, 0, 0, 0, 0),
+      lengths: Int32Array.of(2, 1),
+    });
   });
 });
 
@@ -140,7 +146,11 @@ describe("embed", () => {
       },
     });
     expect(seen.sort()).toEqual([0, 1, 2, 3, 4, 5]);
-    expect(progress).toEqual([[4, 6], [5, 6], [6, 6]]);
+    expect(progress).toEqual([
+      [4, 6],
+      [5, 6],
+      [6, 6],
+    ]);
     expect(vectors.every((v) => v.length === 4)).toBe(true);
   });
 

@@ -1,5 +1,16 @@
 import { describe, expect, it, vi } from "vitest";
-import { aborted, asTinywebError, describe as words, fromWire, isAbort, linkedAbort, throwIfAborted, TinywebError, together, toWire } from "../src/errors.js";
+import {
+  aborted,
+  asTinywebError,
+  describe as words,
+  fromWire,
+  isAbort,
+  linkedAbort,
+  throwIfAborted,
+  TinywebError,
+  together,
+  toWire,
+} from "../src/errors.js";
 
 const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
@@ -12,7 +23,14 @@ describe("an error", () => {
   });
 
   it.each<[unknown, string]>([
-    [new Error("why"), "why"], [{ message: "of a GPU" }, "of a GPU"], [new TypeError(""), "TypeError"], ["text", "text"], [5, "5"], [null, "null"], [undefined, "undefined"], [{ name: "N" }, "N"],
+    [new Error("why"), "why"],
+    [{ message: "of a GPU" }, "of a GPU"],
+    [new TypeError(""), "TypeError"],
+    ["text", "text"],
+    [5, "5"],
+    [null, "null"],
+    [undefined, "undefined"],
+    [{ name: "N" }, "N"],
   ])("in words: %o", (thrown, text) => {
     expect(words(thrown)).toBe(text);
   });
@@ -101,13 +119,21 @@ describe("parts side by side", () => {
   it("stop with the signal, whatever they fail with, and leave no listener", async () => {
     const controller = new AbortController();
     const leave = vi.spyOn(controller.signal, "removeEventListener");
-    const running = together(controller.signal, (stop) => [stopped(stop).catch(() => { throw new Error("other words"); })]);
+    const running = together(controller.signal, (stop) => [
+      stopped(stop).catch(() => {
+        throw new Error("other words");
+      }),
+    ]);
     controller.abort();
     await expect(running).rejects.toMatchObject({ code: "aborted" });
     expect(leave).toHaveBeenCalledOnce();
     const { signal } = new AbortController();
     const left = vi.spyOn(signal, "removeEventListener");
-    await expect(together(signal, () => { throw new Error("no beginning"); })).rejects.toThrow("no beginning");
+    await expect(
+      together(signal, () => {
+        throw new Error("no beginning");
+      }),
+    ).rejects.toThrow("no beginning");
     expect(left).toHaveBeenCalledOnce();
   });
 });

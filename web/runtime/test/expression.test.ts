@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { compileExpression, type ExpressionOp } from "../src/expression.js";
 
-const slots = new Map([["start_pos", 0], ["count", 1]]);
+const slots = new Map([
+  ["start_pos", 0],
+  ["count", 1],
+]);
 const fail = (what: string): never => {
   throw new Error(what);
 };

@@ -49,7 +49,10 @@ export function expected(prompt: readonly number[], tokens: number, choice?: Cho
     if (choice) {
       const position = ids.length - 1;
       const noise = (Math.imul(choice.seed, 2654435761 | 0) + Math.imul(position, 40503)) >>> 8;
-      const scaled = [choice.temperature, choice.topP, choice.repetitionPenalty].reduce((sum, x) => sum + Math.trunc(Math.fround(x) * 10), 0);
+      const scaled = [choice.temperature, choice.topP, choice.repetitionPenalty].reduce(
+        (sum, x) => sum + Math.trunc(Math.fround(x) * 10),
+        0,
+      );
       next = (next + (noise % (choice.topK || VOCAB)) + scaled) % VOCAB;
     }
     ids.push(next);
@@ -182,7 +185,8 @@ function tokenizerJson(): unknown {
   };
 }
 
-const TEMPLATE = "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+const TEMPLATE =
+  "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
 
 export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
@@ -201,8 +205,14 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
   const w = new Uint8Array(weight.buffer);
   // The weight lies in shards 0 and 1, the bias (an odd number of bytes) in shards 1 and 2.
   const shards = [w.slice(0, 600), new Uint8Array([...w.slice(600), ...bias.slice(0, 100)]), bias.slice(100)];
-  const state = (id: number, label: string, dtype: string, shape: number[]): Json =>
-    ({ id, name: label, kind: "state", dtype, shape, bytes: 4 * shape.reduce((a, b) => a * b, 1) });
+  const state = (id: number, label: string, dtype: string, shape: number[]): Json => ({
+    id,
+    name: label,
+    kind: "state",
+    dtype,
+    shape,
+    bytes: 4 * shape.reduce((a, b) => a * b, 1),
+  });
   const start = { var: "start_pos" };
   const blocks = { op: "floordiv", args: [{ op: "add", args: [{ var: "count" }, 3] }, 4] };
   const logits = { kernel: 4, buffers: [4, 8], grid: [Math.ceil(VOCAB / 64), 1, 1] };
@@ -221,12 +231,28 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
     },
     buffers: [
       {
-        id: 0, name: "weight", kind: "weight", dtype: "f32", shape: [VOCAB], bytes: w.length,
-        segments: [{ shard: 0, offset: 0, bytes: 600, at: 0 }, { shard: 1, offset: 0, bytes: w.length - 600, at: 600 }],
+        id: 0,
+        name: "weight",
+        kind: "weight",
+        dtype: "f32",
+        shape: [VOCAB],
+        bytes: w.length,
+        segments: [
+          { shard: 0, offset: 0, bytes: 600, at: 0 },
+          { shard: 1, offset: 0, bytes: w.length - 600, at: 600 },
+        ],
       },
       {
-        id: 1, name: "bias", kind: "weight", dtype: "u8", shape: [VOCAB], bytes: VOCAB,
-        segments: [{ shard: 1, offset: w.length - 600, bytes: 100, at: 0 }, { shard: 2, offset: 0, bytes: VOCAB - 100, at: 100 }],
+        id: 1,
+        name: "bias",
+        kind: "weight",
+        dtype: "u8",
+        shape: [VOCAB],
+        bytes: VOCAB,
+        segments: [
+          { shard: 1, offset: w.length - 600, bytes: 100, at: 0 },
+          { shard: 2, offset: 0, bytes: VOCAB - 100, at: 100 },
+        ],
       },
       state(2, "ids", "i32", [CACHE]),
       state(3, "kv", "f32", [CACHE]),
@@ -235,11 +261,17 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
       state(6, "sampling_i", "i32", [2]),
       state(7, "said", "i32", [4]),
     ],
-    variables: [{ name: "start_pos", min: 0, max: CONTEXT - 1 }, { name: "count", min: 1, max: BLOCK }],
+    variables: [
+      { name: "start_pos", min: 0, max: CONTEXT - 1 },
+      { name: "count", min: 1, max: BLOCK },
+    ],
     chat: {
       eos: [EOS],
       bos: 256,
-      prefill: [{ entry: "prefill_8", block: BLOCK }, { entry: "prefill_2", block: 2 }],
+      prefill: [
+        { entry: "prefill_8", block: BLOCK },
+        { entry: "prefill_2", block: 2 },
+      ],
       decode: "decode",
       sample: "sample",
       greedy: "greedy",
@@ -261,27 +293,64 @@ export function fakeBundle(change: (manifest: Json) => void = () => undefined, n
             file: "kernels/webgpu.wgsl",
             kernels: [
               { name: "keys", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage"], uniform: true },
-              { name: "best_of_block", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
+              {
+                name: "best_of_block",
+                entry: "main",
+                bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"],
+                uniform: true,
+              },
               { name: "decode_key", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage"], uniform: true },
-              { name: "best_of_one", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
+              {
+                name: "best_of_one",
+                entry: "main",
+                bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"],
+                uniform: true,
+              },
               { name: "logits", entry: "main", bindings: ["storage", "read-only-storage"], uniform: false },
               { name: "never", entry: "main", bindings: ["storage"], uniform: false },
               { name: "greedy", entry: "main", bindings: ["storage", "read-only-storage"], uniform: true },
-              { name: "sample", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
-              { name: "said", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: true },
+              {
+                name: "sample",
+                entry: "main",
+                bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"],
+                uniform: true,
+              },
+              {
+                name: "said",
+                entry: "main",
+                bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"],
+                uniform: true,
+              },
             ],
             entry_points: {
-              ...Object.fromEntries(["prefill_8", "prefill_2"].map((entry) => [entry, {
-                variables: ["start_pos", "count"],
-                dispatches: [{ kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] }, { kernel: 1, buffers: [8, 3, 2, 1], grid: [1, 1, 1] }, logits, never],
-              }])),
+              ...Object.fromEntries(
+                ["prefill_8", "prefill_2"].map((entry) => [
+                  entry,
+                  {
+                    variables: ["start_pos", "count"],
+                    dispatches: [
+                      { kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] },
+                      { kernel: 1, buffers: [8, 3, 2, 1], grid: [1, 1, 1] },
+                      logits,
+                      never,
+                    ],
+                  },
+                ]),
+              ),
               decode: {
                 variables: ["start_pos"],
-                dispatches: [{ kernel: 2, buffers: [3, 2, 0], grid: [1, 1, 1] }, { kernel: 3, buffers: [8, 3, 2, 1], grid: [1, 1, 1] }, logits],
+                dispatches: [
+                  { kernel: 2, buffers: [3, 2, 0], grid: [1, 1, 1] },
+                  { kernel: 3, buffers: [8, 3, 2, 1], grid: [1, 1, 1] },
+                  logits,
+                ],
               },
               verify: {
                 variables: ["start_pos", "count"],
-                dispatches: [{ kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] }, { kernel: 8, buffers: [7, 3, 2, 1], grid: [1, 1, 1] }],
+                dispatches: [
+                  { kernel: 0, buffers: [3, 2, 0], grid: [blocks, 1, 1] },
+                  { kernel: 8, buffers: [7, 3, 2, 1], grid: [1, 1, 1] },
+                ],
               },
               greedy: { variables: ["start_pos"], dispatches: [{ kernel: 6, buffers: [2, 4], grid: [1, 1, 1] }] },
               sample: { variables: ["start_pos"], dispatches: [{ kernel: 7, buffers: [2, 4, 5, 6], grid: [1, 1, 1] }] },

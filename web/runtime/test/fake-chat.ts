@@ -15,7 +15,8 @@ export class FakeChat implements ChatModel {
   /** Thrown after the pieces. */
   failure: Error | undefined;
   info = {
-    model: "fake", context: 100,
+    model: "fake",
+    context: 100,
     defaults: { temperature: 1, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 40 },
   } as { -readonly [Name in keyof ChatModel["info"]]: ChatModel["info"][Name] };
 

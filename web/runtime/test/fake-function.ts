@@ -19,7 +19,14 @@ const WGSL = `//# kernel affine
 type Json = Record<string, any>;
 
 export function fakeFunction(change: (manifest: Json) => void = () => undefined): FakeBundle {
-  const state = (id: number, name: string, dtype: string, shape: number[], bytes: number): Json => ({ id, name, kind: "state", dtype, shape, bytes });
+  const state = (id: number, name: string, dtype: string, shape: number[], bytes: number): Json => ({
+    id,
+    name,
+    kind: "state",
+    dtype,
+    shape,
+    bytes,
+  });
   const manifest: Json = {
     format: "tinyweb-bundle",
     version: 2,
@@ -36,8 +43,14 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
     variables: [],
     functions: {
       run: {
-        inputs: [{ name: "x", buffer: 1, dtype: "f32", shape: [2, 2] }, { name: "n", buffer: 2, dtype: "i32", shape: [] }],
-        outputs: [{ name: "y", buffer: 3, dtype: "f32", shape: [2, 2] }, { name: "positive", buffer: 4, dtype: "bool", shape: [3] }],
+        inputs: [
+          { name: "x", buffer: 1, dtype: "f32", shape: [2, 2] },
+          { name: "n", buffer: 2, dtype: "i32", shape: [] },
+        ],
+        outputs: [
+          { name: "y", buffer: 3, dtype: "f32", shape: [2, 2] },
+          { name: "positive", buffer: 4, dtype: "bool", shape: [3] },
+        ],
       },
     },
     targets: {
@@ -50,13 +63,21 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
             features: [],
             file: "kernels/webgpu.wgsl",
             kernels: [
-              { name: "affine", entry: "main", bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"], uniform: false },
+              {
+                name: "affine",
+                entry: "main",
+                bindings: ["storage", "read-only-storage", "read-only-storage", "read-only-storage"],
+                uniform: false,
+              },
               { name: "positive", entry: "main", bindings: ["storage", "read-only-storage"], uniform: false },
             ],
             entry_points: {
               run: {
                 variables: [],
-                dispatches: [{ kernel: 0, buffers: [3, 1, 0, 2], grid: [1, 1, 1] }, { kernel: 1, buffers: [4, 1], grid: [1, 1, 1] }],
+                dispatches: [
+                  { kernel: 0, buffers: [3, 1, 0, 2], grid: [1, 1, 1] },
+                  { kernel: 1, buffers: [4, 1], grid: [1, 1, 1] },
+                ],
               },
             },
           },

@@ -63,11 +63,13 @@ export class FakeServer {
 /** The first `bytes`, then a broken connection. */
 export function broken(bytes: Uint8Array): Response {
   let sent = false;
-  return new Response(new ReadableStream({
-    pull(controller) {
-      if (sent) return controller.error(new TypeError("connection reset"));
-      sent = true;
-      controller.enqueue(bytes);
-    },
-  }));
+  return new Response(
+    new ReadableStream({
+      pull(controller) {
+        if (sent) return controller.error(new TypeError("connection reset"));
+        sent = true;
+        controller.enqueue(bytes);
+      },
+    }),
+  );
 }

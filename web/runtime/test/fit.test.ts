@@ -13,7 +13,10 @@ class Counting {
   longest = 0;
   onEncode = (): void => undefined;
 
-  constructor(readonly render_: Render, private readonly size = 1) {}
+  constructor(
+    readonly render_: Render,
+    private readonly size = 1,
+  ) {}
 
   readonly render = (messages: readonly Message[]): string => (this.renders++, this.render_(messages));
   readonly encode = (text: string): number[] => {
@@ -25,9 +28,14 @@ class Counting {
 }
 
 /** Roles by their first letter and a length: "s3 u2 a4". */
-const talk = (text: string): Message[] => text.split(" ").filter(Boolean).map((word, i) => ({
-  role: { s: "system", u: "user", a: "assistant", t: "tool" }[word[0] as string] as string, content: String(i).repeat(Number(word.slice(1))),
-}));
+const talk = (text: string): Message[] =>
+  text
+    .split(" ")
+    .filter(Boolean)
+    .map((word, i) => ({
+      role: { s: "system", u: "user", a: "assistant", t: "tool" }[word[0] as string] as string,
+      content: String(i).repeat(Number(word.slice(1))),
+    }));
 const plain: Render = (messages) => messages.map(({ content }) => content).join("");
 
 /** What is left, as the messages' places, and how many were left out. */
@@ -41,7 +49,7 @@ function rule(messages: readonly Message[], context: number, maxTokens: number, 
   const rest = messages.findIndex(({ role }) => role !== "system");
   const first = rest < 0 ? messages.length : rest;
   const reserve = Math.min(maxTokens, Math.floor(context / 2));
-  for (let start = first;;) {
+  for (let start = first; ; ) {
     const ids = tokenizer.encode(tokenizer.render([...messages.slice(0, first), ...messages.slice(start)]));
     if (ids.length + reserve <= context) return { ids, dropped: start - first };
     if (start >= messages.length - 1) {
@@ -95,13 +103,41 @@ describe("a conversation", () => {
 describe("what is too long", () => {
   const ends = "and this model reads at most 100 including its answer, for which 16 are kept.";
   it.each<[string, string, object]>([
-    ["u9 a9 u85", `The message is too long by 1 tokens: the prompt takes 85 (85 the message), ${ends} Shorten it.`, { of: "message", tokens: 1 }],
-    ["s90 u2", `The system prompt is too long by 8 tokens: the prompt takes 92 (90 the system prompt, 2 the message), ${ends} Shorten it.`, { of: "system", tokens: 8 }],
-    ["s50 s40 u9 a9 u2", `The system prompt is too long by 8 tokens: the prompt takes 92 (90 the system prompt, 2 the message), ${ends} Shorten it.`, { of: "system", tokens: 8 }],
-    ["s2 u90", `The message is too long by 8 tokens: the prompt takes 92 (2 the system prompt, 90 the message), ${ends} Shorten it.`, { of: "message", tokens: 8 }],
-    ["s8 u84", `The system prompt and the message together are too long by 8 tokens: the prompt takes 92 (8 the system prompt, 84 the message), ${ends} Shorten them.`, { of: "both", tokens: 8 }],
-    ["s90 u90", `The system prompt and the message together are too long by 96 tokens: the prompt takes 180 (90 the system prompt, 90 the message), ${ends} Shorten them.`, { of: "both", tokens: 96 }],
-    ["s50 s50", `The system prompt is too long by 16 tokens: the prompt takes 100 (100 the system prompt), ${ends} Shorten it.`, { of: "system", tokens: 16 }],
+    [
+      "u9 a9 u85",
+      `The message is too long by 1 tokens: the prompt takes 85 (85 the message), ${ends} Shorten it.`,
+      { of: "message", tokens: 1 },
+    ],
+    [
+      "s90 u2",
+      `The system prompt is too long by 8 tokens: the prompt takes 92 (90 the system prompt, 2 the message), ${ends} Shorten it.`,
+      { of: "system", tokens: 8 },
+    ],
+    [
+      "s50 s40 u9 a9 u2",
+      `The system prompt is too long by 8 tokens: the prompt takes 92 (90 the system prompt, 2 the message), ${ends} Shorten it.`,
+      { of: "system", tokens: 8 },
+    ],
+    [
+      "s2 u90",
+      `The message is too long by 8 tokens: the prompt takes 92 (2 the system prompt, 90 the message), ${ends} Shorten it.`,
+      { of: "message", tokens: 8 },
+    ],
+    [
+      "s8 u84",
+      `The system prompt and the message together are too long by 8 tokens: the prompt takes 92 (8 the system prompt, 84 the message), ${ends} Shorten them.`,
+      { of: "both", tokens: 8 },
+    ],
+    [
+      "s90 u90",
+      `The system prompt and the message together are too long by 96 tokens: the prompt takes 180 (90 the system prompt, 90 the message), ${ends} Shorten them.`,
+      { of: "both", tokens: 96 },
+    ],
+    [
+      "s50 s50",
+      `The system prompt is too long by 16 tokens: the prompt takes 100 (100 the system prompt), ${ends} Shorten it.`,
+      { of: "system", tokens: 16 },
+    ],
   ])("%s", async (text, message, excess) => {
     await expect(fit(text, 100, 40)).rejects.toMatchObject({ code: "context-full", message, excess });
   });
@@ -122,12 +158,17 @@ const TEMPLATES: Record<string, Render> = {
   plain,
   chatml: jinja("{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}<|end|>\n{% endfor %}<|assistant|>"),
   // the system message goes into the first question
-  folding: jinja(`{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% set system = messages[0].content %}{% else %}{% set rest = messages %}{% set system = '' %}{% endif %}
+  folding:
+    jinja(`{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% set system = messages[0].content %}{% else %}{% set rest = messages %}{% set system = '' %}{% endif %}
 {% for m in rest %}{% if loop.first and m.role == 'user' %}[{{ system }}]{% endif %}{{ m.role }}: {{ m.content }};{% endfor %}`),
   // says more to short conversations
-  greeting: jinja("{% if messages | length < 4 %}This conversation has just begun.{% endif %}{% for m in messages %}{{ m.content }}|{% endfor %}"),
+  greeting: jinja(
+    "{% if messages | length < 4 %}This conversation has just begun.{% endif %}{% for m in messages %}{{ m.content }}|{% endfor %}",
+  ),
   // leaves out most of the answers before the last
-  forgetful: jinja("{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}{{ m.content[:2] }}{% else %}{{ m.content }}{% endif %}|{% endfor %}"),
+  forgetful: jinja(
+    "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}{{ m.content[:2] }}{% else %}{{ m.content }}{% endif %}|{% endfor %}",
+  ),
   // refuses two questions in a row, and answers at the start
   strict: jinja(`{% set ns = namespace(before='assistant') %}{% for m in messages %}{% if m.role != 'system' %}
 {% if m.role == ns.before %}{{ raise_exception('Roles must alternate.') }}{% endif %}{% set ns.before = m.role %}{% endif %}{{ m.content }}|{% endfor %}`),
@@ -157,7 +198,10 @@ describe.each(Object.entries(TEMPLATES))("the %s template", (name, render) => {
     for (let round = 0; round < 150; round++) {
       const count = 1 + random(round % 3 === 0 ? 60 : 8);
       const orderly = random(3) > 0;
-      const words = Array.from({ length: count }, (_, i) => `${orderly ? "ua"[i % 2] : "uuaat"[random(5)]}${random(4) === 0 ? random(120) : random(9)}`);
+      const words = Array.from(
+        { length: count },
+        (_, i) => `${orderly ? "ua"[i % 2] : "uuaat"[random(5)]}${random(4) === 0 ? random(120) : random(9)}`,
+      );
       for (let i = random(3); i > 0; i--) words.unshift(`s${random(12)}`);
       const messages = talk(words.join(" "));
       const [context, maxTokens, size] = [20 + random(200), 1 + random(100), 1 + random(3)];

@@ -32,12 +32,19 @@ describe("a function", () => {
   it("takes arrays and gives arrays", async () => {
     const session = await open();
     expect(await session.outputs({ x, n })).toEqual({ y: Float32Array.of(11, 6, 19, 26), positive: Uint8Array.of(1, 0, 1) });
-    expect(session.info).toMatchObject({ model: "affine", backend: "wasm-single", functions: { run: { kernels: 2, inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n" }] } } });
+    expect(session.info).toMatchObject({
+      model: "affine",
+      backend: "wasm-single",
+      functions: { run: { kernels: 2, inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n" }] } },
+    });
   });
 
   it("keeps an input that is not given again, and gives only the outputs that are wanted", async () => {
     const session = await open();
-    await expect(session.outputs({ x })).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('"n" is missing') });
+    await expect(session.outputs({ x })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining('"n" is missing'),
+    });
     await session.outputs({ x, n });
     expect(await session.outputs({ n: Int32Array.of(0) }, "run", ["y"])).toEqual({ y: Float32Array.of(1, -4, 9, 16) });
     expect(await session.outputs({}, "run", [])).toEqual({});
@@ -67,31 +74,50 @@ describe("a function", () => {
     expect(await session.outputs({ x, n }, "again")).toEqual({ y: Float32Array.of(11, 6, 19, 26) });
     expect(await session.outputs({}, "run", ["positive"])).toEqual({ positive: Uint8Array.of(1, 0, 1) });
     expect(session.info).toMatchObject({ functions: { again: { outputs: [{ name: "y" }] } }, sections: { detect: { labels: ["cat"] } } });
-    await expect(session.outputs({ x, n })).rejects.toMatchObject({ code: "bad-argument", message: "Say which function to run: this bundle has run, again." });
-    await expect(session.outputs({ x, n }, "go")).rejects.toMatchObject({ message: 'There is no function "go": this bundle has run, again.' });
+    await expect(session.outputs({ x, n })).rejects.toMatchObject({
+      code: "bad-argument",
+      message: "Say which function to run: this bundle has run, again.",
+    });
+    await expect(session.outputs({ x, n }, "go")).rejects.toMatchObject({
+      message: 'There is no function "go": this bundle has run, again.',
+    });
   });
 
   it("cannot be of a task that has none", () => {
-    const { manifest } = fakeFunction((m) => { m.task = "image"; delete m.functions; });
+    const { manifest } = fakeFunction((m) => {
+      m.task = "image";
+      delete m.functions;
+    });
     expect(() => parseManifest(manifest)).toThrow(/"image" has no functions: load it with tinyweb\/load/);
   });
 
   it.each([
-    ["another type", { x: Float64Array.of(1, 2, 3, 4), n }, /"x" must be a Float32Array of shape \(2, 2\), 4 elements, not Float64Array with 4/],
+    [
+      "another type",
+      { x: Float64Array.of(1, 2, 3, 4), n },
+      /"x" must be a Float32Array of shape \(2, 2\), 4 elements, not Float64Array with 4/,
+    ],
     ["too few elements", { x: x.subarray(1), n }, /not Float32Array with 3/],
     ["a list", { x: [1, 2, 3, 4], n }, /not object/],
     ["an unknown name", { z: x }, /no input "z"; it has x, n/],
   ])("refuses %s", async (_name, inputs, message) => {
     const session = await open();
     await expect(session.outputs(inputs as never)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringMatching(message) });
-    await expect(session.outputs({ x, n }, "run", ["q"])).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining('no output "q"') });
+    await expect(session.outputs({ x, n }, "run", ["q"])).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining('no output "q"'),
+    });
   });
 
   it("says in words what it needs", async () => {
     const session = await open();
     await expect(session.outputs({ n })).rejects.toThrow('The input "x" is missing: Float32Array of shape (2, 2) is needed.');
-    await expect(session.outputs({ x, n: Int32Array.of() })).rejects.toThrow('The input "n" must be a Int32Array of shape (), 1 elements, not Int32Array with 0.');
-    await expect(session.outputs({ x: 5 as never, n })).rejects.toThrow('The input "x" must be a Float32Array of shape (2, 2), 4 elements, not number.');
+    await expect(session.outputs({ x, n: Int32Array.of() })).rejects.toThrow(
+      'The input "n" must be a Int32Array of shape (), 1 elements, not Int32Array with 0.',
+    );
+    await expect(session.outputs({ x: 5 as never, n })).rejects.toThrow(
+      'The input "x" must be a Float32Array of shape (2, 2), 4 elements, not number.',
+    );
     await expect(session.outputs({ x, n, z: x })).rejects.toThrow('This function has no input "z"; it has x, n.');
     await expect(session.outputs({ x, n }, "run", ["q"])).rejects.toThrow('This function has no output "q"; it has y, positive.');
     await expect(session.outputs({ x, n }, undefined, undefined, AbortSignal.abort())).rejects.toMatchObject({ code: "aborted" });
@@ -102,10 +128,19 @@ describe("a function", () => {
 
   it("tells all of its arrays, and the time of each call alone", async () => {
     const session = await open();
-    expect(session.info.functions).toEqual({ run: {
-      inputs: [{ name: "x", dtype: "f32", shape: [2, 2] }, { name: "n", dtype: "i32", shape: [] }],
-      outputs: [{ name: "y", dtype: "f32", shape: [2, 2] }, { name: "positive", dtype: "bool", shape: [3] }], kernels: 2,
-    } });
+    expect(session.info.functions).toEqual({
+      run: {
+        inputs: [
+          { name: "x", dtype: "f32", shape: [2, 2] },
+          { name: "n", dtype: "i32", shape: [] },
+        ],
+        outputs: [
+          { name: "y", dtype: "f32", shape: [2, 2] },
+          { name: "positive", dtype: "bool", shape: [3] },
+        ],
+        kernels: 2,
+      },
+    });
     const begun = performance.now();
     await Promise.all([1, 2].map((k) => session.outputs({ x, n: Int32Array.of(k) })));
     const [first, second] = session.figures as [number, number];
@@ -115,8 +150,14 @@ describe("a function", () => {
   });
 
   it("is not loaded as a chat, nor a chat as a function", async () => {
-    await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });
-    await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({ code: "bad-argument", message: expect.stringContaining("tinyweb/load") });
+    await expect(openFake({ options: {} }, fakeFunction())).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("tinyweb/load"),
+    });
+    await expect(openFake({ task: "function" }, fakeBundle())).rejects.toMatchObject({
+      code: "bad-argument",
+      message: expect.stringContaining("tinyweb/load"),
+    });
   });
 
   type Change = NonNullable<Parameters<typeof fakeFunction>[0]>;
@@ -130,7 +171,9 @@ describe("a function", () => {
     ["a buffer twice", (m) => (m.functions.run.outputs[1] = { ...m.functions.run.outputs[0], name: "z" }), "appears twice"],
     ["an output without address", (m) => delete m.targets.wasm.memory.buffers["3"], "buffer 3 is missing"],
   ])("refuses a manifest with %s", (_name, change, message) => {
-    expect(() => parseManifest(fakeFunction(change).manifest)).toThrow(expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }));
+    expect(() => parseManifest(fakeFunction(change).manifest)).toThrow(
+      expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }),
+    );
   });
 });
 
@@ -138,9 +181,16 @@ describe("a frame in place of an array", () => {
   /** As a browser's: only its name and size are looked at. */
   class OffscreenCanvas {
     closed = 0;
-    constructor(readonly width: number, readonly height: number) {}
-    get [Symbol.toStringTag]() { return "OffscreenCanvas"; }
-    close() { this.closed++; }
+    constructor(
+      readonly width: number,
+      readonly height: number,
+    ) {}
+    get [Symbol.toStringTag]() {
+      return "OffscreenCanvas";
+    }
+    close() {
+      this.closed++;
+    }
   }
   const pixels = (m: Record<string, any>): void => {
     Object.assign(m.functions.run.inputs[0], { dtype: "u8", shape: [2, 2, 4] });

@@ -26,7 +26,13 @@ describe("opening a bundle", () => {
   it("revalidates the small files, so that two exports never mix", async () => {
     const { server } = await open();
     const small = server.asked.filter(({ path }) => !path.startsWith("weights/"));
-    expect(small.map(({ path }) => path).sort()).toEqual(["chat_template.jinja", "kernels/simd-threads.wasm", "manifest.json", "tokenizer.json", "tokenizer_config.json"]);
+    expect(small.map(({ path }) => path).sort()).toEqual([
+      "chat_template.jinja",
+      "kernels/simd-threads.wasm",
+      "manifest.json",
+      "tokenizer.json",
+      "tokenizer_config.json",
+    ]);
     for (const { path, cache } of small) expect(cache, path).toBe("no-cache");
     expect(server.count("kernels/simd.wasm")).toBe(0);
   });
@@ -38,7 +44,11 @@ describe("opening a bundle", () => {
   });
 
   it("falls back when threads do not start", async () => {
-    const { session } = await open({ spawn: () => { throw new Error("no nested workers"); } });
+    const { session } = await open({
+      spawn: () => {
+        throw new Error("no nested workers");
+      },
+    });
     expect(session.info.backend).toBe("wasm-single");
     expect(session.info.fallbacks.at(-1)).toEqual({ backend: "wasm", reason: expect.stringContaining("no nested workers") });
     expect(await collect(session.generateIds([1, 2], { maxTokens: 5 }))).toEqual(expected([1, 2], 5));
@@ -54,7 +64,8 @@ describe("opening a bundle", () => {
   it("reports a module that does not fit its manifest", async () => {
     const bundle = fakeBundle((m) => (m.targets.wasm.entry_points.decode.function = "absent"));
     await expect(open({ options: { backend: "wasm-single" } }, bundle)).rejects.toMatchObject({
-      code: "compile-failed", message: expect.stringContaining("absent"),
+      code: "compile-failed",
+      message: expect.stringContaining("absent"),
     });
     const pages = fakeBundle((m) => (m.targets.wasm.memory = { ...m.targets.wasm.memory, pages: 3 }));
     await expect(open({ options: { backend: "wasm-single" } }, pages)).rejects.toMatchObject({ code: "compile-failed" });
@@ -91,7 +102,8 @@ describe("opening a bundle", () => {
   ])("names %s when it is %j", async (file, content, code) => {
     const bundle = fakeBundle();
     if (content === undefined) bundle.files.delete(file);
-    const other = content === undefined || file === "manifest.json" ? bundle : exportedWith(bundle, file, new TextEncoder().encode(content));
+    const other =
+      content === undefined || file === "manifest.json" ? bundle : exportedWith(bundle, file, new TextEncoder().encode(content));
     if (content !== undefined) other.files.set(file, new TextEncoder().encode(content));
     await expect(open({}, other)).rejects.toMatchObject({ code, message: expect.stringContaining(file) });
     await expect.poll(() => alive.size).toBe(0);
@@ -113,34 +125,52 @@ describe("opening a bundle", () => {
     expect(server.count("manifest.json")).toBe(1);
   });
 
-  it.each(["manifest.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "kernels/simd-threads.wasm", "weights/001.bin"])(
-    "does not begin with an altered, cut or absent %s that the host gives as it were right", async (file) => {
-      const bundle = fakeBundle();
-      const altered = (bytes: Uint8Array): Uint8Array => bytes.map((byte, i) => (i === bytes.length >> 1 ? byte ^ 1 : byte));
-      const faults: [(bytes: Uint8Array) => Response, string][] = [
-        [(bytes) => new Response(altered(bytes) as BodyInit), "SHA-256"],
-        [(bytes) => new Response(new Uint8Array([...bytes, 10])), file.startsWith("weights") ? "longer than" : "SHA-256"],
-        [() => new Response("<!doctype html>", { headers: { "content-type": "text/html; charset=utf-8", "content-length": "15" } }), "text/html came, 15 bytes"],
-      ];
-      for (const [fault, says] of faults) {
-        const server = new FakeServer(bundle.files);
-        server.fault = ({ path }, _count, bytes) => (path === file ? fault(bytes) : undefined);
-        const manifestSha256 = sha256(bundle.files.get("manifest.json") as Uint8Array);
-        const opening = open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
-        await expect(opening).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringMatching(new RegExp(`${file}.*${says}`)) });
-        expect(server.asked.filter(({ path }) => path === file).map(({ cache }) => cache)).toEqual([file.startsWith("weights") ? "default" : "no-cache", "reload"]);
-        await expect.poll(() => alive.size).toBe(0);
-      }
-      const server = new FakeServer(bundle.files); // once wrong, as from a browser's cache
-      server.fault = ({ path }, count, bytes) => (path === file && count === 1 ? new Response(altered(bytes) as BodyInit) : undefined);
+  it.each([
+    "manifest.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "kernels/simd-threads.wasm",
+    "weights/001.bin",
+  ])("does not begin with an altered, cut or absent %s that the host gives as it were right", async (file) => {
+    const bundle = fakeBundle();
+    const altered = (bytes: Uint8Array): Uint8Array => bytes.map((byte, i) => (i === bytes.length >> 1 ? byte ^ 1 : byte));
+    const faults: [(bytes: Uint8Array) => Response, string][] = [
+      [(bytes) => new Response(altered(bytes) as BodyInit), "SHA-256"],
+      [(bytes) => new Response(new Uint8Array([...bytes, 10])), file.startsWith("weights") ? "longer than" : "SHA-256"],
+      [
+        () => new Response("<!doctype html>", { headers: { "content-type": "text/html; charset=utf-8", "content-length": "15" } }),
+        "text/html came, 15 bytes",
+      ],
+    ];
+    for (const [fault, says] of faults) {
+      const server = new FakeServer(bundle.files);
+      server.fault = ({ path }, _count, bytes) => (path === file ? fault(bytes) : undefined);
       const manifestSha256 = sha256(bundle.files.get("manifest.json") as Uint8Array);
-      const { session } = await open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
-      expect(await collect(session.generateIds([3], { maxTokens: 2 }))).toEqual(expected([3], 2));
-    });
+      const opening = open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
+      await expect(opening).rejects.toMatchObject({
+        code: "hash-mismatch",
+        message: expect.stringMatching(new RegExp(`${file}.*${says}`)),
+      });
+      expect(server.asked.filter(({ path }) => path === file).map(({ cache }) => cache)).toEqual([
+        file.startsWith("weights") ? "default" : "no-cache",
+        "reload",
+      ]);
+      await expect.poll(() => alive.size).toBe(0);
+    }
+    const server = new FakeServer(bundle.files); // once wrong, as from a browser's cache
+    server.fault = ({ path }, count, bytes) => (path === file && count === 1 ? new Response(altered(bytes) as BodyInit) : undefined);
+    const manifestSha256 = sha256(bundle.files.get("manifest.json") as Uint8Array);
+    const { session } = await open({ fetch: server.fetch, options: { manifestSha256 } }, bundle);
+    expect(await collect(session.generateIds([3], { maxTokens: 2 }))).toEqual(expected([3], 2));
+  });
 
   it("uses no file that the manifest has no hash of", async () => {
     const bundle = fakeBundle((m) => delete m.integrity["chat_template.jinja"]);
-    await expect(open({}, bundle)).rejects.toMatchObject({ code: "bad-manifest", message: expect.stringContaining("no row for chat_template.jinja") });
+    await expect(open({}, bundle)).rejects.toMatchObject({
+      code: "bad-manifest",
+      message: expect.stringContaining("no row for chat_template.jinja"),
+    });
   });
 
   it("retries a small file that broke off", async () => {

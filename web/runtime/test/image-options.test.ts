@@ -5,7 +5,10 @@ import { MANIFEST } from "./image-parts.js";
 
 /** Pictures of 16 × 16 and 32 × 16 pixels, four pixels to a latent, of four channels. */
 const manifest = parseImageManifest(MANIFEST);
-const plain = parseImageManifest({ ...structuredClone(MANIFEST), image: { ...structuredClone(MANIFEST.image), guidance: false, functions: { text_encoder: "encode", unet_1: "unet_1_{width}x{height}" } } });
+const plain = parseImageManifest({
+  ...structuredClone(MANIFEST),
+  image: { ...structuredClone(MANIFEST.image), guidance: false, functions: { text_encoder: "encode", unet_1: "unet_1_{width}x{height}" } },
+});
 const job = (options: TextToImageOptions = {}, of = manifest): Job => completeJob("a", options, of);
 const said = (options: object, of = manifest, prompt: unknown = "a"): string => {
   try {
@@ -20,7 +23,16 @@ const said = (options: object, of = manifest, prompt: unknown = "a"): string => 
 describe("a picture that is asked for", () => {
   test("is completed with the model's defaults", () => {
     expect(job({ seed: 7 })).toEqual({
-      prompt: "a", negativePrompt: "", steps: 4, guidance: 5, seed: 7, latents: undefined, size: manifest.sizes[0], scheduler: "ddim", image: undefined, strength: 0.5,
+      prompt: "a",
+      negativePrompt: "",
+      steps: 4,
+      guidance: 5,
+      seed: 7,
+      latents: undefined,
+      size: manifest.sizes[0],
+      scheduler: "ddim",
+      image: undefined,
+      strength: 0.5,
     });
     const seeds = Array.from({ length: 8 }, () => job().seed);
     expect(new Set(seeds).size).toBeGreaterThan(1);
@@ -29,7 +41,18 @@ describe("a picture that is asked for", () => {
 
   test("is what the options say", () => {
     const image = { data: new Uint8ClampedArray(4), width: 1, height: 1 };
-    const options = { negativePrompt: "b", steps: 9, guidance: 2, seed: 0, latents: new Float32Array(128), width: 32, height: 16, scheduler: "lcm", image, strength: 1 } as const;
+    const options = {
+      negativePrompt: "b",
+      steps: 9,
+      guidance: 2,
+      seed: 0,
+      latents: new Float32Array(128),
+      width: 32,
+      height: 16,
+      scheduler: "lcm",
+      image,
+      strength: 1,
+    } as const;
     expect(job(options)).toEqual({ prompt: "a", ...options, size: manifest.sizes[1], width: undefined, height: undefined });
   });
 
@@ -83,8 +106,20 @@ describe("a picture that is asked for", () => {
   test("takes the options it knows", () => {
     const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
     const options = {
-      negativePrompt: "a", steps: 1, guidance: 1, seed: 1, latents: new Float32Array(1), width: 1, height: 1, scheduler: "lcm" as const,
-      image: new Blob(), strength: 1, onStep: () => undefined, onStage: () => undefined, onProgress: () => undefined, signal: new AbortController().signal,
+      negativePrompt: "a",
+      steps: 1,
+      guidance: 1,
+      seed: 1,
+      latents: new Float32Array(1),
+      width: 1,
+      height: 1,
+      scheduler: "lcm" as const,
+      image: new Blob(),
+      strength: 1,
+      onStep: () => undefined,
+      onStage: () => undefined,
+      onProgress: () => undefined,
+      signal: new AbortController().signal,
     };
     expect(imageOptions(options)).toEqual(options);
     expect(imageOptions(null)).toEqual({});

@@ -3,13 +3,22 @@ import { asImageData, pixelsOf, previewOf, type ImageInput } from "../src/image/
 
 afterEach(() => vi.unstubAllGlobals());
 
-const rgba = (width: number, height: number, value = 0): { data: Uint8ClampedArray<ArrayBuffer>; width: number; height: number } =>
-  ({ data: new Uint8ClampedArray(4 * width * height).map((_, i) => (i % 4 === 3 ? 255 : value)), width, height });
+const rgba = (width: number, height: number, value = 0): { data: Uint8ClampedArray<ArrayBuffer>; width: number; height: number } => ({
+  data: new Uint8ClampedArray(4 * width * height).map((_, i) => (i % 4 === 3 ? 255 : value)),
+  width,
+  height,
+});
 
 describe("a preview", () => {
   test("mixes the channels of each pixel, and stays within bytes", () => {
     const latents = Float32Array.of(0, 1, -1, 0.5, 2, 0, 1, 1, -2, 0, 0, 4); // two channels of 2 × 3
-    const { data, width, height } = previewOf(latents, 3, 2, { matrix: [[0.25, 0, 1], [0, 0.125, -0.5]], bias: [0.5, 0.25, 0] });
+    const { data, width, height } = previewOf(latents, 3, 2, {
+      matrix: [
+        [0.25, 0, 1],
+        [0, 0.125, -0.5],
+      ],
+      bias: [0.5, 0.25, 0],
+    });
     expect([width, height, data.length]).toEqual([3, 2, 24]);
     const expected = Array.from({ length: 6 }, (_, i) => {
       const [a, b] = [latents[i] as number, latents[6 + i] as number];
@@ -20,7 +29,11 @@ describe("a preview", () => {
 
   test("is the browser's own type where there is one", () => {
     class ImageData {
-      constructor(readonly data: unknown, readonly width: number, readonly height: number) {}
+      constructor(
+        readonly data: unknown,
+        readonly width: number,
+        readonly height: number,
+      ) {}
     }
     const { data } = rgba(2, 1);
     expect(asImageData({ data, width: 2, height: 1 })).toEqual({ data, width: 2, height: 1 });
@@ -47,7 +60,10 @@ describe("a picture to begin from, without a canvas", () => {
     ["null", { valueOf: null }, "without a canvas it must be RGBA of 2 × 3 pixels"],
     ["a number", 5, "5 is none; give an ImageBitmap, an image, video or canvas element, an ImageData or a Blob"],
   ])("is refused: %s", async (_name, image, words) => {
-    await expect(pixelsOf(image as ImageInput, 2, 3)).rejects.toMatchObject({ code: "bad-argument", message: `The picture to begin from cannot be used: ${words}.` });
+    await expect(pixelsOf(image as ImageInput, 2, 3)).rejects.toMatchObject({
+      code: "bad-argument",
+      message: `The picture to begin from cannot be used: ${words}.`,
+    });
   });
 });
 
@@ -55,7 +71,15 @@ describe("a picture to begin from, with a canvas", () => {
   /** What was drawn: each call by its name. */
   let drawn: unknown[][];
   let closed: number;
-  function stub({ context = true, size = [8, 4] as [number, number], fail }: { context?: boolean; size?: [number, number]; fail?: Error } = {}): unknown[] {
+  function stub({
+    context = true,
+    size = [8, 4] as [number, number],
+    fail,
+  }: {
+    context?: boolean;
+    size?: [number, number];
+    fail?: Error;
+  } = {}): unknown[] {
     drawn = [];
     closed = 0;
     const sources: unknown[] = [];
@@ -67,7 +91,8 @@ describe("a picture to begin from, with a canvas", () => {
         drawn.push(["context", ...how]);
         const record = {
           fillRect: (...at: unknown[]) => drawn.push(["fill", record.fillStyle, ...at]),
-          fillStyle: "", imageSmoothingQuality: "",
+          fillStyle: "",
+          imageSmoothingQuality: "",
           drawImage: (_image: unknown, ...at: unknown[]) => drawn.push(["draw", record.imageSmoothingQuality, ...at]),
           getImageData: (...at: unknown[]) => ({ at }),
         };
@@ -75,7 +100,15 @@ describe("a picture to begin from, with a canvas", () => {
       }
     }
     vi.stubGlobal("OffscreenCanvas", OffscreenCanvas);
-    vi.stubGlobal("ImageData", class { constructor(readonly data: unknown, readonly width: number) {} });
+    vi.stubGlobal(
+      "ImageData",
+      class {
+        constructor(
+          readonly data: unknown,
+          readonly width: number,
+        ) {}
+      },
+    );
     vi.stubGlobal("createImageBitmap", async (source: unknown) => {
       sources.push(source);
       if (fail) throw fail;
@@ -85,16 +118,37 @@ describe("a picture to begin from, with a canvas", () => {
   }
 
   test.each<[[number, number], [number, number], number[]]>([
-    [[8, 4], [4, 4], [-2, 0, 8, 4]],
-    [[4, 8], [4, 4], [0, -2, 4, 8]],
-    [[2, 2], [4, 6], [-1, 0, 6, 6]],
-    [[100, 50], [10, 5], [0, 0, 10, 5]],
+    [
+      [8, 4],
+      [4, 4],
+      [-2, 0, 8, 4],
+    ],
+    [
+      [4, 8],
+      [4, 4],
+      [0, -2, 4, 8],
+    ],
+    [
+      [2, 2],
+      [4, 6],
+      [-1, 0, 6, 6],
+    ],
+    [
+      [100, 50],
+      [10, 5],
+      [0, 0, 10, 5],
+    ],
   ])("of %j covers %j, cut evenly, on white", async (size, [width, height], place) => {
     const sources = stub({ size });
     const blob = new Blob();
     expect(await pixelsOf(blob, width, height)).toEqual({ at: [0, 0, width, height] });
     expect(sources).toEqual([blob]);
-    expect(drawn).toEqual([["canvas", width, height], ["context", "2d", { willReadFrequently: true }], ["fill", "#fff", 0, 0, width, height], ["draw", "high", ...place]]);
+    expect(drawn).toEqual([
+      ["canvas", width, height],
+      ["context", "2d", { willReadFrequently: true }],
+      ["fill", "#fff", 0, 0, width, height],
+      ["draw", "high", ...place],
+    ]);
     expect(closed).toBe(1);
   });
 
@@ -123,7 +177,10 @@ describe("a picture to begin from, with a canvas", () => {
     await expect(pixelsOf(new Blob(), 2, 2)).rejects.toMatchObject(words("this browser gave no canvas"));
     expect(closed).toBe(1);
     for (const none of [null, undefined]) {
-      await expect(pixelsOf(none as never, 2, 2)).rejects.toMatchObject({ code: "bad-argument", message: expect.stringMatching(/cannot be used: (null|undefined) is none;/) });
+      await expect(pixelsOf(none as never, 2, 2)).rejects.toMatchObject({
+        code: "bad-argument",
+        message: expect.stringMatching(/cannot be used: (null|undefined) is none;/),
+      });
     }
   });
 });

@@ -10,7 +10,9 @@ interface Fixture {
 }
 
 /** Tables that tinyweb's Python side makes and compares with diffusers' samplers (tools/diffusion_plans.py). */
-const fixture = JSON.parse(readFileSync(new URL("../../../tests/models/fixtures/diffusion_plans.json", import.meta.url), "utf8")) as Fixture;
+const fixture = JSON.parse(
+  readFileSync(new URL("../../../tests/models/fixtures/diffusion_plans.json", import.meta.url), "utf8"),
+) as Fixture;
 
 function close(mine: number, theirs: number, what: string): void {
   expect(Math.abs(mine - theirs), `${what}: ${mine}, not ${theirs}`).toBeLessThanOrEqual(1e-6 * Math.max(1, Math.abs(theirs)));
@@ -18,22 +20,25 @@ function close(mine: number, theirs: number, what: string): void {
 
 describe.each(Object.keys(fixture.configs))("tables of %s", (config) => {
   const plans = fixture.plans.filter((plan) => plan.config === config);
-  test.each(plans.map((plan) => [`${plan.scheduler}, ${plan.steps.length} steps, strength ${plan.strength}`, plan] as const))("%s", (name, plan) => {
-    // With a strength, of seven steps that share is left.
-    const count = plan.strength === null ? plan.steps.length : 7;
-    const mine = planSteps(fixture.configs[config] as SchedulerConfig, plan.scheduler, count, plan.strength ?? undefined);
-    expect(mine.steps.length).toBe(plan.steps.length);
-    close(mine.image, plan.image, `${name}: image`);
-    close(mine.noise, plan.noise, `${name}: noise`);
-    mine.steps.forEach((step, i) => {
-      const theirs = plan.steps[i] as StepPlan["steps"][number];
-      close(step.timestep, theirs.timestep, `${name}: time of step ${i}`);
-      close(step.input, theirs.input, `${name}: input of step ${i}`);
-      expect([step.denoise.length, step.next.length], `${name}: step ${i}`).toEqual([theirs.denoise.length, theirs.next.length]);
-      step.denoise.forEach((value, j) => close(value, theirs.denoise[j] as number, `${name}: denoise of step ${i}`));
-      step.next.forEach((value, j) => close(value, theirs.next[j] as number, `${name}: next of step ${i}`));
-    });
-  });
+  test.each(plans.map((plan) => [`${plan.scheduler}, ${plan.steps.length} steps, strength ${plan.strength}`, plan] as const))(
+    "%s",
+    (name, plan) => {
+      // With a strength, of seven steps that share is left.
+      const count = plan.strength === null ? plan.steps.length : 7;
+      const mine = planSteps(fixture.configs[config] as SchedulerConfig, plan.scheduler, count, plan.strength ?? undefined);
+      expect(mine.steps.length).toBe(plan.steps.length);
+      close(mine.image, plan.image, `${name}: image`);
+      close(mine.noise, plan.noise, `${name}: noise`);
+      mine.steps.forEach((step, i) => {
+        const theirs = plan.steps[i] as StepPlan["steps"][number];
+        close(step.timestep, theirs.timestep, `${name}: time of step ${i}`);
+        close(step.input, theirs.input, `${name}: input of step ${i}`);
+        expect([step.denoise.length, step.next.length], `${name}: step ${i}`).toEqual([theirs.denoise.length, theirs.next.length]);
+        step.denoise.forEach((value, j) => close(value, theirs.denoise[j] as number, `${name}: denoise of step ${i}`));
+        step.next.forEach((value, j) => close(value, theirs.next[j] as number, `${name}: next of step ${i}`));
+      });
+    },
+  );
 });
 
 test("the tables are there", () => {
@@ -42,7 +47,11 @@ test("the tables are there", () => {
 });
 
 test.each(fixture.noise)("noise of seed $seed, draw $step", ({ seed, shape, step, values }) => {
-  const mine = normals(seed, step, shape.reduce((a, b) => a * b, 1));
+  const mine = normals(
+    seed,
+    step,
+    shape.reduce((a, b) => a * b, 1),
+  );
   expect(mine.length).toBe(values.length);
   mine.forEach((value, i) => expect(Math.abs(value - (values[i] as number))).toBeLessThanOrEqual(2e-7 * Math.max(1, Math.abs(value))));
 });
@@ -64,10 +73,21 @@ test("noise is normal", () => {
 
 describe("what the tables leave out", () => {
   const config: SchedulerConfig = {
-    num_train_timesteps: 1000, beta_start: 0.00085, beta_end: 0.012, beta_schedule: "scaled_linear", prediction_type: "epsilon", timestep_spacing: "linspace",
-    steps_offset: 0, set_alpha_to_one: false, rescale_betas_zero_snr: false, use_karras_sigmas: false, original_inference_steps: 50, timestep_scaling: 10,
+    num_train_timesteps: 1000,
+    beta_start: 0.00085,
+    beta_end: 0.012,
+    beta_schedule: "scaled_linear",
+    prediction_type: "epsilon",
+    timestep_spacing: "linspace",
+    steps_offset: 0,
+    set_alpha_to_one: false,
+    rescale_betas_zero_snr: false,
+    use_karras_sigmas: false,
+    original_inference_steps: 50,
+    timestep_scaling: 10,
   };
-  const steps = (change: Partial<SchedulerConfig>, name: SchedulerName, count: number): StepPlan["steps"] => planSteps({ ...config, ...change }, name, count).steps;
+  const steps = (change: Partial<SchedulerConfig>, name: SchedulerName, count: number): StepPlan["steps"] =>
+    planSteps({ ...config, ...change }, name, count).steps;
 
   test("a network that answers the picture", () => {
     for (const { denoise } of steps({ prediction_type: "sample" }, "ddim", 5)) expect(denoise).toEqual([0, 1]);
@@ -96,7 +116,10 @@ describe("what the tables leave out", () => {
     for (const timestep_scaling of [0.0005, 0.01, 1]) {
       for (const { timestep, denoise } of steps({ timestep_scaling }, "lcm", 4)) {
         const t = timestep * timestep_scaling;
-        const bars = Array.from({ length: timestep + 1 }, (_, i) => 1 - (0.00085 ** 0.5 + ((0.012 ** 0.5 - 0.00085 ** 0.5) * i) / 999) ** 2);
+        const bars = Array.from(
+          { length: timestep + 1 },
+          (_, i) => 1 - (0.00085 ** 0.5 + ((0.012 ** 0.5 - 0.00085 ** 0.5) * i) / 999) ** 2,
+        );
         const bar = bars.reduce((product, factor) => product * factor, 1);
         const share = t / Math.sqrt(t * t + 0.25);
         expect(denoise[0]).toBeCloseTo(share / Math.sqrt(bar) + 0.25 / (t * t + 0.25), 8);

@@ -18,7 +18,13 @@ function tokenizerJson(pairs = false): unknown {
   const printable = [...range(33, 127), ...range(161, 173), ...range(174, 256)];
   const others = range(0, 256).filter((byte) => !printable.includes(byte));
   const bytes = [...printable, ...others.map((_, i) => 256 + i)].map((code) => String.fromCharCode(code));
-  const words = [...bytes, ...bytes.map((byte) => `${byte}</w>`), ...fixture.merges.map((merge) => merge.replace(" ", "")), "<|startoftext|>", "<|endoftext|>"];
+  const words = [
+    ...bytes,
+    ...bytes.map((byte) => `${byte}</w>`),
+    ...fixture.merges.map((merge) => merge.replace(" ", "")),
+    "<|startoftext|>",
+    "<|endoftext|>",
+  ];
   return {
     model: {
       type: "BPE",
@@ -58,7 +64,13 @@ test("what is cut off is told, and huge texts take no time", () => {
 });
 
 /** Of few words: "a" and "b" are letters, "ab" and "abb" are learned in this order. */
-const SMALL = { model: { vocab: { a: 0, b: 1, "a</w>": 2, "b</w>": 3, ab: 4, "ab</w>": 5, "abb</w>": 6, ba: 7 }, merges: ["a b", ["a", "b</w>"], "ab b</w>", "b a"], end_of_word_suffix: "</w>" } };
+const SMALL = {
+  model: {
+    vocab: { a: 0, b: 1, "a</w>": 2, "b</w>": 3, ab: 4, "ab</w>": 5, "abb</w>": 6, ba: 7 },
+    merges: ["a b", ["a", "b</w>"], "ab b</w>", "b a"],
+    end_of_word_suffix: "</w>",
+  },
+};
 const small = (length: number): ClipTokenizer => new ClipTokenizer(SMALL, { length, bos: 90, eos: 91, pad: 92 });
 
 test("pairs are joined in the order in which they were learned, everywhere in a word", () => {
@@ -91,13 +103,26 @@ test("of endless texts and words the beginning is read", () => {
 });
 
 test.each<[string, unknown]>([
-  ["no object", null], ["a text", "x"], ["no model", {}],
-  ["no vocabulary", { vocab: undefined }], ["an empty vocabulary", { vocab: null }], ["a text for the vocabulary", { vocab: "a" }],
-  ["no merges", { merges: undefined }], ["a text for the merges", { merges: "a b" }],
-  ["no end of words", { end_of_word_suffix: undefined }], ["an empty end of words", { end_of_word_suffix: "" }], ["a number for the end of words", { end_of_word_suffix: 5 }],
+  ["no object", null],
+  ["a text", "x"],
+  ["no model", {}],
+  ["no vocabulary", { vocab: undefined }],
+  ["an empty vocabulary", { vocab: null }],
+  ["a text for the vocabulary", { vocab: "a" }],
+  ["no merges", { merges: undefined }],
+  ["a text for the merges", { merges: "a b" }],
+  ["no end of words", { end_of_word_suffix: undefined }],
+  ["an empty end of words", { end_of_word_suffix: "" }],
+  ["a number for the end of words", { end_of_word_suffix: 5 }],
 ])("a tokenizer with %s is refused", (name, change) => {
-  const json = name.startsWith("no object") || name === "a text" || name === "no model" ? change : { model: { ...SMALL.model, ...(change as object) } };
-  expect(() => new ClipTokenizer(json, form)).toThrow(expect.objectContaining({
-    code: "bad-manifest", message: "tokenizer.json is not the byte-pair encoding of a CLIP model.",
-  }));
+  const json =
+    name.startsWith("no object") || name === "a text" || name === "no model"
+      ? change
+      : { model: { ...SMALL.model, ...(change as object) } };
+  expect(() => new ClipTokenizer(json, form)).toThrow(
+    expect.objectContaining({
+      code: "bad-manifest",
+      message: "tokenizer.json is not the byte-pair encoding of a CLIP model.",
+    }),
+  );
 });

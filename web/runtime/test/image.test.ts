@@ -11,7 +11,15 @@ import { MANIFEST, Pretended } from "./image-parts.js";
 test("a picture of the same seed and settings is the same, of another seed is not", async () => {
   const generator = await new Pretended().open();
   const one = await generator.generateRgba("a b", { seed: 7 });
-  expect([one.width, one.height, one.data.length, one.seed, one.steps, one.guidance, one.scheduler]).toEqual([16, 16, 1024, 7, 4, 5, "ddim"]);
+  expect([one.width, one.height, one.data.length, one.seed, one.steps, one.guidance, one.scheduler]).toEqual([
+    16,
+    16,
+    1024,
+    7,
+    4,
+    5,
+    "ddim",
+  ]);
   expect((await generator.generateRgba("a b", { seed: 7 })).data).toEqual(one.data);
   expect((await generator.generateRgba("a b", { seed: 8 })).data).not.toEqual(one.data);
   expect((await generator.generateRgba("a b", { seed: 7, scheduler: "euler-ancestral" })).data).not.toEqual(one.data);
@@ -31,7 +39,8 @@ test("parts are loaded once, states are sent once for a picture, and a known pro
   await generator.generateRgba("a b", { seed: 1 });
   await generator.generateRgba("a b", { seed: 2 });
   expect(model.log.length).toBe(3);
-  const of = (part: string): string[] => model.calls.filter((call) => call.part === part).map((call) => `${call.function} ${call.inputs.sort().join()}`);
+  const of = (part: string): string[] =>
+    model.calls.filter((call) => call.part === part).map((call) => `${call.function} ${call.inputs.sort().join()}`);
   expect(of("text_encoder")).toEqual(["encode ids", "encode ids"]); // the prompt, and the empty negative prompt
   const first = "unet_2_16x16 guidance,latents,states,timestep";
   const later = "unet_2_16x16 guidance,latents,timestep";
@@ -175,11 +184,13 @@ test("a failed part is named and stops the others", async () => {
 
 test("manifests are checked", () => {
   expect(parseImageManifest(MANIFEST).sizes.length).toBe(2);
-  const broken = (change: (m: typeof MANIFEST) => void): (() => unknown) => () => {
-    const m = structuredClone(MANIFEST);
-    change(m);
-    return parseImageManifest(m);
-  };
+  const broken =
+    (change: (m: typeof MANIFEST) => void): (() => unknown) =>
+    () => {
+      const m = structuredClone(MANIFEST);
+      change(m);
+      return parseImageManifest(m);
+    };
   expect(broken((m) => (m.task = "chat"))).toThrowError(/not for pictures but chat: load it with load\(\)/);
   expect(broken((m) => (m.parts.unet = "../unet/"))).toThrowError(/parts\.unet/);
   expect(broken((m) => (m.image.sizes = []))).toThrowError(/sizes/);
@@ -199,7 +210,15 @@ test("tiles: what is cut and blended again is the same", () => {
 });
 
 test("previews", () => {
-  const { data } = previewOf(Float32Array.of(0, 10, 0, -10), 1, 1, { matrix: [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bias: [0.5, 0, 1] });
+  const { data } = previewOf(Float32Array.of(0, 10, 0, -10), 1, 1, {
+    matrix: [
+      [1, 0, 0],
+      [0, 1, 0],
+      [0, 0, 1],
+      [0, 0, 1],
+    ],
+    bias: [0.5, 0, 1],
+  });
   expect([...data]).toEqual([128, 255, 0, 255]);
 });
 
@@ -241,7 +260,9 @@ test("a first visit brings all parts into storage, also those that do not fit to
     // A reader who is asked first: nothing is loaded, and the marker is gone.
     storage.set("tinyweb-loading:http://x/model/", left);
     const fifth = new Pretended();
-    const ask = (): never => { throw new Error("asked"); };
+    const ask = (): never => {
+      throw new Error("asked");
+    };
     await expect(fifth.open({ onInterrupted: ask })).rejects.toThrow("asked");
     expect(fifth.log).toEqual([]);
     expect(storage.has("tinyweb-loading:http://x/model/")).toBe(false);

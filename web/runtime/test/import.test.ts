@@ -5,11 +5,16 @@ import { FILES } from "../scripts/files.mjs";
 import { BUILT } from "./build.js";
 
 const names = Object.keys(FILES as object).filter((name) => !name.endsWith("worker.js"));
-const open = (name: string): Promise<Record<string, unknown>> => import(/* @vite-ignore */ new URL(name, BUILT).href) as Promise<Record<string, unknown>>;
+const open = (name: string): Promise<Record<string, unknown>> =>
+  import(/* @vite-ignore */ new URL(name, BUILT).href) as Promise<Record<string, unknown>>;
 
 describe("the built files", () => {
   it("are those of the list", () => {
-    expect(readdirSync(BUILT).filter((name) => name.endsWith(".js")).sort()).toEqual(Object.keys(FILES as object).sort());
+    expect(
+      readdirSync(BUILT)
+        .filter((name) => name.endsWith(".js"))
+        .sort(),
+    ).toEqual(Object.keys(FILES as object).sort());
   });
 
   it.each(names)("%s can be imported where there is no browser", async (name) => {

@@ -111,7 +111,10 @@ describe("a worker with a lock", () => {
     const [name] = [...(locks as unknown as { queues: Map<string, unknown> }).queues.keys()] as [string];
     await vi.advanceTimersByTimeAsync(60 * MINUTES);
     expect(worker.pings).toBe(0); // there is nothing to ask
-    const failed = expect(ask(chat)).rejects.toMatchObject({ code: "worker-failed", message: expect.stringContaining("the browser has ended it") });
+    const failed = expect(ask(chat)).rejects.toMatchObject({
+      code: "worker-failed",
+      message: expect.stringContaining("the browser has ended it"),
+    });
     await vi.advanceTimersByTimeAsync(0);
     await locks.release(name);
     await failed;
@@ -151,7 +154,10 @@ describe("a worker without a lock", () => {
   it("is given up when it does not answer for five minutes", async () => {
     const chat = await open();
     worker.answers = false;
-    const failed = expect(ask(chat)).rejects.toMatchObject({ code: "worker-failed", message: expect.stringContaining("has not answered for 5 minutes") });
+    const failed = expect(ask(chat)).rejects.toMatchObject({
+      code: "worker-failed",
+      message: expect.stringContaining("has not answered for 5 minutes"),
+    });
     await vi.advanceTimersByTimeAsync(5 * MINUTES);
     expect(worker.ended).toBe(false);
     await vi.advanceTimersByTimeAsync(MINUTES);

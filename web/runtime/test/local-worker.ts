@@ -24,14 +24,22 @@ export class LocalWorker implements WorkerLike {
 
   constructor(bundle: FakeBundle = fakeBundle()) {
     this.server = new FakeServer(bundle.files);
-    this.receive = serve({
-      postMessage: (message: Reply) => {
-        const data = structuredClone(message);
-        setImmediate(() => !this.terminated && !this.mute && this.onmessage?.({ data }));
+    this.receive = serve(
+      {
+        postMessage: (message: Reply) => {
+          const data = structuredClone(message);
+          setImmediate(() => !this.terminated && !this.mute && this.onmessage?.({ data }));
+        },
       },
-    }, (base, settings, ...rest) => (settings.task === "chat" ? ChatSession : FunctionSession).open(base, settings, ...rest), {
-      spawn: spawnNodeThread, fetch: this.server.fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 },
-    });
+      (base, settings, ...rest) => (settings.task === "chat" ? ChatSession : FunctionSession).open(base, settings, ...rest),
+      {
+        spawn: spawnNodeThread,
+        fetch: this.server.fetch,
+        platform: NO_GPU,
+        openCache: async () => undefined,
+        download: { backoffMs: 1 },
+      },
+    );
   }
 
   postMessage(message: unknown): void {

@@ -22,7 +22,11 @@ class FakeEngine implements Engine {
   flying = 0;
   mostFlying = 0;
 
-  constructor(readonly depth: number, private readonly stepMs = 0, private readonly lagMs = 0) {}
+  constructor(
+    readonly depth: number,
+    private readonly stepMs = 0,
+    private readonly lagMs = 0,
+  ) {}
 
   kernels(): number {
     return 1;
@@ -48,8 +52,9 @@ class FakeEngine implements Engine {
   }
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
     void this.run(entries);
-    const values = slices.map(({ buffer, offset, bytes }) =>
-      new Uint8Array((buffer === 2 ? this.ids : this.said).buffer.slice(offset, offset + bytes)));
+    const values = slices.map(
+      ({ buffer, offset, bytes }) => new Uint8Array((buffer === 2 ? this.ids : this.said).buffer.slice(offset, offset + bytes)),
+    );
     this.mostFlying = Math.max(this.mostFlying, ++this.flying);
     const now = performance.now();
     this.free = Math.max(now, this.free) + this.stepMs;
@@ -65,7 +70,15 @@ class FakeEngine implements Engine {
 }
 
 const SETTINGS: Settings = {
-  temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 20, seed: 0, speculate: 0, hiddenTokensPerSecond: Infinity, signal: undefined,
+  temperature: 0,
+  topP: 1,
+  topK: 0,
+  repetitionPenalty: 1,
+  maxTokens: 20,
+  seed: 0,
+  speculate: 0,
+  hiddenTokensPerSecond: Infinity,
+  signal: undefined,
 };
 
 /** Runs the loop as the session does. */
@@ -161,16 +174,34 @@ describe("the engine", () => {
     const loop = new Loop(manifest, () => engine);
     const ids = Array.from({ length: 14 }, (_, i) => i + 20);
     await loop.prefill(ids, undefined);
-    expect(engine.log).toEqual([["write", 2, 0, ...ids], ["set", 0, 0], ["set", 1, 8], ["run", "prefill_8"], ["set", 0, 8], ["set", 1, 6], ["run", "prefill_8"]]);
+    expect(engine.log).toEqual([
+      ["write", 2, 0, ...ids],
+      ["set", 0, 0],
+      ["set", 1, 8],
+      ["run", "prefill_8"],
+      ["set", 0, 8],
+      ["set", 1, 6],
+      ["run", "prefill_8"],
+    ]);
     expect([loop.cached, loop.reused]).toEqual([ids, 0]);
     engine.log.length = 0;
     const next = [...ids.slice(0, 12), 1, 2];
     await loop.prefill(next, undefined);
-    expect(engine.log).toEqual([["write", 2, 48, 1, 2], ["set", 0, 12], ["set", 1, 2], ["run", "prefill_2"]]);
+    expect(engine.log).toEqual([
+      ["write", 2, 48, 1, 2],
+      ["set", 0, 12],
+      ["set", 1, 2],
+      ["run", "prefill_2"],
+    ]);
     expect([loop.cached, loop.reused]).toEqual([next, 12]);
     engine.log.length = 0;
     await loop.prefill(next, undefined); // the last is read again, for its logits
-    expect(engine.log).toEqual([["write", 2, 52, 2], ["set", 0, 13], ["set", 1, 1], ["run", "decode"]]);
+    expect(engine.log).toEqual([
+      ["write", 2, 52, 2],
+      ["set", 0, 13],
+      ["set", 1, 1],
+      ["run", "decode"],
+    ]);
     expect(loop.reused).toBe(13);
     await loop.prefill(next.slice(0, 4), undefined);
     expect([loop.cached, loop.reused]).toEqual([next.slice(0, 4), 3]);
@@ -203,15 +234,23 @@ describe("the engine", () => {
     expect(engine.log).toContainEqual(["write", 5, 0, all.temperature, all.topP, all.repetitionPenalty, 0]);
     expect(engine.log).toContainEqual(["write", 6, 0, all.topK, all.seed]);
     const steps = engine.log.filter((said) => (said as string[])[0] === "run").slice(1);
-    expect(steps).toEqual([["run", entry], ["run", "decode", entry]]);
-    expect(engine.log.slice(-3)).toEqual([["set", 0, 2], ["set", 1, 1], ["run", "decode", entry]]);
+    expect(steps).toEqual([
+      ["run", entry],
+      ["run", "decode", entry],
+    ]);
+    expect(engine.log.slice(-3)).toEqual([
+      ["set", 0, 2],
+      ["set", 1, 1],
+      ["run", "decode", entry],
+    ]);
   });
 
   it.each([-1, VOCAB, NaN])("that chooses token %d is at fault", async (token) => {
     const engine = new FakeEngine(1);
     engine.step = async () => [new Uint8Array(Number.isNaN(token) ? new Int32Array([2 ** 31 - 1]).buffer : Int32Array.of(token).buffer)];
     await expect(run(new Loop(manifest, () => engine), [1, 2], 2)).rejects.toMatchObject({
-      code: "internal", message: `The webgpu backend chose token ${Number.isNaN(token) ? 2 ** 31 - 1 : token}, which does not exist.`,
+      code: "internal",
+      message: `The webgpu backend chose token ${Number.isNaN(token) ? 2 ** 31 - 1 : token}, which does not exist.`,
     });
   });
 
@@ -253,7 +292,12 @@ describe("guessing ahead", () => {
     // A prompt that holds its own answer, with a change in the middle: guesses are right, then wrong.
     const answer = expected([3, 1], 12);
     const told = [3, 1, ...answer];
-    for (const prompt of [[...told, ...told, 3, 1], [...told.slice(0, 8), 99, ...told.slice(8), 3, 1], [200, 7], [5, 5, 5, 5]]) {
+    for (const prompt of [
+      [...told, ...told, 3, 1],
+      [...told.slice(0, 8), 99, ...told.slice(8), 3, 1],
+      [200, 7],
+      [5, 5, 5, 5],
+    ]) {
       const engine = new FakeEngine(3);
       const loop = new Loop(manifest, () => engine);
       expect(await run(loop, prompt, 20, { speculate })).toEqual(expected(prompt, 20));
@@ -272,7 +316,8 @@ describe("guessing ahead", () => {
       for (const entry of entries) {
         this.entries.push(entry);
         if (entry === "greedy") this.ids[start + 1] = next(this.ids[start] as number);
-        if (entry === "verify") for (let i = 0; i < 4; i++) (this as unknown as { said: Int32Array }).said[i] = next(this.ids[start + i] as number);
+        if (entry === "verify")
+          for (let i = 0; i < 4; i++) (this as unknown as { said: Int32Array }).said[i] = next(this.ids[start + i] as number);
       }
     }.bind(engine);
     const prompt = [...circle, ...circle];
@@ -334,14 +379,15 @@ describe("blocks of a prompt", () => {
       if (slot === 0) starts.push(value);
       set(slot, value);
     };
-    const tight = parseManifest(fakeBundle((m) => Object.assign(m.buffers[2], { shape: [CONTEXT + 1], bytes: 4 * (CONTEXT + 1) })).manifest);
+    const tight = parseManifest(
+      fakeBundle((m) => Object.assign(m.buffers[2], { shape: [CONTEXT + 1], bytes: 4 * (CONTEXT + 1) })).manifest,
+    );
     const loop = new Loop(tight, () => engine);
     const prompt = Array.from({ length: CONTEXT }, (_, i) => (i * 7) % VOCAB);
     expect(await run(loop, prompt, 1)).toEqual(expected(prompt, 1));
     const sizes: Record<string, number> = { prefill_8: 8, prefill_2: 2, decode: 1 };
     const read = engine.entries.filter((entry) => entry in sizes);
     expect(read).toHaveLength(CONTEXT / 8);
-    read.forEach((entry, i) =>
-      expect((starts[i] as number) + (sizes[entry] as number)).toBeLessThanOrEqual(CONTEXT + 1));
+    read.forEach((entry, i) => expect((starts[i] as number) + (sizes[entry] as number)).toBeLessThanOrEqual(CONTEXT + 1));
   });
 });

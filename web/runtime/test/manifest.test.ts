@@ -5,8 +5,7 @@ import { fakeFunction } from "./fake-function.js";
 
 type Change = NonNullable<Parameters<typeof fakeBundle>[0]>;
 
-const parse = (change?: Change): ReturnType<typeof parseManifest> =>
-  parseManifest(JSON.parse(JSON.stringify(fakeBundle(change).manifest)));
+const parse = (change?: Change): ReturnType<typeof parseManifest> => parseManifest(JSON.parse(JSON.stringify(fakeBundle(change).manifest)));
 
 describe("manifest", () => {
   it("reads a good one", () => {
@@ -21,49 +20,98 @@ describe("manifest", () => {
     const { manifest: written } = fakeBundle();
     const { name, weights, buffers, variables, slots, chat, function: functions, sections } = parse();
     expect({ name, weights, variables, functions, sections }).toEqual({
-      name: "fake", weights: written.weights, variables: written.variables, functions: undefined, sections: {},
+      name: "fake",
+      weights: written.weights,
+      variables: written.variables,
+      functions: undefined,
+      sections: {},
     });
-    expect([...slots]).toEqual([["start_pos", 0], ["count", 1]]);
+    expect([...slots]).toEqual([
+      ["start_pos", 0],
+      ["count", 1],
+    ]);
     expect(buffers).toEqual(written.buffers.map((buffer: object) => ({ segments: [], ...buffer })));
     expect(chat).toEqual({
-      vocabSize: VOCAB, context: CONTEXT, positions: CONTEXT + 8, bytesPerToken: 8, eos: [EOS],
+      vocabSize: VOCAB,
+      context: CONTEXT,
+      positions: CONTEXT + 8,
+      bytesPerToken: 8,
+      eos: [EOS],
       files: { tokenizer: "tokenizer.json", tokenizerConfig: "tokenizer_config.json", chatTemplate: "chat_template.jinja" },
-      prefill: [{ entry: "prefill_8", block: 8 }, { entry: "prefill_2", block: 2 }, { entry: "decode", block: 1 }],
-      decode: "decode", sample: "sample", greedy: "greedy", verify: { entry: "verify", block: 4, tokens: 7 },
-      ids: 2, logits: 4, samplingF: 5, samplingI: 6,
+      prefill: [
+        { entry: "prefill_8", block: 8 },
+        { entry: "prefill_2", block: 2 },
+        { entry: "decode", block: 1 },
+      ],
+      decode: "decode",
+      sample: "sample",
+      greedy: "greedy",
+      verify: { entry: "verify", block: 4, tokens: 7 },
+      ids: 2,
+      logits: 4,
+      samplingF: 5,
+      samplingI: 6,
       defaults: { temperature: 0, topP: 1, topK: 0, repetitionPenalty: 1, maxTokens: 20 },
-      entries: ["prefill_8", "prefill_2", "decode", "sample", "greedy", "verify"], buffers: [2, 4, 5, 6, 7],
+      entries: ["prefill_8", "prefill_2", "decode", "sample", "greedy", "verify"],
+      buffers: [2, 4, 5, 6, 7],
     });
     const plain = parse((m) => {
       delete m.chat.verify;
       m.chat.prefill.reverse();
       m.model.extra = 1;
     });
-    expect(plain.chat).toMatchObject({ verify: undefined, buffers: [2, 4, 5, 6], prefill: chat?.prefill, entries: ["prefill_8", "prefill_2", "decode", "sample", "greedy"] });
-    expect(parse((m) => { m.chat.prefill = []; }).chat?.prefill).toEqual([{ entry: "decode", block: 1 }]);
+    expect(plain.chat).toMatchObject({
+      verify: undefined,
+      buffers: [2, 4, 5, 6],
+      prefill: chat?.prefill,
+      entries: ["prefill_8", "prefill_2", "decode", "sample", "greedy"],
+    });
+    expect(
+      parse((m) => {
+        m.chat.prefill = [];
+      }).chat?.prefill,
+    ).toEqual([{ entry: "decode", block: 1 }]);
   });
 
   it("reads all of a WebGPU target", () => {
     const change: Change = (m) => {
       const { base } = m.targets.webgpu.variants;
       m.targets.webgpu.variants = { base, fast: { ...base, features: ["shader-f16"], emulated: true }, slow: { ...base, emulated: false } };
-      m.targets.webgpu.temporaries = [{ id: 8, bytes: 4 }, { id: 9, bytes: 8 }];
+      m.targets.webgpu.temporaries = [
+        { id: 8, bytes: 4 },
+        { id: 9, bytes: 8 },
+      ];
     };
     const { webgpu } = parse(change);
     const { variants: written, limits } = fakeBundle(change).manifest.targets.webgpu;
     expect([...(webgpu?.limits ?? [])]).toEqual(Object.entries(limits));
-    expect(webgpu).toMatchObject({ bytes: 1308 + 1700 + 4, temporaries: [{ id: 8, bytes: 4 }, { id: 9, bytes: 8 }] });
+    expect(webgpu).toMatchObject({
+      bytes: 1308 + 1700 + 4,
+      temporaries: [
+        { id: 8, bytes: 4 },
+        { id: 9, bytes: 8 },
+      ],
+    });
     expect(webgpu?.variants.map(({ name, features, emulated, file }) => [name, features, emulated, file])).toEqual([
-      ["base", [], false, "kernels/webgpu.wgsl"], ["fast", ["shader-f16"], true, "kernels/webgpu.wgsl"], ["slow", [], false, "kernels/webgpu.wgsl"],
+      ["base", [], false, "kernels/webgpu.wgsl"],
+      ["fast", ["shader-f16"], true, "kernels/webgpu.wgsl"],
+      ["slow", [], false, "kernels/webgpu.wgsl"],
     ]);
     const base = webgpu?.variants[0];
     expect(base?.kernels).toEqual(written.base.kernels);
     expect([...(base?.entryPoints.keys() ?? [])]).toEqual(Object.keys(written.base.entry_points));
     const [keys, , logits, never] = base?.entryPoints.get("prefill_8") ?? [];
     expect([keys?.kernel, keys?.buffers, logits?.kernel]).toEqual([0, [3, 2, 0], 4]);
-    const at = (values: number[]): number[][] => [keys, never].map((dispatch) => dispatch?.grid.map((size) => size(Int32Array.from(values))) ?? []);
-    expect(at([0, 1])).toEqual([[1, 1, 1], [0, 1, 1]]);
-    expect(at([5, 6])).toEqual([[2, 1, 1], [0, 1, 1]]);
+    const at = (values: number[]): number[][] =>
+      [keys, never].map((dispatch) => dispatch?.grid.map((size) => size(Int32Array.from(values))) ?? []);
+    expect(at([0, 1])).toEqual([
+      [1, 1, 1],
+      [0, 1, 1],
+    ]);
+    expect(at([5, 6])).toEqual([
+      [2, 1, 1],
+      [0, 1, 1],
+    ]);
   });
 
   it("reads all of a WASM target", () => {
@@ -71,7 +119,10 @@ describe("manifest", () => {
     const { wasm } = parse(change);
     const { memory, entry_points } = fakeBundle(change).manifest.targets.wasm;
     expect(wasm).toMatchObject({
-      pages: 4, variables: 1024, control: 2048, stacks: { base: 4096, bytes: 4096, maxThreads: 4 },
+      pages: 4,
+      variables: 1024,
+      control: 2048,
+      stacks: { base: 4096, bytes: 4096, maxThreads: 4 },
       variants: [
         { name: "simd", features: ["relaxed-simd"], file: "kernels/simd.wasm", threads: false },
         { name: "simd-threads", features: [], file: "kernels/simd-threads.wasm", threads: true },
@@ -92,7 +143,10 @@ describe("manifest", () => {
     const { chat, function: functions, sections } = parseManifest(written);
     expect(chat).toBeUndefined();
     expect(sections).toEqual({ detect: { labels: ["cat"] } });
-    expect([...(functions?.functions ?? [])]).toEqual([["run", { entry: "run", ...written.functions.run }], ["again", { entry: "again", ...written.functions.again }]]);
+    expect([...(functions?.functions ?? [])]).toEqual([
+      ["run", { entry: "run", ...written.functions.run }],
+      ["again", { entry: "again", ...written.functions.again }],
+    ]);
     expect(functions?.entries).toEqual(["run", "again"]);
     expect(functions?.buffers).toEqual([1, 2, 3, 4, 3, 4]);
   });
@@ -101,14 +155,20 @@ describe("manifest", () => {
     ["segments in any order", (m) => m.buffers[0].segments.reverse()],
     ["a buffer that is read twice", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 0)],
     ["variables at the very end of the memory", (m) => (m.targets.wasm.memory.variables = 4 * 65536 - 8)],
-    ["state without address that only kernels use", (m) => {
-      const { 3: _, ...buffers } = m.targets.wasm.memory.buffers;
-      m.targets.wasm.memory = { ...m.targets.wasm.memory, buffers };
-    }],
+    [
+      "state without address that only kernels use",
+      (m) => {
+        const { 3: _, ...buffers } = m.targets.wasm.memory.buffers;
+        m.targets.wasm.memory = { ...m.targets.wasm.memory, buffers };
+      },
+    ],
     ["as much context as its state allows", (m) => (m.buffers[2].bytes = 4 * 65)],
     ["the last token as an end", (m) => (m.chat.eos = [0, VOCAB - 1])],
     ["no end tokens", (m) => (m.chat.eos = [])],
-    ["the largest defaults", (m) => (m.chat.defaults = { temperature: 100, top_p: 0, top_k: 2 ** 31 - 1, repetition_penalty: 100, max_tokens: 2 ** 31 - 1 })],
+    [
+      "the largest defaults",
+      (m) => (m.chat.defaults = { temperature: 100, top_p: 0, top_k: 2 ** 31 - 1, repetition_penalty: 100, max_tokens: 2 ** 31 - 1 }),
+    ],
     ["the smallest defaults", (m) => (m.chat.defaults = { temperature: 0, top_p: 0, top_k: 0, repetition_penalty: 0.01, max_tokens: 1 })],
   ])("accepts %s", (_name, change) => {
     const own: Change = (m) => {
@@ -156,16 +216,44 @@ describe("manifest", () => {
     ["logits that are too small", (m) => (m.buffers[4].bytes = 4 * 260), "chat.logits"],
     ["ids that are too short", (m) => (m.buffers[2].bytes = 4 * 64), "chat.ids"],
     ["ids that are weights", (m) => (m.chat.ids = 0), "chat.ids"],
-    ["a kernel that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].kernel = 9), "entry_points.decode.dispatches[0].kernel: 9 is outside 0 … 8"],
+    [
+      "a kernel that does not exist",
+      (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].kernel = 9),
+      "entry_points.decode.dispatches[0].kernel: 9 is outside 0 … 8",
+    ],
     ["too few buffers", (m) => m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers.pop(), "3 bindings"],
-    ["a buffer that does not exist", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 9), "buffers[1]"],
-    ["a written buffer bound twice", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 3), "bound twice"],
-    ["a grid of two", (m) => m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].grid.pop(), "decode.dispatches[0].grid: needs three sizes"],
-    ["an unknown binding", (m) => (m.targets.webgpu.variants.base.kernels[0].bindings[0] = "texture"), "must be storage or read-only-storage"],
+    [
+      "a buffer that does not exist",
+      (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 9),
+      "buffers[1]",
+    ],
+    [
+      "a written buffer bound twice",
+      (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].buffers[1] = 3),
+      "bound twice",
+    ],
+    [
+      "a grid of two",
+      (m) => m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].grid.pop(),
+      "decode.dispatches[0].grid: needs three sizes",
+    ],
+    [
+      "an unknown binding",
+      (m) => (m.targets.webgpu.variants.base.kernels[0].bindings[0] = "texture"),
+      "must be storage or read-only-storage",
+    ],
     ["a temporary with a gap", (m) => (m.targets.webgpu.temporaries[0].id = 9), "temporaries[0].id"],
-    ["an address outside the memory", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, "0": 4 * 65536 - 4 }), "outside"],
+    [
+      "an address outside the memory",
+      (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, "0": 4 * 65536 - 4 }),
+      "outside",
+    ],
     ["an odd address", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, "0": 65537 }), "multiple of 4"],
-    ["a weight without address", (m) => (m.targets.wasm.memory.buffers = { "2": 67584 }), "targets.wasm.memory.buffers: buffer 0 is missing"],
+    [
+      "a weight without address",
+      (m) => (m.targets.wasm.memory.buffers = { "2": 67584 }),
+      "targets.wasm.memory.buffers: buffer 0 is missing",
+    ],
     ["too many pages", (m) => (m.targets.wasm.memory.pages = 65537), "pages"],
     ["stacks outside the memory", (m) => (m.targets.wasm.memory.stacks = { base: 4096, bytes: 65536, max_threads: 4 }), "stacks.base"],
   ];
@@ -177,18 +265,56 @@ describe("manifest", () => {
     ["a feature of WASM that is no name", (m) => (m.targets.wasm.variants.simd.features = [5]), "simd.features[0]"],
     ["emulated that is no flag", (m) => (m.targets.webgpu.variants.base.emulated = 1), "base.emulated: must be true or false"],
     ["no variants", (m) => (m.targets.webgpu.variants = {}), "manifest.json: targets.webgpu.variants: is empty"],
-    ["a grid that reads no variable", (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].grid[1] = { var: "no" }), "dispatches[0].grid[1]"],
-    ["an address of no buffer", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, 8: 4096 }), "memory.buffers.8: is not a buffer's id"],
-    ["variables outside the memory", (m) => (m.targets.wasm.memory.variables = 4 * 65536 - 4), "memory.variables: 262140 is outside 0 … 262136"],
-    ["a control block outside the memory", (m) => (m.targets.wasm.memory.control = 4 * 65536 - 60), "memory.control: 262084 is outside 0 … 262080"],
+    [
+      "a grid that reads no variable",
+      (m) => (m.targets.webgpu.variants.base.entry_points.decode.dispatches[0].grid[1] = { var: "no" }),
+      "dispatches[0].grid[1]",
+    ],
+    [
+      "an address of no buffer",
+      (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, 8: 4096 }),
+      "memory.buffers.8: is not a buffer's id",
+    ],
+    [
+      "variables outside the memory",
+      (m) => (m.targets.wasm.memory.variables = 4 * 65536 - 4),
+      "memory.variables: 262140 is outside 0 … 262136",
+    ],
+    [
+      "a control block outside the memory",
+      (m) => (m.targets.wasm.memory.control = 4 * 65536 - 60),
+      "memory.control: 262084 is outside 0 … 262080",
+    ],
     ["a variable without values", (m) => (m.variables[1].min = 9), "variables[1].max: 8 is outside 9"],
-    ["an entry point missing for WASM", (m) => delete m.targets.wasm.entry_points.verify, 'manifest.json: targets: entry point "verify" is missing'],
-    ["a state without address that is written", (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, 7: undefined }), "targets.wasm.memory.buffers: buffer 7 is missing"],
-    ["weights that begin late", (m) => { m.buffers[0].segments = [{ shard: 0, offset: 0, bytes: 600, at: 4 }]; }, "leave a gap or overlap at byte 0"],
+    [
+      "an entry point missing for WASM",
+      (m) => delete m.targets.wasm.entry_points.verify,
+      'manifest.json: targets: entry point "verify" is missing',
+    ],
+    [
+      "a state without address that is written",
+      (m) => (m.targets.wasm.memory.buffers = { ...m.targets.wasm.memory.buffers, 7: undefined }),
+      "targets.wasm.memory.buffers: buffer 7 is missing",
+    ],
+    [
+      "weights that begin late",
+      (m) => {
+        m.buffers[0].segments = [{ shard: 0, offset: 0, bytes: 600, at: 4 }];
+      },
+      "leave a gap or overlap at byte 0",
+    ],
     ["logits of another type", (m) => (m.buffers[4].dtype = "f16"), "chat.logits: buffer 4 must be f32 state of at least 1044 bytes"],
-    ["sampling settings that are too few", (m) => (m.buffers[5].bytes = 12), "chat.sampling_f: buffer 5 must be f32 state of at least 16 bytes"],
+    [
+      "sampling settings that are too few",
+      (m) => (m.buffers[5].bytes = 12),
+      "chat.sampling_f: buffer 5 must be f32 state of at least 16 bytes",
+    ],
     ["a seed without room", (m) => (m.buffers[6].bytes = 4), "chat.sampling_i: buffer 6 must be i32 state of at least 8 bytes"],
-    ["room for too few checked guesses", (m) => (m.buffers[7].bytes = 12), "chat.verify.tokens: buffer 7 must be i32 state of at least 16 bytes"],
+    [
+      "room for too few checked guesses",
+      (m) => (m.buffers[7].bytes = 12),
+      "chat.verify.tokens: buffer 7 must be i32 state of at least 16 bytes",
+    ],
     ["ids of no buffer", (m) => (m.chat.ids = 8), "chat.ids: 8 is outside 0 … 7"],
     ["a block of nothing", (m) => (m.chat.prefill[1].block = 0), "chat.prefill[1].block"],
     ["a block that is too large", (m) => (m.chat.prefill[1].block = 65537), "chat.prefill[1].block: 65537 is outside 1 … 65536"],
@@ -209,18 +335,39 @@ describe("manifest", () => {
 
   const ofFunctions: [string, (m: Record<string, any>) => unknown, string][] = [
     ["no functions", (m) => (m.functions = {}), "manifest.json: functions: is empty"],
-    ["an array larger than its buffer", (m) => (m.functions.run.inputs[0].shape = [2, 3]), "functions.run.inputs[0].buffer: buffer 1 must be f32 state of at least 24 bytes"],
-    ["a weight as an input", (m) => (m.functions.run.inputs[0].buffer = 0), "functions.run.inputs[0].buffer: buffer 0 must be f32 state of at least 16 bytes"],
-    ["another type than the buffer's", (m) => (m.functions.run.inputs[0].dtype = "i32"), "functions.run.inputs[0].buffer: buffer 1 must be i32 state of at least 16 bytes"],
+    [
+      "an array larger than its buffer",
+      (m) => (m.functions.run.inputs[0].shape = [2, 3]),
+      "functions.run.inputs[0].buffer: buffer 1 must be f32 state of at least 24 bytes",
+    ],
+    [
+      "a weight as an input",
+      (m) => (m.functions.run.inputs[0].buffer = 0),
+      "functions.run.inputs[0].buffer: buffer 0 must be f32 state of at least 16 bytes",
+    ],
+    [
+      "another type than the buffer's",
+      (m) => (m.functions.run.inputs[0].dtype = "i32"),
+      "functions.run.inputs[0].buffer: buffer 1 must be i32 state of at least 16 bytes",
+    ],
     ["a buffer that is not there", (m) => (m.functions.run.inputs[0].buffer = 5), "functions.run.inputs[0].buffer: 5 is outside 0 … 4"],
     ["a name twice", (m) => (m.functions.run.inputs[1].name = "x"), 'functions.run.inputs[1]: "x" appears twice'],
-    ["a buffer twice", (m) => (m.functions.run.outputs[1] = { ...m.functions.run.outputs[0], name: "z" }), 'functions.run.outputs[1]: "3" appears twice'],
-    ["a type that is unknown", (m) => (m.functions.run.inputs[0].dtype = "f64"), "functions.run.inputs[0].dtype: must be f32 or i32 or u32"],
+    [
+      "a buffer twice",
+      (m) => (m.functions.run.outputs[1] = { ...m.functions.run.outputs[0], name: "z" }),
+      'functions.run.outputs[1]: "3" appears twice',
+    ],
+    [
+      "a type that is unknown",
+      (m) => (m.functions.run.inputs[0].dtype = "f64"),
+      "functions.run.inputs[0].dtype: must be f32 or i32 or u32",
+    ],
     ["a shape of no size", (m) => (m.functions.run.inputs[0].shape = [2, -2]), "functions.run.inputs[0].shape[1]"],
   ];
   it.each(ofFunctions)("refuses functions with %s", (_name, change, message) => {
     expect(() => parseManifest(JSON.parse(JSON.stringify(fakeFunction(change).manifest)))).toThrow(
-      expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }));
+      expect.objectContaining({ code: "bad-manifest", message: expect.stringContaining(message) }),
+    );
   });
 
   it.each([null, 3, "x", [], {}])("refuses %j for the whole", (json) => {

@@ -51,9 +51,19 @@ async function open(options: LoadOptions = {}): Promise<Chat> {
   return chat;
 }
 
-const left = (change: object = {}): void => void page.kept.set(KEY, JSON.stringify({
-  time: 5, phase: "weights", loadedBytes: 10, totalBytes: 100, times: 1, backend: "auto", ...change,
-}));
+const left = (change: object = {}): void =>
+  void page.kept.set(
+    KEY,
+    JSON.stringify({
+      time: 5,
+      phase: "weights",
+      loadedBytes: 10,
+      totalBytes: 100,
+      times: 1,
+      backend: "auto",
+      ...change,
+    }),
+  );
 
 describe("a load that is interrupted", () => {
   it("is marked as long as it lasts", async () => {
@@ -110,7 +120,9 @@ describe("a load that is interrupted", () => {
         return { backend: "wasm-single", context: 32 };
       },
     });
-    expect(told).toEqual([{ time: 5, phase: "weights", loadedBytes: 10, totalBytes: 100, times: 1, recommended: { backend: "wasm", context: 1024 } }]);
+    expect(told).toEqual([
+      { time: 5, phase: "weights", loadedBytes: 10, totalBytes: 100, times: 1, recommended: { backend: "wasm", context: 1024 } },
+    ]);
     expect(chat.previousLoadInterrupted).toEqual(told[0]);
     expect(chat.info).toMatchObject({ backend: "wasm-single", context: 32, fullContext: 64 });
     await expect(chat.logits(Array.from({ length: 33 }, () => 1))).rejects.toMatchObject({ code: "context-full" });
@@ -134,7 +146,9 @@ describe("a load that is interrupted", () => {
 
   it("ends with what the question throws, and is asked about once", async () => {
     left();
-    const onInterrupted = (): never => { throw new Error("asked"); };
+    const onInterrupted = (): never => {
+      throw new Error("asked");
+    };
     await expect(open({ onInterrupted })).rejects.toThrow("asked");
     expect((await open({ onInterrupted })).previousLoadInterrupted).toBeUndefined();
   });
@@ -151,7 +165,13 @@ describe("a load that is interrupted", () => {
   it("holds a lock of its name, and listens, from the beginning to the end", async () => {
     const marker = LoadMarker.of(BASE) as LoadMarker;
     marker.set("wasm");
-    expect(JSON.parse(page.kept.get(KEY) as string)).toMatchObject({ phase: "manifest", loadedBytes: 0, totalBytes: 0, times: 1, backend: "wasm" });
+    expect(JSON.parse(page.kept.get(KEY) as string)).toMatchObject({
+      phase: "manifest",
+      loadedBytes: 0,
+      totalBytes: 0,
+      times: 1,
+      backend: "wasm",
+    });
     await new Promise(setImmediate);
     expect(page.held).toEqual([{ name: KEY, mode: "shared" }]);
     page.dispatchEvent(new Event("pagehide"));
@@ -169,7 +189,13 @@ describe("a load that is interrupted", () => {
   });
 
   it("recommends what takes less, whatever was asked for", () => {
-    for (const [backend, less] of [["auto", "wasm"], ["webgpu", "wasm"], [undefined, "wasm"], ["wasm", "wasm-single"], ["wasm-single", "wasm-single"]] as const) {
+    for (const [backend, less] of [
+      ["auto", "wasm"],
+      ["webgpu", "wasm"],
+      [undefined, "wasm"],
+      ["wasm", "wasm-single"],
+      ["wasm-single", "wasm-single"],
+    ] as const) {
       expect(smaller({ backend, times: 1 })).toEqual({ backend: less, context: 1024 });
     }
   });
@@ -193,10 +219,17 @@ describe("a load that is interrupted", () => {
   it("costs nothing where storage is refused, damaged, or there is no page", async () => {
     page.kept.set(KEY, "{");
     expect((await open()).previousLoadInterrupted).toBeUndefined();
-    page.localStorage.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
+    page.localStorage.setItem = () => {
+      throw new DOMException("full", "QuotaExceededError");
+    };
     await open();
     vi.stubGlobal("localStorage", undefined);
-    Object.defineProperty(globalThis, "localStorage", { configurable: true, get: () => { throw new DOMException("no", "SecurityError"); } });
+    Object.defineProperty(globalThis, "localStorage", {
+      configurable: true,
+      get: () => {
+        throw new DOMException("no", "SecurityError");
+      },
+    });
     await open();
     vi.stubGlobal("document", undefined);
     expect(LoadMarker.of(BASE)).toBeUndefined();
@@ -204,7 +237,8 @@ describe("a load that is interrupted", () => {
 });
 
 describe("what a page may count on", () => {
-  const IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1";
+  const IPHONE =
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1";
   const MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15";
   const PIXEL = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Mobile Safari/537.36";
 
@@ -224,7 +258,10 @@ describe("what a page may count on", () => {
 
   it("is what load compares with, unless it is told otherwise", async () => {
     vi.stubGlobal("navigator", { userAgent: PIXEL, deviceMemory: 1e-6, locks: page.locks });
-    await expect(open()).rejects.toMatchObject({ code: "out-of-memory", message: expect.stringContaining("a page can count on about 1 MB here") });
+    await expect(open()).rejects.toMatchObject({
+      code: "out-of-memory",
+      message: expect.stringContaining("a page can count on about 1 MB here"),
+    });
     await open({ memoryBudgetBytes: Infinity });
   });
 });
@@ -253,7 +290,11 @@ describe("a hidden page", () => {
     const controller = new AbortController();
     setTimeout(() => controller.abort(), 100);
     const stopped = chat.generateIds([4], { ...options, hiddenTokensPerSecond: 0, signal: controller.signal });
-    await expect((async () => { for await (const _ of stopped); })()).rejects.toMatchObject({ code: "aborted" });
+    await expect(
+      (async () => {
+        for await (const _ of stopped);
+      })(),
+    ).rejects.toMatchObject({ code: "aborted" });
     seen.length = 0;
     for await (const token of chat.generateIds([4], { ...options, hiddenTokensPerSecond: 100 })) seen.push(token);
     expect(seen).toEqual(all);

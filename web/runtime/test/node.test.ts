@@ -116,16 +116,19 @@ describe("in Node", () => {
   });
 
   it("a function", async () => {
-    expect(await node(`
+    expect(
+      await node(`
       const f = await tinyweb.loadFunction("./function", { backend: "wasm-single" });
       const { y } = await f.run({ x: Float32Array.of(1, -2, 3, 4), n: Int32Array.of(10) });
       await f.dispose();
       console.log(JSON.stringify([...y]));
-    `)).toEqual([11, 6, 19, 26]);
+    `),
+    ).toEqual([11, 6, 19, 26]);
   });
 
   it("any bundle, by what its manifest says", async () => {
-    expect(await node(`
+    expect(
+      await node(`
       const chat = await any.load("./chat", { backend: "wasm-single" });
       const { choices } = await new talk.OpenAI({ chat }).chat.completions.create({ messages: [{ role: "user", content: "hi" }], max_tokens: 3, temperature: 0 });
       const f = await any.load("./function", { backend: "wasm-single", task: "function" });
@@ -137,19 +140,26 @@ describe("in Node", () => {
       }
       await Promise.all([chat.dispose(), f.dispose()]);
       console.log(JSON.stringify([choices[0].message.content.length > 0, [...positive], errors]));
-    `)).toEqual([true, [1, 0, 1], [
-      [true, "bad-manifest", "manifest.json: version: is 3, this library reads version 2: update tinyweb"],
-      [true, "bad-manifest", expect.stringMatching(/task: "telepathy" is not one of chat, .*update tinyweb/)],
-      [true, "bad-manifest", expect.stringContaining("format")],
-      [true, "bad-manifest", expect.stringContaining("manifest.json")],
-      [true, "bad-argument", "This bundle's task is chat, not function."],
-    ]]);
+    `),
+    ).toEqual([
+      true,
+      [1, 0, 1],
+      [
+        [true, "bad-manifest", "manifest.json: version: is 3, this library reads version 2: update tinyweb"],
+        [true, "bad-manifest", expect.stringMatching(/task: "telepathy" is not one of chat, .*update tinyweb/)],
+        [true, "bad-manifest", expect.stringContaining("format")],
+        [true, "bad-manifest", expect.stringContaining("manifest.json")],
+        [true, "bad-argument", "This bundle's task is chat, not function."],
+      ],
+    ]);
   });
 
   it("what is not there is told, and the program ends", async () => {
-    expect(await node(`
+    expect(
+      await node(`
       const error = await tinyweb.loadChat("./nothing").catch((e) => e);
       console.log(JSON.stringify([error instanceof tinyweb.TinywebError, error.code, error.message]));
-    `)).toEqual([true, "download-failed", expect.stringMatching(/nothing\/manifest\.json.*no such file/)]);
+    `),
+    ).toEqual([true, "download-failed", expect.stringMatching(/nothing\/manifest\.json.*no such file/)]);
   });
 });

@@ -9,7 +9,11 @@ import { MemoryStorage } from "./memory-cache.js";
 import { spawnNodeThread } from "./node-thread.js";
 
 export const NO_GPU: Platform = {
-  gpu: undefined, isSecureContext: true, crossOriginIsolated: true, sharedMemory: true, hardwareConcurrency: 3,
+  gpu: undefined,
+  isSecureContext: true,
+  crossOriginIsolated: true,
+  sharedMemory: true,
+  hardwareConcurrency: 3,
 };
 
 export interface Opened {
@@ -19,7 +23,11 @@ export interface Opened {
   storage: MemoryStorage;
 }
 
-export async function openFake(settings: Partial<HostSettings> = {}, bundle: FakeBundle = fakeBundle(), signal?: AbortSignal): Promise<Opened> {
+export async function openFake(
+  settings: Partial<HostSettings> = {},
+  bundle: FakeBundle = fakeBundle(),
+  signal?: AbortSignal,
+): Promise<Opened> {
   const server = new FakeServer(bundle.files);
   const storage = new MemoryStorage();
   const all: HostSettings = {

@@ -15,32 +15,46 @@ beforeEach(() => {
 });
 afterEach(() => vi.useRealTimers());
 
-const whole = (change: object = {}): ReturnType<typeof completions.create> => completions.create({ messages: MESSAGES, ...change } as ChatRequest);
+const whole = (change: object = {}): ReturnType<typeof completions.create> =>
+  completions.create({ messages: MESSAGES, ...change } as ChatRequest);
 const stream = async (change: object = {}): Promise<ChatCompletionChunk[]> =>
-  collect((await completions.create({ messages: MESSAGES, stream: true, ...change } as ChatRequest & { stream: true })));
+  collect(await completions.create({ messages: MESSAGES, stream: true, ...change } as ChatRequest & { stream: true }));
 const usage = (answer: number): object => ({ prompt_tokens: 2, completion_tokens: answer, total_tokens: 2 + answer });
 
 describe("an answer in one piece", () => {
   it("is a completion", async () => {
     expect(await whole()).toEqual({
-      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{24}$/), object: "chat.completion", created: Math.floor(NOW / 1000), model: "fake",
+      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{24}$/),
+      object: "chat.completion",
+      created: Math.floor(NOW / 1000),
+      model: "fake",
       choices: [{ index: 0, message: { role: "assistant", content: "Hello", refusal: null }, logprobs: null, finish_reason: "stop" }],
       usage: usage(9), // as the model counts them
     });
   });
 
-  it.each([["end", "stop"], ["max-tokens", "length"], ["context-full", "length"]] as const)("that ended by %s ends by %s", async (stopReason, finish_reason) => {
+  it.each([
+    ["end", "stop"],
+    ["max-tokens", "length"],
+    ["context-full", "length"],
+  ] as const)("that ended by %s ends by %s", async (stopReason, finish_reason) => {
     chat.ended.stopReason = stopReason;
     expect(await whole()).toMatchObject({ choices: [{ finish_reason }] });
   });
 
   it("ends before a stop sequence, with the tokens that were made until then", async () => {
     chat.pieces = ["a", "bE", "ND", "c"];
-    expect(await whole({ stop: "END" })).toMatchObject({ choices: [{ message: { content: "ab" }, finish_reason: "stop" }], usage: usage(3) });
+    expect(await whole({ stop: "END" })).toMatchObject({
+      choices: [{ message: { content: "ab" }, finish_reason: "stop" }],
+      usage: usage(3),
+    });
     expect(chat.left).toBe(1);
     chat.pieces = ["a", "E"];
     chat.ended.stopReason = "max-tokens";
-    expect(await whole({ stop: "END" })).toMatchObject({ choices: [{ message: { content: "aE" }, finish_reason: "length" }], usage: usage(9) });
+    expect(await whole({ stop: "END" })).toMatchObject({
+      choices: [{ message: { content: "aE" }, finish_reason: "length" }],
+      usage: usage(9),
+    });
   });
 
   it("asks the model with the request's settings, and no more than the context leaves", async () => {
@@ -48,7 +62,9 @@ describe("an answer in one piece", () => {
     await whole({ temperature: 0.5, top_p: 0.25, top_k: 3, repetition_penalty: 1.5, seed: 4, max_tokens: 7 });
     await whole({ max_tokens: 1000 });
     expect(chat.asked.map(({ options }) => options)).toEqual([
-      { maxTokens: 40 }, { temperature: 0.5, topP: 0.25, topK: 3, repetitionPenalty: 1.5, seed: 4, maxTokens: 7 }, { maxTokens: 98 },
+      { maxTokens: 40 },
+      { temperature: 0.5, topP: 0.25, topK: 3, repetitionPenalty: 1.5, seed: 4, maxTokens: 7 },
+      { maxTokens: 98 },
     ]);
     expect(chat.asked[0]?.messages).toEqual(MESSAGES);
     const { signal } = new AbortController();
@@ -62,9 +78,12 @@ describe("an answer in one piece", () => {
     await of(99);
     expect(chat.asked.at(-1)?.options.maxTokens).toBe(1);
     await expect(of(100)).rejects.toMatchObject({
-      code: "context-full", message: "messages: they take 100 tokens, and this model reads at most 100 with its answer. Leave out the oldest.",
+      code: "context-full",
+      message: "messages: they take 100 tokens, and this model reads at most 100 with its answer. Leave out the oldest.",
     });
-    await expect(completions.create({ messages: MESSAGES }, 5 as never)).rejects.toThrow("The options of create() must be an object, such as { signal }, not 5.");
+    await expect(completions.create({ messages: MESSAGES }, 5 as never)).rejects.toThrow(
+      "The options of create() must be an object, such as { signal }, not 5.",
+    );
     await expect(completions.create({ messages: MESSAGES }, { signal: 5 as never })).rejects.toThrow(/^signal must be/);
   });
 
@@ -75,13 +94,26 @@ describe("an answer in one piece", () => {
 });
 
 describe("an answer in chunks", () => {
-  const head = { id: expect.stringMatching(/^chatcmpl-[0-9a-f]{24}$/), object: "chat.completion.chunk", created: Math.floor(NOW / 1000), model: "fake" };
-  const chunk = (delta: object, finish_reason: string | null = null): object => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
+  const head = {
+    id: expect.stringMatching(/^chatcmpl-[0-9a-f]{24}$/),
+    object: "chat.completion.chunk",
+    created: Math.floor(NOW / 1000),
+    model: "fake",
+  };
+  const chunk = (delta: object, finish_reason: string | null = null): object => ({
+    ...head,
+    choices: [{ index: 0, delta, logprobs: null, finish_reason }],
+  });
 
   it("begins with the role, ends with the reason, and has one id", async () => {
     chat.pieces = ["Hel", "", "lo"];
     const chunks = await stream();
-    expect(chunks).toEqual([chunk({ role: "assistant", content: "" }), chunk({ content: "Hel" }), chunk({ content: "lo" }), chunk({}, "stop")]);
+    expect(chunks).toEqual([
+      chunk({ role: "assistant", content: "" }),
+      chunk({ content: "Hel" }),
+      chunk({ content: "lo" }),
+      chunk({}, "stop"),
+    ]);
     expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
   });
 
@@ -98,7 +130,7 @@ describe("an answer in chunks", () => {
   });
 
   it("stops the model where the loop is left, the controller or the signal says so", async () => {
-    for await (const { choices } of (await completions.create({ messages: MESSAGES, stream: true }))) if (choices[0]?.delta.content) break;
+    for await (const { choices } of await completions.create({ messages: MESSAGES, stream: true })) if (choices[0]?.delta.content) break;
     expect(chat.left).toBe(1);
     const own = await completions.create({ messages: MESSAGES, stream: true });
     own.controller.abort();

@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { checkFields, checkModel, checkOnly, number, readChatRequest, refuse, type ChatRequest } from "../src/openai/request.js";
 
 const MESSAGES = [{ role: "user", content: "hi" }] as const;
-const read = (change: object = {}): ReturnType<typeof readChatRequest> => readChatRequest({ messages: MESSAGES, ...change } as ChatRequest, "fake");
+const read = (change: object = {}): ReturnType<typeof readChatRequest> =>
+  readChatRequest({ messages: MESSAGES, ...change } as ChatRequest, "fake");
 function said(call: () => unknown): string {
   try {
     call();
@@ -15,17 +16,42 @@ function said(call: () => unknown): string {
 
 describe("a request", () => {
   it("of messages alone asks for the model's own ways", () => {
-    expect(read()).toStrictEqual({ messages: [{ role: "user", content: "hi" }], stop: [], stream: false, includeUsage: false, maxTokens: undefined, sampling: {} });
+    expect(read()).toStrictEqual({
+      messages: [{ role: "user", content: "hi" }],
+      stop: [],
+      stream: false,
+      includeUsage: false,
+      maxTokens: undefined,
+      sampling: {},
+    });
   });
 
   it("says everything in this library's words", () => {
     const stop = ["a", "b"];
     const wish = read({
-      model: "fake", stream: true, stream_options: { include_usage: true }, max_completion_tokens: 5, temperature: 2, top_p: 1, top_k: 3, repetition_penalty: 100, seed: -4,
-      stop, n: 1, response_format: { type: "text" }, frequency_penalty: 0, presence_penalty: 0, logprobs: false, user: "me",
+      model: "fake",
+      stream: true,
+      stream_options: { include_usage: true },
+      max_completion_tokens: 5,
+      temperature: 2,
+      top_p: 1,
+      top_k: 3,
+      repetition_penalty: 100,
+      seed: -4,
+      stop,
+      n: 1,
+      response_format: { type: "text" },
+      frequency_penalty: 0,
+      presence_penalty: 0,
+      logprobs: false,
+      user: "me",
     });
     expect(wish).toEqual({
-      messages: [{ role: "user", content: "hi" }], stop: ["a", "b"], stream: true, includeUsage: true, maxTokens: 5,
+      messages: [{ role: "user", content: "hi" }],
+      stop: ["a", "b"],
+      stream: true,
+      includeUsage: true,
+      maxTokens: 5,
       sampling: { temperature: 2, topP: 1, topK: 3, repetitionPenalty: 100, seed: -4 },
     });
     expect(wish.stop).not.toBe(stop);
@@ -35,8 +61,25 @@ describe("a request", () => {
 
   it("counts null as absent", () => {
     const names = [
-      "model", "stream", "stream_options", "max_completion_tokens", "max_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "seed", "stop", "n",
-      "response_format", "frequency_penalty", "presence_penalty", "logprobs", "user", "tools", "unheard",
+      "model",
+      "stream",
+      "stream_options",
+      "max_completion_tokens",
+      "max_tokens",
+      "temperature",
+      "top_p",
+      "top_k",
+      "repetition_penalty",
+      "seed",
+      "stop",
+      "n",
+      "response_format",
+      "frequency_penalty",
+      "presence_penalty",
+      "logprobs",
+      "user",
+      "tools",
+      "unheard",
     ];
     expect(read(Object.fromEntries(names.map((name) => [name, null])))).toEqual(read());
     expect(read({ stream: true, stream_options: { include_usage: null, other: null } }).includeUsage).toBe(false);
@@ -71,8 +114,18 @@ describe("a request", () => {
     [{ messages: [MESSAGES[0], null] }, "messages[1].role: must be system, developer, user or assistant, not undefined."],
     [{ messages: [{ role: "tool", content: "" }] }, 'messages[0].role: must be system, developer, user or assistant, not "tool".'],
     [{ messages: [{ role: "user", content: "", name: "x" }] }, "messages[0].name: this model cannot do that; it knows content, role."],
-    ...[5, undefined, [null], [{ type: "image_url" }], [{ type: "text" }], [{ type: "image", text: "x" }], [{ type: "text", text: "a" }, 5]].map((content): [object, string] =>
-      [{ messages: [{ role: "user", content }] }, "messages[0].content: must be a text, or a list of parts of type text: this model reads nothing else."]),
+    ...[
+      5,
+      undefined,
+      [null],
+      [{ type: "image_url" }],
+      [{ type: "text" }],
+      [{ type: "image", text: "x" }],
+      [{ type: "text", text: "a" }, 5],
+    ].map((content): [object, string] => [
+      { messages: [{ role: "user", content }] },
+      "messages[0].content: must be a text, or a list of parts of type text: this model reads nothing else.",
+    ]),
   ])("%j is refused", (change, words) => {
     expect(said(() => read(change))).toBe(words);
   });
@@ -80,21 +133,43 @@ describe("a request", () => {
   it("names all that it knows when it does not know a field", () => {
     expect(said(() => read({ tools: [] }))).toBe(
       "tools: this model cannot do that; it knows frequency_penalty, logprobs, max_completion_tokens, max_tokens, messages, model, n, presence_penalty, " +
-      "repetition_penalty, response_format, seed, stop, stream, stream_options, temperature, top_k, top_p, user.");
+        "repetition_penalty, response_format, seed, stop, stream, stream_options, temperature, top_k, top_p, user.",
+    );
   });
 
   it("may say its texts in parts, and developer for system", () => {
     const messages = [
-      { role: "developer", content: [{ type: "text", text: "a" }, { type: "text", text: "b" }] }, { role: "system", content: "c" }, { role: "assistant", content: "" }, { role: "user", content: [] },
+      {
+        role: "developer",
+        content: [
+          { type: "text", text: "a" },
+          { type: "text", text: "b" },
+        ],
+      },
+      { role: "system", content: "c" },
+      { role: "assistant", content: "" },
+      { role: "user", content: [] },
     ];
-    expect(read({ messages }).messages).toEqual([{ role: "system", content: "ab" }, { role: "system", content: "c" }, { role: "assistant", content: "" }, { role: "user", content: "" }]);
+    expect(read({ messages }).messages).toEqual([
+      { role: "system", content: "ab" },
+      { role: "system", content: "c" },
+      { role: "assistant", content: "" },
+      { role: "user", content: "" },
+    ]);
   });
 });
 
 describe("fields", () => {
   it("belong to an object", () => {
     const known = new Set(["b", "a"]);
-    for (const [value, shown] of [[null, "null"], [undefined, "undefined"], [[], "[]"], ["x", '"x"'], [5, "5"], [() => 1, "() => 1"]] as const) {
+    for (const [value, shown] of [
+      [null, "null"],
+      [undefined, "undefined"],
+      [[], "[]"],
+      ["x", '"x"'],
+      [5, "5"],
+      [() => 1, "() => 1"],
+    ] as const) {
       expect(said(() => checkFields(value, known))).toBe(`the request: must be an object, not ${shown}.`);
       expect(said(() => checkFields(value, known, "part"))).toBe(`part: must be an object, not ${shown}.`);
     }

@@ -20,9 +20,15 @@ describe("a conversation", () => {
     const session = new ChatSession(chat, { system: "be", temperature: 0.5, maxTokens: 9 });
     expect(await text(session, "a")).toBe("Hello");
     expect(await text(session, "b", { maxTokens: 3, topK: 2 })).toBe("Hello");
-    expect(chat.asked.map(({ messages }) => messages)).toEqual([[system("be"), user("a")], [system("be"), user("a"), assistant("Hello"), user("b")]]);
+    expect(chat.asked.map(({ messages }) => messages)).toEqual([
+      [system("be"), user("a")],
+      [system("be"), user("a"), assistant("Hello"), user("b")],
+    ]);
     const plain = chat.asked.map(({ options: { signal, ...options } }) => (expect(signal).toBeInstanceOf(AbortSignal), options));
-    expect(plain).toEqual([{ temperature: 0.5, maxTokens: 9 }, { temperature: 0.5, maxTokens: 3, topK: 2 }]);
+    expect(plain).toEqual([
+      { temperature: 0.5, maxTokens: 9 },
+      { temperature: 0.5, maxTokens: 3, topK: 2 },
+    ]);
     expect(session.messages).toEqual([system("be"), user("a"), assistant("Hello"), user("b"), assistant("Hello")]);
   });
 
@@ -159,12 +165,20 @@ describe("a session", () => {
   it.each<[string, () => unknown, string]>([
     ["no model", () => new ChatSession(undefined as never), "A session needs a chat model: new ChatSession(await loadChat(…))."],
     ["null", () => new ChatSession(null as never), "A session needs a chat model: new ChatSession(await loadChat(…))."],
-    ["something else", () => new ChatSession({ generate: 5 } as never), "A session needs a chat model: new ChatSession(await loadChat(…))."],
+    [
+      "something else",
+      () => new ChatSession({ generate: 5 } as never),
+      "A session needs a chat model: new ChatSession(await loadChat(…)).",
+    ],
     ["a system that is no text", () => new ChatSession(chat, { system: 5 as never }), "system must be a text, not 5."],
     ["wrong options", () => new ChatSession(chat, 5 as never), "The options of a session must be an object, such as { signal }, not 5."],
     ["a wrong number", () => new ChatSession(chat, { topP: 5 }), "topP must be a number in 0 … 1, not 5."],
     ["no text", () => new ChatSession(chat).send(5 as never).next(), "What is sent must be a text, not 5."],
-    ["wrong options of a question", () => new ChatSession(chat).send("a", 5 as never).next(), "The options of send() must be an object, such as { signal }, not 5."],
+    [
+      "wrong options of a question",
+      () => new ChatSession(chat).send("a", 5 as never).next(),
+      "The options of send() must be an object, such as { signal }, not 5.",
+    ],
   ])("says what is wrong: %s", async (_name, call, words) => {
     await expect((async () => call())()).rejects.toMatchObject({ code: "bad-argument", message: words });
   });

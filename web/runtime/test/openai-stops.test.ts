@@ -30,8 +30,12 @@ it("stop sequences hold back what may begin one, and nothing else", () => {
       if (!stops.found) told += text;
       out += stops.push(text);
       const starts = sequences.map((sequence) => told.indexOf(sequence)).filter((start) => start >= 0);
-      const ends = Array.from({ length: told.length }, (_, i) => i).filter((i) => sequences.some((sequence) => sequence.startsWith(told.slice(i))));
-      expect(out, JSON.stringify([sequences, told])).toBe(told.slice(0, starts.length > 0 ? Math.min(...starts) : (ends[0] ?? told.length)));
+      const ends = Array.from({ length: told.length }, (_, i) => i).filter((i) =>
+        sequences.some((sequence) => sequence.startsWith(told.slice(i))),
+      );
+      expect(out, JSON.stringify([sequences, told])).toBe(
+        told.slice(0, starts.length > 0 ? Math.min(...starts) : (ends[0] ?? told.length)),
+      );
       expect(stops.found).toBe(starts.length > 0);
     }
     const rest = stops.end();

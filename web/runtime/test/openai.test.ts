@@ -18,8 +18,11 @@ afterEach(() => chat.dispose());
 const MESSAGES = [{ role: "user", content: "hi" }] as const;
 const ids = promptIds(MESSAGES);
 /** A question after which the model comes to its end. */
-const question = Array.from({ length: 200 }, (_, i) => String(i)).find((content) => expected(promptIds([{ role: "user", content }]), 20).includes(EOS)) as string;
-const decode = (tokens: number[]): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(tokens.filter((id) => id < 256)));
+const question = Array.from({ length: 200 }, (_, i) => String(i)).find((content) =>
+  expected(promptIds([{ role: "user", content }]), 20).includes(EOS),
+) as string;
+const decode = (tokens: number[]): string =>
+  new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(tokens.filter((id) => id < 256)));
 
 describe("chat.completions.create", () => {
   it("answers in one piece", async () => {
@@ -30,7 +33,9 @@ describe("chat.completions.create", () => {
       object: "chat.completion",
       created: expect.closeTo(Date.now() / 1000, -2),
       model: "fake",
-      choices: [{ index: 0, message: { role: "assistant", content: decode(tokens), refusal: null }, logprobs: null, finish_reason: "length" }],
+      choices: [
+        { index: 0, message: { role: "assistant", content: decode(tokens), refusal: null }, logprobs: null, finish_reason: "length" },
+      ],
       usage: { prompt_tokens: ids.length, completion_tokens: 6, total_tokens: ids.length + 6 },
     });
   });
@@ -45,7 +50,9 @@ describe("chat.completions.create", () => {
     expect(new Set(chunks.map(({ id, object }) => `${id} ${object}`)).size).toBe(1);
     expect(chunks[0]?.object).toBe("chat.completion.chunk");
     expect(chunks.every((chunk) => !("usage" in chunk))).toBe(true);
-    const counted = await collect(await openai.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } }));
+    const counted = await collect(
+      await openai.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } }),
+    );
     expect(counted.at(-1)).toMatchObject({ choices: [], usage: whole.usage });
     expect(counted.slice(0, -1).every(({ usage }) => usage === null)).toBe(true);
   });
@@ -53,7 +60,13 @@ describe("chat.completions.create", () => {
   it("tells an end from a limit, and hands on seeds and sampling", async () => {
     const choice = { temperature: 0.75, topP: 0.5, topK: 7, repetitionPenalty: 1.25, seed: 99 };
     const sampled = await openai.chat.completions.create({
-      messages: MESSAGES, max_tokens: 9, temperature: 0.75, top_p: 0.5, top_k: 7, repetition_penalty: 1.25, seed: 99,
+      messages: MESSAGES,
+      max_tokens: 9,
+      temperature: 0.75,
+      top_p: 0.5,
+      top_k: 7,
+      repetition_penalty: 1.25,
+      seed: 99,
     });
     expect(sampled.choices[0].message.content).toBe(decode(expected(ids, 9, choice)));
     const messages = [{ role: "user", content: question }] as const;
@@ -68,7 +81,9 @@ describe("chat.completions.create", () => {
     const ended = await openai.chat.completions.create({ messages: MESSAGES, max_tokens: 12, temperature: 0, stop: ["never there", stop] });
     expect(ended.choices[0]).toMatchObject({ message: { content: text.slice(0, text.indexOf(stop)) }, finish_reason: "stop" });
     expect(ended.usage.completion_tokens).toBeLessThan(12);
-    expect((await openai.chat.completions.create({ messages: MESSAGES, max_tokens: 2, temperature: 0 })).choices[0].finish_reason).toBe("length");
+    expect((await openai.chat.completions.create({ messages: MESSAGES, max_tokens: 2, temperature: 0 })).choices[0].finish_reason).toBe(
+      "length",
+    );
   });
 
   it("stops by its signal, its controller, or when the loop is left", async () => {
@@ -84,25 +99,46 @@ describe("chat.completions.create", () => {
     const left = vi.spyOn(signal, "removeEventListener");
     await collect(await openai.chat.completions.create({ ...long, max_tokens: 2 }, { signal }));
     expect(left.mock.calls.map(([, listener]) => listener)).toEqual(taken.mock.calls.map(([, listener]) => listener));
-    await expect(openai.chat.completions.create({ ...long, stream: false }, { signal: AbortSignal.abort() })).rejects.toMatchObject({ code: "aborted" });
+    await expect(openai.chat.completions.create({ ...long, stream: false }, { signal: AbortSignal.abort() })).rejects.toMatchObject({
+      code: "aborted",
+    });
     const after = await openai.chat.completions.create({ messages: MESSAGES, max_tokens: 3, temperature: 0 });
     expect(after.choices[0].message.content).toBe(decode(expected(ids, 3)));
   });
 
   it("reads texts in parts, and takes developer for system", async () => {
-    const plain = await openai.chat.completions.create({ messages: [{ role: "system", content: "ab" }, ...MESSAGES], max_tokens: 4, temperature: 0 });
-    const parts = [{ type: "text", text: "a" }, { type: "text", text: "b" }] as const;
-    const other = await openai.chat.completions.create({ messages: [{ role: "developer", content: parts }, ...MESSAGES], max_tokens: 4, temperature: 0 });
+    const plain = await openai.chat.completions.create({
+      messages: [{ role: "system", content: "ab" }, ...MESSAGES],
+      max_tokens: 4,
+      temperature: 0,
+    });
+    const parts = [
+      { type: "text", text: "a" },
+      { type: "text", text: "b" },
+    ] as const;
+    const other = await openai.chat.completions.create({
+      messages: [{ role: "developer", content: parts }, ...MESSAGES],
+      max_tokens: 4,
+      temperature: 0,
+    });
     expect(other.choices[0].message).toEqual(plain.choices[0].message);
   });
 
   it("of calls at once has the usage and the reason of each", async () => {
     const asked = [1, 4, 9, 2].map((length, i) => ({
-      messages: [{ role: "user", content: "x".repeat(length) }] as const, max_tokens: 3 + i, temperature: 0.5, top_k: 1, seed: 1,
+      messages: [{ role: "user", content: "x".repeat(length) }] as const,
+      max_tokens: 3 + i,
+      temperature: 0.5,
+      top_k: 1,
+      seed: 1,
     }));
     const ending = { messages: [{ role: "user", content: question }] as const, max_tokens: 20, temperature: 0 };
     const [streamed, whole, last, ...raw] = await Promise.all([
-      Promise.all(asked.map(async (request) => collect(await openai.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })))),
+      Promise.all(
+        asked.map(async (request) =>
+          collect(await openai.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })),
+        ),
+      ),
       Promise.all(asked.map((request) => openai.chat.completions.create(request))),
       openai.chat.completions.create(ending),
       ...asked.map(async ({ messages }, i) => {
@@ -112,7 +148,11 @@ describe("chat.completions.create", () => {
       }),
     ]);
     asked.forEach(({ messages, max_tokens }, i) => {
-      const usage = { prompt_tokens: promptIds(messages as never).length, completion_tokens: max_tokens, total_tokens: promptIds(messages as never).length + max_tokens };
+      const usage = {
+        prompt_tokens: promptIds(messages as never).length,
+        completion_tokens: max_tokens,
+        total_tokens: promptIds(messages as never).length + max_tokens,
+      };
       expect(streamed[i]?.at(-1)?.usage).toEqual(usage);
       expect(streamed[i]?.at(-2)?.choices[0]?.finish_reason).toBe("length");
       expect(whole[i]).toMatchObject({ usage, choices: [{ finish_reason: "length" }] });
@@ -123,11 +163,21 @@ describe("chat.completions.create", () => {
 
   it("never leaves out a message", async () => {
     const content = "x".repeat(CONTEXT - 12);
-    const completion = await openai.chat.completions.create({ messages: [{ role: "user", content: "y" }, { role: "user", content: content.slice(10) }], temperature: 0 });
+    const completion = await openai.chat.completions.create({
+      messages: [
+        { role: "user", content: "y" },
+        { role: "user", content: content.slice(10) },
+      ],
+      temperature: 0,
+    });
     expect(completion.usage.total_tokens).toBeLessThanOrEqual(CONTEXT);
-    const large = [{ role: "user", content: "the first" }, { role: "user", content }] as const;
+    const large = [
+      { role: "user", content: "the first" },
+      { role: "user", content },
+    ] as const;
     await expect(openai.chat.completions.create({ messages: large })).rejects.toMatchObject({
-      code: "context-full", message: expect.stringContaining(String(CONTEXT)),
+      code: "context-full",
+      message: expect.stringContaining(String(CONTEXT)),
     });
   });
 
@@ -162,7 +212,15 @@ describe("chat.completions.create", () => {
 
   it("takes null, and what says what happens anyway, for absent", async () => {
     const request = { messages: MESSAGES, max_tokens: 1, temperature: 0 };
-    const nothing = { n: 1, tools: null, response_format: { type: "text" }, frequency_penalty: 0, presence_penalty: null, stop: null, user: "me" } as const;
+    const nothing = {
+      n: 1,
+      tools: null,
+      response_format: { type: "text" },
+      frequency_penalty: 0,
+      presence_penalty: null,
+      stop: null,
+      user: "me",
+    } as const;
     const { choices } = await openai.chat.completions.create({ ...request, ...nothing } as ChatRequest & { stream?: false });
     expect(choices).toEqual((await openai.chat.completions.create(request)).choices);
   });
@@ -178,15 +236,23 @@ describe("embeddings.create", () => {
   it("gives numbers or their bytes", async () => {
     const client = new OpenAI({ embed });
     expect(await client.embeddings.create({ input: ["a", "bcd"], model: "e" })).toEqual({
-      object: "list", model: "e",
-      data: [{ object: "embedding", index: 0, embedding: [1, 0.5] }, { object: "embedding", index: 1, embedding: [3, 0.5] }],
+      object: "list",
+      model: "e",
+      data: [
+        { object: "embedding", index: 0, embedding: [1, 0.5] },
+        { object: "embedding", index: 1, embedding: [3, 0.5] },
+      ],
       usage: { prompt_tokens: 8, total_tokens: 8 },
     });
     const { data } = await client.embeddings.create({ input: "ab", encoding_format: "base64" });
     expect(new Float32Array(new Uint8Array(Buffer.from(data[0]?.embedding as string, "base64")).buffer)).toEqual(Float32Array.of(2, 0.5));
     await expect(client.embeddings.create({ input: [] })).rejects.toMatchObject({ code: "bad-argument" });
-    await expect(client.embeddings.create({ input: "a", dimensions: 3 } as never)).rejects.toMatchObject({ message: expect.stringContaining("dimensions") });
-    await expect(client.embeddings.create(undefined as never)).rejects.toMatchObject({ message: "the request: must be an object, not undefined." });
+    await expect(client.embeddings.create({ input: "a", dimensions: 3 } as never)).rejects.toMatchObject({
+      message: expect.stringContaining("dimensions"),
+    });
+    await expect(client.embeddings.create(undefined as never)).rejects.toMatchObject({
+      message: "the request: must be an object, not undefined.",
+    });
     expect(() => client.chat).toThrow(/No chat model/);
     expect(() => new OpenAI(undefined as never)).toThrow(/takes loaded models/);
     expect(() => new OpenAI({ chat: {} as ChatModel }).embeddings).toThrow(/No embed model/);

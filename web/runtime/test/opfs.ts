@@ -16,7 +16,8 @@ export class Folder {
   async removeEntry(name: string, { recursive = false } = {}): Promise<void> {
     if (this.held.has(name)) throw new DOMException("held", "NoModificationAllowedError");
     const folder = this.folders.get(name);
-    if (folder && !recursive && folder.files.size + folder.folders.size > 0) throw new DOMException("not empty", "InvalidModificationError");
+    if (folder && !recursive && folder.files.size + folder.folders.size > 0)
+      throw new DOMException("not empty", "InvalidModificationError");
     if (!this.folders.delete(name) && !this.files.delete(name)) throw new DOMException("absent", "NotFoundError");
   }
   async *entries(): AsyncGenerator<[string, Folder | File_]> {

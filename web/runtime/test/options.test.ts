@@ -25,8 +25,22 @@ describe("a mistake", () => {
   });
 
   it.each<[unknown, string]>([
-    ["a", '"a"'], ["", '""'], ["x".repeat(100), `"${"x".repeat(80)}"`], [5, "5"], [NaN, "NaN"], [null, "null"], [undefined, "undefined"], [true, "true"],
-    [5n, "5"], [Symbol("s"), "Symbol(s)"], [{}, "Object"], [[], "Array"], [() => 1, "Function"], [new Map(), "Map"], [Object.create(null), "Object"], [new Date(0), "Date"],
+    ["a", '"a"'],
+    ["", '""'],
+    ["x".repeat(100), `"${"x".repeat(80)}"`],
+    [5, "5"],
+    [NaN, "NaN"],
+    [null, "null"],
+    [undefined, "undefined"],
+    [true, "true"],
+    [5n, "5"],
+    [Symbol("s"), "Symbol(s)"],
+    [{}, "Object"],
+    [[], "Array"],
+    [() => 1, "Function"],
+    [new Map(), "Map"],
+    [Object.create(null), "Object"],
+    [new Date(0), "Date"],
   ])("shows %o", (value, shown) => {
     expect(unlike("x", "good", value).message).toBe(`x must be good, not ${shown}.`);
   });
@@ -55,7 +69,15 @@ describe("the options of a call", () => {
   });
 
   it.each<[unknown, string]>([
-    [5, "5"], ["x", '"x"'], [true, "true"], [[], "Array"], [() => 1, "Function"], [SIGNAL, "Object"], [new AbortController().signal, "AbortSignal"], [0, "0"], ["", '""'],
+    [5, "5"],
+    ["x", '"x"'],
+    [true, "true"],
+    [[], "Array"],
+    [() => 1, "Function"],
+    [SIGNAL, "Object"],
+    [new AbortController().signal, "AbortSignal"],
+    [0, "0"],
+    ["", '""'],
   ])("cannot be %o", (given, shown) => {
     expect(said(() => optionsOf(given as object, "f()"))).toBe(`The options of f() must be an object, such as { signal }, not ${shown}.`);
   });
@@ -65,7 +87,8 @@ describe("the options of a call", () => {
     const take = (call: string): object => optionsOf({ a: 1, unheard: 2, none: null }, call, ["a", "b"]);
     expect([take("once()"), take("once()"), take("twice()")]).toEqual([{ a: 1 }, { a: 1 }, { a: 1 }]);
     expect(warn.mock.calls).toEqual([
-      ['tinyweb: once() ignores the option "unheard"; it knows a, b.'], ['tinyweb: twice() ignores the option "unheard"; it knows a, b.'],
+      ['tinyweb: once() ignores the option "unheard"; it knows a, b.'],
+      ['tinyweb: twice() ignores the option "unheard"; it knows a, b.'],
     ]);
   });
 
@@ -83,7 +106,8 @@ describe("a number", () => {
     expect([1, 1.5, 2].map((value) => checkNumber("n", value, 1, 2))).toEqual([1, 1.5, 2]);
     expect([0, Infinity].map((value) => checkNumber("n", value, 0))).toEqual([0, Infinity]);
     for (const none of [undefined, null]) expect(checkNumber("n", none, 1, 2)).toBeUndefined();
-    for (const wrong of [0.9, 2.1, NaN, Infinity]) expect(said(() => checkNumber("n", wrong, 1, 2))).toBe(`n must be a number in 1 … 2, not ${wrong}.`);
+    for (const wrong of [0.9, 2.1, NaN, Infinity])
+      expect(said(() => checkNumber("n", wrong, 1, 2))).toBe(`n must be a number in 1 … 2, not ${wrong}.`);
     expect(said(() => checkNumber("n", "1", 1, 2))).toBe('n must be a number in 1 … 2, not "1".');
     expect(said(() => checkNumber("n", -1, 0))).toBe("n must be a number of at least 0, not -1.");
     expect(said(() => checkNumber("n", [1.5], 1, 2))).toBe("n must be a number in 1 … 2, not Array.");
@@ -124,16 +148,33 @@ describe("what an answer is asked for with", () => {
     const { signal } = new AbortController();
     expect(generateOptions({ signal, other: 1 } as object, "generate()")).toEqual({ signal });
     expect(generateOptions(null, "generate()")).toEqual({});
-    expect(warn.mock.calls).toEqual([[
-      'tinyweb: generate() ignores the option "other"; it knows maxTokens, temperature, topK, topP, repetitionPenalty, seed, speculate, hiddenTokensPerSecond, signal.',
-    ]]);
+    expect(warn.mock.calls).toEqual([
+      [
+        'tinyweb: generate() ignores the option "other"; it knows maxTokens, temperature, topK, topP, repetitionPenalty, seed, speculate, hiddenTokensPerSecond, signal.',
+      ],
+    ]);
   });
 
   it("are messages of a role and a content", () => {
-    checkMessages([{ role: "user", content: "" }, { role: "", content: "x" }]);
-    for (const none of [undefined, null, "x", {}, []]) expect(said(() => checkMessages(none))).toBe("messages must be a non-empty list of { role, content }.");
-    for (const wrong of [null, undefined, "x", {}, { role: "user" }, { content: "x" }, { role: 5, content: "x" }, { role: "user", content: 5 }]) {
-      expect(said(() => checkMessages([{ role: "user", content: "" }, wrong]))).toBe("messages[1] must have a role and a content, both strings.");
+    checkMessages([
+      { role: "user", content: "" },
+      { role: "", content: "x" },
+    ]);
+    for (const none of [undefined, null, "x", {}, []])
+      expect(said(() => checkMessages(none))).toBe("messages must be a non-empty list of { role, content }.");
+    for (const wrong of [
+      null,
+      undefined,
+      "x",
+      {},
+      { role: "user" },
+      { content: "x" },
+      { role: 5, content: "x" },
+      { role: "user", content: 5 },
+    ]) {
+      expect(said(() => checkMessages([{ role: "user", content: "" }, wrong]))).toBe(
+        "messages[1] must have a role and a content, both strings.",
+      );
     }
   });
 });

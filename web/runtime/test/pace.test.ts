@@ -6,9 +6,17 @@ describe("what nobody watches", () => {
   afterEach(() => vi.useRealTimers());
 
   /** After how long it goes on, in milliseconds; undefined: not within a day. */
-  async function waited(pace: Pace, perSecond: number, signal?: AbortSignal, meanwhile: (ms: number) => void = () => undefined): Promise<number | undefined | "stopped"> {
+  async function waited(
+    pace: Pace,
+    perSecond: number,
+    signal?: AbortSignal,
+    meanwhile: (ms: number) => void = () => undefined,
+  ): Promise<number | undefined | "stopped"> {
     let over = false as boolean | "stopped";
-    void pace.wait(perSecond, signal).then(() => (over = true), () => (over = "stopped"));
+    void pace.wait(perSecond, signal).then(
+      () => (over = true),
+      () => (over = "stopped"),
+    );
     for (let ms = 0; ms <= 5000; ms += 50) {
       await vi.advanceTimersByTimeAsync(ms === 0 ? 0 : 50);
       if (over === "stopped") return "stopped";

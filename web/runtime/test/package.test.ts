@@ -35,24 +35,36 @@ const write = (name: string, text: string): string => {
 };
 
 const MESSAGES = [{ role: "user", content: "hi" }];
-const ANSWER = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(expected(promptIds(MESSAGES), 8).filter((id) => id < 256)));
+const ANSWER = new TextDecoder("utf-8", { ignoreBOM: true }).decode(
+  Uint8Array.from(expected(promptIds(MESSAGES), 8).filter((id) => id < 256)),
+);
 
 describe("the package", () => {
   it("holds the library, its types, a licence and a README, and nothing else", () => {
     const { files, bytes } = staged;
     const scripts = files.filter((file) => file.endsWith(".js")).sort();
-    expect(scripts).toEqual(Object.keys(FILES as object).map((name) => `dist/${name}`).sort());
+    expect(scripts).toEqual(
+      Object.keys(FILES as object)
+        .map((name) => `dist/${name}`)
+        .sort(),
+    );
     const others = files.filter((file) => !file.endsWith(".js") && !file.endsWith(".d.ts"));
     expect(others.sort()).toEqual(["LICENSE", "README.md", "dist/licenses.txt", "package.json"]);
     expect(bytes).toBeLessThan(200_000);
-    const { exports } = JSON.parse(readFileSync(join(staged.project, "node_modules/tinyweb/package.json"), "utf8")) as { exports: Record<string, unknown> };
-    const named = Object.values(exports).flatMap((target) => (typeof target === "string" ? [target] : Object.values(target as object))) as string[];
+    const { exports } = JSON.parse(readFileSync(join(staged.project, "node_modules/tinyweb/package.json"), "utf8")) as {
+      exports: Record<string, unknown>;
+    };
+    const named = Object.values(exports).flatMap((target) =>
+      typeof target === "string" ? [target] : Object.values(target as object),
+    ) as string[];
     for (const path of named) expect(files).toContain(path.slice(2));
     expect(Object.keys(exports)).toEqual([".", "./detect", "./image", "./embed", "./openai", "./load", "./worker", "./chat-worker"]);
   });
 
   it("has types, also for Node's way to find modules", () => {
-    write("types.ts", `
+    write(
+      "types.ts",
+      `
       import { loadChat, loadFunction, TinywebError, type Chat, type LoadOptions } from "tinyweb";
       import { load } from "tinyweb/load";
       import { loadImageGenerator } from "tinyweb/image";
@@ -73,14 +85,30 @@ describe("the package", () => {
         return chat.info.backend satisfies "webgpu" | "wasm" | "wasm-single";
       }
       export const failed = (error: unknown): boolean => error instanceof TinywebError && error.code === "aborted";
-    `);
-    write("tsconfig.json", JSON.stringify({
-      compilerOptions: { strict: true, noEmit: true, target: "es2022", lib: ["es2023", "dom", "dom.iterable", "dom.asynciterable"], module: "nodenext", moduleResolution: "nodenext", types: [] },
-      files: ["types.ts"],
-    }));
+    `,
+    );
+    write(
+      "tsconfig.json",
+      JSON.stringify({
+        compilerOptions: {
+          strict: true,
+          noEmit: true,
+          target: "es2022",
+          lib: ["es2023", "dom", "dom.iterable", "dom.asynciterable"],
+          module: "nodenext",
+          moduleResolution: "nodenext",
+          types: [],
+        },
+        files: ["types.ts"],
+      }),
+    );
     write("package.json", JSON.stringify({ type: "module", private: true }));
     const root = fileURLToPath(new URL("..", import.meta.url));
-    const { stdout, status } = spawnSync("npx", ["tsc", "-p", staged.project, "--pretty", "false", "--listFiles"], { cwd: root, encoding: "utf8", timeout: 60_000 });
+    const { stdout, status } = spawnSync("npx", ["tsc", "-p", staged.project, "--pretty", "false", "--listFiles"], {
+      cwd: root,
+      encoding: "utf8",
+      timeout: 60_000,
+    });
     const lines = stdout.split("\n");
     expect(lines.filter((line) => /error TS/.test(line))).toEqual([]);
     expect(status).toBe(0);
@@ -117,15 +145,26 @@ describe("the package", () => {
 async function visit(main: string, extra: Record<string, string> = {}): Promise<{ text: string; scripts: string[] }> {
   for (const [name, text] of Object.entries({ "main.js": main, "index.html": PAGE, ...extra })) write(name, text);
   const out = join(staged.project, "out");
-  await within(60_000, "Vite to build the page", build({
-    root: staged.project, base: "./", configFile: false, logLevel: "error", mode: "production",
-    build: { outDir: out, emptyOutDir: true }, worker: { format: "es" },
-  }));
+  await within(
+    60_000,
+    "Vite to build the page",
+    build({
+      root: staged.project,
+      base: "./",
+      configFile: false,
+      logLevel: "error",
+      mode: "production",
+      build: { outDir: out, emptyOutDir: true },
+      worker: { format: "es" },
+    }),
+  );
   const found = readdirSync(out, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const files = new Map(found.map((entry) => {
-    const path = join(entry.parentPath, entry.name);
-    return [path.slice(out.length + 1), new Uint8Array(readFileSync(path))] as const;
-  }));
+  const files = new Map(
+    found.map((entry) => {
+      const path = join(entry.parentPath, entry.name);
+      return [path.slice(out.length + 1), new Uint8Array(readFileSync(path))] as const;
+    }),
+  );
   site.bundles.set("app", { files, manifest: {} });
   const page = await (await newContext()).newPage();
   const errors: string[] = [];
@@ -163,13 +202,25 @@ describe("in a page", () => {
 
   it("inside a worker of the page's own, without a bundler", async () => {
     const page = await (await newContext()).newPage();
-    site.bundles.set("own", { files: new Map([["worker.js", new TextEncoder().encode(`import { loadChat } from "/assets/tinyweb.js"; ${ASK} self.postMessage(answer);`)]]), manifest: {} });
+    site.bundles.set("own", {
+      files: new Map([
+        ["worker.js", new TextEncoder().encode(`import { loadChat } from "/assets/tinyweb.js"; ${ASK} self.postMessage(answer);`)],
+      ]),
+      manifest: {},
+    });
     await page.goto(`http://localhost:${site.port}/`);
-    const text = await within(40_000, "the worker's answer", page.evaluate(() => new Promise<string>((resolve, reject) => {
-      const worker = new Worker("/own/worker.js", { type: "module" });
-      worker.onmessage = ({ data }) => resolve(data as string);
-      worker.onerror = (event) => reject(new Error((event as ErrorEvent).message));
-    })));
+    const text = await within(
+      40_000,
+      "the worker's answer",
+      page.evaluate(
+        () =>
+          new Promise<string>((resolve, reject) => {
+            const worker = new Worker("/own/worker.js", { type: "module" });
+            worker.onmessage = ({ data }) => resolve(data as string);
+            worker.onerror = (event) => reject(new Error((event as ErrorEvent).message));
+          }),
+      ),
+    );
     expect(JSON.parse(text)).toEqual({ text: ANSWER, backend: "wasm" });
   });
 });

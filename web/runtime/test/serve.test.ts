@@ -22,13 +22,26 @@ class Page {
   readonly tell: (request: Request) => void;
   private nextId = 7;
 
-  constructor(bundle: FakeBundle = fakeBundle(), private readonly task: "chat" | "function" = "chat") {
-    this.tell = serve({
-      postMessage: (reply, transfer = []) => {
-        this.replies.push(reply);
-        this.transferred.push(transfer);
+  constructor(
+    bundle: FakeBundle = fakeBundle(),
+    private readonly task: "chat" | "function" = "chat",
+  ) {
+    this.tell = serve(
+      {
+        postMessage: (reply, transfer = []) => {
+          this.replies.push(reply);
+          this.transferred.push(transfer);
+        },
       },
-    }, OPEN[task], { spawn: spawnNodeThread, fetch: new FakeServer(bundle.files).fetch, platform: NO_GPU, openCache: async () => undefined, download: { backoffMs: 1 } });
+      OPEN[task],
+      {
+        spawn: spawnNodeThread,
+        fetch: new FakeServer(bundle.files).fetch,
+        platform: NO_GPU,
+        openCache: async () => undefined,
+        download: { backoffMs: 1 },
+      },
+    );
   }
 
   of<Type extends Reply["type"]>(type: Type): Of<Type>[] {
@@ -48,13 +61,23 @@ class Page {
     return value;
   }
   load(backend: "wasm" | "wasm-single" = "wasm-single"): number {
-    return this.ask({ method: "load", task: this.task, baseUrl: String(BASE), options: { backend }, begun: performance.timeOrigin + performance.now() - 500 });
+    return this.ask({
+      method: "load",
+      task: this.task,
+      baseUrl: String(BASE),
+      options: { backend },
+      begun: performance.timeOrigin + performance.now() - 500,
+    });
   }
   parts(id: number): WirePart[] {
-    return this.of("part").filter((part) => part.id === id).map(({ part }) => part);
+    return this.of("part")
+      .filter((part) => part.id === id)
+      .map(({ part }) => part);
   }
   said(id: number): unknown[] {
-    return this.parts(id).map(({ part }) => part).filter((part) => part !== undefined);
+    return this.parts(id)
+      .map(({ part }) => part)
+      .filter((part) => part !== undefined);
   }
 }
 
@@ -109,7 +132,12 @@ describe("a worker", () => {
     await page.answer({ method: "countTokens", messages: MESSAGES });
     expect(page.transferred.at(-1)).toEqual([]);
     const f = await open(fakeFunction(), "function");
-    const call: Call = { method: "run", inputs: { x: Float32Array.of(1, -2, 3, 4), n: Int32Array.of(10) }, function: undefined, outputs: undefined };
+    const call: Call = {
+      method: "run",
+      inputs: { x: Float32Array.of(1, -2, 3, 4), n: Int32Array.of(10) },
+      function: undefined,
+      outputs: undefined,
+    };
     const { outputs, runMs } = (await f.answer(call)) as RunAnswer;
     expect(outputs).toEqual({ y: Float32Array.of(11, 6, 19, 26), positive: Uint8Array.of(1, 0, 1) });
     expect(f.transferred.at(-1)).toEqual(Object.values(outputs).map(({ buffer }) => buffer));
@@ -119,7 +147,10 @@ describe("a worker", () => {
   it("does what tests ask of it", async () => {
     const page = await open();
     const ids = promptIds(MESSAGES);
-    for (const [method, reused] of [["countTokens", ids.length - 1], ["clearCache", 0]] as const) {
+    for (const [method, reused] of [
+      ["countTokens", ids.length - 1],
+      ["clearCache", 0],
+    ] as const) {
       await page.end(page.ask({ method: "generateIds", ids, options: { maxTokens: 1 } }));
       await page.answer({ method, messages: MESSAGES });
       const again = page.ask({ method: "generateIds", ids, options: { maxTokens: 1 } });
@@ -134,7 +165,10 @@ describe("a worker", () => {
   it("hands on what goes wrong, with its code", async () => {
     const page = await open();
     const { error, value } = await page.end(page.ask({ method: "logits", ids: [] }));
-    expect([error, value]).toEqual([expect.objectContaining({ code: "bad-argument", message: "token ids must be a non-empty list." }), undefined]);
+    expect([error, value]).toEqual([
+      expect.objectContaining({ code: "bad-argument", message: "token ids must be a non-empty list." }),
+      undefined,
+    ]);
     const failed = page.ask({ method: "generateIds", ids: [-1], options: {} });
     expect((await page.end(failed)).error).toMatchObject({ code: "bad-argument" });
     expect(page.parts(failed)).toEqual([{ figures: expect.objectContaining({ answerTokens: 0, stopReason: "failed" }) }]); // also of what failed
@@ -145,7 +179,8 @@ describe("a worker", () => {
     const page = await open();
     page.tell({ type: "hidden", hidden: true }); // so that it lasts
     const [running, waiting, next] = [60, 60, 4].map((maxTokens) =>
-      page.ask({ method: "generateIds", ids: [4], options: { maxTokens, hiddenTokensPerSecond: maxTokens > 4 ? 0.001 : Infinity } })) as [number, number, number];
+      page.ask({ method: "generateIds", ids: [4], options: { maxTokens, hiddenTokensPerSecond: maxTokens > 4 ? 0.001 : Infinity } }),
+    ) as [number, number, number];
     page.tell({ type: "cancel", id: waiting });
     expect((await page.end(waiting)).error).toMatchObject({ code: "aborted" });
     page.tell({ type: "cancel", id: running });

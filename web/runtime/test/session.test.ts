@@ -39,7 +39,10 @@ describe("a chat session", () => {
   });
 
   it("goes on with a conversation that was kept, and begins anew", async () => {
-    const session = new ChatSession(await open(), { system: "unused", messages: [{ role: "system", content: "old" }, user("a"), assistant("b")] });
+    const session = new ChatSession(await open(), {
+      system: "unused",
+      messages: [{ role: "system", content: "old" }, user("a"), assistant("b")],
+    });
     expect(session.messages.map(({ content }) => content)).toEqual(["old", "a", "b"]);
     session.messages.push(user("not mine"));
     expect(session.messages).toHaveLength(3);
@@ -91,7 +94,11 @@ describe("a chat session", () => {
 
   it("reports its use of the context, and forgets what the model no longer sees", async () => {
     const session = new ChatSession(await open(), { system: "s", temperature: 0, maxTokens: 4 });
-    expect(await session.context("hi")).toEqual({ tokens: promptIds([{ role: "system", content: "s" }, user("hi")]).length, size: CONTEXT, dropped: 0 });
+    expect(await session.context("hi")).toEqual({
+      tokens: promptIds([{ role: "system", content: "s" }, user("hi")]).length,
+      size: CONTEXT,
+      dropped: 0,
+    });
     for (const question of ["first question", "second question", "third question"]) await text(session.send(question));
     const { tokens, dropped } = await session.context();
     expect(tokens).toBeGreaterThan(CONTEXT);

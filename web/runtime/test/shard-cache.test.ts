@@ -15,7 +15,8 @@ class Storage {
     close: () => (this.closed += 1),
   };
   private readonly file = {
-    createSyncAccessHandle: () => new Promise((resolve) => (this.silent ? this.waiting.push(() => resolve(this.handle)) : resolve(this.handle))),
+    createSyncAccessHandle: () =>
+      new Promise((resolve) => (this.silent ? this.waiting.push(() => resolve(this.handle)) : resolve(this.handle))),
   };
   private readonly folder = { getDirectoryHandle: async () => this.folder, getFileHandle: async () => this.file } as object;
   readonly getDirectory = async (): Promise<object> => this.folder;
@@ -80,14 +81,22 @@ describe("browser storage", () => {
     await open("one");
     expect([...root.folders.keys()]).toEqual(["tinyweb-weights"]);
     expect([...models().folders.keys()]).toEqual(["one", "two"]);
-    expect([...folder("one").files].map(([name, { content, lastModified, open }]) => [name, content.length, lastModified, open])).toEqual([["last-used", 1, 2, false]]);
+    expect([...folder("one").files].map(([name, { content, lastModified, open }]) => [name, content.length, lastModified, open])).toEqual([
+      ["last-used", 1, 2, false],
+    ]);
   });
 
   it("is opened though another tab marks it at this moment, and not where the browser refuses it", async () => {
     await open();
     file("last-used").open = true;
     expect(await openShardCache("model")).toBeDefined();
-    vi.stubGlobal("navigator", { storage: { getDirectory: async () => { throw new DOMException("private", "SecurityError"); } } });
+    vi.stubGlobal("navigator", {
+      storage: {
+        getDirectory: async () => {
+          throw new DOMException("private", "SecurityError");
+        },
+      },
+    });
     expect(await openShardCache("model")).toBeUndefined();
     vi.stubGlobal("navigator", {});
     expect(await openShardCache("model")).toBeUndefined();
@@ -135,7 +144,12 @@ describe("browser storage", () => {
 
   it("gives up the model that was used longest ago, never its own", async () => {
     const cache = await open("mine");
-    for (const [name, used] of [["newer", 7], ["older", 5], ["newest", 9], ["mine", 1]] as const) {
+    for (const [name, used] of [
+      ["newer", 7],
+      ["older", 5],
+      ["newest", 9],
+      ["mine", 1],
+    ] as const) {
       await open(name);
       (folder(name).files.get("last-used") as File_).lastModified = used;
     }
@@ -147,7 +161,9 @@ describe("browser storage", () => {
     models().held.add("newer");
     expect(await left()).toEqual(["false", "mine", "newer", "newest"]);
     models().held.clear();
-    (folder("newest").files.get("last-used") as File_).getFile = async () => { throw new DOMException("gone", "NotFoundError"); };
+    (folder("newest").files.get("last-used") as File_).getFile = async () => {
+      throw new DOMException("gone", "NotFoundError");
+    };
     expect(await left()).toEqual(["true", "mine", "newer"]); // what cannot be read counts as old
     expect(await left()).toEqual(["true", "mine"]);
     expect(await left()).toEqual(["false", "mine"]);

@@ -27,16 +27,30 @@ async function load(settings: Partial<StoreSettings> = {}): Promise<Map<number, 
     flush: async () => undefined,
   };
   await loadWeights(manifest, target, {
-    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 60_000, ...settings,
+    baseUrl: BASE,
+    cache: storage.open(manifest.weights.sha256),
+    fetch: server.fetch,
+    backoffMs: 1,
+    stallMs: 60_000,
+    ...settings,
   });
   return device;
 }
 
 /** Loads the first shard alone. */
 const loadFirst = (settings: Partial<StoreSettings> = {}): Promise<void> =>
-  loadWeights({ ...manifest, weights: { ...manifest.weights, bytes: 600, shards: manifest.weights.shards.slice(0, 1) } }, { write: () => undefined, flush: async () => undefined }, {
-    baseUrl: BASE, cache: storage.open(manifest.weights.sha256), fetch: server.fetch, backoffMs: 1, stallMs: 60_000, ...settings,
-  });
+  loadWeights(
+    { ...manifest, weights: { ...manifest.weights, bytes: 600, shards: manifest.weights.shards.slice(0, 1) } },
+    { write: () => undefined, flush: async () => undefined },
+    {
+      baseUrl: BASE,
+      cache: storage.open(manifest.weights.sha256),
+      fetch: server.fetch,
+      backoffMs: 1,
+      stallMs: 60_000,
+      ...settings,
+    },
+  );
 
 const all = Buffer.concat([shard(0), shard(1), shard(2)]);
 
@@ -95,11 +109,16 @@ describe("weights store", () => {
   it("reports at once what comes a tenth of a second later", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     try {
-      for (const [pause, bytes] of [[100, [0, 100, 200, 300, 400, 500, 600, 600]], [99, [0, 200, 400, 600, 600]]] as const) {
+      for (const [pause, bytes] of [
+        [100, [0, 100, 200, 300, 400, 500, 600, 600]],
+        [99, [0, 200, 400, 600, 600]],
+      ] as const) {
         const seen: number[] = [];
         server.fault = (_asked, _count, content) => slowly(content, pause);
         let ended = false;
-        const loading = loadFirst({ cache: undefined, onProgress: ({ loadedBytes }) => seen.push(loadedBytes) }).finally(() => (ended = true));
+        const loading = loadFirst({ cache: undefined, onProgress: ({ loadedBytes }) => seen.push(loadedBytes) }).finally(
+          () => (ended = true),
+        );
         while (!ended) await vi.advanceTimersByTimeAsync(pause);
         await loading;
         expect(seen).toEqual(bytes);
@@ -112,8 +131,10 @@ describe("weights store", () => {
   it("says what memory was asked for in vain", async () => {
     const enormous = { ...manifest, weights: { ...manifest.weights, shards: [{ ...manifest.weights.shards[0]!, bytes: 2 ** 50 }] } };
     const target = { write: () => undefined, flush: async () => undefined };
-    await expect(loadWeights(enormous, target, { baseUrl: BASE, cache: undefined, fetch: server.fetch }))
-      .rejects.toMatchObject({ code: "out-of-memory", message: `The browser could not allocate the ${2 ** 50} bytes a part of this model needs.` });
+    await expect(loadWeights(enormous, target, { baseUrl: BASE, cache: undefined, fetch: server.fetch })).rejects.toMatchObject({
+      code: "out-of-memory",
+      message: `The browser could not allocate the ${2 ** 50} bytes a part of this model needs.`,
+    });
   });
 
   it("works without storage, and when storage cannot be written", async () => {
@@ -152,7 +173,8 @@ describe("weights store", () => {
   });
 
   it("takes no page for a shard, and asks twice at most", async () => {
-    server.fault = ({ path }) => (path === PATHS[0] ? new Response("<!doctype html>", { headers: { "content-type": "text/html" } }) : undefined);
+    server.fault = ({ path }) =>
+      path === PATHS[0] ? new Response("<!doctype html>", { headers: { "content-type": "text/html" } }) : undefined;
     await expect(load()).rejects.toMatchObject({ code: "hash-mismatch", message: expect.stringMatching(`${PATHS[0]}: text/html came`) });
     expect(server.count(PATHS[0]!)).toBe(2);
     expect(storage.models.get(manifest.weights.sha256)?.has(sha(0))).toBe(false);
@@ -264,7 +286,10 @@ describe("weights store", () => {
   });
 
   it("gives up one older model after another, until there is room", async () => {
-    for (const [name, bytes] of [["oldest", 100], ["older", 5000]] as const) {
+    for (const [name, bytes] of [
+      ["oldest", 100],
+      ["older", 5000],
+    ] as const) {
       storage.open(name);
       storage.models.get(name)!.set("x", new Uint8Array(bytes));
     }
@@ -330,14 +355,19 @@ describe("weights store", () => {
 /** An answer of 100 bytes after each pause. */
 function slowly(bytes: Uint8Array, ms: number): Response {
   let at = 0;
-  return new Response(new ReadableStream({
-    pull: async (controller) => {
-      await new Promise((resolve) => setTimeout(resolve, ms));
-      controller.enqueue(bytes.slice(at, at + 100));
-      at += 100;
-      if (at >= bytes.length) controller.close();
-    },
-  }, { highWaterMark: 0 }));
+  return new Response(
+    new ReadableStream(
+      {
+        pull: async (controller) => {
+          await new Promise((resolve) => setTimeout(resolve, ms));
+          controller.enqueue(bytes.slice(at, at + 100));
+          at += 100;
+          if (at >= bytes.length) controller.close();
+        },
+      },
+      { highWaterMark: 0 },
+    ),
+  );
 }
 
 /** An answer that never brings a byte. */

@@ -14,7 +14,9 @@ describe("a chat template", () => {
   });
 
   it("knows Python's words and Jinja's for true, false and none", () => {
-    expect(render("{% for x in [true, True, false, False, none, None] %}{{ 1 if x else (2 if x is none else 0) }}{% endfor %}")).toBe("110022");
+    expect(render("{% for x in [true, True, false, False, none, None] %}{{ 1 if x else (2 if x is none else 0) }}{% endfor %}")).toBe(
+      "110022",
+    );
     expect(render("{{ [true, True, false, False, none, None] | tojson }}")).toBe("[true, true, false, false, null, null]");
   });
 
@@ -25,7 +27,15 @@ describe("a chat template", () => {
   it("counts as Python's range does", () => {
     const range = (given: string): string => render(`{% for i in range(${given}) %}{{ i }} {% endfor %}`).trim();
     expect(["3", "0", "-2", "2, 5", "5, 2", "2, 9, 3", "2, 8, 3", "9, 2, -3", "2, 9, -1"].map(range)).toEqual([
-      "0 1 2", "", "", "2 3 4", "", "2 5 8", "2 5", "9 6 3", "",
+      "0 1 2",
+      "",
+      "",
+      "2 3 4",
+      "",
+      "2 5 8",
+      "2 5",
+      "9 6 3",
+      "",
     ]);
   });
 
@@ -43,9 +53,14 @@ describe("a chat template", () => {
   it("tells the local time", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 6, 15, 20, 41, 39) });
     vi.spyOn(Date.prototype, "getTimezoneOffset").mockReturnValue(-330); // India
-    const words = vi.spyOn(Date.prototype, "toLocaleString").mockImplementation((_, options) => (options?.month === "short" ? "Jul" : "July"));
+    const words = vi
+      .spyOn(Date.prototype, "toLocaleString")
+      .mockImplementation((_, options) => (options?.month === "short" ? "Jul" : "July"));
     expect(render("{{ strftime_now('%d %m %Y | %b %B | %H:%M:%S') }}")).toBe("16 07 2031 | Jul July | 02:11:39");
-    expect(words.mock.calls).toEqual([["en", { month: "short" }], ["en", { month: "long" }]]);
+    expect(words.mock.calls).toEqual([
+      ["en", { month: "short" }],
+      ["en", { month: "long" }],
+    ]);
     expect(render("{{ strftime_now('%q %% 5% Y') }}")).toBe("%q %% 5% Y"); // others stay
   });
 });

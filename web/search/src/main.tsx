@@ -7,7 +7,12 @@ import { pageTitle, type SearchModel } from "./model-api";
 import { App } from "./ui/App";
 import "./styles/page.css";
 
-const shell = openShell<SearchModel, ShellSettings>({ app: "tinysearch", title: pageTitle, words: WORDS, parseSettings: parseShellSettings });
+const shell = openShell<SearchModel, ShellSettings>({
+  app: "tinysearch",
+  title: pageTitle,
+  words: WORDS,
+  parseSettings: parseShellSettings,
+});
 const folder = folderOf(location.pathname);
 const others = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(`tinyweb-search:${folder}`);
 

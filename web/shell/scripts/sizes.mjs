@@ -25,7 +25,9 @@ for (const path of filesIn(dist)) {
   const counts = [".html", ".js", ".css"].includes(extname(path));
   if (counts) total += zipped;
   const note = counts ? "" : "  (not counted: fetched for icons and installing only)";
-  console.log(`${relative(dist, path).padEnd(28)} ${content.length.toString().padStart(7)} B  gzip ${zipped.toString().padStart(6)} B${note}`);
+  console.log(
+    `${relative(dist, path).padEnd(28)} ${content.length.toString().padStart(7)} B  gzip ${zipped.toString().padStart(6)} B${note}`,
+  );
 }
 console.log(`page without runtime and model: ${(total / 1024).toFixed(1)} KiB gzipped, budget ${BUDGET / 1024} KiB`);
 if (total > BUDGET) {

@@ -14,7 +14,12 @@ export function modelRows(name: string | undefined, sizes: ModelSizes): AboutRow
 }
 
 /** Limits of the GPU that models of this kind run into. */
-const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup"] as const;
+const LIMITS = [
+  "maxBufferSize",
+  "maxStorageBufferBindingSize",
+  "maxComputeWorkgroupStorageSize",
+  "maxComputeInvocationsPerWorkgroup",
+] as const;
 
 /** The GPU as the page sees it; empty where there is none. */
 export async function gpuRows(): Promise<AboutRow[]> {
@@ -29,7 +34,10 @@ export async function gpuRows(): Promise<AboutRow[]> {
   };
   return [
     ["GPU", name],
-    ["GPU limits", `buffers ${limit("maxBufferSize")}, bindings ${limit("maxStorageBufferBindingSize")}, workgroups ${limit("maxComputeInvocationsPerWorkgroup")} and ${limit("maxComputeWorkgroupStorageSize")}`],
+    [
+      "GPU limits",
+      `buffers ${limit("maxBufferSize")}, bindings ${limit("maxStorageBufferBindingSize")}, workgroups ${limit("maxComputeInvocationsPerWorkgroup")} and ${limit("maxComputeWorkgroupStorageSize")}`,
+    ],
     ["GPU features", [...features].filter((feature) => /f16|subgroup|timestamp/u.test(feature)).join(", ") || "none of interest"],
   ];
 }

@@ -36,7 +36,9 @@ export interface ShellState<Settings> {
 }
 
 /** Tells of every change of the settings, the model's state, the notes, and what is announced. */
-export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> extends Store<ShellState<Settings>> {
+export class Shell<Model extends LoadedModel = LoadedModel, Settings extends ShellSettings = ShellSettings> extends Store<
+  ShellState<Settings>
+> {
   readonly storage: KeyValueStore;
   readonly model: ModelLoader<Model>;
   /** The exported site that the page is part of. */
@@ -136,7 +138,10 @@ export type AnyShell = Pick<
   "title" | "state" | "settings" | "site" | "storage" | "subscribe" | "changeSettings" | "resetSettings"
 > & {
   readonly options: { app: string; words: Words };
-  readonly model: Pick<ModelLoader<LoadedModel>, "state" | "backendChoice" | "offersSmaller" | "load" | "chooseBackend" | "chooseSmaller" | "note" | "dismissNote" | "dropNote">;
+  readonly model: Pick<
+    ModelLoader<LoadedModel>,
+    "state" | "backendChoice" | "offersSmaller" | "load" | "chooseBackend" | "chooseSmaller" | "note" | "dismissNote" | "dropNote"
+  >;
 };
 
 function addressBackend(): BackendChoice | null {
@@ -152,9 +157,7 @@ export function nextFrame(callback: () => void): void {
 }
 
 /** The shell of the page that this script runs in. Nothing is loaded before `shell.model.load()`. */
-export function openShell<Model extends LoadedModel>(
-  options: Omit<ShellOptions<ShellSettings>, "parseSettings">,
-): Shell<Model>;
+export function openShell<Model extends LoadedModel>(options: Omit<ShellOptions<ShellSettings>, "parseSettings">): Shell<Model>;
 export function openShell<Model extends LoadedModel, Settings extends ShellSettings>(
   options: ShellOptions<Settings>,
 ): Shell<Model, Settings>;

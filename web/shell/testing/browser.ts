@@ -22,7 +22,12 @@ const START_MS = 60_000;
 export function findBrowser(): string {
   const shell = process.env["TINYWEB_BROWSER"] === "whole" ? [] : ["chromium-headless-shell"]; // as tools/browser.py does
   const names = [...shell, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"].map((name) => `/usr/bin/${name}`);
-  const places = [process.env["CHROME"] ?? "", ...names, "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", chromium.executablePath()];
+  const places = [
+    process.env["CHROME"] ?? "",
+    ...names,
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    chromium.executablePath(),
+  ];
   const found = places.find((place) => place !== "" && existsSync(place));
   if (found === undefined) throw new Error("No Chromium was found: run `make setup`, or set CHROME to the path of one.");
   return realpathSync(found);
@@ -30,15 +35,25 @@ export function findBrowser(): string {
 
 /** WebGPU on the software adapter, no request of the browser's own, and a host's name that is not localhost. */
 const FLAGS = [
-  "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run",
+  "--no-sandbox",
+  "--enable-unsafe-webgpu",
+  "--use-webgpu-adapter=swiftshader",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--disable-quic",
+  "--no-first-run",
   "--host-resolver-rules=MAP phone.test 127.0.0.1",
 ];
 
 /** Vitest's global set-up of every project that uses a browser. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const launch = (): Promise<BrowserServer> => chromium.launchServer({ executablePath: findBrowser(), args: FLAGS, timeout: START_MS });
-  const [server, release] = await shared("browser", () => startBrowser(launch), (made) => made.close());
+  const [server, release] = await shared(
+    "browser",
+    () => startBrowser(launch),
+    (made) => made.close(),
+  );
   project.provide("browser", server.wsEndpoint());
   return release;
 }
@@ -93,8 +108,9 @@ export async function newContext(options: BrowserContextOptions = {}, keep = fal
 }
 
 async function describe(context: BrowserContext, said: readonly string[]): Promise<string> {
-  const text = (page: Page): Promise<string> =>
-    page.locator(":is(main, body:not(:has(main)))").innerText({ timeout: 3000 }).catch(String);
-  const pages = await Promise.all(context.pages().map(async (page) => `\n  page ${page.url()}: ${(await text(page)).replaceAll(/\s+/gu, " ").slice(0, 600)}`));
+  const text = (page: Page): Promise<string> => page.locator(":is(main, body:not(:has(main)))").innerText({ timeout: 3000 }).catch(String);
+  const pages = await Promise.all(
+    context.pages().map(async (page) => `\n  page ${page.url()}: ${(await text(page)).replaceAll(/\s+/gu, " ").slice(0, 600)}`),
+  );
   return [...pages, ...said.slice(-12).map((line) => `\n  console ${line.slice(0, 300)}`)].join("");
 }

@@ -139,7 +139,11 @@ export function overflow(page: Page): Promise<string[]> {
 /** What can be touched and is smaller than 44 pixels. */
 export function tooSmallToTouch(page: Page): Promise<string[]> {
   return page.evaluate(() =>
-    [...document.querySelectorAll<HTMLElement>(".button, button, summary, select, textarea, input:not([type=radio]), label:has(input[type=radio])")]
+    [
+      ...document.querySelectorAll<HTMLElement>(
+        ".button, button, summary, select, textarea, input:not([type=radio]), label:has(input[type=radio])",
+      ),
+    ]
       .filter((element) => element.checkVisibility())
       .map((element) => ({ element, box: element.getBoundingClientRect() }))
       .filter(({ box }) => box.width < 43.5 || box.height < 43.5)

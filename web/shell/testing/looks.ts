@@ -4,7 +4,20 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { CDPSession, Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { DESKTOP, open, overflow, PHONE, reaches, SMALL_PHONE, tooSmallToTouch, useBrowser, violations, type Opened, type OpenOptions, type Screen } from "./index";
+import {
+  DESKTOP,
+  open,
+  overflow,
+  PHONE,
+  reaches,
+  SMALL_PHONE,
+  tooSmallToTouch,
+  useBrowser,
+  violations,
+  type Opened,
+  type OpenOptions,
+  type Screen,
+} from "./index";
 
 export interface Scene {
   name: string;
@@ -45,7 +58,12 @@ const SHARED: readonly Scene[] = [
       await reaches(page, "ready");
       await page.getByTestId("settings").click();
       await page.getByTestId("about-open").click();
-      await page.getByText("GPU limits").or(page.getByText("no WebGPU in this browser")).or(page.getByText("none that WebGPU")).first().waitFor();
+      await page
+        .getByText("GPU limits")
+        .or(page.getByText("no WebGPU in this browser"))
+        .or(page.getByText("none that WebGPU"))
+        .first()
+        .waitFor();
     },
   },
   { name: "download-failed", options: { mock: "download,fast" }, act: (page) => reaches(page, "error") },
@@ -90,10 +108,18 @@ async function wear({ page, context }: Opened, { screen, dark, textPercent = 100
   const session = sessions.get(page) ?? (await context.newCDPSession(page));
   sessions.set(page, session); // what it emulates ends with it
   const touch = screen.hasTouch === true;
-  await session.send("Emulation.setDeviceMetricsOverride", { ...screen.viewport, deviceScaleFactor: screen.deviceScaleFactor ?? 1, mobile: screen.isMobile === true });
+  await session.send("Emulation.setDeviceMetricsOverride", {
+    ...screen.viewport,
+    deviceScaleFactor: screen.deviceScaleFactor ?? 1,
+    mobile: screen.isMobile === true,
+  });
   await session.send("Emulation.setTouchEmulationEnabled", { enabled: touch, ...(touch ? { maxTouchPoints: 5 } : {}) });
   // Fades would lower the contrast that is measured.
-  await page.emulateMedia({ colorScheme: dark ? "dark" : "light", forcedColors: forcedColors ? "active" : "none", reducedMotion: "reduce" });
+  await page.emulateMedia({
+    colorScheme: dark ? "dark" : "light",
+    forcedColors: forcedColors ? "active" : "none",
+    reducedMotion: "reduce",
+  });
   await page.evaluate((percent) => {
     document.documentElement.style.fontSize = percent === 100 ? "" : `${percent}%`;
   }, textPercent);
@@ -126,10 +152,20 @@ function worn(page: Page): Promise<object> {
   }));
 }
 
-async function check({ page, problems, foreign }: Opened, { name, reveal }: Scene, { looks, screen, dark, textPercent = 100, forcedColors = false }: Look): Promise<void> {
+async function check(
+  { page, problems, foreign }: Opened,
+  { name, reveal }: Scene,
+  { looks, screen, dark, textPercent = 100, forcedColors = false }: Look,
+): Promise<void> {
   const { viewport, deviceScaleFactor = 1, hasTouch = false } = screen;
   expect(await worn(page)).toEqual({
-    size: [viewport.width, viewport.height], pixelRatio: deviceScaleFactor, touch: hasTouch, dark, forcedColors, still: true, textPercent,
+    size: [viewport.width, viewport.height],
+    pixelRatio: deviceScaleFactor,
+    touch: hasTouch,
+    dark,
+    forcedColors,
+    still: true,
+    textPercent,
   });
   await reveal?.(page);
   await shoot(page, `${name}-${looks}`);

@@ -67,7 +67,10 @@ function chooseBackend(chosen) {
   if (asked.has("no-webgpu")) return { backend: "wasm", adapter: "4 CPU threads", fallbacks: [noGpu] };
   if (asked.has("one-thread")) {
     /** @type {Fallback} */
-    const noThreads = { backend: "wasm", reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)" };
+    const noThreads = {
+      backend: "wasm",
+      reason: "threads need a cross-origin isolated page (COOP and COEP headers over https or localhost)",
+    };
     return { backend: "wasm-single", adapter: "1 CPU thread", fallbacks: [noGpu, noThreads] };
   }
   return { backend: "webgpu", adapter: "Apple M2", fallbacks: [] };
@@ -79,7 +82,8 @@ export async function pretendLoading(options) {
   mock.loads++;
   sessionStorage.setItem("mock-loads", String(mock.loads));
   mock.loadOptions.push(options);
-  if (asked.has("interrupted")) await options.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 0, totalBytes: MODEL_BYTES, times: 1, recommended: {} });
+  if (asked.has("interrupted"))
+    await options.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 0, totalBytes: MODEL_BYTES, times: 1, recommended: {} });
   const fromCache = asked.has("cached");
   onProgress({ phase: "manifest", loadedBytes: 0, totalBytes: 0, fromCache: true });
   await pause(60, signal);

@@ -30,13 +30,16 @@ export async function shared<T>(name: string, make: () => Promise<T>, end: (made
   all.set(name, entry);
   entry.users += 1;
   const made = (await entry.value) as T;
-  return [made, async () => {
-    entry.users -= 1;
-    if (entry.users === 0) {
-      all.delete(name);
-      await end(made);
-    }
-  }];
+  return [
+    made,
+    async () => {
+      entry.users -= 1;
+      if (entry.users === 0) {
+        all.delete(name);
+        await end(made);
+      }
+    },
+  ];
 }
 
 const MOST_RETRIES = 5;
@@ -54,7 +57,10 @@ function noteRetry(line: string): void {
 
 /** A browser that a busy machine did not let come up: it said nothing in time, or ended before it did. */
 function didNotStart(error: unknown): error is Error {
-  return error instanceof errors.TimeoutError || (error instanceof Error && /browser has been closed|Failed to launch the browser process/u.test(error.message));
+  return (
+    error instanceof errors.TimeoutError ||
+    (error instanceof Error && /browser has been closed|Failed to launch the browser process/u.test(error.message))
+  );
 }
 
 /** Starts a browser, once more if it did not come up. */

@@ -31,7 +31,11 @@ const START_MS = 20_000;
 
 const PRETEND = fileURLToPath(new URL("./pretend.js", import.meta.url));
 
-const HEADERS = { "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
+const HEADERS = {
+  "Cache-Control": "no-store",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Embedder-Policy": "require-corp",
+};
 
 function serve(folder: string, models: string): Server {
   const find = (path: string): string => {
@@ -40,7 +44,10 @@ function serve(folder: string, models: string): Server {
     return join(folder, path === "/" ? "index.html" : path);
   };
   return createServer((request, response) => {
-    if (request.url === "/blank") return void response.writeHead(200, { ...HEADERS, "Content-Type": "text/html" }).end("<!doctype html><title>blank</title><link rel=icon href='data:,'>");
+    if (request.url === "/blank")
+      return void response
+        .writeHead(200, { ...HEADERS, "Content-Type": "text/html" })
+        .end("<!doctype html><title>blank</title><link rel=icon href='data:,'>");
     const file = find(normalize(new URL(request.url ?? "/", "http://localhost").pathname));
     readFile(file).then(
       (content) => {
@@ -63,7 +70,11 @@ export function pageSite(page: URL): (project: TestProject) => Promise<() => Pro
   return async (project) => {
     const root = fileURLToPath(page);
     const folder = await mkdtemp(join(tmpdir(), "tinyweb-page-"));
-    await within(BUILD_MS, `the build of ${root}`, build({ root, configFile: join(root, "vite.config.ts"), logLevel: "error", build: { outDir: folder, emptyOutDir: true } }));
+    await within(
+      BUILD_MS,
+      `the build of ${root}`,
+      build({ root, configFile: join(root, "vite.config.ts"), logLevel: "error", build: { outDir: folder, emptyOutDir: true } }),
+    );
     const server = serve(folder, join(root, "test/mock"));
     await within(START_MS, `the server of ${root}`, new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
     project.provide("siteUrl", `http://localhost:${(server.address() as AddressInfo).port}/`);

@@ -3,7 +3,14 @@
 import type { ImageGenerator, ImageInfo } from "tinyweb/image";
 
 export type {
-  GeneratedImage, ImageDefaults, ImageInfo as ImageModelInfo, Rgba, SchedulerName, Stage, StepProgress, TextToImageOptions as GenerateOptions,
+  GeneratedImage,
+  ImageDefaults,
+  ImageInfo as ImageModelInfo,
+  Rgba,
+  SchedulerName,
+  Stage,
+  StepProgress,
+  TextToImageOptions as GenerateOptions,
 } from "tinyweb/image";
 
 export type Size = ImageInfo["sizes"][number];

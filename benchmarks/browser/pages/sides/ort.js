@@ -7,7 +7,8 @@ export async function open({ model, shapes, threads, backend, library }) {
   ort.env.wasm.wasmPaths = `${location.origin}${library}/onnxruntime-web/dist/`;
   ort.env.wasm.numThreads = threads;
   const session = await ort.InferenceSession.create(`${location.origin}${model}`, {
-    executionProviders: [backend], graphOptimizationLevel: "all",
+    executionProviders: [backend],
+    graphOptimizationLevel: "all",
   });
   const feeds = {};
   for (const [name, values] of Object.entries(inputsOf(shapes))) feeds[name] = new ort.Tensor("float32", values, shapes[name]);

@@ -14,7 +14,12 @@ export async function open({ gguf, threads, library, task, tokens, context }) {
   const answer = async (length, count, number = seed++) => {
     const prompt = promptOf(length, number).text;
     const made = await wllama.createCompletion({
-      prompt, max_tokens: count, temperature: 0, cache_prompt: false, ignore_eos: true, logit_bias: NO_BYTES,
+      prompt,
+      max_tokens: count,
+      temperature: 0,
+      cache_prompt: false,
+      ignore_eos: true,
+      logit_bias: NO_BYTES,
     });
     const read = made.timings.prompt_n;
     if (read !== length) throw new Error(`wllama read ${read} tokens where ${length} were meant`);

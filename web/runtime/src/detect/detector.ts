@@ -71,7 +71,12 @@ export class Detector {
     const { model, backend, adapter, functions, memoryBytes, modelBytes, start, fallbacks } = this.model.info;
     const { entry, ...section } = this.section;
     return {
-      model, backend, adapter, ...section, memoryBytes, modelBytes,
+      model,
+      backend,
+      adapter,
+      ...section,
+      memoryBytes,
+      modelBytes,
       kernels: functions[entry]?.kernels ?? 0,
       start,
       fallbacks,
@@ -133,7 +138,17 @@ export class Detector {
     return Float32Array.of(share("confidence", confidence), share("iou", iou), Number(across));
   }
 
-  private detections({ boxes, scores, classes, count }: { boxes: Float32Array; scores: Float32Array; classes: Int32Array; count: Int32Array }): Detection[] {
+  private detections({
+    boxes,
+    scores,
+    classes,
+    count,
+  }: {
+    boxes: Float32Array;
+    scores: Float32Array;
+    classes: Int32Array;
+    count: Int32Array;
+  }): Detection[] {
     return Array.from({ length: count[0] ?? 0 }, (_, i) => {
       const index = classes[i] as number;
       return {

@@ -9,8 +9,7 @@ export interface Pixels {
   height: number;
 }
 
-export type Picture =
-  | ImageBitmap | HTMLImageElement | HTMLVideoElement | HTMLCanvasElement | OffscreenCanvas | VideoFrame | Pixels | Blob;
+export type Picture = ImageBitmap | HTMLImageElement | HTMLVideoElement | HTMLCanvasElement | OffscreenCanvas | VideoFrame | Pixels | Blob;
 
 const KINDS = "give an ImageBitmap, an image, video or canvas element, an OffscreenCanvas, VideoFrame, ImageData or Blob";
 const PIXELS = "give RGBA pixels, { data, width, height }";
@@ -44,7 +43,8 @@ export class Fitter {
   /** What is transparent is seen on white. @throws TinywebError "bad-argument" for what is no picture, or not one yet */
   async fit(picture: Picture): Promise<Fitted> {
     if (isPixels(picture)) return this.resample(picture);
-    if (typeof picture !== "object" || picture === null) throw unusable(`${picture === null ? null : typeof picture} is no picture; ${KINDS}`);
+    if (typeof picture !== "object" || picture === null)
+      throw unusable(`${picture === null ? null : typeof picture} is no picture; ${KINDS}`);
     if (picture instanceof Blob && typeof createImageBitmap === "undefined") throw unusable(`nothing here reads image files; ${PIXELS}`);
     let own: ImageBitmap | undefined;
     try {
@@ -93,7 +93,8 @@ export class Fitter {
 }
 
 function canvas(size: { width: number; height: number }): OffscreenCanvasRenderingContext2D {
-  const made = typeof OffscreenCanvas === "undefined" ? undefined : new OffscreenCanvas(size.width, size.height).getContext("2d", { alpha: false });
+  const made =
+    typeof OffscreenCanvas === "undefined" ? undefined : new OffscreenCanvas(size.width, size.height).getContext("2d", { alpha: false });
   if (!made) throw unusable(`there is no canvas to draw it on; ${PIXELS}`);
   made.imageSmoothingQuality = "medium"; // "low" skips pixels where much is shrunk
   return made;
@@ -114,7 +115,10 @@ function isPixels(picture: unknown): picture is Pixels {
 }
 
 function sizeOf(picture: Exclude<Picture, Blob | Pixels>): [width: number, height: number] {
-  const { naturalWidth, naturalHeight, videoWidth, videoHeight, displayWidth, displayHeight, width, height } = Object(picture) as Record<string, number | undefined>;
+  const { naturalWidth, naturalHeight, videoWidth, videoHeight, displayWidth, displayHeight, width, height } = Object(picture) as Record<
+    string,
+    number | undefined
+  >;
   const w = naturalWidth ?? videoWidth ?? displayWidth ?? width;
   const h = naturalHeight ?? videoHeight ?? displayHeight ?? height;
   if (typeof w !== "number" || typeof h !== "number") throw unusable(`it is of an unknown kind; ${KINDS}`);
@@ -127,7 +131,14 @@ function sizeOf(picture: Exclude<Picture, Blob | Pixels>): [width: number, heigh
  * averaged over those that become one.
  * @param step distance of neighbouring lines; a line is `step` values, at each of `others` places `stride` apart
  */
-function scale(from: ArrayLike<number>, have: number, step: number, count: number, others: number, stride: number): Float32Array<ArrayBuffer> {
+function scale(
+  from: ArrayLike<number>,
+  have: number,
+  step: number,
+  count: number,
+  others: number,
+  stride: number,
+): Float32Array<ArrayBuffer> {
   const to = new Float32Array(count * step * others);
   const ratio = have / count;
   const reach = Math.max(1, ratio);

@@ -34,7 +34,8 @@ export function parseSection({ model, functions, sections }: FunctionInfo): Dete
   const [maxBoxes] = shape("boxes") as [number];
   for (const name of ["frame", "source", "settings", "scores", "classes", "count"]) shape(name);
   const { labels } = json;
-  if (!Array.isArray(labels) || labels.length === 0 || !labels.every((label) => typeof label === "string")) fail("labels is no list of names");
+  if (!Array.isArray(labels) || labels.length === 0 || !labels.every((label) => typeof label === "string"))
+    fail("labels is no list of names");
   const { confidence, iou, agnostic } = Object(json.defaults) as Record<string, unknown>;
   const share = (value: unknown, name: string): number =>
     typeof value === "number" && value >= 0 && value <= 1 ? value : fail(`defaults.${name} is no number from 0 to 1`);

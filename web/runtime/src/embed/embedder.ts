@@ -75,14 +75,20 @@ export class Embedder {
     checkOneOf("kind", kind, KINDS);
     throwIfAborted(signal);
     const rows = (texts as readonly string[]).map((text) => this.tokenizer.encode(text, kind));
-    const batches = planBatches(rows.map((row) => row.length), this.section.functions);
+    const batches = planBatches(
+      rows.map((row) => row.length),
+      this.section.functions,
+    );
     const cost = (of: typeof batches): number => of.reduce((sum, { run }) => sum + run.batch * run.length, 0);
     const vectors = new Array<Float32Array>(texts.length);
     const begun = performance.now();
     const all = cost(batches);
     let done = 0;
     for (const [n, { run, texts: now }] of batches.entries()) {
-      const inputs = padBatch(run, now.map((i) => rows[i] as number[]));
+      const inputs = padBatch(
+        run,
+        now.map((i) => rows[i] as number[]),
+      );
       const { output } = await this.model.run(inputs, { function: run.name, ...(signal ? { signal } : {}) });
       now.forEach((index, i) => {
         const at = i * this.section.dimensions;

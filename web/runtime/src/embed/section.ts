@@ -35,10 +35,16 @@ const MAX_WIDTH = 2 ** 20;
 export function parseSection(manifest: Record<string, unknown>): EmbedSection {
   const s = new Value(manifest).at("embed");
   if (!s.present) {
-    throw new TinywebError("bad-argument", `The bundle ${String(manifest.name)} is not for embeddings: load it with load() of tinyweb/load.`);
+    throw new TinywebError(
+      "bad-argument",
+      `The bundle ${String(manifest.name)} is not for embeddings: load it with load() of tinyweb/load.`,
+    );
   }
   const prefix = (kind: Kind): string =>
-    s.at("prefixes").at(kind).raw((json, fail) => (typeof json === "string" ? json : fail("must be a string")));
+    s
+      .at("prefixes")
+      .at(kind)
+      .raw((json, fail) => (typeof json === "string" ? json : fail("must be a string")));
   const functions = s.at("functions").list((f) => ({
     name: f.at("name").text(),
     batch: f.at("batch").integer(1, MAX_TOKENS),

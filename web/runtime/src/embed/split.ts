@@ -141,7 +141,10 @@ function* fitting(text: string, span: Span, size: number, measure: (text: string
   const whole = length > LONG * size ? Infinity : measure(text.slice(span.start, span.end));
   if (whole <= size || length < 2) return yield { ...span, size: whole };
   const cut = wordNear(text, span) ?? middle(text, span);
-  for (const half of [{ start: span.start, end: cut }, { start: cut, end: span.end }]) {
+  for (const half of [
+    { start: span.start, end: cut },
+    { start: cut, end: span.end },
+  ]) {
     const trimmed = trim(text, half);
     if (trimmed) yield* fitting(text, trimmed, size, measure);
   }
@@ -161,6 +164,6 @@ function wordNear(text: string, { start, end }: Span): number | undefined {
 /** Half of a word without spaces; never inside of a surrogate pair. */
 function middle(text: string, { start, end }: Span): number {
   const at = start + Math.floor((end - start) / 2);
-  const pair = /[\udc00-\udfff]/u.test(text[at] ?? "") || ((text.charCodeAt(at) & 0xfc00) === 0xdc00);
+  const pair = /[\udc00-\udfff]/u.test(text[at] ?? "") || (text.charCodeAt(at) & 0xfc00) === 0xdc00;
   return pair && at + 1 < end ? at + 1 : at;
 }

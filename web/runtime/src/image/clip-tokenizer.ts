@@ -40,7 +40,10 @@ export class ClipTokenizer {
    * @param form ids that every text gets: before it, after it, and to fill up to `length`
    * @throws TinywebError "bad-manifest" for anything but CLIP's tokenizer
    */
-  constructor(json: unknown, private readonly form: { length: number; bos: number; eos: number; pad: number }) {
+  constructor(
+    json: unknown,
+    private readonly form: { length: number; bos: number; eos: number; pad: number },
+  ) {
     const model = Object((Object(json) as Json).model) as Json;
     const { vocab, merges, end_of_word_suffix: suffix } = model;
     if (typeof vocab !== "object" || vocab === null || !Array.isArray(merges) || typeof suffix !== "string" || !suffix) {

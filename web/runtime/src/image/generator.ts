@@ -104,7 +104,11 @@ export class ImageGenerator {
   }
 
   /** @internal `load` and `fetch` are replaced in tests */
-  static async open(base: URL, options: ImageLoadOptions, own: { load?: PartsSettings["load"]; fetch?: Fetch } = {}): Promise<ImageGenerator> {
+  static async open(
+    base: URL,
+    options: ImageLoadOptions,
+    own: { load?: PartsSettings["load"]; fetch?: Fetch } = {},
+  ): Promise<ImageGenerator> {
     const { onProgress, onInterrupted, oneAtATime = false, signal, ...rest } = options;
     const report = (progress: PartsProgress): void => {
       marker?.progress(progress);
@@ -121,9 +125,19 @@ export class ImageGenerator {
       const manifest = parseImageManifest(await fetchManifest(base, rest.manifestSha256, download));
       const { tokenizer: file, integrity, text } = manifest;
       const tokenizer = new ClipTokenizer(parseJson(await fetchFile(base, file, integrity, download), file), text);
-      generator = new ImageGenerator(manifest, tokenizer, {
-        base, options: rest, first: firstFunctions(manifest), single: oneAtATime || previous !== undefined, onProgress: report, ...(own.load ? { load: own.load } : {}),
-      }, marker);
+      generator = new ImageGenerator(
+        manifest,
+        tokenizer,
+        {
+          base,
+          options: rest,
+          first: firstFunctions(manifest),
+          single: oneAtATime || previous !== undefined,
+          onProgress: report,
+          ...(own.load ? { load: own.load } : {}),
+        },
+        marker,
+      );
       generator.previousLoadInterrupted = previous;
       const { parts, start } = generator;
       await parts.prepare(["text_encoder", "unet", "vae_decoder"], signal);
@@ -174,7 +188,8 @@ export class ImageGenerator {
    * @throws TinywebError "bad-argument" | "aborted" | "out-of-memory" | "device-lost" | …
    */
   async textToImage(prompt: string, options?: TextToImageOptions | null): Promise<ImageBitmap> {
-    if (typeof createImageBitmap === "undefined") throw badArgument("There is no ImageBitmap here: generateRgba gives the same picture as bytes.");
+    if (typeof createImageBitmap === "undefined")
+      throw badArgument("There is no ImageBitmap here: generateRgba gives the same picture as bytes.");
     return createImageBitmap(asImageData(await this.generateRgba(prompt, options)) as ImageData);
   }
 
@@ -224,7 +239,10 @@ export class ImageGenerator {
     onStage?.("steps");
     const plan = planSteps(this.manifest.scheduler, job.scheduler, job.steps, begin && job.strength);
     const name = unetFunction((guided ? functions.unet2 : functions.unet1) as string, job.size);
-    let x = Float32Array.from(job.latents ?? normals(job.seed, 0, count), (n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0));
+    let x = Float32Array.from(
+      job.latents ?? normals(job.seed, 0, count),
+      (n, i) => plan.noise * n + (begin ? plan.image * (begin[i] as number) : 0),
+    );
     let before = new Float32Array(count);
     const times: number[] = [];
     for (const [index, { timestep, input, denoise, next }] of plan.steps.entries()) {
@@ -235,10 +253,14 @@ export class ImageGenerator {
       const output = await this.step(unet, name, inputs, states, signal);
       const seen = x.map((value, i) => denoise[0] * value + denoise[1] * (output[i] as number));
       const noise = next[3] !== 0 ? normals(job.seed, index + 1, count) : undefined;
-      x = x.map((value, i) => next[0] * value + next[1] * (seen[i] as number) + next[2] * (before[i] as number) + (noise ? next[3] * (noise[i] as number) : 0));
+      x = x.map(
+        (value, i) =>
+          next[0] * value + next[1] * (seen[i] as number) + next[2] * (before[i] as number) + (noise ? next[3] * (noise[i] as number) : 0),
+      );
       before = seen;
       times.push(performance.now() - start);
-      if (!x.every(Number.isFinite)) throw new TinywebError("gpu-error", "The model's numbers grew beyond what its type holds: try another backend, or fewer steps.");
+      if (!x.every(Number.isFinite))
+        throw new TinywebError("gpu-error", "The model's numbers grew beyond what its type holds: try another backend, or fewer steps.");
       options.onStep?.({
         step: index + 1,
         steps: plan.steps.length,
@@ -262,7 +284,10 @@ export class ImageGenerator {
   }
 
   private async encode(texts: readonly string[], { signal, onStage }: TextToImageOptions): Promise<Text[]> {
-    const { text: { length }, functions } = this.manifest;
+    const {
+      text: { length },
+      functions,
+    } = this.manifest;
     const found: Text[] = [];
     for (const text of texts) {
       let known = this.texts.get(text);
@@ -271,7 +296,10 @@ export class ImageGenerator {
         const encoder = await this.part("text_encoder", signal);
         onStage?.("text");
         const tokens = this.tokenizer.encode(text);
-        const { states } = await encoder.run({ ids: Int32Array.from(tokens.ids) }, { function: functions.encode, ...(signal ? { signal } : {}) });
+        const { states } = await encoder.run(
+          { ids: Int32Array.from(tokens.ids) },
+          { function: functions.encode, ...(signal ? { signal } : {}) },
+        );
         if (tokens.ids.length !== length) throw new TinywebError("internal", "wrong number of tokens");
         known = { tokens, states: states as Float32Array };
       }
@@ -285,7 +313,13 @@ export class ImageGenerator {
   }
 
   /** One answer of the UNet. A device that was lost meanwhile comes back without the states: they are given again. */
-  private async step(unet: FunctionModel, name: string, inputs: Arrays, states: Float32Array, signal: AbortSignal | undefined): Promise<Float32Array> {
+  private async step(
+    unet: FunctionModel,
+    name: string,
+    inputs: Arrays,
+    states: Float32Array,
+    signal: AbortSignal | undefined,
+  ): Promise<Float32Array> {
     const how = { function: name, outputs: ["output"], ...(signal ? { signal } : {}) };
     const kept = this.given?.unet === unet && this.given.name === name && this.given.states === states;
     this.given = undefined;
@@ -313,13 +347,21 @@ export class ImageGenerator {
       throwIfAborted(signal);
       const part = cut(image.data, layout, tile);
       const inputs = { image: new Uint8Array(part.buffer, part.byteOffset, part.length) };
-      const { mean } = await encoder.run(inputs, { function: size.tiles.encode as string, outputs: ["mean"], ...(signal ? { signal } : {}) });
+      const { mean } = await encoder.run(inputs, {
+        function: size.tiles.encode as string,
+        outputs: ["mean"],
+        ...(signal ? { signal } : {}),
+      });
       blend.add(mean as Float32Array, inside[i] as (typeof inside)[number]);
     }
     return blend.result();
   }
 
-  private async decode(latents: Float32Array<ArrayBuffer>, { size }: Job, { signal, onStage }: TextToImageOptions): Promise<Uint8ClampedArray<ArrayBuffer>> {
+  private async decode(
+    latents: Float32Array<ArrayBuffer>,
+    { size }: Job,
+    { signal, onStage }: TextToImageOptions,
+  ): Promise<Uint8ClampedArray<ArrayBuffer>> {
     const { channels, factor } = this.manifest;
     onStage?.("loading");
     const decoder = await this.part("vae_decoder", signal);

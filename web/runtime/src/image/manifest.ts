@@ -81,7 +81,10 @@ export function parseImageManifest(json: unknown): ImageManifest {
   const integrity = parseIntegrity(m);
   const task = m.at("task").text();
   if (task !== "image") {
-    throw new TinywebError("bad-argument", `The bundle ${m.at("name").text()} is not for pictures but ${task}: load it with load() of tinyweb/load.`);
+    throw new TinywebError(
+      "bad-argument",
+      `The bundle ${m.at("name").text()} is not for pictures but ${task}: load it with load() of tinyweb/load.`,
+    );
   }
   const parts: Partial<Record<PartName, Part>> = {};
   for (const name of PARTS) {
@@ -89,7 +92,10 @@ export function parseImageManifest(json: unknown): ImageManifest {
     if (name === "vae_encoder" && !folder.present) continue;
     if (!FOLDER.test(folder.text())) folder.fail(`"${folder.text()}" is not a folder inside the bundle`);
     const bytes = m.at("bytes").at(name);
-    const memory = ["webgpu", "wasm"].map((target) => bytes.at(target)).filter(({ present }) => present).map((v) => v.integer());
+    const memory = ["webgpu", "wasm"]
+      .map((target) => bytes.at(target))
+      .filter(({ present }) => present)
+      .map((v) => v.integer());
     parts[name] = { folder: folder.text(), weights: bytes.at("weights").integer(), memory: Math.max(0, ...memory) };
   }
   const image = m.at("image");
@@ -116,7 +122,13 @@ export function parseImageManifest(json: unknown): ImageManifest {
     sizes,
     channels,
     factor,
-    text: { length: text.at("length").integer(2, 4096), width: text.at("width").integer(1, 65536), bos: id("bos"), eos: id("eos"), pad: id("pad") },
+    text: {
+      length: text.at("length").integer(2, 4096),
+      width: text.at("width").integer(1, 65536),
+      bos: id("bos"),
+      eos: id("eos"),
+      pad: id("pad"),
+    },
     functions: {
       encode: functions.at("text_encoder").text(),
       unet1: functions.at("unet_1").text(),

@@ -1,7 +1,10 @@
 /** Noise from a seed, the same on every device (docs/image.md): a pure function of the seed, the draw and the place. */
 
 const PARITY = 0x1bd11bda;
-const ROTATIONS = [[13, 15, 26, 6], [17, 29, 16, 24]] as const;
+const ROTATIONS = [
+  [13, 15, 26, 6],
+  [17, 29, 16, 24],
+] as const;
 
 /**
  * Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).

@@ -61,8 +61,20 @@ export interface Job {
 }
 
 const OPTIONS = [
-  "negativePrompt", "steps", "guidance", "seed", "latents", "width", "height", "scheduler", "image", "strength",
-  "onStep", "onStage", "onProgress", "signal",
+  "negativePrompt",
+  "steps",
+  "guidance",
+  "seed",
+  "latents",
+  "width",
+  "height",
+  "scheduler",
+  "image",
+  "strength",
+  "onStep",
+  "onStage",
+  "onProgress",
+  "signal",
 ] satisfies (keyof TextToImageOptions)[];
 
 /** @throws TinywebError "bad-argument" */
@@ -72,14 +84,20 @@ export function imageOptions(given: TextToImageOptions | null | undefined): Text
 
 /** @throws TinywebError "bad-argument" */
 export function completeJob(prompt: unknown, options: TextToImageOptions, manifest: ImageManifest): Job {
-  const { defaults, sizes, schedulers, functions, scheduler: { num_train_timesteps: most } } = manifest;
+  const {
+    defaults,
+    sizes,
+    schedulers,
+    functions,
+    scheduler: { num_train_timesteps: most },
+  } = manifest;
   const text = (name: string, value: unknown): string => {
     if (typeof value !== "string") throw unlike(name, "a text", value);
     return value;
   };
   const number = (name: "steps" | "guidance" | "strength", max: number, min = 0): number =>
     checkNumber(name, options[name], min, max, name === "steps") ?? (name === "guidance" && !functions.unet2 ? 1 : defaults[name]);
-  const { width, height, scheduler = defaults.scheduler, seed = (crypto.getRandomValues(new Uint32Array(1))[0] as number) } = options;
+  const { width, height, scheduler = defaults.scheduler, seed = crypto.getRandomValues(new Uint32Array(1))[0] as number } = options;
   const size = sizes.find((s) => s.width === (width ?? s.width) && s.height === (height ?? s.height));
   if (!size) {
     const known = sizes.map((s) => `${s.width} × ${s.height}`).join(", ");
@@ -90,7 +108,9 @@ export function completeJob(prompt: unknown, options: TextToImageOptions, manife
   const { latents } = options;
   const count = (manifest.channels * size.width * size.height) / manifest.factor ** 2;
   if (latents !== undefined && !(latents instanceof Float32Array && latents.length === count)) {
-    throw badArgument(`latents must be a Float32Array of ${count} numbers (${manifest.channels} × ${size.height / manifest.factor} × ${size.width / manifest.factor}).`);
+    throw badArgument(
+      `latents must be a Float32Array of ${count} numbers (${manifest.channels} × ${size.height / manifest.factor} × ${size.width / manifest.factor}).`,
+    );
   }
   const guidance = number("guidance", 100);
   if (guidance > 1 && !functions.unet2) throw badArgument("This model is made to be used without guidance: leave it out.");

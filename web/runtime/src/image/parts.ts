@@ -88,7 +88,9 @@ export class Parts {
     try {
       if (!globalThis.document) return true; // there is no storage that would need to be filled
       const key = `tinyweb-parts:${this.settings.base.href}`;
-      const sizes = Object.values(this.manifest.parts).map(({ weights }) => weights).join();
+      const sizes = Object.values(this.manifest.parts)
+        .map(({ weights }) => weights)
+        .join();
       if (now) localStorage.setItem(key, sizes);
       return localStorage.getItem(key) === sizes;
     } catch {
@@ -101,10 +103,14 @@ export class Parts {
     const { controller: stop, unlink } = linkedAbort(signal);
     let failure: unknown;
     try {
-      await Promise.all(names.map((name) => this.load(name, stop.signal).catch((error: unknown) => {
-        failure ??= error;
-        stop.abort();
-      })));
+      await Promise.all(
+        names.map((name) =>
+          this.load(name, stop.signal).catch((error: unknown) => {
+            failure ??= error;
+            stop.abort();
+          }),
+        ),
+      );
     } finally {
       unlink();
       this.progress.clear();
@@ -137,7 +143,11 @@ export class Parts {
 
   private spec(name: PartName): Part {
     const part = this.manifest.parts[name];
-    if (!part) throw new TinywebError("bad-argument", "This model was exported without the part that reads pictures (vae_encoder): it cannot begin from one.");
+    if (!part)
+      throw new TinywebError(
+        "bad-argument",
+        "This model was exported without the part that reads pictures (vae_encoder): it cannot begin from one.",
+      );
     return part;
   }
 
@@ -165,9 +175,14 @@ export class Parts {
     try {
       const functions = this.settings.first[name];
       const row = this.manifest.integrity.get(`${folder}${MANIFEST}`);
-      if (!row) throw new TinywebError("bad-manifest", `${MANIFEST}: integrity: has no row for ${folder}${MANIFEST}: export the model again.`);
+      if (!row)
+        throw new TinywebError("bad-manifest", `${MANIFEST}: integrity: has no row for ${folder}${MANIFEST}: export the model again.`);
       part = await load(new URL(folder, base), {
-        ...options, manifestSha256: row.sha256, ...(functions ? { functions } : {}), onProgress, ...(signal ? { signal } : {}),
+        ...options,
+        manifestSha256: row.sha256,
+        ...(functions ? { functions } : {}),
+        onProgress,
+        ...(signal ? { signal } : {}),
       });
     } catch (error) {
       if (isAbort(error) || !(error instanceof TinywebError)) throw error;

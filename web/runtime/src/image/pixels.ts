@@ -12,7 +12,15 @@ export interface Rgba {
 
 /** A picture to begin from. */
 export type ImageInput =
-  | ImageBitmap | ImageData | Blob | HTMLImageElement | HTMLVideoElement | HTMLCanvasElement | OffscreenCanvas | VideoFrame | Rgba;
+  | ImageBitmap
+  | ImageData
+  | Blob
+  | HTMLImageElement
+  | HTMLVideoElement
+  | HTMLCanvasElement
+  | OffscreenCanvas
+  | VideoFrame
+  | Rgba;
 
 /** Pixels as the browser's own type, where there is one. */
 export function asImageData({ data, width, height }: Rgba): Rgba {
@@ -40,15 +48,21 @@ export function previewOf(latents: Float32Array, width: number, height: number, 
 export async function pixelsOf(image: ImageInput, width: number, height: number): Promise<Rgba> {
   const given = Object(image) as Partial<Rgba>;
   if (given.data instanceof Uint8ClampedArray && given.width === width && given.height === height) {
-    if (given.data.length !== 4 * width * height) throw unusable(`it has ${given.data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
+    if (given.data.length !== 4 * width * height)
+      throw unusable(`it has ${given.data.length} bytes, ${width} × ${height} pixels have ${4 * width * height}`);
     return onWhite(given as Rgba);
   }
-  if (typeof image !== "object" || image === null) throw unusable(`${String(image)} is none; give an ImageBitmap, an image, video or canvas element, an ImageData or a Blob`);
+  if (typeof image !== "object" || image === null)
+    throw unusable(`${String(image)} is none; give an ImageBitmap, an image, video or canvas element, an ImageData or a Blob`);
   if (typeof OffscreenCanvas === "undefined") throw unusable(`without a canvas it must be RGBA of ${width} × ${height} pixels`);
   try {
     // An element's picture may still be on its way.
     if ("decode" in image) await image.decode();
-    const source = await createImageBitmap(given.data instanceof Uint8ClampedArray && !(image instanceof ImageData) ? new ImageData(given.data, given.width as number) : (image as ImageBitmapSource));
+    const source = await createImageBitmap(
+      given.data instanceof Uint8ClampedArray && !(image instanceof ImageData)
+        ? new ImageData(given.data, given.width as number)
+        : (image as ImageBitmapSource),
+    );
     try {
       const scale = Math.max(width / source.width, height / source.height);
       const [w, h] = [source.width * scale, source.height * scale];

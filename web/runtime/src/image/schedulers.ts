@@ -102,8 +102,7 @@ export function planSteps(config: SchedulerConfig, name: SchedulerName, count: n
     else if (name === "lcm") {
       denoise = consistent(denoise, timestep * config.timestep_scaling);
       next = [0, behind.alpha, 0, behind.sigma];
-    }
-    else if (name === "dpm++2m") next = dpm(here, behind, i > skipped ? levels[i - 1] : undefined);
+    } else if (name === "dpm++2m") next = dpm(here, behind, i > skipped ? levels[i - 1] : undefined);
     else {
       // Euler's latents are those of the others divided by α.
       denoise = [denoise[0] * here.alpha, denoise[1]];
@@ -126,9 +125,10 @@ function alphaBars(config: SchedulerConfig): number[] {
   const cosine = (share: number): number => Math.cos(((share + 0.008) / 1.008) * (Math.PI / 2)) ** 2;
   let product = 1;
   const bars = Array.from({ length: count }, (_, i) => {
-    const beta = beta_schedule === "squaredcos_cap_v2"
-      ? Math.min(1 - cosine((i + 1) / count) / cosine(i / count), MAX_BETA)
-      : (first + ((last - first) * i) / Math.max(1, count - 1)) ** power;
+    const beta =
+      beta_schedule === "squaredcos_cap_v2"
+        ? Math.min(1 - cosine((i + 1) / count) / cosine(i / count), MAX_BETA)
+        : (first + ((last - first) * i) / Math.max(1, count - 1)) ** power;
     return (product *= 1 - beta);
   });
   if (!config.rescale_betas_zero_snr) return bars;

@@ -43,7 +43,11 @@ interface Layout {
 }
 
 /** The part of `source` that the tile covers. */
-export function cut<A extends Float32Array<ArrayBuffer> | Uint8Array<ArrayBuffer> | Uint8ClampedArray<ArrayBuffer>>(source: A, layout: Layout, { x, y }: Tile): A {
+export function cut<A extends Float32Array<ArrayBuffer> | Uint8Array<ArrayBuffer> | Uint8ClampedArray<ArrayBuffer>>(
+  source: A,
+  layout: Layout,
+  { x, y }: Tile,
+): A {
   const { width, height, planes, depth } = layout;
   const part = new (source.constructor as new (n: number) => A)(planes * y.length * x.length * depth);
   let to = 0;

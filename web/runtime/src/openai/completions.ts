@@ -24,12 +24,14 @@ interface Head<Kind extends string> {
 }
 
 export interface ChatCompletion extends Head<"chat.completion"> {
-  choices: [{
-    index: 0;
-    message: { role: "assistant"; content: string; refusal: null };
-    logprobs: null;
-    finish_reason: FinishReason;
-  }];
+  choices: [
+    {
+      index: 0;
+      message: { role: "assistant"; content: string; refusal: null };
+      logprobs: null;
+      finish_reason: FinishReason;
+    },
+  ];
   usage: Usage;
 }
 
@@ -72,7 +74,8 @@ export class ChatCompletions {
     const prompt = await this.chat.countTokens(wish.messages);
     if (prompt >= context) {
       throw new TinywebError(
-        "context-full", `messages: they take ${prompt} tokens, and this model reads at most ${context} with its answer. Leave out the oldest.`,
+        "context-full",
+        `messages: they take ${prompt} tokens, and this model reads at most ${context} with its answer. Leave out the oldest.`,
       );
     }
     const head = { id: `chatcmpl-${randomId()}`, created: Math.floor(Date.now() / 1000), model };
@@ -95,10 +98,16 @@ export class ChatCompletions {
   }
 
   private async *chunks(
-    head: Omit<Head<string>, "object">, wish: ChatWish, prompt: number, signal: AbortSignal, ended: () => void,
+    head: Omit<Head<string>, "object">,
+    wish: ChatWish,
+    prompt: number,
+    signal: AbortSignal,
+    ended: () => void,
   ): AsyncGenerator<ChatCompletionChunk, void> {
     const chunk = (delta: { role?: "assistant"; content?: string }, finish_reason: FinishReason | null = null): ChatCompletionChunk => ({
-      ...head, object: "chat.completion.chunk", choices: [{ index: 0, delta, logprobs: null, finish_reason }],
+      ...head,
+      object: "chat.completion.chunk",
+      choices: [{ index: 0, delta, logprobs: null, finish_reason }],
       ...(wish.includeUsage ? { usage: null } : {}),
     });
     const answer = this.answer(wish, prompt, signal);
@@ -121,7 +130,9 @@ export class ChatCompletions {
 
   /** The pieces of the answer that are certain, none empty; then why it ended. */
   private async *answer(
-    wish: ChatWish, prompt: number, signal: AbortSignal | undefined,
+    wish: ChatWish,
+    prompt: number,
+    signal: AbortSignal | undefined,
   ): AsyncGenerator<string, { reason: FinishReason; usage: Usage }> {
     const { chat } = this;
     const stops = new Stops(wish.stop);
@@ -141,8 +152,11 @@ export class ChatCompletions {
   }
 }
 
-const usageOf = (prompt: number, answer: number): Usage =>
-  ({ prompt_tokens: prompt, completion_tokens: answer, total_tokens: prompt + answer });
+const usageOf = (prompt: number, answer: number): Usage => ({
+  prompt_tokens: prompt,
+  completion_tokens: answer,
+  total_tokens: prompt + answer,
+});
 
 export function randomId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -44,7 +44,9 @@ export class Embeddings {
     }
     const vectors = await this.embedder.embed(texts, options);
     const data = vectors.map((vector, index) => ({
-      object: "embedding" as const, index, embedding: format === "float" ? [...vector] : base64(vector),
+      object: "embedding" as const,
+      index,
+      embedding: format === "float" ? [...vector] : base64(vector),
     }));
     const tokens = texts.reduce((sum, text) => sum + this.embedder.countTokens(text), 0);
     return { object: "list", data, model, usage: { prompt_tokens: tokens, total_tokens: tokens } };

@@ -10,7 +10,13 @@ import { Images, type ImageModel } from "./images.js";
 import type { ChatModel } from "./session.js";
 
 export type {
-  ChatCompletion, ChatCompletionChunk, ChatCompletions, ChatStream, FinishReason, RequestOptions, Usage,
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletions,
+  ChatStream,
+  FinishReason,
+  RequestOptions,
+  Usage,
 } from "./completions.js";
 export type { EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Embeddings } from "./embeddings.js";
 export type { ImageModel, ImageRequest, ImageResponse, Images } from "./images.js";

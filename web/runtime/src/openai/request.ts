@@ -98,8 +98,24 @@ export function checkOnly(request: object, only: Readonly<Record<string, unknown
 }
 
 const CHAT_FIELDS = new Set<string>([
-  "messages", "model", "stream", "stream_options", "max_completion_tokens", "max_tokens", "temperature", "top_p", "top_k",
-  "repetition_penalty", "seed", "stop", "n", "response_format", "frequency_penalty", "presence_penalty", "logprobs", "user",
+  "messages",
+  "model",
+  "stream",
+  "stream_options",
+  "max_completion_tokens",
+  "max_tokens",
+  "temperature",
+  "top_p",
+  "top_k",
+  "repetition_penalty",
+  "seed",
+  "stop",
+  "n",
+  "response_format",
+  "frequency_penalty",
+  "presence_penalty",
+  "logprobs",
+  "user",
 ] satisfies (keyof ChatRequest)[]);
 
 export interface ChatWish {

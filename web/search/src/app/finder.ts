@@ -132,7 +132,14 @@ export class Finder extends Store<FinderState> {
   async add(name: string, text: string, wanted = true): Promise<boolean> {
     if (text.trim() === "" || this.library === undefined) return false;
     const doc: Doc = {
-      id: this.env.newId(), name, text, addedAt: this.env.now(), passages: [], vectors: new Float32Array(), done: 0, model: "",
+      id: this.env.newId(),
+      name,
+      text,
+      addedAt: this.env.now(),
+      passages: [],
+      vectors: new Float32Array(),
+      done: 0,
+      model: "",
     };
     this.change({ docs: [doc, ...this.state.docs], paused: false, problem: null });
     await this.library.put(doc);
@@ -270,7 +277,10 @@ export class Finder extends Store<FinderState> {
     show(doc);
     const now = doc.passages.slice(doc.done, doc.done + this.atOnce);
     const begun = this.env.ticks();
-    const vectors = await model.embed(now.map(({ start, end }) => doc.text.slice(start, end)), { kind: "passage", signal });
+    const vectors = await model.embed(
+      now.map(({ start, end }) => doc.text.slice(start, end)),
+      { kind: "passage", signal },
+    );
     const took = this.env.ticks() - begun;
     if (signal.aborted) return 0;
     if (now.length === this.atOnce) {
@@ -360,9 +370,7 @@ export class Finder extends Store<FinderState> {
     const search = new AbortController();
     this.search = search;
     try {
-      const [vector] = await this.env.shell.model.run(
-        (model, signal) => model.embed([query], { kind: "query", signal }), search.signal,
-      );
+      const [vector] = await this.env.shell.model.run((model, signal) => model.embed([query], { kind: "query", signal }), search.signal);
       if (search.signal.aborted || vector === undefined) return;
       this.vector = vector;
       this.stems = keywords(query);

@@ -33,8 +33,13 @@ export function parseDoc(value: unknown): Doc | undefined {
   if (typeof id !== "string" || typeof name !== "string" || typeof text !== "string" || typeof addedAt !== "number") return undefined;
   const doc: Doc = { id, name, text, addedAt, passages: [], vectors: new Float32Array(), done: 0, model: "" };
   const whole =
-    Array.isArray(passages) && passages.every(isPassage) && vectors instanceof Float32Array && typeof model === "string" &&
-    Number.isInteger(count) && (count as number) >= 0 && (count as number) <= passages.length &&
+    Array.isArray(passages) &&
+    passages.every(isPassage) &&
+    vectors instanceof Float32Array &&
+    typeof model === "string" &&
+    Number.isInteger(count) &&
+    (count as number) >= 0 &&
+    (count as number) <= passages.length &&
     (passages.length === 0 || (vectors.length > 0 && vectors.length % passages.length === 0));
   if (!whole) return doc;
   return { ...doc, passages: passages as Passage[], vectors: vectors as Float32Array<ArrayBuffer>, done: count as number, model };
@@ -56,7 +61,9 @@ export class Library {
     try {
       const { indexedDB } = globalThis; // where storage is blocked even asking for it may throw
       if (indexedDB == null) return new Library(null);
-      return new Library(await openDatabase(indexedDB, `tinyweb-search:${folder}`, (database) => database.createObjectStore(STORE, { keyPath: "id" })));
+      return new Library(
+        await openDatabase(indexedDB, `tinyweb-search:${folder}`, (database) => database.createObjectStore(STORE, { keyPath: "id" })),
+      );
     } catch {
       return new Library(null);
     }

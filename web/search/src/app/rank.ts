@@ -25,7 +25,11 @@ const CANDIDATES = 200;
  * @returns at most `limit` passages, best first
  */
 export function rank(
-  docs: readonly Doc[], vector: Float32Array, stems: ReadonlySet<string>, limit: number, except?: { doc: string; index: number },
+  docs: readonly Doc[],
+  vector: Float32Array,
+  stems: ReadonlySet<string>,
+  limit: number,
+  except?: { doc: string; index: number },
 ): Hit[] {
   const width = vector.length;
   const found: { doc: Doc; index: number; cosine: number }[] = [];

@@ -2,7 +2,13 @@
 
 export const EXAMPLE_NAME = "A small household almanac";
 
-export const EXAMPLE_QUERIES = ["my internet is not working", "how do plants make their food", "first aid for insects", "overnight trip by rail", "saving money on heating"];
+export const EXAMPLE_QUERIES = [
+  "my internet is not working",
+  "how do plants make their food",
+  "first aid for insects",
+  "overnight trip by rail",
+  "saving money on heating",
+];
 
 export const EXAMPLE_TEXT = `# A small household almanac
 

@@ -43,7 +43,8 @@ export function decode(bytes: Uint8Array): string | undefined {
 }
 
 const SKIPPED = "script, style, noscript, template, svg, head > :not(title)";
-const BLOCKS = "p, div, section, article, li, tr, h1, h2, h3, h4, h5, h6, blockquote, pre, figure, dt, dd, title, header, footer, table, ul, ol";
+const BLOCKS =
+  "p, div, section, article, li, tr, h1, h2, h3, h4, h5, h6, blockquote, pre, figure, dt, dd, title, header, footer, table, ul, ol";
 
 /** The words of a page, paragraphs apart. A parsed document runs no script and loads nothing. */
 export function textOfHtml(html: string): string {
@@ -53,11 +54,20 @@ export function textOfHtml(html: string): string {
   for (const element of page.querySelectorAll("td, th")) element.append(" ");
   for (const element of page.querySelectorAll(BLOCKS)) element.append("\n\n");
   const text = `${page.title}\n\n${page.body.textContent}`;
-  return text.replace(/[^\S\n]+/gu, " ").replace(/ ?\n ?/gu, "\n").replace(/\n{3,}/gu, "\n\n").trim();
+  return text
+    .replace(/[^\S\n]+/gu, " ")
+    .replace(/ ?\n ?/gu, "\n")
+    .replace(/\n{3,}/gu, "\n\n")
+    .trim();
 }
 
 /** A name for a pasted text: its first words. */
 export function nameOf(text: string): string {
-  const line = text.trim().split("\n", 1)[0]?.replace(/^[#>*\s-]+/u, "").trim() ?? "";
+  const line =
+    text
+      .trim()
+      .split("\n", 1)[0]
+      ?.replace(/^[#>*\s-]+/u, "")
+      .trim() ?? "";
   return line.length <= 48 ? line || "Pasted text" : `${line.slice(0, 48).replace(/\s+\S*$/u, "")}…`;
 }

@@ -2,9 +2,11 @@
 
 const WORD = /[\p{L}\p{N}]+(?:['’][\p{L}]+)?/gu;
 const COMMON = new Set(
-  ("a about after all also an and any are as at be because been before but by can could did do does for from had has have he her him his how i if in into " +
+  (
+    "a about after all also an and any are as at be because been before but by can could did do does for from had has have he her him his how i if in into " +
     "is it its just me more most my no not of on one or other our out over she so some such than that the their them then there these they this to up us was " +
-    "we were what when where which while who why will with would you your").split(" "),
+    "we were what when where which while who why will with would you your"
+  ).split(" "),
 );
 
 /** A word without the endings that English gives it; good enough to find "trains" for "train". */

@@ -1,6 +1,20 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { FileDrop, FINE_POINTER, Icon, IconButton, Layout, Main, modelRows, ProblemLine, useChanges, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
+import {
+  FileDrop,
+  FINE_POINTER,
+  Icon,
+  IconButton,
+  Layout,
+  Main,
+  modelRows,
+  ProblemLine,
+  useChanges,
+  useMedia,
+  type AboutRow,
+  type Figure,
+  type PageData,
+} from "tinyweb-shell";
 import type { Finder } from "../app/finder";
 import type { Hit } from "../app/rank";
 import { factsOf, type EmbedInfo } from "../model-api";
@@ -154,22 +168,39 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
                 />
               )}
             </form>
-            {state.like !== null && <LikeLine text={state.like.text} onClose={() => { finder.query(""); toQuery(); }} />}
+            {state.like !== null && (
+              <LikeLine
+                text={state.like.text}
+                onClose={() => {
+                  finder.query("");
+                  toQuery();
+                }}
+              />
+            )}
             {looking ? (
               <Results finder={finder} onOpen={setOpened} />
             ) : (
               <div class="welcome" data-testid="welcome">
                 <h2>Finds what you mean, not only what you type</h2>
                 <p>
-                  Ask in your own words: the model compares the meaning of your question with every passage of your documents.
-                  Nothing leaves this device.
+                  Ask in your own words: the model compares the meaning of your question with every passage of your documents. Nothing
+                  leaves this device.
                 </p>
                 {(example || state.docs.some(({ name }) => name === EXAMPLE_NAME)) && (
                   <>
                     <p class="try">Try it with the example:</p>
                     <div class="examples">
                       {EXAMPLE_QUERIES.map((query) => (
-                        <button key={query} type="button" class="pill" data-testid="example" onClick={() => { finder.query(query); toQuery(); }}>
+                        <button
+                          key={query}
+                          type="button"
+                          class="pill"
+                          data-testid="example"
+                          onClick={() => {
+                            finder.query(query);
+                            toQuery();
+                          }}
+                        >
                           {query}
                         </button>
                       ))}

@@ -71,7 +71,9 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
   };
   return (
     <section class="documents" aria-labelledby="documents-title">
-      <h2 id="documents-title" class="part-title">Your documents</h2>
+      <h2 id="documents-title" class="part-title">
+        Your documents
+      </h2>
       <form
         class="add"
         onSubmit={(event) => {
@@ -123,7 +125,13 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
               {doc.name}
               <small>{docText(work?.doc.id === doc.id ? work.doc : doc, work?.doc.id === doc.id, paused)}</small>
             </span>
-            <IconButton icon="trash" label={`Delete “${doc.name}”`} title="Delete" testId="delete" onClick={() => void finder.remove(doc.id)} />
+            <IconButton
+              icon="trash"
+              label={`Delete “${doc.name}”`}
+              title="Delete"
+              testId="delete"
+              onClick={() => void finder.remove(doc.id)}
+            />
           </li>
         ))}
       </ul>

@@ -8,7 +8,17 @@ import { highlight } from "../text/words";
 const AROUND = 6000;
 
 /** A passage where it stands in its document. */
-export function PassageDialog({ hit, stems, onSimilar, onClose }: { hit: Hit; stems: ReadonlySet<string>; onSimilar: () => void; onClose: () => void }): JSX.Element {
+export function PassageDialog({
+  hit,
+  stems,
+  onSimilar,
+  onClose,
+}: {
+  hit: Hit;
+  stems: ReadonlySet<string>;
+  onSimilar: () => void;
+  onClose: () => void;
+}): JSX.Element {
   const { doc, index } = hit;
   const { start, end } = doc.passages[index] ?? { start: 0, end: 0 };
   const place = useRef<HTMLElement>(null);

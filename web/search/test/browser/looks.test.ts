@@ -39,7 +39,10 @@ testLooks([
     passing: true,
     options: { mock: "fast,crawling" },
     async act(page) {
-      await page.getByTestId("documents").getByText(/[1-9]\d* of 14/u).waitFor();
+      await page
+        .getByTestId("documents")
+        .getByText(/[1-9]\d* of 14/u)
+        .waitFor();
     },
   },
   {
@@ -47,7 +50,9 @@ testLooks([
     options: {},
     async act(page) {
       await settled(page);
-      await page.getByTestId("file").setInputFiles({ name: "a long name of a paper.pdf", mimeType: "application/pdf", buffer: Buffer.from("%PDF") });
+      await page
+        .getByTestId("file")
+        .setInputFiles({ name: "a long name of a paper.pdf", mimeType: "application/pdf", buffer: Buffer.from("%PDF") });
       await page.getByTestId("error").waitFor();
     },
   },

@@ -41,7 +41,8 @@ test("a pasted text is found in other words, survives a reload, and can be delet
 test("files are read as text, and what is none is refused in words", async () => {
   const { page } = await open();
   await settled(page);
-  const html = "<title>Recipes</title><script>document.title = 'run'</script><p>Flour &amp; water</p><p onclick='x()'>The baker sleeps.</p>";
+  const html =
+    "<title>Recipes</title><script>document.title = 'run'</script><p>Flour &amp; water</p><p onclick='x()'>The baker sleeps.</p>";
   await page.getByTestId("file").setInputFiles([
     { name: "recipes.html", mimeType: "text/html", buffer: Buffer.from(html) },
     { name: "rows.csv", mimeType: "text/csv", buffer: Buffer.from("animal,name\ncat,Tom\n") },
@@ -103,7 +104,10 @@ test("everything works by keyboard", async () => {
 test("reading is stopped, and goes on where it was after a reload", async () => {
   const { page } = await open({ mock: "fast,crawling" });
   await page.getByTestId("indexing").waitFor();
-  await page.getByTestId("documents").getByText(/[1-9]\d* of 14/u).waitFor();
+  await page
+    .getByTestId("documents")
+    .getByText(/[1-9]\d* of 14/u)
+    .waitFor();
   expect(await page.getByTestId("app").getAttribute("data-state")).toBe("generating");
   await page.getByTestId("stop").click();
   await page.getByTestId("paused").waitFor();

@@ -8,7 +8,11 @@ export { useBrowser } from "tinyweb-shell/testing";
 /** The model is there, and everything has been read. */
 export async function settled(page: Page): Promise<void> {
   await reaches(page, "ready");
-  await page.getByTestId("documents").getByText(/^\d+ passages?$/u).first().waitFor();
+  await page
+    .getByTestId("documents")
+    .getByText(/^\d+ passages?$/u)
+    .first()
+    .waitFor();
 }
 
 export async function ask(page: Page, query: string): Promise<void> {

@@ -19,7 +19,14 @@ function doc(id: string, rows: [string, number[]][], done = rows.length): Doc {
 
 describe("words", () => {
   test("of one stem find each other", () => {
-    for (const [a, b] of [["train", "trains"], ["baking", "bake"], ["stopped", "stops"], ["Plants", "plant"], ["quick", "quickly"], ["box", "boxes"]]) {
+    for (const [a, b] of [
+      ["train", "trains"],
+      ["baking", "bake"],
+      ["stopped", "stops"],
+      ["Plants", "plant"],
+      ["quick", "quickly"],
+      ["box", "boxes"],
+    ]) {
       expect(stem(a as string), `${a} ${b}`).toBe(stem(b as string));
     }
     expect(stem("cat")).not.toBe(stem("cash"));
@@ -40,7 +47,21 @@ describe("words", () => {
 });
 
 describe("rank", () => {
-  const docs = [doc("a", [["one", [1, 0]], ["two words", [0.8, 0.6]], ["three", [0, 1]]]), doc("b", [["four", [0.6, 0.8]], ["not yet", [1, 0]]], 1)];
+  const docs = [
+    doc("a", [
+      ["one", [1, 0]],
+      ["two words", [0.8, 0.6]],
+      ["three", [0, 1]],
+    ]),
+    doc(
+      "b",
+      [
+        ["four", [0.6, 0.8]],
+        ["not yet", [1, 0]],
+      ],
+      1,
+    ),
+  ];
 
   test("puts the nearest first, and leaves out what is not there", () => {
     expect(rank(docs, Float32Array.of(1, 0), new Set(), 10).map(({ text }) => text)).toEqual(["one", "two words", "four"]);
@@ -87,7 +108,13 @@ describe("the library", () => {
   test("takes what is damaged as a text that is to be read again", () => {
     const good = doc("a", [["one", [1, 0]]]);
     expect(parseDoc(good)).toEqual(good);
-    for (const change of [{ passages: [{}] }, { vectors: [1] }, { done: 2 }, { model: 3 }, { vectors: new Float32Array(3).subarray(0, 0) }]) {
+    for (const change of [
+      { passages: [{}] },
+      { vectors: [1] },
+      { done: 2 },
+      { model: 3 },
+      { vectors: new Float32Array(3).subarray(0, 0) },
+    ]) {
       expect(parseDoc({ ...good, ...change })).toMatchObject({ text: good.text, passages: [], done: 0 });
     }
     expect(parseDoc({ id: 1 })).toBeUndefined();
@@ -115,19 +142,20 @@ describe("reading that is stopped", () => {
     const library = {
       trouble: null,
       list: async () => [],
-      put: (doc: Doc) => new Promise<void>((resolve) => {
-        const put = (): void => {
-          stored.push(doc.done);
-          resolve();
-        };
-        if (doc.done === 0) put();
-        else store = put; // takes its time
-      }),
+      put: (doc: Doc) =>
+        new Promise<void>((resolve) => {
+          const put = (): void => {
+            stored.push(doc.done);
+            resolve();
+          };
+          if (doc.done === 0) put();
+          else store = put; // takes its time
+        }),
     };
     const text = Array.from({ length: 60 }, (_, i) => `passage ${i}`).join("\n");
     const loaded = {
       info: { model: "m", dimensions: 1 },
-      * passages(): Iterable<{ start: number; end: number }> {
+      *passages(): Iterable<{ start: number; end: number }> {
         for (let i = 0; i < 60; i++) yield { start: i, end: i + 1 };
       },
       embed: async (texts: string[], { signal }: { signal?: AbortSignal }) => {
@@ -140,14 +168,21 @@ describe("reading that is stopped", () => {
       state: { engine: { phase: "ready", info: loaded.info } },
       onReady: () => undefined,
       dropNote: () => undefined,
-      run: (act: (model: unknown, signal: AbortSignal) => Promise<unknown>, signal: AbortSignal) => act(loaded, signal).then((result) => {
-        signal.throwIfAborted();
-        return result;
-      }),
+      run: (act: (model: unknown, signal: AbortSignal) => Promise<unknown>, signal: AbortSignal) =>
+        act(loaded, signal).then((result) => {
+          signal.throwIfAborted();
+          return result;
+        }),
     };
     const shell = { model, storage: { get: () => true }, subscribe: () => () => undefined, announce: () => undefined };
     const finder = new Finder({
-      shell, library: Promise.resolve(library), newId: () => "a", now: () => 1, ticks: () => 0, tell: () => undefined, persist: () => undefined,
+      shell,
+      library: Promise.resolve(library),
+      newId: () => "a",
+      now: () => 1,
+      ticks: () => 0,
+      tell: () => undefined,
+      persist: () => undefined,
     } as unknown as Surroundings);
     await finder.open();
     const read = new Promise<void>((resolve) => {

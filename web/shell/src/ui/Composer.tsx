@@ -26,7 +26,21 @@ interface ComposerProps {
   onStop: () => void;
 }
 
-export function Composer({ input, text, label, placeholder, action, testId, named = false, maxLines, maxLength, busy, onText, onSend, onStop }: ComposerProps): JSX.Element {
+export function Composer({
+  input,
+  text,
+  label,
+  placeholder,
+  action,
+  testId,
+  named = false,
+  maxLines,
+  maxLength,
+  busy,
+  onText,
+  onSend,
+  onStop,
+}: ComposerProps): JSX.Element {
   useLayoutEffect(() => {
     const fit = (): void => {
       const element = input.current;

@@ -43,13 +43,7 @@ export function Failure({ failure, shell }: { failure: Told; shell: AnyShell }):
         )}
         <div class="failure-actions">
           {remedies.map((remedy, index) => (
-            <button
-              key={remedy}
-              type="button"
-              class={index === 0 ? "button primary" : "button"}
-              data-testid={remedy}
-              onClick={act[remedy]}
-            >
+            <button key={remedy} type="button" class={index === 0 ? "button primary" : "button"} data-testid={remedy} onClick={act[remedy]}>
               {REMEDY_LABELS[remedy]}
             </button>
           ))}

@@ -27,13 +27,7 @@ export function Radios<Value extends string>({ legend, name, choices, value, lay
       <div class="radios-choices">
         {choices.map((choice) => (
           <label key={choice.value}>
-            <input
-              type="radio"
-              name={name}
-              value={choice.value}
-              checked={choice.value === value}
-              onChange={() => onChange(choice.value)}
-            />
+            <input type="radio" name={name} value={choice.value} checked={choice.value === value} onChange={() => onChange(choice.value)} />
             <span>
               {choice.label}
               {choice.hint !== undefined && <small>{choice.hint}</small>}
@@ -141,7 +135,16 @@ interface IconButtonProps {
   onClick: () => void;
 }
 
-export function IconButton({ icon, label, testId, title = label, class: extra, disabled = false, pressed, onClick }: IconButtonProps): JSX.Element {
+export function IconButton({
+  icon,
+  label,
+  testId,
+  title = label,
+  class: extra,
+  disabled = false,
+  pressed,
+  onClick,
+}: IconButtonProps): JSX.Element {
   return (
     <button
       type="button"

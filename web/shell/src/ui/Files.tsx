@@ -21,8 +21,10 @@ export function FileDrop({ icon = "upload", text, pastes = () => true, onFiles }
   latest.current = { pastes, onFiles };
   useEffect(() => {
     const stop = new AbortController();
-    const on = <Name extends "dragover" | "dragleave" | "drop" | "paste">(name: Name, handle: (event: DocumentEventMap[Name]) => void): void =>
-      document.addEventListener(name, handle, { signal: stop.signal });
+    const on = <Name extends "dragover" | "dragleave" | "drop" | "paste">(
+      name: Name,
+      handle: (event: DocumentEventMap[Name]) => void,
+    ): void => document.addEventListener(name, handle, { signal: stop.signal });
     const offered = (event: DragEvent): boolean => event.dataTransfer?.types.includes("Files") === true;
     const receive = (event: Event, files: File[]): void => {
       if (files.length === 0) return;

@@ -32,12 +32,7 @@ export function Loading({ progress }: { progress: LoadProgress | null }): JSX.El
         )}
       </div>
       {known ? (
-        <progress
-          data-testid="progress"
-          aria-labelledby="progress-label"
-          value={progress.loadedBytes}
-          max={progress.totalBytes}
-        />
+        <progress data-testid="progress" aria-labelledby="progress-label" value={progress.loadedBytes} max={progress.totalBytes} />
       ) : (
         <progress data-testid="progress" aria-labelledby="progress-label" />
       )}

@@ -72,7 +72,8 @@ export function Stored({ shell, data }: StoredProps): JSX.Element {
   }
   rows.push(["page", "This page", OFFLINE[shell.site.offline]]);
   for (const each of data) rows.push([each.key, capitalised(each.many), dataText(each)]);
-  if (kept !== null && kept.otherModels > 0) rows.push(["others", "Other models", `${formatBytes(kept.otherModels)}, of other pages at this address`]);
+  if (kept !== null && kept.otherModels > 0)
+    rows.push(["others", "Other models", `${formatBytes(kept.otherModels)}, of other pages at this address`]);
   if (kept?.usage !== undefined && kept.quota !== undefined) {
     rows.push(["usage", "In all", `${formatBytes(kept.usage)} of the ${formatBytes(kept.quota)} that the browser allows`]);
   }

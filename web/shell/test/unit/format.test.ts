@@ -1,6 +1,15 @@
 import { describe, expect, test } from "vitest";
 import {
-  asSentence, backendName, formatBytes, formatParameters, formatProgress, formatSecondsLeft, formatSpeed, formatStart, isBlank, quantName,
+  asSentence,
+  backendName,
+  formatBytes,
+  formatParameters,
+  formatProgress,
+  formatSecondsLeft,
+  formatSpeed,
+  formatStart,
+  isBlank,
+  quantName,
 } from "../../src/text/format"; // prettier-ignore
 
 describe("formatBytes", () => {
@@ -82,10 +91,20 @@ test("formatStart says when what was done", () => {
 });
 
 describe("isBlank", () => {
-  test.each(["", " \t\r\n", "\u200b\u200c\u200d\u200e\u200f", "\u2060\ufeff", "\u00ad", "\ufe0e\ufe0f\u{e0100}", "\u115f\u1160\u3164\uffa0", "\u2800", "\u3000\u00a0", "\0\u001b\u009f"])(
-    "%j has nothing to see",
-    (text) => expect(isBlank(text)).toBe(true),
+  test.each([
+    "",
+    " \t\r\n",
+    "\u200b\u200c\u200d\u200e\u200f",
+    "\u2060\ufeff",
+    "\u00ad",
+    "\ufe0e\ufe0f\u{e0100}",
+    "\u115f\u1160\u3164\uffa0",
+    "\u2800",
+    "\u3000\u00a0",
+    "\0\u001b\u009f",
+  ])("%j has nothing to see", (text) => expect(isBlank(text)).toBe(true));
+  test.each([".", "\u200ba", "\u0301", "👩\u200d💻", "ㅤㄱ", "\ud800", "\ue000"])("%j has something", (text) =>
+    expect(isBlank(text)).toBe(false),
   );
-  test.each([".", "\u200ba", "\u0301", "👩\u200d💻", "ㅤㄱ", "\ud800", "\ue000"])("%j has something", (text) => expect(isBlank(text)).toBe(false));
   test("takes a long text in its stride", () => expect(isBlank(`${"\u200b ".repeat(500_000)}x`)).toBe(false));
 });

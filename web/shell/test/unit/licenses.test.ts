@@ -34,7 +34,12 @@ function told(text: string): string[] {
 describe("licenses.txt names every package that is in", () => {
   test.each(["tinychat", "yolo", "stable_diffusion", "search"])("the page of web/%s", async (workspace) => {
     const root = join(WEB, workspace);
-    const made = (await build({ root, configFile: join(root, "vite.config.ts"), logLevel: "error", build: { write: false, sourcemap: "hidden" } })) as Rolldown.RolldownOutput;
+    const made = (await build({
+      root,
+      configFile: join(root, "vite.config.ts"),
+      logLevel: "error",
+      build: { write: false, sourcemap: "hidden" },
+    })) as Rolldown.RolldownOutput;
     const sources = made.output.flatMap((part) => (part.type === "chunk" ? (part.map?.sources ?? []) : []));
     const packages = packagesIn(sources);
     expect(packages).toContain("preact");
@@ -45,7 +50,9 @@ describe("licenses.txt names every package that is in", () => {
   test("the library", () => {
     execFileSync("node", [join(WEB, "runtime/scripts/build.mjs"), scratch, "--sourcemap"], { stdio: "pipe", timeout: 60_000 });
     const maps = readdirSync(scratch).filter((file) => file.endsWith(".map"));
-    const packages = packagesIn(maps.flatMap((file) => (JSON.parse(readFileSync(join(scratch, file), "utf8")) as { sources: string[] }).sources));
+    const packages = packagesIn(
+      maps.flatMap((file) => (JSON.parse(readFileSync(join(scratch, file), "utf8")) as { sources: string[] }).sources),
+    );
     expect(packages).toEqual(["@huggingface/jinja", "@huggingface/tokenizers"]);
     expect(told(readFileSync(join(scratch, "licenses.txt"), "utf8"))).toEqual(packages);
   });
@@ -53,7 +60,9 @@ describe("licenses.txt names every package that is in", () => {
 
 describe("a package", () => {
   const folder = join(scratch, "project/node_modules/thing");
-  const output = (path: string, renderedLength = 1) => ({ "page.js": { type: "chunk", modules: { [join(folder, path)]: { renderedLength } } } });
+  const output = (path: string, renderedLength = 1) => ({
+    "page.js": { type: "chunk", modules: { [join(folder, path)]: { renderedLength } } },
+  });
   const add = (path: string, renderedLength?: number): string => {
     const notices = new Notices();
     notices.add(output(path, renderedLength));
@@ -78,6 +87,8 @@ describe("a package", () => {
   });
 
   test("that nobody knows stops the build", () => {
-    expect(() => new Notices().add({ "page.js": { type: "chunk", modules: { "\0helper.js": { renderedLength: 9 } } } })).toThrow("it is not known whose it is");
+    expect(() => new Notices().add({ "page.js": { type: "chunk", modules: { "\0helper.js": { renderedLength: 9 } } } })).toThrow(
+      "it is not known whose it is",
+    );
   });
 });

@@ -2,7 +2,15 @@
 
 import { describe, expect, test } from "vitest";
 import {
-  fallbackNote, MemoryStore, ModelLoader, pageState, type BackendChoice, type LoadedModel, type LoadOptions, type ModelEvents, type ModelInfo,
+  fallbackNote,
+  MemoryStore,
+  ModelLoader,
+  pageState,
+  type BackendChoice,
+  type LoadedModel,
+  type LoadOptions,
+  type ModelEvents,
+  type ModelInfo,
 } from "../../src/index"; // prettier-ignore
 
 function failure(code: string): Error {
@@ -15,8 +23,15 @@ async function settle(): Promise<void> {
 }
 
 const START = { manifestMs: 1, tokenizerMs: 1, weightsMs: 2, kernelsMs: 2, readyMs: 3 };
-const infoOf = (backend: ModelInfo["backend"], fallbacks: ModelInfo["fallbacks"] = []): ModelInfo =>
-  ({ model: "fake", backend, adapter: "a", memoryBytes: 1, modelBytes: 1, start: START, fallbacks });
+const infoOf = (backend: ModelInfo["backend"], fallbacks: ModelInfo["fallbacks"] = []): ModelInfo => ({
+  model: "fake",
+  backend,
+  adapter: "a",
+  memoryBytes: 1,
+  modelBytes: 1,
+  start: START,
+  fallbacks,
+});
 
 class FakeModel implements LoadedModel {
   info = infoOf("webgpu");
@@ -51,7 +66,8 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; interr
           info: { name: "fake" },
           async load(given = {}) {
             loads.push(given);
-            if (options.interrupted === true) await given.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 1, totalBytes: 4, times: 1, recommended: {} });
+            if (options.interrupted === true)
+              await given.onInterrupted?.({ time: 0, phase: "weights", loadedBytes: 1, totalBytes: 4, times: 1, recommended: {} });
             const outcome = outcomes.shift() ?? new FakeModel();
             given.onProgress?.({ phase: "weights", loadedBytes: 1, totalBytes: 4, fromCache: false });
             if (outcome === "wait") await new Promise<void>((resolve) => (release = resolve));
@@ -73,7 +89,12 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; interr
     "auto",
   );
   return {
-    loader, loads, models, outcomes, imports, importErrors,
+    loader,
+    loads,
+    models,
+    outcomes,
+    imports,
+    importErrors,
     release: () => release(),
     forgotten: () => forgotten,
     phase: () => loader.state.engine.phase,
@@ -166,7 +187,9 @@ describe("another backend", () => {
   test("goes before the one in the address, stops runs and frees the model", async () => {
     const { loader, loads, models, forgotten } = bench({ address: "wasm-single" });
     await loader.load();
-    const run = loader.run((_, signal) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(failure("aborted")))));
+    const run = loader.run(
+      (_, signal) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(failure("aborted")))),
+    );
     await settle();
     expect(loader.busy).toBe(true);
     loader.chooseBackend("webgpu");
@@ -241,7 +264,10 @@ describe("a run", () => {
     };
     const run = loader.run(task);
     await settle();
-    expect(loader.state).toMatchObject({ engine: { phase: "loading" }, notes: [{ id: "device", tone: "busy", text: expect.stringContaining("your pictures are kept") }] });
+    expect(loader.state).toMatchObject({
+      engine: { phase: "loading" },
+      notes: [{ id: "device", tone: "busy", text: expect.stringContaining("your pictures are kept") }],
+    });
     release();
     await expect(run).resolves.toBe("fine");
     loader.dismissNote("device");

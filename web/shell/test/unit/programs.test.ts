@@ -37,7 +37,13 @@ describe("a browser that does not come up", () => {
   /** Fails so often with that error, then starts. */
   function failing(times: number, error: Error): { launch: () => Promise<string>; calls: () => number } {
     let calls = 0;
-    return { launch: async () => { if (calls++ < times) throw error; return "up"; }, calls: () => calls };
+    return {
+      launch: async () => {
+        if (calls++ < times) throw error;
+        return "up";
+      },
+      calls: () => calls,
+    };
   }
 
   test.each([
@@ -68,7 +74,12 @@ describe("a browser that does not come up", () => {
 
 test("what a run shares is made once, and ends with its last user", async () => {
   const log: string[] = [];
-  const take = (): Promise<[number, () => Promise<void>]> => shared("of this test", async () => log.push("made"), async () => void log.push("ended"));
+  const take = (): Promise<[number, () => Promise<void>]> =>
+    shared(
+      "of this test",
+      async () => log.push("made"),
+      async () => void log.push("ended"),
+    );
   const [[first, releaseFirst], [second, releaseSecond]] = await Promise.all([take(), take()]);
   expect(second).toBe(first);
   await releaseFirst();

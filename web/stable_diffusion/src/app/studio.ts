@@ -128,8 +128,13 @@ export class Studio extends Store<State> {
 
   /** A file that was chosen, dropped or pasted: settings if it holds some, else a picture to begin from. */
   async take(file: Blob, name: string): Promise<void> {
-    if (!file.type.startsWith("image/")) return this.tellProblem("bad-argument", `${name} is no picture: PNG, JPEG, WebP and what else this browser shows can be used.`);
-    if (file.size > MAX_FILE) return this.tellProblem("bad-argument", `${name} has ${formatBytes(file.size)}: pictures up to ${formatBytes(MAX_FILE)} can be used.`);
+    if (!file.type.startsWith("image/"))
+      return this.tellProblem("bad-argument", `${name} is no picture: PNG, JPEG, WebP and what else this browser shows can be used.`);
+    if (file.size > MAX_FILE)
+      return this.tellProblem(
+        "bad-argument",
+        `${name} has ${formatBytes(file.size)}: pictures up to ${formatBytes(MAX_FILE)} can be used.`,
+      );
     let recipe: Recipe | null = null;
     try {
       recipe = file.type === "image/png" ? readRecipe(new Uint8Array(await file.arrayBuffer())) : null;
@@ -140,7 +145,10 @@ export class Studio extends Store<State> {
     this.use(recipe);
     const model = recipe.model !== "" && recipe.model !== this.offerName ? ` It was made with another model, ${recipe.model}.` : "";
     const { width, height } = this.recipe;
-    const size = recipe.width > 0 && (recipe.width !== width || recipe.height !== height) ? ` This model does not paint ${recipe.width} × ${recipe.height}: it will be ${width} × ${height}.` : "";
+    const size =
+      recipe.width > 0 && (recipe.width !== width || recipe.height !== height)
+        ? ` This model does not paint ${recipe.width} × ${recipe.height}: it will be ${width} × ${height}.`
+        : "";
     this.shell.model.note({
       id: "settings",
       tone: "good",
@@ -218,8 +226,15 @@ export class Studio extends Store<State> {
     const { start } = this.state;
     const { recipe } = this;
     const job: Job = {
-      prompt: recipe.prompt, stage: "waiting", step: 0, steps: recipe.steps, secondsLeft: null, preview: null, loading: null,
-      width: recipe.width, height: recipe.height,
+      prompt: recipe.prompt,
+      stage: "waiting",
+      step: 0,
+      steps: recipe.steps,
+      secondsLeft: null,
+      preview: null,
+      loading: null,
+      width: recipe.width,
+      height: recipe.height,
     };
     this.change({ job, problem: null });
     this.shell.announce("Drawing.");

@@ -40,6 +40,10 @@ export async function filesOf(picture: Rgba): Promise<{ file: Uint8Array<ArrayBu
 
 /** What a picture's file is called when it is downloaded: its prompt, as far as every file system takes it. */
 export function fileName(prompt: string, seed: number): string {
-  const words = prompt.normalize("NFKD").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/gu, "").slice(0, 60);
+  const words = prompt
+    .normalize("NFKD")
+    .replace(/[^\p{L}\p{N}]+/gu, "-")
+    .replace(/^-+|-+$/gu, "")
+    .slice(0, 60);
   return `${words === "" ? "picture" : words}-${seed}.png`;
 }

@@ -57,7 +57,10 @@ export function parseCommon(text: string): Recipe | null {
   const at = lines.findLastIndex((line) => /^Steps: \d+/u.test(line));
   if (at < 0) return null;
   const figures = new Map(
-    [...(lines[at] as string).matchAll(/([A-Z][\w /]*): ("[^"]*"|[^,]*)/gu)].map(([, key, value]) => [key as string, (value as string).trim()]),
+    [...(lines[at] as string).matchAll(/([A-Z][\w /]*): ("[^"]*"|[^,]*)/gu)].map(([, key, value]) => [
+      key as string,
+      (value as string).trim(),
+    ]),
   );
   const negative = lines.findIndex((line) => line.startsWith("Negative prompt: "));
   const head = lines.slice(0, negative < 0 || negative > at ? at : negative).join("\n");

@@ -1,6 +1,22 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Composer, FileDrop, FINE_POINTER, Layout, Main, modelRows, ProblemLine, scrollToTop, UndoLine, useChanges, useEscape, useMedia, type AboutRow, type Figure, type PageData } from "tinyweb-shell";
+import {
+  Composer,
+  FileDrop,
+  FINE_POINTER,
+  Layout,
+  Main,
+  modelRows,
+  ProblemLine,
+  scrollToTop,
+  UndoLine,
+  useChanges,
+  useEscape,
+  useMedia,
+  type AboutRow,
+  type Figure,
+  type PageData,
+} from "tinyweb-shell";
 import { MAX_PROMPT } from "../app/draft";
 import type { Job, Studio } from "../app/studio";
 import { Controls } from "./Controls";
@@ -50,7 +66,14 @@ export function App({ studio }: { studio: Studio }): JSX.Element {
   latest.current = generate;
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent): void => {
-      if (event.key !== "Enter" || event.defaultPrevented || !(event.ctrlKey || event.metaKey) || event.isComposing || document.querySelector("dialog[open]") !== null) return;
+      if (
+        event.key !== "Enter" ||
+        event.defaultPrevented ||
+        !(event.ctrlKey || event.metaKey) ||
+        event.isComposing ||
+        document.querySelector("dialog[open]") !== null
+      )
+        return;
       event.preventDefault();
       latest.current();
     };
@@ -60,10 +83,21 @@ export function App({ studio }: { studio: Studio }): JSX.Element {
 
   const info = engine.phase === "ready" ? (engine.info as (typeof studio.shell.model.state.engine & { phase: "ready" })["info"]) : null;
   const step = info?.times?.step ?? 0;
-  const figures: Figure[] = step > 0 ? [{ key: "speed", text: step < 1000 ? `${Math.round(step)} ms per step` : `${(step / 1000).toFixed(1)} s per step` }] : [];
+  const figures: Figure[] =
+    step > 0 ? [{ key: "speed", text: step < 1000 ? `${Math.round(step)} ms per step` : `${(step / 1000).toFixed(1)} s per step` }] : [];
   const about: AboutRow[] = info === null ? [] : modelRows(info.model, { parameters: info.parameters, quant: info.quant });
-  if (info?.times) about.push(["Last picture", `${Math.round(info.times.text)} ms for the prompt, ${Math.round(step)} ms for a step, ${Math.round(info.times.decode)} ms at the end`]);
-  const data: PageData = { key: "all", one: "picture", many: "pictures", count: state.gallery.length, clear: () => void studio.removeAll() };
+  if (info?.times)
+    about.push([
+      "Last picture",
+      `${Math.round(info.times.text)} ms for the prompt, ${Math.round(step)} ms for a step, ${Math.round(info.times.decode)} ms at the end`,
+    ]);
+  const data: PageData = {
+    key: "all",
+    one: "picture",
+    many: "pictures",
+    count: state.gallery.length,
+    clear: () => void studio.removeAll(),
+  };
 
   return (
     <Layout

@@ -31,7 +31,12 @@ function StartPicture({ studio }: { studio: Studio }): JSX.Element {
     <section class="start" ref={section}>
       {start === null ? (
         <>
-          <FilePicker testId="choose-file" icon="image" accept="image/*" onFiles={([file]) => file !== undefined && void studio.take(file, file.name)}>
+          <FilePicker
+            testId="choose-file"
+            icon="image"
+            accept="image/*"
+            onFiles={([file]) => file !== undefined && void studio.take(file, file.name)}
+          >
             Begin from a picture
           </FilePicker>
           <small>Or drop or paste one. A picture that was made here brings its settings back.</small>
@@ -173,7 +178,12 @@ export function Controls({ studio }: { studio: Studio }): JSX.Element {
           </select>
         </Field>
         <Field id="scheduler" label="Sampler">
-          <select id="scheduler" data-testid="scheduler" value={recipe.scheduler} onChange={(event) => studio.edit({ scheduler: event.currentTarget.value })}>
+          <select
+            id="scheduler"
+            data-testid="scheduler"
+            value={recipe.scheduler}
+            onChange={(event) => studio.edit({ scheduler: event.currentTarget.value })}
+          >
             {schedulers.map((name) => (
               <option key={name} value={name}>
                 {samplerName(name)}

@@ -30,7 +30,9 @@ export function GalleryGrid({ studio, onOpen }: { studio: Studio; onOpen: () => 
   if (gallery.length === 0) return null;
   return (
     <section class="gallery" aria-labelledby="gallery-title">
-      <h2 id="gallery-title" class="part-title">On this device</h2>
+      <h2 id="gallery-title" class="part-title">
+        On this device
+      </h2>
       <ul data-testid="gallery">
         {gallery.slice(0, count).map((picture) => (
           <Thumb

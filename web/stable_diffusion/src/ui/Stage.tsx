@@ -10,8 +10,19 @@ import { fileName, imageData } from "../picture/convert";
 import { samplerName } from "./Controls";
 
 /** For models that say nothing of their own: the small ones draw plain shapes, the others were shown everything. */
-const SHAPES = ["a red circle", "a blue star on a yellow background", "a green heart on a white background", "a small pink diamond on a black background", "a red square to the left of a blue circle"];
-const SCENES = ["a lighthouse on a cliff at sunset, oil painting", "a fox in the snow, photograph", "a bowl of oranges on a wooden table", "a small house by a lake, watercolour"];
+const SHAPES = [
+  "a red circle",
+  "a blue star on a yellow background",
+  "a green heart on a white background",
+  "a small pink diamond on a black background",
+  "a red square to the left of a blue circle",
+];
+const SCENES = [
+  "a lighthouse on a cliff at sunset, oil painting",
+  "a fox in the snow, photograph",
+  "a bowl of oranges on a wooden table",
+  "a small house by a lake, watercolour",
+];
 const SMALL = 50_000_000; // parameters
 
 function examplesOf({ examples, parameters = 0 }: Studio["offer"]): readonly string[] {
@@ -32,7 +43,9 @@ function stageLabel(job: Job): string {
     case "waiting":
       return "Waiting for the model";
     case "loading":
-      return job.loading?.phase === "weights" && !job.loading.fromCache ? "Downloading the next part of the model" : "Preparing the next part of the model";
+      return job.loading?.phase === "weights" && !job.loading.fromCache
+        ? "Downloading the next part of the model"
+        : "Preparing the next part of the model";
     case "text":
       return "Reading the prompt";
     case "image":
@@ -84,7 +97,9 @@ function settingsText({ steps, guidance, seed, width, height, scheduler, strengt
     ...(guidance > 1 ? [`guidance ${guidance}`] : []),
     ...(strength === null ? [] : [`changed ${Math.round(100 * strength)} %`]),
     `seed ${seed}`,
-  ].map((figure) => figure.replaceAll(" ", "\u00a0")).join(" · "); // lines break between figures only
+  ]
+    .map((figure) => figure.replaceAll(" ", "\u00a0"))
+    .join(" · "); // lines break between figures only
 }
 
 function Finished({ shown, studio }: { shown: Shown; studio: Studio }): JSX.Element {
@@ -139,7 +154,12 @@ interface StageProps {
 
 export function Stage({ studio, waiting, onExample }: StageProps): JSX.Element {
   const { job, shown } = studio.state;
-  if (job !== null) return <section class="stage" aria-label="Picture"><Painting job={job} waiting={waiting} /></section>;
+  if (job !== null)
+    return (
+      <section class="stage" aria-label="Picture">
+        <Painting job={job} waiting={waiting} />
+      </section>
+    );
   return (
     <section class="stage" aria-label="Picture">
       {shown !== null ? (
@@ -151,13 +171,15 @@ export function Stage({ studio, waiting, onExample }: StageProps): JSX.Element {
             <p>Say it in a few words. The picture is made on this device; nothing leaves it.</p>
           </div>
           <ul class="examples" aria-label="Examples">
-            {examplesOf(studio.offer).slice(0, 8).map((example) => (
-              <li key={example}>
-                <button type="button" class="pill" data-testid="example" onClick={() => onExample(example)}>
-                  {example}
-                </button>
-              </li>
-            ))}
+            {examplesOf(studio.offer)
+              .slice(0, 8)
+              .map((example) => (
+                <li key={example}>
+                  <button type="button" class="pill" data-testid="example" onClick={() => onExample(example)}>
+                    {example}
+                  </button>
+                </li>
+              ))}
           </ul>
         </>
       )}

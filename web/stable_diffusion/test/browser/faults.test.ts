@@ -47,8 +47,18 @@ test("a failed load can be tried again, and a picture that waits is painted then
 test("storage that is refused: pictures stay until the page is closed, and it says so", async () => {
   const { page } = await open({ mock: "slow", alone: true });
   await page.addInitScript(() => {
-    Object.defineProperty(window, "indexedDB", { value: { open: () => { throw new DOMException("no", "SecurityError"); } } });
-    Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError"); } });
+    Object.defineProperty(window, "indexedDB", {
+      value: {
+        open: () => {
+          throw new DOMException("no", "SecurityError");
+        },
+      },
+    });
+    Object.defineProperty(window, "localStorage", {
+      get: () => {
+        throw new DOMException("no", "SecurityError");
+      },
+    });
   });
   await page.goto(page.url().replace("slow", "fast"));
   await reaches(page, "ready");

@@ -11,7 +11,13 @@ testLooks([
     options: {},
     async act(page) {
       await reaches(page, "ready");
-      for (const prompt of ["a red circle", "a blue square on a yellow background", "a green circle on a black background", "a pink square on a cyan background"]) await paint(page, prompt);
+      for (const prompt of [
+        "a red circle",
+        "a blue square on a yellow background",
+        "a green circle on a black background",
+        "a pink square on a cyan background",
+      ])
+        await paint(page, prompt);
       await page.getByTestId("picture").nth(3).waitFor();
     },
   },

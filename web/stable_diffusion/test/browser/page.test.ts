@@ -16,7 +16,9 @@ test("a prompt becomes a picture, with the model's own settings", async () => {
   await reaches(page, "ready");
   await paint(page, "a red circle");
   expect(await middle(page)).toEqual([222, 48, 52]);
-  expect(await asked(page)).toMatchObject([{ prompt: "a red circle", negativePrompt: "", steps: 6, guidance: 5, width: 128, height: 128, scheduler: "ddim" }]);
+  expect(await asked(page)).toMatchObject([
+    { prompt: "a red circle", negativePrompt: "", steps: 6, guidance: 5, width: 128, height: 128, scheduler: "ddim" },
+  ]);
   expect(await page.getByTestId("status").innerText()).toBe("Ready");
   expect(await page.getByTestId("backend").getAttribute("data-backend")).toBe("webgpu");
   expect(problems).toEqual([]);
@@ -32,7 +34,9 @@ test("every setting reaches the model", async () => {
   await page.getByTestId("scheduler").selectOption("dpm++2m");
   await page.getByTestId("seed").fill("1234");
   await paint(page, "a cat");
-  expect(await asked(page)).toMatchObject([{ prompt: "a cat", negativePrompt: "blue", steps: 3, guidance: 7.5, seed: 1234, width: 192, height: 128, scheduler: "dpm++2m" }]);
+  expect(await asked(page)).toMatchObject([
+    { prompt: "a cat", negativePrompt: "blue", steps: 3, guidance: 7.5, seed: 1234, width: 192, height: 128, scheduler: "dpm++2m" },
+  ]);
   // They are still there after a reload.
   await page.reload();
   await reaches(page, "ready");
@@ -164,7 +168,11 @@ test("a file that is dropped or pasted is taken", async () => {
       const transfer = new DataTransfer();
       transfer.items.add(new File([new Uint8Array(8)], `${event}.jpg`, { type: "image/jpeg" }));
       const init = { bubbles: true, cancelable: true };
-      document.body.dispatchEvent(event === "drop" ? new DragEvent("drop", { ...init, dataTransfer: transfer }) : new ClipboardEvent("paste", { ...init, clipboardData: transfer }));
+      document.body.dispatchEvent(
+        event === "drop"
+          ? new DragEvent("drop", { ...init, dataTransfer: transfer })
+          : new ClipboardEvent("paste", { ...init, clipboardData: transfer }),
+      );
     }, kind);
     await page.getByText(`${kind}.jpg`, { exact: true }).waitFor();
   }

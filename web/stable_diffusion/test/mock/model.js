@@ -29,7 +29,9 @@ export const info = {
   parameters: 12_345_678,
   quant: "f16",
   modelBytes: MODEL_BYTES,
-  sizes: asked.has("large") ? [{ width: 768, height: 512 }] : [{ width: 128, height: 128 }, ...(plain ? [] : [{ width: 192, height: 128 }])],
+  sizes: asked.has("large")
+    ? [{ width: 768, height: 512 }]
+    : [{ width: 128, height: 128 }, ...(plain ? [] : [{ width: 192, height: 128 }])],
   /** @type {import("../../src/model-api").SchedulerName[]} */
   schedulers: ["ddim", "euler", "euler-ancestral", "dpm++2m", "lcm"],
   /** @type {import("../../src/model-api").ImageDefaults} */
@@ -41,13 +43,25 @@ export const info = {
 
 /** @type {Record<string, [number, number, number]>} */
 const COLOURS = {
-  red: [222, 48, 52], orange: [246, 140, 38], yellow: [250, 214, 52], green: [66, 170, 78], cyan: [66, 204, 214], blue: [52, 100, 224],
-  purple: [140, 72, 198], pink: [250, 142, 188], white: [248, 248, 250], gray: [150, 152, 160], black: [38, 38, 46],
+  red: [222, 48, 52],
+  orange: [246, 140, 38],
+  yellow: [250, 214, 52],
+  green: [66, 170, 78],
+  cyan: [66, 204, 214],
+  blue: [52, 100, 224],
+  purple: [140, 72, 198],
+  pink: [250, 142, 188],
+  white: [248, 248, 250],
+  gray: [150, 152, 160],
+  black: [38, 38, 46],
 };
 
 /** @param {string} prompt @param {number} seed @param {number} width @param {number} height @param {number} noise 0 … 1 */
 function paint(prompt, seed, width, height, noise) {
-  const named = prompt.toLowerCase().split(/\W+/u).filter((word) => word in COLOURS);
+  const named = prompt
+    .toLowerCase()
+    .split(/\W+/u)
+    .filter((word) => word in COLOURS);
   const [front, back] = [COLOURS[named[0] ?? "gray"] ?? [0, 0, 0], COLOURS[named[1] ?? "white"] ?? [0, 0, 0]];
   const square = prompt.includes("square");
   const data = new Uint8ClampedArray(4 * width * height);
@@ -106,14 +120,20 @@ export async function load(options = {}) {
       for (let step = 1; step <= steps; step++) {
         await pause(150, signal);
         if (disposed) throw fail("disposed", "This model was disposed.");
-        if (asked.has("hanging") && step === 3) await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(fail("aborted", "Stopped."))));
+        if (asked.has("hanging") && step === 3)
+          await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(fail("aborted", "Stopped."))));
         if (asked.has("full") && pictures === 1 && step === 2) throw fail("out-of-memory", "The GPU has not enough memory for this model.");
         if (asked.has("lost-hard") && mock.loads === 1 && step === 2) throw fail("device-lost", "The GPU device was lost: driver reset.");
         if (asked.has("lost") && step === 3) {
           emit("device-lost", { reason: "driver reset" });
           await pause(300, signal);
         }
-        onStep?.({ step, steps, preview: paint(prompt, seed, width / 4, height / 4, 1 - step / steps), secondsLeft: (steps - step) * 0.15 });
+        onStep?.({
+          step,
+          steps,
+          preview: paint(prompt, seed, width / 4, height / 4, 1 - step / steps),
+          secondsLeft: (steps - step) * 0.15,
+        });
       }
       onStage?.("decoding");
       await pause(60, signal);

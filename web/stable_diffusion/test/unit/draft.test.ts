@@ -6,7 +6,10 @@ import { fileName } from "../../src/picture/convert";
 
 const OFFER: Offer = {
   ...UNKNOWN_OFFER,
-  sizes: [{ width: 128, height: 128 }, { width: 128, height: 192 }],
+  sizes: [
+    { width: 128, height: 128 },
+    { width: 128, height: 192 },
+  ],
   schedulers: ["ddim", "euler"],
   defaults: { scheduler: "ddim", steps: 20, guidance: 5, strength: 0.75 },
 };
@@ -14,18 +17,38 @@ const OFFER: Offer = {
 test("what was not chosen is the model's default", () => {
   const draft = parseDraft({ prompt: "  a cat ", steps: 7.4, scheduler: "euler" }, 11);
   expect(complete(draft, OFFER)).toEqual({
-    prompt: "a cat", negativePrompt: "", steps: 7, guidance: 5, seed: 11, width: 128, height: 128, scheduler: "euler", strength: 0.75,
+    prompt: "a cat",
+    negativePrompt: "",
+    steps: 7,
+    guidance: 5,
+    seed: 11,
+    width: 128,
+    height: 128,
+    scheduler: "euler",
+    strength: 0.75,
   });
 });
 
 test("what this model has not becomes what it has", () => {
   const draft = parseDraft({ prompt: "x", negativePrompt: "y", width: 512, height: 512, scheduler: "magic", guidance: 9 }, 1);
-  expect(complete(draft, { ...OFFER, guidance: false })).toMatchObject({ width: 128, height: 128, scheduler: "ddim", guidance: 1, negativePrompt: "" });
+  expect(complete(draft, { ...OFFER, guidance: false })).toMatchObject({
+    width: 128,
+    height: 128,
+    scheduler: "ddim",
+    guidance: 1,
+    negativePrompt: "",
+  });
 });
 
 test("nonsense in storage becomes a draft", () => {
   expect(parseDraft(null, 5)).toMatchObject({ prompt: "", steps: null, seed: 5, seedLocked: false });
-  expect(parseDraft({ steps: NaN, seed: -3, guidance: 1000, prompt: 7, width: "x" }, 5)).toMatchObject({ steps: null, seed: 0, guidance: 20, prompt: "", width: null });
+  expect(parseDraft({ steps: NaN, seed: -3, guidance: 1000, prompt: 7, width: "x" }, 5)).toMatchObject({
+    steps: null,
+    seed: 0,
+    guidance: 20,
+    prompt: "",
+    width: null,
+  });
 });
 
 test("a recipe becomes a draft that keeps its seed", () => {
@@ -40,7 +63,11 @@ test("a recipe becomes a draft that keeps its seed", () => {
 test("recipes are checked", () => {
   expect(parseRecipe(undefined)).toBeNull();
   expect(parseRecipe({ steps: 3 })).toBeNull();
-  expect(parseRecipe({ prompt: "x", steps: Infinity, seed: 1e300, strength: 7 })).toMatchObject({ steps: 0, seed: Number.MAX_SAFE_INTEGER, strength: 1 });
+  expect(parseRecipe({ prompt: "x", steps: Infinity, seed: 1e300, strength: 7 })).toMatchObject({
+    steps: 0,
+    seed: Number.MAX_SAFE_INTEGER,
+    strength: 1,
+  });
 });
 
 test("what the loader says is taken as far as it makes sense", () => {

@@ -14,15 +14,30 @@ function chunk(type: string, data: Uint8Array): number[] {
 
 /** One white pixel. */
 const PIXEL = Uint8Array.from([
-  137, 80, 78, 71, 13, 10, 26, 10,
+  137,
+  80,
+  78,
+  71,
+  13,
+  10,
+  26,
+  10,
   ...chunk("IHDR", Uint8Array.of(0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0)),
   ...chunk("IDAT", deflateSync(Uint8Array.of(0, 255, 255, 255))),
   ...chunk("IEND", new Uint8Array()),
 ]);
 
 const RECIPE: Recipe = {
-  prompt: "a red circle, on\na white background", negativePrompt: "blue: a lot", steps: 20, guidance: 7.5, seed: 4_294_967_295, width: 128, height: 192,
-  scheduler: "euler-ancestral", model: "tinysd", strength: null,
+  prompt: "a red circle, on\na white background",
+  negativePrompt: "blue: a lot",
+  steps: 20,
+  guidance: 7.5,
+  seed: 4_294_967_295,
+  width: 128,
+  height: 192,
+  scheduler: "euler-ancestral",
+  model: "tinysd",
+  strength: null,
 };
 
 test("the checksum is the standard's", () => {
@@ -47,8 +62,18 @@ test("settings go in and come out, exactly", () => {
 
 test("the lines that other programs write are understood", () => {
   expect(parseCommon(commonText(RECIPE))).toEqual(RECIPE);
-  const other = "a cat, sitting\nNegative prompt: dog, ugly\nmore\nSteps: 30, Sampler: DPM++ 2M, Schedule type: Karras, CFG scale: 6.5, Seed: 42, Size: 512x768, Model hash: abc, Model: sd, \"v1.5\"";
-  expect(parseCommon(other)).toMatchObject({ prompt: "a cat, sitting", negativePrompt: "dog, ugly\nmore", steps: 30, guidance: 6.5, seed: 42, width: 512, height: 768, scheduler: "dpm++2m" });
+  const other =
+    'a cat, sitting\nNegative prompt: dog, ugly\nmore\nSteps: 30, Sampler: DPM++ 2M, Schedule type: Karras, CFG scale: 6.5, Seed: 42, Size: 512x768, Model hash: abc, Model: sd, "v1.5"';
+  expect(parseCommon(other)).toMatchObject({
+    prompt: "a cat, sitting",
+    negativePrompt: "dog, ugly\nmore",
+    steps: 30,
+    guidance: 6.5,
+    seed: 42,
+    width: 512,
+    height: 768,
+    scheduler: "dpm++2m",
+  });
   expect(parseCommon("just words")).toBeNull();
 });
 

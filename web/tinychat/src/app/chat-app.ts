@@ -320,7 +320,14 @@ export class ChatApp extends Store<Talk> {
     const abort = new AbortController();
     const before = this.answer?.finished;
     // "stopped" until it ends: that is what a reload in the middle leaves behind.
-    const message: Message = { id: this.env.newId(), at: this.nextPlace(), role: "assistant", to: this.question, text: "", ending: "stopped" };
+    const message: Message = {
+      id: this.env.newId(),
+      at: this.nextPlace(),
+      role: "assistant",
+      to: this.question,
+      text: "",
+      ending: "stopped",
+    };
     const conversation = { ...this.talk.conversation, messages: messages.slice(0, asked + 1) };
     const replaced = messages.find(({ to }) => to === this.question);
     this.dispatch({ type: "answer-started", message });
@@ -355,7 +362,11 @@ export class ChatApp extends Store<Talk> {
   }
 
   private async stream(
-    chat: Chat, messages: PromptMessage[], id: string, signal: AbortSignal, count: Progress,
+    chat: Chat,
+    messages: PromptMessage[],
+    id: string,
+    signal: AbortSignal,
+    count: Progress,
   ): Promise<Readonly<AnswerFigures>> {
     let text = "";
     let drawn = false;

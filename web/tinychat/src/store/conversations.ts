@@ -71,7 +71,12 @@ export function newConversation(id: string, now: number): Conversation {
 
 /** The first line of what was first said, cut at a word. */
 export function titleFrom(text: string): string {
-  const line = text.split("\n").find((part) => !isBlank(part))?.trim().replace(/\s+/gu, " ") ?? "";
+  const line =
+    text
+      .split("\n")
+      .find((part) => !isBlank(part))
+      ?.trim()
+      .replace(/\s+/gu, " ") ?? "";
   if (line.length <= MAX_TITLE) return line;
   const space = line.lastIndexOf(" ", MAX_TITLE);
   return `${line.slice(0, space > MAX_TITLE / 2 ? space : MAX_TITLE)}…`;

@@ -9,8 +9,31 @@ import DOMPurify, { type DOMPurify as Purifier } from "dompurify";
 import { Marked, type Tokens } from "marked";
 
 const ALLOWED_TAGS = [
-  "p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a",
-  "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
+  "p",
+  "br",
+  "hr",
+  "strong",
+  "em",
+  "del",
+  "code",
+  "pre",
+  "blockquote",
+  "ul",
+  "ol",
+  "li",
+  "a",
+  "h1",
+  "h2",
+  "h3",
+  "h4",
+  "h5",
+  "h6",
+  "table",
+  "thead",
+  "tbody",
+  "tr",
+  "th",
+  "td",
 ]; // prettier-ignore
 const ALLOWED_ATTR = ["href", "start", "align", "class"];
 const LANGUAGE = /^[\w+#.-]{1,20}$/u;
@@ -99,7 +122,10 @@ function copyButton(): HTMLButtonElement {
   svg.setAttribute("class", "icon");
   svg.setAttribute("aria-hidden", "true");
   const use = document.createElementNS(SVG, "path");
-  use.setAttribute("d", "M9 9h9a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2h-9a2 2 0 0 1-2-2v-8a2 2 0 0 1 2-2zM5 15a2 2 0 0 1-2-2V5a2 2 0 0 1 2-2h8a2 2 0 0 1 2 2");
+  use.setAttribute(
+    "d",
+    "M9 9h9a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2h-9a2 2 0 0 1-2-2v-8a2 2 0 0 1 2-2zM5 15a2 2 0 0 1-2-2V5a2 2 0 0 1 2-2h8a2 2 0 0 1 2 2",
+  );
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.append(use);
   button.append(svg);

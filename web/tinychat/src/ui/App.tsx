@@ -1,6 +1,21 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Composer, Dialog, FINE_POINTER, formatSpeed, Icon, IconButton, Layout, Main, UndoLine, useChanges, useEscape, useFollowing, useMedia, type Figure } from "tinyweb-shell";
+import {
+  Composer,
+  Dialog,
+  FINE_POINTER,
+  formatSpeed,
+  Icon,
+  IconButton,
+  Layout,
+  Main,
+  UndoLine,
+  useChanges,
+  useEscape,
+  useFollowing,
+  useMedia,
+  type Figure,
+} from "tinyweb-shell";
 import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
@@ -98,7 +113,12 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
       floating={!atEnd && <IconButton class="jump" icon="down" label="Jump to the latest" testId="jump" onClick={jump} />}
       lines={
         state.deleted !== null && (
-          <UndoLine key={state.deleted.id} title={state.deleted.title} onUndo={() => app.undoRemove()} onForget={() => app.forgetRemoved()} />
+          <UndoLine
+            key={state.deleted.id}
+            title={state.deleted.title}
+            onUndo={() => app.undoRemove()}
+            onForget={() => app.forgetRemoved()}
+          />
         )
       }
       dock={

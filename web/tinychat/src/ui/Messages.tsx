@@ -179,9 +179,7 @@ export function Messages({ app, state }: { app: ChatApp; state: State }): JSX.El
       {state.queued && (
         <p class="waiting" data-testid="queued">
           <Mark size="small" awake={false} />
-          {state.engine.phase === "failed"
-            ? "Your message waits for the model."
-            : "The answer comes as soon as the model is ready."}
+          {state.engine.phase === "failed" ? "Your message waits for the model." : "The answer comes as soon as the model is ready."}
         </p>
       )}
       {idle && last?.role === "user" && (

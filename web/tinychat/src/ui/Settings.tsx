@@ -21,7 +21,14 @@ export function aboutRows(state: State): AboutRow[] {
 }
 
 export function conversationData(app: ChatApp, state: State): PageData {
-  return { key: "all", one: "conversation", many: "conversations", count: state.history.length, bytes: () => app.conversationBytes, clear: () => app.removeAll() };
+  return {
+    key: "all",
+    one: "conversation",
+    many: "conversations",
+    count: state.history.length,
+    bytes: () => app.conversationBytes,
+    clear: () => app.removeAll(),
+  };
 }
 
 export function AnswerSettings({ app, state }: { app: ChatApp; state: State }): JSX.Element {

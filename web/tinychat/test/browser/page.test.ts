@@ -89,8 +89,7 @@ describe("on a phone", () => {
         Object.defineProperty(viewport, "height", { value: 500, configurable: true });
         viewport.dispatchEvent(new Event("resize"));
       });
-      const bottom = (): Promise<number> =>
-        page.getByTestId("app").evaluate((app) => Math.round(app.getBoundingClientRect().bottom));
+      const bottom = (): Promise<number> => page.getByTestId("app").evaluate((app) => Math.round(app.getBoundingClientRect().bottom));
       expect(await bottom()).toBe(500);
       const prompt = await page.getByTestId("prompt").boundingBox();
       expect((prompt?.y ?? 999) + (prompt?.height ?? 999)).toBeLessThan(500);
@@ -109,7 +108,14 @@ describe("the page itself", () => {
     const { page, problems } = await open();
     await reaches(page, "ready");
     const policy = await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
-    for (const rule of ["default-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'"]) {
+    for (const rule of [
+      "default-src 'self'",
+      "script-src 'self' 'wasm-unsafe-eval'",
+      "style-src 'self'",
+      "object-src 'none'",
+      "base-uri 'none'",
+      "form-action 'none'",
+    ]) {
       expect(policy).toContain(rule);
     }
     expect(policy).not.toContain("unsafe-inline");
@@ -163,7 +169,10 @@ test("the settings show what models are kept, and delete this page's only", asyn
   await reaches(page, "ready");
   await page.evaluate(async () => {
     const weights = await (await navigator.storage.getDirectory()).getDirectoryHandle("tinyweb-weights", { create: true });
-    for (const [name, bytes] of [["own", 250_000], ["another", 40_000]] as const) {
+    for (const [name, bytes] of [
+      ["own", 250_000],
+      ["another", 40_000],
+    ] as const) {
       const folder = await weights.getDirectoryHandle(name, { create: true });
       const file = await (await folder.getFileHandle("0.bin", { create: true })).createWritable();
       await file.write(new Uint8Array(bytes));

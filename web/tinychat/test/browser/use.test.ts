@@ -290,7 +290,10 @@ describe("settings", () => {
       await ask(page, "Hello");
       const { asked } = await mockOf(page);
       expect(asked[0]).toMatchObject({
-        messages: [{ role: "system", content: "The user's name is Ada." }, { role: "user", content: "Hello" }],
+        messages: [
+          { role: "system", content: "The user's name is Ada." },
+          { role: "user", content: "Hello" },
+        ],
         options: { temperature: 0, topP: 0.5, maxTokens: 32 },
       });
       expect(asked[0]?.options["seed"]).toEqual(expect.any(Number));
@@ -354,7 +357,13 @@ describe("settings", () => {
       await page.getByTestId("copy-diagnostics").click();
       await page.getByText("Copied").waitFor();
       const text = await page.evaluate(() => navigator.clipboard.readText());
-      for (const line of ["TinyChat\n", "Model: tinychat-7m\n", "Runs on: WASM, 4 threads\n", "Not WebGPU: this browser has no WebGPU\n", "Browser: Mozilla/5.0"]) {
+      for (const line of [
+        "TinyChat\n",
+        "Model: tinychat-7m\n",
+        "Runs on: WASM, 4 threads\n",
+        "Not WebGPU: this browser has no WebGPU\n",
+        "Browser: Mozilla/5.0",
+      ]) {
         expect(text).toContain(line);
       }
       expect(text).not.toContain("Ada");
@@ -426,7 +435,8 @@ describe("conversations", () => {
         await tab.getByTestId("message-assistant").getByText("Part 2.").waitFor();
       }
       await page.getByTestId("stop").click();
-      const texts = (tab: Page): Promise<string[]> => tab.locator("[data-testid=message-user], [data-testid=message-assistant]").allTextContents();
+      const texts = (tab: Page): Promise<string[]> =>
+        tab.locator("[data-testid=message-user], [data-testid=message-assistant]").allTextContents();
       const said = await texts(page);
       expect(said).toHaveLength(6);
       expect(said[said.indexOf("What is 7 plus 5?") + 1]).toBe("7 + 5 = 12.");

@@ -125,7 +125,11 @@ function bench(options: { storage?: MemoryStore; address?: BackendChoice; info?:
     nextFrame,
   });
   return {
-    app, chats, loads, storage, outcomes,
+    app,
+    chats,
+    loads,
+    storage,
+    outcomes,
     release: () => release(),
     chat: () => chats.at(-1) as FakeChat,
     last: () => app.state.conversation.messages.at(-1),
@@ -368,8 +372,16 @@ describe("talking", () => {
 
   test.each([
     ["message", 104, "This message is too long by about 104 tokens for what the model can hold. Shorten it and send it again."],
-    ["system", 120, "The instructions in the settings are too long by about 120 tokens for what the model can hold. Shorten them in the settings and send the message again."],
-    ["both", 1, "The instructions in the settings and this message together are too long by about 1 token for what the model can hold. Shorten one of them and send the message again."],
+    [
+      "system",
+      120,
+      "The instructions in the settings are too long by about 120 tokens for what the model can hold. Shorten them in the settings and send the message again.",
+    ],
+    [
+      "both",
+      1,
+      "The instructions in the settings and this message together are too long by about 1 token for what the model can hold. Shorten one of them and send the message again.",
+    ],
   ])("what is too long is told, and by how much: %s", async (of, tokens, problem) => {
     const { app, chat, last } = bench();
     await app.shell.model.load();
@@ -513,7 +525,9 @@ describe("settings", () => {
 
 test("answers without anything to see are not sent", () => {
   const conversation = {
-    id: "x", title: "", createdAt: 0,
+    id: "x",
+    title: "",
+    createdAt: 0,
     messages: [
       { id: "1", at: 1, role: "user", text: "a", ending: "done" },
       { id: "2", at: 2, role: "assistant", to: "1", text: "\u200b \n", ending: "stopped" },
@@ -527,13 +541,26 @@ test("answers without anything to see are not sent", () => {
 });
 
 test("figures of the model, flat or as in the manifest", () => {
-  expect(parseFacts({ name: "m", parameters: 5, quant: "q8", context: 9, modelBytes: 7, defaults: { temperature: 0, topP: 1, maxTokens: 3 } })).toEqual({
-    name: "m", parameters: 5, quant: "q8", context: 9, modelBytes: 7, temperature: 0, topP: 1, maxTokens: 3,
+  expect(
+    parseFacts({ name: "m", parameters: 5, quant: "q8", context: 9, modelBytes: 7, defaults: { temperature: 0, topP: 1, maxTokens: 3 } }),
+  ).toEqual({
+    name: "m",
+    parameters: 5,
+    quant: "q8",
+    context: 9,
+    modelBytes: 7,
+    temperature: 0,
+    topP: 1,
+    maxTokens: 3,
   }); // prettier-ignore
   expect(parseFacts({ model: { quant: "q4", context: 512 }, weights: { bytes: 8 }, chat: { defaults: { top_p: 0.5 } } })).toEqual({
-    quant: "q4", context: 512, modelBytes: 8, topP: 0.5,
+    quant: "q4",
+    context: 512,
+    modelBytes: 8,
+    topP: 0.5,
   }); // prettier-ignore
-  for (const nothing of [undefined, null, 3, "x", {}, { name: 5, parameters: "many", context: -1 }]) expect(parseFacts(nothing)).toEqual({});
+  for (const nothing of [undefined, null, 3, "x", {}, { name: 5, parameters: "many", context: -1 }])
+    expect(parseFacts(nothing)).toEqual({});
 });
 
 test("what another tab has deleted does not come back by looking at it", async () => {
@@ -644,12 +671,15 @@ describe("another tab", () => {
 });
 
 describe("nothing to see", () => {
-  test.each(["\u200b", "\u2060\ufeff\u00ad", "\ufe0f", "\u3164\u115f", "\u0000\u0007", " \u00a0\u2003\n"])("is not sent: %j", async (text) => {
-    const { app, chat } = bench();
-    await app.shell.model.load();
-    expect(app.send(text)).toBe(false);
-    expect(chat().prompts).toEqual([]);
-  });
+  test.each(["\u200b", "\u2060\ufeff\u00ad", "\ufe0f", "\u3164\u115f", "\u0000\u0007", " \u00a0\u2003\n"])(
+    "is not sent: %j",
+    async (text) => {
+      const { app, chat } = bench();
+      await app.shell.model.load();
+      expect(app.send(text)).toBe(false);
+      expect(chat().prompts).toEqual([]);
+    },
+  );
 
   test.each([[[]], [["\u200b", "\n"]]])("in an answer is told, and answered again: %j", async (parts) => {
     const { app, chat, last } = bench();

@@ -1,7 +1,15 @@
 import { JSDOM } from "jsdom";
 import { LocalStore, MemoryStore, SettingsStore } from "tinyweb-shell";
 import { beforeEach, describe, expect, test } from "vitest";
-import { arrange, ConversationStore, MAX_CONVERSATIONS, parseHead, titleFrom, type Conversation, type Message } from "../../src/store/conversations";
+import {
+  arrange,
+  ConversationStore,
+  MAX_CONVERSATIONS,
+  parseHead,
+  titleFrom,
+  type Conversation,
+  type Message,
+} from "../../src/store/conversations";
 import { DEFAULT_SETTINGS, parseSettings } from "../../src/store/settings";
 
 function localStorageOf(quota: number): Storage {
@@ -15,7 +23,15 @@ function conversation(id: string, at: number, text = `said in ${id}`): Conversat
     createdAt: 1,
     messages: [
       { id: `${id}-q`, at, role: "user", text, ending: "done" },
-      { id: `${id}-a`, at: at + 1, role: "assistant", to: `${id}-q`, text: "Yes.", ending: "done", stats: { tokens: 2, tokensPerSecond: 50 } },
+      {
+        id: `${id}-a`,
+        at: at + 1,
+        role: "assistant",
+        to: `${id}-q`,
+        text: "Yes.",
+        ending: "done",
+        stats: { tokens: 2, tokensPerSecond: 50 },
+      },
     ],
   };
 }
@@ -99,7 +115,12 @@ describe("conversations", () => {
     expect(store.list()).toHaveLength(MAX_CONVERSATIONS);
     expect(store.get("n0")).toBeUndefined();
     expect(store.get("n1")).toBeDefined();
-    expect(store.list().slice(0, 2).map(({ id }) => id)).toEqual(["n5", "new"]);
+    expect(
+      store
+        .list()
+        .slice(0, 2)
+        .map(({ id }) => id),
+    ).toEqual(["n5", "new"]);
   });
 
   test("push out a few of the oldest when the storage is full", () => {
@@ -214,8 +235,23 @@ describe("conversations", () => {
 });
 
 test("messages are in one order, however they arrive", () => {
-  const message = (id: string, at: number, to?: string): Message => ({ id, at, role: to === undefined ? "user" : "assistant", text: id, ending: "done", ...(to === undefined ? {} : { to }) });
-  const said = [message("b", 5), message("a", 5), message("a1", 6, "a"), message("a2", 9, "a"), message("b1", 7, "b"), message("c", 8), message("x", 9, "gone")];
+  const message = (id: string, at: number, to?: string): Message => ({
+    id,
+    at,
+    role: to === undefined ? "user" : "assistant",
+    text: id,
+    ending: "done",
+    ...(to === undefined ? {} : { to }),
+  });
+  const said = [
+    message("b", 5),
+    message("a", 5),
+    message("a1", 6, "a"),
+    message("a2", 9, "a"),
+    message("b1", 7, "b"),
+    message("c", 8),
+    message("x", 9, "gone"),
+  ];
   for (let turn = 0; turn < said.length; turn++) {
     said.push(said.shift() as Message);
     expect(arrange(said).map(({ id }) => id)).toEqual(["a", "a2", "b", "b1", "c"]);

@@ -185,7 +185,14 @@ class Tab {
         ticks: () => world.time,
       },
     );
-    this.app = new ChatApp({ shell, now: () => world.time, ticks: () => world.time, newId: () => `id${world.ids++}`, newSeed: () => 7, nextFrame });
+    this.app = new ChatApp({
+      shell,
+      now: () => world.time,
+      ticks: () => world.time,
+      newId: () => `id${world.ids++}`,
+      newSeed: () => 7,
+      nextFrame,
+    });
     await this.app.shell.model.load();
   }
 
@@ -259,13 +266,19 @@ async function interleave(seed: number): Promise<World> {
     const some = history[random(Math.max(1, history.length))]?.id ?? "";
     world.time += random(700);
     switch (random(20)) {
-      case 0: case 1: case 2: case 3:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
         tab.send(`said ${step}`);
         break;
-      case 4: case 5: case 6:
+      case 4:
+      case 5:
+      case 6:
         chat.next(`word ${step} `);
         break;
-      case 7: case 8:
+      case 7:
+      case 8:
         await tab.ends(async () => {
           chat.next(null);
           await settle();
@@ -288,7 +301,8 @@ async function interleave(seed: number): Promise<World> {
           if (app.state.history.some(({ id }) => id === some)) await tab.ends(() => tab.remove(some));
         }
         break;
-      case 13: case 14:
+      case 13:
+      case 14:
         await tab.ends(() => app.undoRemove());
         break;
       case 15:

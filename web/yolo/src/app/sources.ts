@@ -58,7 +58,10 @@ export async function openFile(file: File): Promise<Source> {
 async function openImage(file: File): Promise<ImageSource | null> {
   const image = new Image();
   image.src = URL.createObjectURL(file);
-  const shown = await image.decode().then(() => image.naturalWidth > 0, () => false);
+  const shown = await image.decode().then(
+    () => image.naturalWidth > 0,
+    () => false,
+  );
   if (!shown) {
     URL.revokeObjectURL(image.src);
     return null;
@@ -96,7 +99,10 @@ async function openVideo(file: File): Promise<MovingSource | null> {
   element.loop = true;
   element.src = URL.createObjectURL(file);
   const started = element.play().catch(() => undefined); // phones read nothing before; refused, it stands at its first frame
-  const shown = await begun(element).then(() => element.videoWidth > 0, () => false);
+  const shown = await begun(element).then(
+    () => element.videoWidth > 0,
+    () => false,
+  );
   const source: MovingSource = { kind: "video", element, name: file.name, mirrored: false, cameras: 0 };
   await (shown ? started : undefined);
   if (shown) return source;
@@ -121,7 +127,9 @@ export async function openCamera(facing: Facing, other?: string): Promise<Moving
     }
   };
   let stream = await ask({ facingMode: { ideal: facing } });
-  const cameras = (await media.enumerateDevices().catch(() => [])).filter(({ kind }) => kind === "videoinput").map(({ deviceId }) => deviceId);
+  const cameras = (await media.enumerateDevices().catch(() => []))
+    .filter(({ kind }) => kind === "videoinput")
+    .map(({ deviceId }) => deviceId);
   if (other !== undefined && idOf(stream) === other && cameras.length > 1) {
     end(stream);
     stream = await ask({ deviceId: { exact: cameras[(cameras.indexOf(other) + 1) % cameras.length] as string } });
@@ -135,7 +143,13 @@ export async function openCamera(facing: Facing, other?: string): Promise<Moving
     throw new SourceError("no-camera", "The camera gave no picture: another program may be using it. Close that and try again.");
   }
   const [track] = stream.getVideoTracks();
-  return { kind: "camera", element, name: track?.label ?? "", mirrored: (track?.getSettings().facingMode ?? facing) === "user", cameras: cameras.length };
+  return {
+    kind: "camera",
+    element,
+    name: track?.label ?? "",
+    mirrored: (track?.getSettings().facingMode ?? facing) === "user",
+    cameras: cameras.length,
+  };
 }
 
 /** Of the camera that is watched. */
@@ -184,7 +198,10 @@ function refused(error: unknown): SourceError {
   switch ((error as Partial<DOMException>).name) {
     case "NotAllowedError":
     case "SecurityError":
-      return new SourceError("camera-refused", "The camera may not be used. Allow it for this page (beside the address, or in the device's settings), then try again.");
+      return new SourceError(
+        "camera-refused",
+        "The camera may not be used. Allow it for this page (beside the address, or in the device's settings), then try again.",
+      );
     case "NotFoundError":
     case "OverconstrainedError":
       return new SourceError("no-camera", "There is no camera here. Choose a picture or a video instead.");

@@ -1,5 +1,17 @@
 import type { JSX } from "preact";
-import { FileDrop, FilePicker, Icon, IconButton, Layout, Main, ProblemLine, useChanges, useEscape, type AboutRow, type Figure } from "tinyweb-shell";
+import {
+  FileDrop,
+  FilePicker,
+  Icon,
+  IconButton,
+  Layout,
+  Main,
+  ProblemLine,
+  useChanges,
+  useEscape,
+  type AboutRow,
+  type Figure,
+} from "tinyweb-shell";
 import type { DetectorInfo } from "../model-api";
 import type { Viewer } from "../app/viewer";
 import { Panel } from "./Panel";
@@ -28,18 +40,30 @@ function Dock({ viewer }: { viewer: Viewer }): JSX.Element {
         <Icon name={camera ? "stop" : "camera"} />
         {camera ? "Stop" : "Camera"}
       </button>
-      <FilePicker testId="choose" icon="image" accept="image/*,video/*" onFiles={([file]) => file !== undefined && void viewer.openFile(file)}>
+      <FilePicker
+        testId="choose"
+        icon="image"
+        accept="image/*,video/*"
+        onFiles={([file]) => file !== undefined && void viewer.openFile(file)}
+      >
         Picture<span class="wide-only"> or video</span>
       </FilePicker>
       <span class="tools-end">
         {source !== null && source.kind !== "image" && (
-          <IconButton icon={paused ? "play" : "pause"} label={paused ? "Go on" : "Pause"} testId="pause" onClick={() => viewer.togglePause()} />
+          <IconButton
+            icon={paused ? "play" : "pause"}
+            label={paused ? "Go on" : "Pause"}
+            testId="pause"
+            onClick={() => viewer.togglePause()}
+          />
         )}
         {source !== null && source.kind === "camera" && source.cameras > 1 && (
           <IconButton icon="flip" label="Other camera" testId="flip" onClick={() => void viewer.flipCamera()} />
         )}
         {source !== null && <IconButton icon="download" label="Save with boxes" testId="snapshot" onClick={() => void save()} />}
-        {source !== null && source.kind !== "camera" && <IconButton icon="close" label="Close" testId="close" onClick={() => viewer.stop()} />}
+        {source !== null && source.kind !== "camera" && (
+          <IconButton icon="close" label="Close" testId="close" onClick={() => viewer.stop()} />
+        )}
       </span>
     </div>
   );

@@ -36,7 +36,11 @@ interface Tag {
   width: number;
 }
 
-export function drawBoxes(context: CanvasRenderingContext2D, found: readonly Detection[], { width, height, scale, ratio, mirrored }: View): void {
+export function drawBoxes(
+  context: CanvasRenderingContext2D,
+  found: readonly Detection[],
+  { width, height, scale, ratio, mirrored }: View,
+): void {
   const line = 2.5 * ratio;
   const size = 13 * ratio;
   const [padX, padY] = [6 * ratio, 3 * ratio];

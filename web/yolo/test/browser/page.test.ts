@@ -46,12 +46,19 @@ test("pictures may be dropped and pasted; Esc closes them", async () => {
   await reaches(page, "ready");
   const { buffer } = await picture(page);
   for (const name of ["drop", "paste"] as const) {
-    await page.evaluate(([bytes, kind]) => {
-      const data = new DataTransfer();
-      data.items.add(new File([Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0))], "given.png", { type: "image/png" }));
-      const options = { bubbles: true, cancelable: true };
-      document.body.dispatchEvent(kind === "drop" ? new DragEvent("drop", { ...options, dataTransfer: data }) : new ClipboardEvent("paste", { ...options, clipboardData: data }));
-    }, [buffer.toString("base64"), name] as const);
+    await page.evaluate(
+      ([bytes, kind]) => {
+        const data = new DataTransfer();
+        data.items.add(new File([Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0))], "given.png", { type: "image/png" }));
+        const options = { bubbles: true, cancelable: true };
+        document.body.dispatchEvent(
+          kind === "drop"
+            ? new DragEvent("drop", { ...options, dataTransfer: data })
+            : new ClipboardEvent("paste", { ...options, clipboardData: data }),
+        );
+      },
+      [buffer.toString("base64"), name] as const,
+    );
     expect(await boxes(page)).toHaveLength(4);
     await page.keyboard.press("Escape");
     await page.getByText("What is there to see?").waitFor();

@@ -35,7 +35,17 @@ const SEEN = /** @type {const} */ ([
 /** @param {LoadOptions} [options] @returns {Promise<DetectorModel>} */
 export async function load(options = {}) {
   /** @type {DetectorInfo} */
-  const figures = { ...(await pretendLoading(options)), model: info.name, modelBytes: info.modelBytes, width: 320, height: 320, kernels: 183, maxBoxes: 100, labels: info.labels, defaults: info.defaults };
+  const figures = {
+    ...(await pretendLoading(options)),
+    model: info.name,
+    modelBytes: info.modelBytes,
+    width: 320,
+    height: 320,
+    kernels: 183,
+    maxBoxes: 100,
+    labels: info.labels,
+    defaults: info.defaults,
+  };
   const { on } = pretendEvents();
   let looks = 0;
   return {
@@ -53,7 +63,10 @@ export async function load(options = {}) {
       if (asked.has("broken") && ++looks === 1) throw fail("internal", "The module stopped.");
       const times = { waitMs: 0, drawMs: 2, runMs: 40, totalMs: 42 };
       const seen = /** @type {Partial<HTMLVideoElement & HTMLImageElement>} */ (image);
-      const [width, height] = [seen.videoWidth ?? seen.naturalWidth ?? seen.width ?? 0, seen.videoHeight ?? seen.naturalHeight ?? seen.height ?? 0];
+      const [width, height] = [
+        seen.videoWidth ?? seen.naturalWidth ?? seen.width ?? 0,
+        seen.videoHeight ?? seen.naturalHeight ?? seen.height ?? 0,
+      ];
       if (asked.has("nothing")) return Object.assign([], { times });
       const found = SEEN.filter(([, score]) => score > confidence).map(([index, score, box]) => ({
         label: /** @type {string} */ (info.labels[index]),

@@ -22,7 +22,10 @@ test("another class, another place and a still picture are there at once", () =>
   tracks.update([found(1, 0, 0, 100, 100)], false);
   tracks.step(0);
   tracks.update([found(2, 10, 0, 110, 100), found(1, 500, 0, 600, 100)], false);
-  expect(at(tracks, 1)).toEqual([[10, 0, 110, 100], [500, 0, 600, 100]]);
+  expect(at(tracks, 1)).toEqual([
+    [10, 0, 110, 100],
+    [500, 0, 600, 100],
+  ]);
   tracks.update([found(1, 510, 0, 610, 100)], true);
   expect(at(tracks, 2)).toEqual([[510, 0, 610, 100]]);
 });
@@ -35,9 +38,19 @@ test("overlap", () => {
 
 test("settings and facts are made of anything", () => {
   expect(parseSettings(undefined)).toMatchObject({ confidence: null, iou: null, hidden: [], facing: "environment" });
-  expect(parseSettings({ confidence: 0.3, iou: 7, hidden: ["a", 3], facing: "user" })).toMatchObject({ confidence: 0.3, iou: null, hidden: ["a"], facing: "user" });
+  expect(parseSettings({ confidence: 0.3, iou: 7, hidden: ["a", 3], facing: "user" })).toMatchObject({
+    confidence: 0.3,
+    iou: null,
+    hidden: ["a"],
+    facing: "user",
+  });
   expect(parseFacts(null)).toEqual({ name: "", labels: [], confidence: 0.25, iou: 0.7 });
-  expect(parseFacts({ name: "n", labels: ["a", 1], defaults: { confidence: 0.4, iou: -1 } })).toEqual({ name: "n", labels: ["a"], confidence: 0.4, iou: 0.7 });
+  expect(parseFacts({ name: "n", labels: ["a", 1], defaults: { confidence: 0.4, iou: -1 } })).toEqual({
+    name: "n",
+    labels: ["a"],
+    confidence: 0.4,
+    iou: 0.7,
+  });
   expect(pageTitle({ name: "yolov8n" })).toBe("yolov8n");
   expect(pageTitle({ name: "tinyyolo" })).toBe("TinyYOLO");
 });
