@@ -86,12 +86,13 @@ test-web: setup-dev
 	$(BIN)/python tools/page_size.py
 
 .PHONY: lint
-lint: setup-dev ## Formatting, lint, types and import contracts of Python; types of TypeScript
-	@echo "tinyweb: ruff, mypy, import contracts, tsc"
+lint: setup-dev ## Formatting, lint and types of Python and TypeScript, import contracts
+	@echo "tinyweb: ruff, mypy, import contracts, biome, tsc"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NPM) run lint
 	$(NPM) run typecheck --workspaces --if-present
 
 .PHONY: bench bench-all bench-peers

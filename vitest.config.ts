@@ -39,6 +39,7 @@ export default defineConfig({
     unstubGlobals: true,
     unstubEnvs: true,
     restoreMocks: true,
+    allowOnly: false, // one left behind would hide the others
     maxWorkers: availableParallelism() + 1, // those that wait for a browser compute little
     // Limits that only what hangs exceeds: a busy machine is not a failure. Nothing is tried twice but the start of the browser.
     testTimeout: 60_000,

@@ -117,7 +117,7 @@ async function runFunction(model, manifest, arrays) {
   );
   const [all, alone] = [[], []];
   for (let run = 0; run <= whole("runs", 1); run++) {
-    let begun = performance.now();
+    const begun = performance.now();
     await model.run(inputs, { function: name });
     if (run > 0) all.push(performance.now() - begun);
     const answer = model.run({}, { function: name, outputs: [] });

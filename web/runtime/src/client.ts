@@ -72,7 +72,7 @@ const RUN_OPTIONS = ["function", "outputs", "signal"] satisfies (keyof RunOption
 export interface RunOptions {
   function?: string;
   outputs?: readonly string[];
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The outputs, and figures of the call. */

@@ -11,7 +11,7 @@ import type { Call, Reply, Request } from "./protocol.js";
 
 export interface LoadOptions extends BackendOptions {
   onProgress?: (progress: Progress) => void;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Where tinyweb-worker.js lies, a chat's tinyweb-chat-worker.js; by default beside this file. Must be of the page's own origin. */
   workerUrl?: string | URL;
   /**
@@ -135,9 +135,11 @@ export class Connection<Info> {
   protected async load(task: "chat" | "function", baseUrl: string | URL, options: LoadOptions): Promise<this> {
     const { onProgress: _here, signal, workerUrl: _unsent, onInterrupted, ...rest } = options;
     const begun = performance.timeOrigin + performance.now();
-    const marker = (this.marker = LoadMarker.of(baseUrl));
+    const marker = LoadMarker.of(baseUrl);
+    this.marker = marker;
     try {
-      const previous = (this.previousLoadInterrupted = await marker?.previous());
+      const previous = await marker?.previous();
+      this.previousLoadInterrupted = previous;
       Object.assign(rest, previous && (await onInterrupted?.(previous)));
       marker?.set(rest.backend);
       rest.memoryBudgetBytes ??= memoryBudget();
@@ -207,21 +209,25 @@ export class Connection<Info> {
     this.watch.heard();
     switch (reply.type) {
       case "part":
-        return this.pending.get(reply.id)?.(reply.part);
+        this.pending.get(reply.id)?.(reply.part);
+        return;
       case "end":
         this.pending.get(reply.id)?.(undefined, { value: reply.value, error: reply.error && fromWire(reply.error) });
         this.pending.delete(reply.id);
         return;
       case "progress":
         this.marker?.progress(reply.progress);
-        return this.onProgress?.(reply.progress);
+        this.onProgress?.(reply.progress);
+        return;
       case "info":
         this.current = reply.info as Info;
         return;
       case "event":
-        return this.listeners.tell(reply.name, reply.data as never);
+        this.listeners.tell(reply.name, reply.data as never);
+        return;
       case "held":
-        return this.watch.held(reply.lock);
+        this.watch.held(reply.lock);
+        return;
       case "thread":
         reply.port.onmessage = ({ data }) => this.lose(data.message);
     }

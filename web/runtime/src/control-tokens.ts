@@ -23,7 +23,7 @@ export class ControlTokens {
   private readonly byFirst = new Map<string, string[]>();
 
   constructor(private readonly content: Json) {
-    const added = (content.added_tokens ?? []) as Added[];
+    const added = (content["added_tokens"] ?? []) as Added[];
     this.texts = new Set(
       added.filter(({ content: text, special }) => text.length > 1 && (special || BETWEEN_BARS.test(text))).map((token) => token.content),
     );
@@ -47,26 +47,26 @@ export class ControlTokens {
   /** The tokenizer.json for texts with marks; texts without get the same ids as before. */
   guarded(): Json {
     const { content, texts } = this;
-    const model = { ...(content.model as Json) };
-    if (model.type === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
-    if (Array.isArray(model.merges)) {
+    const model = { ...(content["model"] as Json) };
+    if (model["type"] === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
+    if (Array.isArray(model["merges"])) {
       // no merge makes a control token
-      model.merges = (model.merges as (string | string[])[]).filter(
+      model["merges"] = (model["merges"] as (string | string[])[]).filter(
         (merge) => !texts.has(typeof merge === "string" ? merge.replace(" ", "") : merge.join("")),
       );
-    } else if (Array.isArray(model.vocab)) {
+    } else if (Array.isArray(model["vocab"])) {
       // nor is one more likely than its letters
-      const vocab = model.vocab as [string, number][];
+      const vocab = model["vocab"] as [string, number][];
       const least = vocab.reduce((low, [, score]) => Math.min(low, score), 0);
-      model.vocab = vocab.map(([piece, score]) => [piece, texts.has(piece) ? least * piece.length - 1 : score]);
+      model["vocab"] = vocab.map(([piece, score]) => [piece, texts.has(piece) ? least * piece.length - 1 : score]);
     }
     const remove = { type: "Replace", pattern: { String: MARK }, content: "" };
-    const after = content.pre_tokenizer;
+    const after = content["pre_tokenizer"];
     return {
       ...content,
       model,
       pre_tokenizer: after ? { type: "Sequence", pretokenizers: [remove, after] } : remove,
-      added_tokens: ((content.added_tokens ?? []) as Added[]).map((token) =>
+      added_tokens: ((content["added_tokens"] ?? []) as Added[]).map((token) =>
         texts.has(token.content) ? { ...token, normalized: false } : token,
       ),
     };

@@ -208,13 +208,17 @@ export class ModelHost {
     let last: Progress = { phase: "weights", loadedBytes: 0, totalBytes: bytes, fromCache: true };
     try {
       await together(signal, async (stop) => {
-        const opened = (engine = await this.create(candidate, stop));
+        const opened = await this.create(candidate, stop);
+        engine = opened;
         const cache = await openCache(sha256);
         const weights = loadWeights(this.manifest, opened, {
           ...downloadSettings(this.settings, stop),
           baseUrl: this.baseUrl,
           cache,
-          onProgress: (progress) => onProgress((last = { phase: "weights", ...progress })),
+          onProgress: (progress) => {
+            last = { phase: "weights", ...progress };
+            onProgress(last);
+          },
         });
         return [
           opened.compiled.then(() => this.done("kernelsMs")),

@@ -23,7 +23,7 @@ export interface GenerateOptions {
   speculate?: number;
   /** Most tokens per second while the page is hidden, to spare the battery; 0 waits until it is seen again. Unlimited by default. */
   hiddenTokensPerSecond?: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 const NUMBERS: Record<Exclude<keyof GenerateOptions, "signal">, Range> = {

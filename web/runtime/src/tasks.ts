@@ -1,6 +1,6 @@
 /** What a bundle is for, as its manifest says: a chat, or functions. */
 
-import { Value } from "./check.js";
+import type { Value } from "./check.js";
 import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
 
 /** What both have: the entry points that every target must offer, and the buffers the host reads and writes. */

@@ -41,10 +41,10 @@ export class ChatTokenizer {
     for (const name of SPECIAL) {
       const token = config[name];
       // Older configurations hold the token's text in an object.
-      const text = typeof token === "object" && token !== null ? (token as Json).content : token;
+      const text = typeof token === "object" && token !== null ? (token as Json)["content"] : token;
       if (typeof text === "string") this.special[name] = text;
     }
-    this.byteLevel = JSON.stringify(json.decoder ?? null).includes('"ByteLevel"');
+    this.byteLevel = JSON.stringify(json["decoder"] ?? null).includes('"ByteLevel"');
   }
 
   /** The conversation as the model's template spells it, ready for the assistant's answer; look-alikes of control tokens are marked. */

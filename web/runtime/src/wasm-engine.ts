@@ -188,7 +188,8 @@ export class WasmEngine implements Engine {
       throw this.failure;
     }
     // A thread that is still leaving would miss the next call.
-    for (let done = 0; others > 0 && (done = Atomics.load(control, DONE)) < others; ) waitWhile(control, DONE, done);
+    if (others === 0) return;
+    for (let done = Atomics.load(control, DONE); done < others; done = Atomics.load(control, DONE)) waitWhile(control, DONE, done);
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {

@@ -42,7 +42,7 @@ export async function instantiateThread(
   functions: string[],
 ): Promise<EntryFunction[]> {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
-  const stack = exports.__stack_pointer;
+  const stack = exports["__stack_pointer"];
   if (!(stack instanceof WebAssembly.Global)) throw new TypeError("the module does not export __stack_pointer");
   stack.value = stackTop;
   return functions.map((name) => {

@@ -164,7 +164,8 @@ export class WebGpuEngine implements Engine {
     const ready: Prepared[] = [];
     await Promise.all(
       Array.from(used, async (index) => {
-        ready[index] = await (this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel));
+        this.pipelines[index] ??= this.pipeline(variant.kernels[index] as Kernel);
+        ready[index] = await this.pipelines[index];
       }),
     );
     device.pushErrorScope("validation");
@@ -238,7 +239,7 @@ export class WebGpuEngine implements Engine {
     const bytesPerRow = width * 4;
     const rows = bytesPerRow % ROW_BYTES ? 1 : height;
     for (let y = 0; y < height; y += rows) {
-      const to = { buffer: this.buffers[buffer] as GPUBuffer, offset: y * bytesPerRow, bytesPerRow: rows > 1 ? bytesPerRow : undefined };
+      const to = { buffer: this.buffers[buffer] as GPUBuffer, offset: y * bytesPerRow, ...(rows > 1 && { bytesPerRow }) };
       encoder.copyTextureToBuffer({ texture, origin: [0, y] }, to, [width, rows]);
     }
     this.submit(encoder);
@@ -269,7 +270,7 @@ export class WebGpuEngine implements Engine {
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
     const preparing = this.prepare(entries);
-    if (preparing) await preparing; // otherwise the variables are read before the caller sets those of the next step
+    if (preparing !== undefined) await preparing; // otherwise the variables are read before the caller sets those of the next step
     const encoder = this.encode(entries);
     const sizes = slices.map(({ bytes }) => Math.ceil(bytes / 4) * 4);
     const size = sizes.reduce((sum, bytes) => sum + bytes, 0);
@@ -331,7 +332,8 @@ export class WebGpuEngine implements Engine {
           );
         }
         if (!width || !height || !depth) continue;
-        if (command.pipeline !== set) pass.setPipeline((set = command.pipeline));
+        if (command.pipeline !== set) pass.setPipeline(command.pipeline);
+        set = command.pipeline;
         pass.setBindGroup(0, command.bindings);
         pass.dispatchWorkgroups(width, height, depth);
       }

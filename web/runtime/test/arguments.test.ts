@@ -275,7 +275,7 @@ describe("what else is wrong", () => {
 
   it("is told before what a request cannot say makes the message fail", async () => {
     const request: Record<string, unknown> = { messages: MESSAGES };
-    request.response_format = request; // no JSON
+    request["response_format"] = request; // no JSON
     expect((await mistake(() => new OpenAI({ chat }).chat.completions.create(request as never))).message).toMatch(/^response_format: /);
   });
 

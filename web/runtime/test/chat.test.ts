@@ -147,7 +147,7 @@ describe("generating", () => {
 
   /** From now on the module stops at its calls of these numbers, as kernels do that divide by zero or leave their memory. */
   function trapAt(...numbers: number[]): void {
-    const trap = new WebAssembly.Instance(new WebAssembly.Module(TRAP)).exports.f as () => void;
+    const trap = new WebAssembly.Instance(new WebAssembly.Module(TRAP)).exports["f"] as () => void;
     const { instantiate } = WebAssembly;
     let calls = 0;
     vi.spyOn(WebAssembly, "instantiate").mockImplementation((async (module: WebAssembly.Module, imports: WebAssembly.Imports) => {

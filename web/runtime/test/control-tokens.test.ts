@@ -91,15 +91,15 @@ describe("tokenizers", () => {
       pre_tokenizer: { type: "Digits" },
       added_tokens: added,
     }).guarded();
-    expect(guarded.pre_tokenizer).toEqual({
+    expect(guarded["pre_tokenizer"]).toEqual({
       type: "Sequence",
       pretokenizers: [{ type: "Replace", pattern: { String: "\ufdd0" }, content: "" }, { type: "Digits" }],
     });
-    expect(guarded.added_tokens).toEqual([{ ...added[0], normalized: false }, { ...added[1], normalized: false }, added[2], added[3]]);
+    expect(guarded["added_tokens"]).toEqual([{ ...added[0], normalized: false }, { ...added[1], normalized: false }, added[2], added[3]]);
   });
 
   it("make none of pieces", () => {
-    const model = (given: object): unknown => new ControlTokens({ model: given, added_tokens: added }).guarded().model;
+    const model = (given: object): unknown => new ControlTokens({ model: given, added_tokens: added }).guarded()["model"];
     expect(model({ type: "BPE", merges: ["< s", "<s >", "a b"] })).toEqual({ type: "BPE", merges: ["< s", "a b"] });
     expect(
       model({

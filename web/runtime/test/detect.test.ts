@@ -139,9 +139,9 @@ describe("a detector", () => {
     ]);
     const { inputs, options } = calls[0]!;
     expect(options).toMatchObject({ function: "look" });
-    expect(inputs.frame).toEqual(Float32Array.of(0, 0, 64, 32));
-    expect(inputs.source).toEqual(Float32Array.of(100, 50));
-    expect(inputs.settings).toEqual(Float32Array.of(0.5, 0.5, 0));
+    expect(inputs["frame"]).toEqual(Float32Array.of(0, 0, 64, 32));
+    expect(inputs["source"]).toEqual(Float32Array.of(100, 50));
+    expect(inputs["settings"]).toEqual(Float32Array.of(0.5, 0.5, 0));
     expect(made.info).toMatchObject({ width: 64, height: 32, maxBoxes: 7, labels: ["cat", "dog"], kernels: 9 });
     expect("times" in made.info).toBe(false);
   });
@@ -176,7 +176,7 @@ describe("a detector", () => {
     const made = detector();
     expect((await made.detect(pixels(4, 4))).map(({ label }) => label)).toEqual(["1", "cat"]);
     await made.detect(pixels(4, 4), { confidence: 1, iou: 0, agnostic: false });
-    expect(calls.map(({ inputs }) => [...inputs.settings!])).toEqual([
+    expect(calls.map(({ inputs }) => [...inputs["settings"]!])).toEqual([
       [0, 1, 1],
       [1, 0, 0],
     ]);
@@ -286,7 +286,7 @@ describe("a detector", () => {
         `a function without ${name}`,
         () => {
           const of = info();
-          const plan = of.functions.look!;
+          const plan = of.functions["look"]!;
           for (const key of ["inputs", "outputs"] as const)
             plan[key] = plan[key].filter((array) => (array as never as [string])[0] !== name);
           return of;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { fetchSized, fetchSmall, sleep, type DownloadSettings } from "../src/download.js";
-import { TinywebError } from "../src/errors.js";
+import type { TinywebError } from "../src/errors.js";
 
 const URL_ = "http://site.test/file.bin";
 

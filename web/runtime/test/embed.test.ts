@@ -188,7 +188,7 @@ describe("embed", () => {
     const rows: number[][] = [];
     const model = pretended();
     const run = model.run.bind(model);
-    model.run = (inputs, options) => (rows.push([...(inputs.ids as Int32Array)]), run(inputs, options));
+    model.run = (inputs, options) => (rows.push([...(inputs["ids"] as Int32Array)]), run(inputs, options));
     const embedder = new Embedder(model, tokenizer(), section());
     await embedder.embed(["cats"], { kind: "query" });
     const ids = tokenizer().encode("cats", "query");

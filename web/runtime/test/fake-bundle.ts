@@ -190,7 +190,7 @@ const TEMPLATE =
 
 export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
-type Json = Record<string, any>;
+type Json = any;
 
 /** A built module of test/fixtures. */
 export const fixture = (file: string): Uint8Array => new Uint8Array(readFileSync(new URL(`fixtures/${file}`, import.meta.url)));

@@ -16,7 +16,7 @@ const WGSL = `//# kernel affine
 @compute @workgroup_size(1) fn main() { p[0] = u32(x[0] > 0.0) | (u32(x[1] > 0.0) << 8) | (u32(x[2] > 0.0) << 16); }
 `;
 
-type Json = Record<string, any>;
+type Json = any;
 
 export function fakeFunction(change: (manifest: Json) => void = () => undefined): FakeBundle {
   const state = (id: number, name: string, dtype: string, shape: number[], bytes: number): Json => ({

@@ -228,7 +228,7 @@ it("a template whose prompts do not grow with their messages: what is kept fits,
 });
 
 describe("a long conversation", () => {
-  const long = (turns: number): Message[] => talk("s5" + " u30 a50".repeat(turns) + " u9");
+  const long = (turns: number): Message[] => talk(`s5${" u30 a50".repeat(turns)} u9`);
   const work = async (turns: number): Promise<Counting> => {
     const tokenizer = new Counting(plain, 4);
     const { ids } = await fitMessages(long(turns), 512, 256, tokenizer);
@@ -247,9 +247,9 @@ describe("a long conversation", () => {
 
   it("takes a number of prompts that grows with the logarithm of the turns, also where lengths mislead", async () => {
     // what is old is short, what is new is long, and the template leaves out half of it
-    const messages = talk(Array.from({ length: 2000 }, (_, i) => `u${Math.floor(i / 100)} a${i % 50}`).join(" ") + " u9");
-    const tokenizer = new Counting(TEMPLATES.forgetful as Render);
-    const wanted = rule(messages.slice(3900), 512, 100, new Counting(TEMPLATES.forgetful as Render));
+    const messages = talk(`${Array.from({ length: 2000 }, (_, i) => `u${Math.floor(i / 100)} a${i % 50}`).join(" ")} u9`);
+    const tokenizer = new Counting(TEMPLATES["forgetful"] as Render);
+    const wanted = rule(messages.slice(3900), 512, 100, new Counting(TEMPLATES["forgetful"] as Render));
     const got = await fitMessages(messages, 512, 100, tokenizer);
     expect(got.ids).toEqual(wanted.ids);
     expect(tokenizer.renders).toBeLessThan(2 * Math.log2(2000) + 4);

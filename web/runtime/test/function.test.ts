@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { FunctionSession, type Arrays } from "../src/function.js";
-import { ModelHost } from "../src/host.js";
+import type { ModelHost } from "../src/host.js";
 import { parseManifest } from "../src/manifest.js";
 import { fakeBundle } from "./fake-bundle.js";
 import { fakeFunction } from "./fake-function.js";
@@ -192,7 +192,7 @@ describe("a frame in place of an array", () => {
       this.closed++;
     }
   }
-  const pixels = (m: Record<string, any>): void => {
+  const pixels = (m: any): void => {
     Object.assign(m.functions.run.inputs[0], { dtype: "u8", shape: [2, 2, 4] });
     Object.assign(m.buffers[1], { dtype: "u8", shape: [2, 2, 4] });
   };

@@ -138,7 +138,7 @@ describe("steps in flight", () => {
     for (const most of [1, 2, 3, 9]) {
       for (let ms = 0.25; ms < 200; ms *= 1.3) {
         const whole = 1 + Math.ceil(5 / ms - 0.05); // a hair above a whole number of steps is none more
-        expect(depthFor(ms, most), `${ms}`).toBe(whole > most ? most : whole);
+        expect(depthFor(ms, most), `${ms}`).toBe(Math.min(whole, most));
       }
     }
     expect(depthFor(1000, 3)).toBe(1);

@@ -24,7 +24,7 @@ export class Folder {
     yield* [...this.folders, ...this.files];
   }
   private get<T>(all: Map<string, T>, name: string, make: false | (() => T)): T {
-    const entry = all.get(name) ?? (make && make());
+    const entry = all.get(name) ?? (make === false ? undefined : make());
     if (!entry) throw new DOMException("absent", "NotFoundError");
     all.set(name, entry);
     return entry;

@@ -248,7 +248,7 @@ describe("a worker", () => {
   it("tells of events, and of another backend's figures before that event", async () => {
     const opened = vi.spyOn(ModelHost, "open");
     const page = await open();
-    const { onEvent } = opened.mock.calls[0]?.[1] as Parameters<typeof ModelHost.open>[1];
+    const { onEvent } = (opened.mock.calls[0] as Parameters<typeof ModelHost.open>)[1];
     const at = page.replies.length;
     onEvent("device-lost", { reason: "test" });
     onEvent("backend-changed", { from: "webgpu", to: "wasm-single", reason: "test" });

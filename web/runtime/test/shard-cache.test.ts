@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { openShardCache, type ShardCache } from "../src/shard-cache.js";
-import { File_, Folder } from "./opfs.js";
+import { type File_, Folder } from "./opfs.js";
 
 /** A file of storage whose locks are given when `give` says so, if ever. */
 class Storage {

@@ -70,7 +70,10 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
 
   /** To be told after every attempt to keep something of the reader's: whether the browser's storage took it. */
   reportKept(kept: boolean): void {
-    if (kept || !this.storage.lasting) return this.model.dropNote("storage");
+    if (kept || !this.storage.lasting) {
+      this.model.dropNote("storage");
+      return;
+    }
     this.model.note({
       id: "storage",
       tone: "info",
@@ -91,7 +94,10 @@ export class Shell<Model extends LoadedModel = LoadedModel, Settings extends She
   /** Not in the middle of what the model does: that would be lost. */
   private takeNewVersion(): void {
     const take = (): void => void this.site.takeNewVersion();
-    if (!this.model.busy) return take();
+    if (!this.model.busy) {
+      take();
+      return;
+    }
     this.model.note({
       id: "update",
       tone: "busy",

@@ -1,5 +1,5 @@
 /** A thread of bandwidth.js. */
-onmessage = async ({ data: { module, memory, begin, end } }) => {
+self.onmessage = async ({ data: { module, memory, begin, end } }) => {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   const words = new Int32Array(memory.buffer, 0, 4);
   const [CALL, DONE] = [0, 1];

@@ -10,7 +10,7 @@ import { Fitter, type Picture } from "./picture.js";
 import { parseSection, type DetectDefaults, type DetectSection } from "./section.js";
 
 export interface DetectOptions extends Partial<DetectDefaults> {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 const DETECT_OPTIONS = ["confidence", "iou", "agnostic", "signal"] satisfies (keyof DetectOptions)[];

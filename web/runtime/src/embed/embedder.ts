@@ -28,7 +28,7 @@ export interface EmbedOptions {
   onProgress?: (progress: EmbedProgress) => void;
   /** Called with each vector as soon as it is there; the order is not that of the texts. */
   onVector?: (index: number, vector: Float32Array) => void;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections"> {

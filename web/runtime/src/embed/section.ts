@@ -37,7 +37,7 @@ export function parseSection(manifest: Record<string, unknown>): EmbedSection {
   if (!s.present) {
     throw new TinywebError(
       "bad-argument",
-      `The bundle ${String(manifest.name)} is not for embeddings: load it with load() of tinyweb/load.`,
+      `The bundle ${String(manifest["name"])} is not for embeddings: load it with load() of tinyweb/load.`,
     );
   }
   const prefix = (kind: Kind): string =>

@@ -44,7 +44,7 @@ export class ClipTokenizer {
     json: unknown,
     private readonly form: { length: number; bos: number; eos: number; pad: number },
   ) {
-    const model = Object((Object(json) as Json).model) as Json;
+    const model = Object((Object(json) as Json)["model"]) as Json;
     const { vocab, merges, end_of_word_suffix: suffix } = model;
     if (typeof vocab !== "object" || vocab === null || !Array.isArray(merges) || typeof suffix !== "string" || !suffix) {
       throw new TinywebError("bad-manifest", "tokenizer.json is not the byte-pair encoding of a CLIP model.");

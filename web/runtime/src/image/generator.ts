@@ -249,7 +249,7 @@ export class ImageGenerator {
       throwIfAborted(signal);
       const start = performance.now();
       const inputs: Arrays = { latents: x.map((value) => value * input), timestep: Float32Array.of(timestep) };
-      if (guided) inputs.guidance = Float32Array.of(job.guidance);
+      if (guided) inputs["guidance"] = Float32Array.of(job.guidance);
       const output = await this.step(unet, name, inputs, states, signal);
       const seen = x.map((value, i) => denoise[0] * value + denoise[1] * (output[i] as number));
       const noise = next[3] !== 0 ? normals(job.seed, index + 1, count) : undefined;
@@ -331,7 +331,7 @@ export class ImageGenerator {
       answer = await unet.run({ ...inputs, states }, how);
     }
     this.given = { unet, name, states };
-    return answer.output as Float32Array;
+    return answer["output"] as Float32Array;
   }
 
   /** @returns latents of the picture, in the UNet's scale */
@@ -371,7 +371,7 @@ export class ImageGenerator {
     const run = async (tile: (typeof inside)[number]): Promise<Uint8Array> => {
       throwIfAborted(signal);
       const how = { function: size.tiles.decode, ...(signal ? { signal } : {}) };
-      return (await decoder.run({ latents: cut(latents, layout, tile) }, how)).image as Uint8Array;
+      return (await decoder.run({ latents: cut(latents, layout, tile) }, how))["image"] as Uint8Array;
     };
     const [only, more] = inside;
     if (only && !more) return new Uint8ClampedArray((await run(only)).buffer as ArrayBuffer);

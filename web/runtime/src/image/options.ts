@@ -44,7 +44,7 @@ export interface TextToImageOptions {
   /** Of parts that are loaded for this picture. */
   onProgress?: (progress: PartsProgress) => void;
   /** Stops after the step that is being computed. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface Job {

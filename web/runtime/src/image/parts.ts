@@ -67,7 +67,10 @@ export class Parts {
   /** The parts at the front of the list that fit into memory together, at least one. */
   private fitting(names: readonly PartName[]): PartName[] {
     let sum = 0;
-    const end = names.findIndex((name) => (sum += this.spec(name).memory) > this.budget);
+    const end = names.findIndex((name) => {
+      sum += this.spec(name).memory;
+      return sum > this.budget;
+    });
     return names.slice(0, end < 0 ? names.length : Math.max(1, end));
   }
 

@@ -129,7 +129,8 @@ function alphaBars(config: SchedulerConfig): number[] {
       beta_schedule === "squaredcos_cap_v2"
         ? Math.min(1 - cosine((i + 1) / count) / cosine(i / count), MAX_BETA)
         : (first + ((last - first) * i) / Math.max(1, count - 1)) ** power;
-    return (product *= 1 - beta);
+    product *= 1 - beta;
+    return product;
   });
   if (!config.rescale_betas_zero_snr) return bars;
   const roots = bars.map(Math.sqrt);

@@ -53,7 +53,7 @@ export interface ChatStream extends AsyncIterable<ChatCompletionChunk> {
 }
 
 export interface RequestOptions {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export class ChatCompletions {

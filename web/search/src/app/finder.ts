@@ -7,7 +7,7 @@ import { describeBreak, errorCode, Store, type Shell, type ShellSettings } from 
 import type { Passage, SearchModel } from "../model-api";
 import { EXAMPLE_NAME, EXAMPLE_TEXT } from "../text/example";
 import { keywords } from "../text/words";
-import { Library, type Doc } from "./library";
+import type { Library, Doc } from "./library";
 import { rank, type Hit } from "./rank";
 
 export const WORDS = { kept: "your documents are kept", next: "your next search" };
@@ -184,7 +184,10 @@ export class Finder extends Store<FinderState> {
   private explainTrouble(): void {
     const trouble = this.library?.trouble ?? null;
     const { model } = this.env.shell;
-    if (trouble === null) return model.dropNote("storage");
+    if (trouble === null) {
+      model.dropNote("storage");
+      return;
+    }
     const why = trouble === "full" ? "This device's storage is full" : "This browser lets the page store nothing";
     model.note({ id: "storage", tone: "info", text: `${why}: your documents are here until you close the page.` });
   }

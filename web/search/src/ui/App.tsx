@@ -57,7 +57,7 @@ function useKeys(input: { current: HTMLInputElement | null }, clear: () => void)
         clear();
       } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
         const items = [...document.querySelectorAll<HTMLElement>(".result-open")];
-        const at = items.findIndex((item) => item === target);
+        const at = items.indexOf(target);
         if (items.length === 0 || (at < 0 && target !== input.current)) return;
         event.preventDefault();
         const next = event.key === "ArrowDown" ? Math.min(at + 1, items.length - 1) : at - 1;

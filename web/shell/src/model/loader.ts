@@ -202,7 +202,10 @@ export class ModelLoader<Model extends LoadedModel> extends Store<ModelState<Mod
   }
 
   private explainSmaller(): void {
-    if (!this.spare) return this.dropNote(SMALLER);
+    if (!this.spare) {
+      this.dropNote(SMALLER);
+      return;
+    }
     const action = { label: "Load it whole", testId: "whole", act: () => this.chooseSmaller(false) };
     this.note({ id: SMALLER, tone: "info", text: "The model was loaded smaller, to spare this device’s memory.", action });
   }

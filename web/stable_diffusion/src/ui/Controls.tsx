@@ -44,7 +44,7 @@ function StartPicture({ studio }: { studio: Studio }): JSX.Element {
       ) : (
         <>
           <div class="start-picture">
-            <img src={start.url} alt="The picture to begin from" data-testid="start-picture" />
+            <img src={start.url} alt="What to begin from" data-testid="start-picture" />
             <p>{start.name}</p>
             <IconButton icon="close" label="Begin without a picture" testId="drop-start" onClick={() => studio.dropStart()} />
           </div>

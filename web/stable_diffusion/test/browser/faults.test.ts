@@ -77,7 +77,7 @@ test("storage that is full: the picture is kept in memory, older ones stay store
   await page.evaluate(() => {
     const { put } = IDBObjectStore.prototype;
     Object.assign(window, { restore: () => (IDBObjectStore.prototype.put = put) });
-    IDBObjectStore.prototype.put = function () {
+    IDBObjectStore.prototype.put = () => {
       throw new DOMException("full", "QuotaExceededError");
     };
   });

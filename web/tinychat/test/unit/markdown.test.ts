@@ -188,7 +188,7 @@ describe("hostile text", () => {
   });
 
   test("nesting deeper than any parser's stack is shown as text", () => {
-    const deep = ">".repeat(50_000) + "x";
+    const deep = `${">".repeat(50_000)}x`;
     expect(element(deep).textContent).toContain("x");
   });
 

@@ -315,7 +315,7 @@ async function interleave(seed: number): Promise<World> {
           if (app.state.deleted !== null) await everythingArrives(tabs);
           await tab.close();
           await tab.open();
-        } else if (random(3) === 0) world.time -= 5000; // the clock was set
+        } else if (random(2) === 0) world.time -= 5000; // the clock was set
         break;
       case 17:
         storage.send(random(5));
