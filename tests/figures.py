@@ -49,7 +49,7 @@ from tests.figure_values import (
 )
 from tinyweb.graph.lower import blocks, loops
 from tinyweb.graph.optimize import search
-from tinyweb.graph.schedule import fusion
+from tinyweb.graph.schedule import work
 from tinyweb.models import detection
 from tinyweb.nn.quantize import GROUP
 
@@ -152,7 +152,7 @@ FIGURES = [
         r"found in any expression of tensors; (\w+) kernels per Llama layer with activations as floats",
         lambda: [{6: "six"}.get(chat_launches()["float"]["layer"])],
     ),
-    Figure(ARCHITECTURE, r"a reduce to one number over at most (\d+) elements", constant(fusion.CHEAP_REDUCE)),
+    Figure(ARCHITECTURE, r"a reduce to one number over at most (\d+) elements", constant(work.LAUNCH)),
     Figure(ARCHITECTURE, r"in two steps beyond (\d+) threads", constant(loops.FLAT_EXCHANGE)),
     Figure(
         ARCHITECTURE,

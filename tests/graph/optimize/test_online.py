@@ -27,7 +27,7 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
-from tinyweb.graph.optimize.online import alike
+from tinyweb.graph.schedule.attention import alike
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture

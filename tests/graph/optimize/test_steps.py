@@ -45,8 +45,8 @@ from tinyweb.graph.optimize import (
     merge_reduces,
 )
 from tinyweb.graph.optimize.candidates import neighbours
-from tinyweb.graph.optimize.online import softmaxes
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
+from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
 
 RECORD = Path(__file__).with_name("steps.txt")

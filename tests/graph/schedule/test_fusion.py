@@ -13,8 +13,9 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, toposort, users
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.dominators import Meeting
-from tinyweb.graph.schedule.fusion import CHEAP_REDUCE, HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
+from tinyweb.graph.schedule.fusion import HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
+from tinyweb.graph.schedule.work import LAUNCH
 
 F32, I32 = dtypes.float32, dtypes.int32
 
@@ -29,7 +30,7 @@ def kernels(*results: Tensor) -> int:
 
 # -- thresholds -------------------------------------------------------------------------------------------------------
 def test_the_thresholds() -> None:
-    assert (CHEAP_REDUCE, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 32, 7, 256)
+    assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 32, 7, 256)
 
 
 @pytest.mark.parametrize(("make", "limit", "below", "above"), [

@@ -12,7 +12,8 @@ from tests.graph.schedule.kernel_oracle import Oracle
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, Space, UOp, size_max, toposort
-from tinyweb.graph.schedule import nbytes, new_buffer, schedule, streams
+from tinyweb.graph.schedule import attention as attention_fusion
+from tinyweb.graph.schedule import nbytes, new_buffer, schedule
 from tinyweb.graph.schedule.dominators import Meeting
 from tinyweb.graph.schedule.form import form_of, placeholder
 from tinyweb.graph.schedule.memory import plan_memory
@@ -298,10 +299,10 @@ def test_walks() -> None:
     assert a not in walk([d], {c}) and c in walk([d], {c})
 
 
-# -- streams ----------------------------------------------------------------------------------------------------------
+# -- attention --------------------------------------------------------------------------------------------------------
 def streamed(result: Tensor) -> int:
     root = UOp(Ops.SINK, dtypes.void, tuple(_strip([stored(result.uop)])))
-    return len(streams.streams(toposort([root]), Meeting(root)))
+    return len(attention_fusion.candidates(toposort([root]), Meeting(root)))
 
 
 def attention(queries: int = 2, keys: int = 16, width: int = 8, values: int = 8, dtype: DType = F32) -> Tensor:
@@ -319,7 +320,8 @@ def test_everything_between_scores_and_sum_is_streamed() -> None:
     for result in (attention(), ((t(2, 8) @ t(8, 16)) * 0.5 + t(2, 16)).softmax(-1) @ t(16, 8)):
         root = UOp(Ops.SINK, dtypes.void, tuple(_strip([stored(result.uop)])))
         order = toposort([root])
-        found = streams.streams(order, Meeting(root))
+        (between,) = attention_fusion.candidates(order, Meeting(root)).values()
+        found = set(between)
         (last,) = [u for u in order if u.op is Ops.REDUCE and u not in found and found & set(toposort([u]))]
         scores = min(found, key=order.index)
         assert found == {u for u in toposort([last]) if scores in toposort([u])} - {last}

@@ -6,7 +6,8 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.for_gpu.plan import fitting
-from tinyweb.graph.optimize.online import Online, Softmax
+from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.schedule.attention import Softmax
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 

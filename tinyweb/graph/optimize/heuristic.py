@@ -17,7 +17,7 @@ from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.optimize.for_softmax import schedule_for_softmax
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.merge import merge_reduces
-from tinyweb.graph.optimize.online import softmaxes
+from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 

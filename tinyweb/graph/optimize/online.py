@@ -17,166 +17,9 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import replace_in_order
+from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
-
-
-@dataclass(frozen=True)
-class Weighted:
-    """A sum over the row, `reduce`, of exp(score - maximum) times what `value` says, `exponential` being that."""
-
-    reduce: UOp
-    exponential: UOp
-    value: UOp  # what is summed, without the divisors
-    divisors: tuple[UOp, ...]  # what all of the sum is divided by
-    row: UOp  # the RANGE
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """A maximum over a row and the sums that are weighted with exponentials of the distances to it."""
-
-    maximum: UOp
-    sums: tuple[Weighted, ...]
-    plain: bool  # a row of nothing but -inf gives NaN, as -inf - -inf does; else 0 is subtracted there
-
-    @property
-    def row(self) -> UOp:
-        return self.maximum.src[1]
-
-    @property
-    def score(self) -> UOp:
-        return self.maximum.src[0]
-
-    @property
-    def rows(self) -> frozenset[UOp]:
-        """The axes that the scores vary over, beside the row."""
-        return self.maximum.ranges
-
-    @property
-    def columns(self) -> list[UOp]:
-        """The axes of the weighted sums that the scores do not vary over."""
-        found = {r for s in self.sums for r in s.reduce.ranges if r not in self.rows}
-        return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
-
-    @property
-    def inner(self) -> list[UOp]:
-        """The ranges of the reductions inside of a score."""
-        return _bound_in(self.score)
-
-
-def softmaxes(kernel: UOp) -> list[Softmax]:
-    """The softmaxes of a kernel whose scores are reductions themselves and weight a sum over other axes."""
-    out = []
-    nodes = kernel.toposort()
-    for u in nodes:
-        largest = u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float
-        if largest and any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
-            found = _softmax(nodes, u)
-            if found is not None and found.columns:
-                out.append(found)
-    return out
-
-
-def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
-    """Everything that refers to `maximum` while it walks over a row; None if some of it is no sum of exponentials."""
-    subtracted: set[UOp] = {maximum}
-    plain = True
-    for u in nodes:
-        guarded = u.op is Ops.WHERE and u.src[2] is maximum and _is_finite(u.src[1])
-        if guarded and _asks_whether_infinite(u.src[0], maximum):
-            subtracted.add(u)
-            plain = False
-    above: set[UOp] = {maximum}
-    sums: list[Weighted] = []
-    for u in nodes:
-        if u not in above and not any(s in above for s in u.src):
-            continue
-        above.add(u)
-        if u.op is Ops.REDUCE and u is not maximum:
-            found = _weighted(u, maximum, subtracted)
-            if found is None:
-                return None
-            sums.append(found)
-    return Softmax(maximum, tuple(sums), plain) if sums else None
-
-
-def _asks_whether_infinite(u: UOp, maximum: UOp) -> bool:
-    return u.op is Ops.EQUAL and maximum in u.src and any(map(_is_minus_infinity, u.src))
-
-
-def _is_finite(u: UOp) -> bool:
-    return u.op is Ops.CONST and math.isfinite(u.arg)
-
-
-def _is_minus_infinity(u: UOp) -> bool:
-    return u.op is Ops.CONST and bool(u.arg == -math.inf)
-
-
-def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
-    if u.arg is not Ops.ADD or len(u.src) != 2:
-        return None
-    row = u.src[1]
-    if row.src[0] is not maximum.src[1].src[0]:
-        return None
-    value, divisors = u.src[0], []
-    found = None
-    rebuild: list[tuple[UOp, int]] = []
-    while found is None:
-        # down to the exponential, past what it is multiplied with
-        at = None
-        if value.op is Ops.EXP and value.src[0].op is Ops.ADD:
-            found = value
-            break
-        varying = [i for i, s in enumerate(value.src) if maximum in _below(s) and row in s.ranges]
-        if len(varying) != 1:
-            return None
-        at = varying[0]
-        others = [s for i, s in enumerate(value.src) if i != at]
-        if value.op is Ops.DIV and at == 0 and row not in others[0].ranges:
-            divisors.append(others[0])
-            value = value.src[0]
-            continue
-        linear = (
-            value.op in (Ops.MUL, Ops.NEG)
-            or (value.op is Ops.DIV and at == 0)
-            or (value.op is Ops.CAST and value.dtype.is_float)
-            or (value.op is Ops.WHERE and at > 0 and others[1].op is Ops.CONST and others[1].arg == 0)
-        )
-        if not linear or any(maximum in _below(s) for s in others):
-            return None
-        rebuild.append((value, at))
-        value = value.src[at]
-    score, less = found.src[0].src
-    if less.op is not Ops.NEG or less.src[0] not in subtracted:
-        score, less = less, score
-    if less.op is not Ops.NEG or less.src[0] not in subtracted:
-        return None
-    if not alike(maximum.src[0], score, maximum.src[1], row):
-        return None
-    value = found
-    for node, at in reversed(rebuild):
-        src = (*node.src[:at], value, *node.src[at + 1 :])
-        value = node.replace(src=src)
-    return Weighted(u, found, value, tuple(divisors), row)
-
-
-def _below(u: UOp) -> set[UOp]:
-    return set(u.toposort())
-
-
-def alike(a: UOp, b: UOp, row: UOp, other: UOp) -> bool:
-    """Whether the simplified `b` along the range `other` is what the simplified `a` is along `row`."""
-    ours, theirs = _bound_in(a), _bound_in(b)
-    if len(ours) != len(theirs) or any(x.src[0] is not y.src[0] for x, y in zip(ours, theirs)):
-        return False
-    return simplify(substitute(b, dict(zip([other, *theirs], [row, *ours])))) is a
-
-
-def _bound_in(u: UOp) -> list[UOp]:
-    """The ranges of the reductions in a value, from the outside in."""
-    found = {r for x in u.toposort() if x.op is Ops.REDUCE for r in x.src[1:]}
-    return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
 
 
 @dataclass(frozen=True)
@@ -389,8 +232,8 @@ def visible(score: UOp, row: UOp) -> UOp | None:
     if score.op is not Ops.WHERE or not score.dtype.is_float:
         return None
     condition, a, b = score.src
-    masked = _is_minus_infinity(a)
-    if masked == _is_minus_infinity(b):
+    masked = is_minus_infinity(a)
+    if masked == is_minus_infinity(b):
         return None
     while condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
         condition, masked = condition.src[0], masked != bool(condition.src[1].arg)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, Size, UOp, size_max, size_prod, toposort
+from tinyweb.graph.schedule.attention import candidates
 from tinyweb.graph.schedule.dominators import Meeting
 from tinyweb.graph.schedule.indexing import reshape_groups, same
-from tinyweb.graph.schedule.streams import streams
+from tinyweb.graph.schedule.work import LAUNCH
 
-CHEAP_REDUCE = 1 << 14  # elements of a reduce to one scalar that is rather recomputed than stored
 TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
 SHORT_REDUCE = 32  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
@@ -62,14 +62,19 @@ def is_memory(u: UOp) -> bool:
 
 
 class Fusion:
-    """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed."""
+    """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed.
 
-    def __init__(self, root: UOp):
+    `attention` has the maxima of the scores that get no memory; those whose maxima are `stored` do.
+    """
+
+    def __init__(self, root: UOp, stored: frozenset[UOp] = frozenset()):
         self.realized: dict[UOp, None] = {}
         self.state: dict[UOp, State] = {}
         self.meeting = Meeting(root)
         order = toposort([root])
-        self.streamed = streams(order, self.meeting)
+        found = candidates(order, self.meeting)
+        self.attention = frozenset(found) - stored
+        self.streamed = {u for maximum in self.attention for u in found[maximum]}
         for u in order:
             self.visit(u)
 
@@ -172,7 +177,7 @@ class Fusion:
 
     @staticmethod
     def _is_cheap(x: UOp, s: State) -> bool:
-        return size_prod(x.shape) == 1 and size_max(s.row_size) <= CHEAP_REDUCE
+        return size_prod(x.shape) == 1 and size_max(s.row_size) <= LAUNCH
 
     def _is_tiled(self, x: UOp, s: State) -> bool:
         return size_max(s.row_size) >= TILED_REDUCE and not self._is_cheap(x, s)
@@ -180,9 +185,11 @@ class Fusion:
     def _move(self, u: UOp) -> State:
         x = u.src[0]
         s = self.state[x]
-        if u.op is Ops.PAD and s.kind is Kind.FULL and self._is_tiled(x, s):
+        if u.op is Ops.PAD and s.kind is Kind.FULL:
             # a border around sums would be a condition in their loops, and sizes that tiles do not divide
-            self._realize(x)
+            border = size_max(s.row_size) * (size_max(size_prod(u.shape)) - size_max(size_prod(x.shape)))
+            if border > LAUNCH or self._is_tiled(x, s):
+                self._realize(x)
             return self.state[x]
         if s.kind is not Kind.ROW:
             return s

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, substitute, toposort
-from tinyweb.graph.ir.spec import kernel_spec, tensor_spec, verify
+from tinyweb.graph.ir.spec import kernel_spec, spec_level, tensor_spec, verify
 from tinyweb.graph.schedule.form import form_of, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.views import address, walk
+from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify
 
 _buffer_ids = itertools.count()
@@ -57,6 +58,7 @@ class _Store:
 
     node: UOp
     memory: UOp
+    form: UOp
     kernel: UOp | None = None
     buffers: tuple[UOp, ...] = ()
     reads: frozenset[UOp] = frozenset()  # the nodes whose memory it loads (a BUFFER, or an ASSIGN's version of it)
@@ -79,11 +81,16 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     """
     roots = _strip(roots)
     recipes: dict[UOp, _Recipe] = {}
+    stored: frozenset[UOp] = frozenset()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        memory = _memory(sink)
+        fusion = Fusion(sink, stored)
+        memory = _memory(fusion)
         stores = [_build(node, memory, recipes) for node in memory]
+        if repeated := _repeated(fusion, stores, recipes):
+            stored |= repeated
+            continue
         clashes = {s.node for s in stores if _reads_elsewhere(s)}
         if not clashes:
             break
@@ -93,6 +100,10 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     calls = tuple(KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
+    if spec_level():
+        for s in ordered:
+            if s.kernel is not None:
+                verify_work(s.form, s.kernel)
     results = tuple(memory[r] for r in roots)
     kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN}
     temporaries = [m for m in memory.values() if m not in kept]
@@ -123,13 +134,29 @@ def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
     return [done[r] for r in roots]
 
 
-def _memory(sink: UOp) -> dict[UOp, UOp]:
+def _repeated(fusion: Fusion, stores: Sequence[_Store], recipes: dict[UOp, _Recipe]) -> frozenset[UOp]:
+    """The maxima of scores without memory in kernels that would compute them more than once."""
+    found: set[UOp] = set()
+    for s in stores if fusion.attention else ():
+        todo, inside = [s.node], {s.node}
+        while todo:
+            for u in todo.pop().src:
+                if u not in inside and u not in fusion.realized:
+                    inside.add(u)
+                    todo.append(u)
+        maxima = inside & fusion.attention
+        if maxima and s.kernel is not None and repeats(s.form, s.kernel):
+            found |= maxima
+    return frozenset(found)
+
+
+def _memory(fusion: Fusion) -> dict[UOp, UOp]:
     """The BUFFER of every node that gets memory, in an order in which they can be computed."""
     return {
         node: node.buffer
         if node.op is Ops.ASSIGN
         else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
-        for node in Fusion(sink).realized
+        for node in fusion.realized
     }
 
 
@@ -151,11 +178,12 @@ def _build(
     if recipe is None:
         recipe = recipes[form.root] = _recipe(form.root, target)
     if recipe.kernel is None:
-        return _Store(node, target)
+        return _Store(node, target, form.root)
     reads = {form.leaves[i] for i in recipe.reads}
     if node.op is Ops.ASSIGN and (version := _replaced(node)).op is Ops.ASSIGN:
         reads.add(version)
-    return _Store(node, target, recipe.kernel, tuple(form.memories[k] for k in recipe.slots), frozenset(reads))
+    buffers = tuple(form.memories[k] for k in recipe.slots)
+    return _Store(node, target, form.root, recipe.kernel, buffers, frozenset(reads))
 
 
 def _recipe(node: UOp, target: UOp) -> _Recipe:

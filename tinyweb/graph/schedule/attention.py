@@ -1,0 +1,251 @@
+"""Attention fusion: scores that never get memory.
+
+What a softmax along a row of scores turns into the weights of a sum along that row can be one pass over blocks of the
+row (online softmax: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
+FlashAttention, 2022), whatever the number of scores. `candidates` finds such rows in a tensor graph; `softmaxes` says
+of the kernel that was built whether it is one pass indeed, and what `optimize/online.py` makes the pass of. What is
+none, because something between the scores and the sum is not linear in the exponentials, is scheduled without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, size_max, size_prod, substitute
+from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.indexing import same
+from tinyweb.graph.symbolic import simplify
+
+MOST_BETWEEN = 64  # nodes between scores and sum
+WIDEST = 256  # sums beside each other, for each of which an accumulator is kept
+
+
+def candidates(order: Sequence[UOp], meeting: Meeting) -> dict[UOp, list[UOp]]:
+    """For the maximum over each row of such scores in a graph (given sources first), the nodes from the scores up to
+    what is summed."""
+    reduces = (u for u in order if u.op is Ops.REDUCE and u.dtype.is_float)
+    maxima = (u for u in reduces if u.arg[0] is Ops.MAX and len(u.arg[1]) == 1)
+    return {u: between for u in maxima if (between := _candidate(u, meeting))}
+
+
+def _candidate(maximum: UOp, meeting: Meeting) -> list[UOp]:
+    """From the scores whose maximum is taken to their weighted sum; nothing if that is not all they are for."""
+    scores, length = maximum.src[0], maximum.src[0].shape[maximum.arg[1][0]]
+    if length == 1 or not _is_product(scores):
+        return []
+    # up to where all users have met: a sum along the row that was broadcast before
+    end = meeting.of[scores]
+    exponential = False
+    between = [scores]
+    todo = list(meeting.users[scores])
+    seen: set[UOp] = {scores}
+    while end.op in ELEMENTWISE or end.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.REDUCE):
+        while todo:
+            u = todo.pop()
+            if u in seen or u is end:
+                continue
+            if len(between) == MOST_BETWEEN or not _along(u, length):
+                return []
+            seen.add(u)
+            between.append(u)
+            exponential = exponential or u.op is Ops.EXP
+            todo.extend(meeting.users[u])
+        if end.op is Ops.REDUCE:
+            rows, sums = (size_max(size_prod(x.shape)) for x in (maximum, end))
+            fits = end.arg[0] is Ops.ADD and _along(end, length) and exponential
+            return between if fits and rows < sums <= WIDEST * rows else []
+        seen.add(end)
+        between.append(end)
+        exponential = exponential or end.op is Ops.EXP
+        if len(between) >= MOST_BETWEEN or not _along(end, length):
+            return []
+        todo = list(meeting.users[end])
+        if meeting.of[end] is end:
+            return []
+        end = meeting.of[end]
+    return []
+
+
+def _along(u: UOp, length: Size) -> bool:
+    """Elementwise work, or movement, or a reduce along a row of that length."""
+    if u.op is Ops.REDUCE:
+        (axis, *more) = u.arg[1]
+        return not more and same(u.src[0].shape[axis], length)
+    return u.op in ELEMENTWISE or u.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND)
+
+
+def _is_product(u: UOp) -> bool:
+    """Whether a value is made elementwise of a sum of products."""
+    stack = [u]
+    seen: set[UOp] = set()
+    while stack and len(seen) < MOST_BETWEEN:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if x.op is Ops.REDUCE:
+            if x.arg[0] is Ops.ADD and x.dtype.is_float:
+                return True
+        elif x.op in ELEMENTWISE or x.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK):
+            stack.extend(x.src)
+    return False
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A sum over the row, `reduce`, of exp(score - maximum) times what `value` says, `exponential` being that."""
+
+    reduce: UOp
+    exponential: UOp
+    value: UOp  # what is summed, without the divisors
+    divisors: tuple[UOp, ...]  # what all of the sum is divided by
+    row: UOp  # the RANGE
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A maximum over a row and the sums that are weighted with exponentials of the distances to it."""
+
+    maximum: UOp
+    sums: tuple[Weighted, ...]
+    plain: bool  # a row of nothing but -inf gives NaN, as -inf - -inf does; else 0 is subtracted there
+
+    @property
+    def row(self) -> UOp:
+        return self.maximum.src[1]
+
+    @property
+    def score(self) -> UOp:
+        return self.maximum.src[0]
+
+    @property
+    def rows(self) -> frozenset[UOp]:
+        """The axes that the scores vary over, beside the row."""
+        return self.maximum.ranges
+
+    @property
+    def columns(self) -> list[UOp]:
+        """The axes of the weighted sums that the scores do not vary over."""
+        found = {r for s in self.sums for r in s.reduce.ranges if r not in self.rows}
+        return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
+
+    @property
+    def inner(self) -> list[UOp]:
+        """The ranges of the reductions inside of a score."""
+        return _bound_in(self.score)
+
+
+def softmaxes(kernel: UOp) -> list[Softmax]:
+    """The softmaxes of a kernel whose scores are reductions themselves and weight a sum over other axes."""
+    out = []
+    nodes = kernel.toposort()
+    for u in nodes:
+        largest = u.op is Ops.REDUCE and u.arg is Ops.MAX and len(u.src) == 2 and u.dtype.is_float
+        if largest and any(x.op is Ops.REDUCE for x in u.src[0].toposort()):
+            found = _softmax(nodes, u)
+            if found is not None and found.columns:
+                out.append(found)
+    return out
+
+
+def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
+    """Everything that refers to `maximum` while it walks over a row; None if some of it is no sum of exponentials."""
+    subtracted: set[UOp] = {maximum}
+    plain = True
+    for u in nodes:
+        guarded = u.op is Ops.WHERE and u.src[2] is maximum and _is_finite(u.src[1])
+        if guarded and _asks_whether_infinite(u.src[0], maximum):
+            subtracted.add(u)
+            plain = False
+    above: set[UOp] = {maximum}
+    sums: list[Weighted] = []
+    for u in nodes:
+        if u not in above and not any(s in above for s in u.src):
+            continue
+        above.add(u)
+        if u.op is Ops.REDUCE and u is not maximum:
+            found = _weighted(u, maximum, subtracted)
+            if found is None:
+                return None
+            sums.append(found)
+    return Softmax(maximum, tuple(sums), plain) if sums else None
+
+
+def _asks_whether_infinite(u: UOp, maximum: UOp) -> bool:
+    return u.op is Ops.EQUAL and maximum in u.src and any(map(is_minus_infinity, u.src))
+
+
+def _is_finite(u: UOp) -> bool:
+    return u.op is Ops.CONST and math.isfinite(u.arg)
+
+
+def is_minus_infinity(u: UOp) -> bool:
+    return u.op is Ops.CONST and bool(u.arg == -math.inf)
+
+
+def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
+    if u.arg is not Ops.ADD or len(u.src) != 2:
+        return None
+    row = u.src[1]
+    if row.src[0] is not maximum.src[1].src[0]:
+        return None
+    value, divisors = u.src[0], []
+    found = None
+    rebuild: list[tuple[UOp, int]] = []
+    while found is None:
+        # down to the exponential, past what it is multiplied with
+        at = None
+        if value.op is Ops.EXP and value.src[0].op is Ops.ADD:
+            found = value
+            break
+        varying = [i for i, s in enumerate(value.src) if maximum in _below(s) and row in s.ranges]
+        if len(varying) != 1:
+            return None
+        at = varying[0]
+        others = [s for i, s in enumerate(value.src) if i != at]
+        if value.op is Ops.DIV and at == 0 and row not in others[0].ranges:
+            divisors.append(others[0])
+            value = value.src[0]
+            continue
+        linear = (
+            value.op in (Ops.MUL, Ops.NEG)
+            or (value.op is Ops.DIV and at == 0)
+            or (value.op is Ops.CAST and value.dtype.is_float)
+            or (value.op is Ops.WHERE and at > 0 and others[1].op is Ops.CONST and others[1].arg == 0)
+        )
+        if not linear or any(maximum in _below(s) for s in others):
+            return None
+        rebuild.append((value, at))
+        value = value.src[at]
+    score, less = found.src[0].src
+    if less.op is not Ops.NEG or less.src[0] not in subtracted:
+        score, less = less, score
+    if less.op is not Ops.NEG or less.src[0] not in subtracted:
+        return None
+    if not alike(maximum.src[0], score, maximum.src[1], row):
+        return None
+    value = found
+    for node, at in reversed(rebuild):
+        src = (*node.src[:at], value, *node.src[at + 1 :])
+        value = node.replace(src=src)
+    return Weighted(u, found, value, tuple(divisors), row)
+
+
+def _below(u: UOp) -> set[UOp]:
+    return set(u.toposort())
+
+
+def alike(a: UOp, b: UOp, row: UOp, other: UOp) -> bool:
+    """Whether the simplified `b` along the range `other` is what the simplified `a` is along `row`."""
+    ours, theirs = _bound_in(a), _bound_in(b)
+    if len(ours) != len(theirs) or any(x.src[0] is not y.src[0] for x, y in zip(ours, theirs)):
+        return False
+    return simplify(substitute(b, dict(zip([other, *theirs], [row, *ours])))) is a
+
+
+def _bound_in(u: UOp) -> list[UOp]:
+    """The ranges of the reductions in a value, from the outside in."""
+    found = {r for x in u.toposort() if x.op is Ops.REDUCE for r in x.src[1:]}
+    return sorted(found, key=lambda r: (r.arg.order, r.arg.name))

@@ -1,0 +1,87 @@
+"""Multiply-adds of a kernel beside those of the expression it computes: what fusion computes again and again.
+
+Counted are the steps of reductions. What is elementwise costs little beside them, and a schedule may still keep it
+where it is used (`Stage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, ParamArg, UOp, size_max, size_prod, substitute, toposort
+from tinyweb.graph.ir.spec import SpecError
+from tinyweb.graph.schedule.attention import softmaxes
+
+MOST_REPEATED = 1.25  # work of a kernel over that of its parts: beyond that, memory for a part is cheaper
+LAUNCH = 1 << 14  # steps that take no longer than launching another kernel does
+
+
+def needed(form: UOp) -> int:
+    """Steps of the reductions of a form, each computed once."""
+    total = 0
+    stack, seen = [form], {form}
+    while stack:
+        u = stack.pop()
+        if u.op is Ops.REDUCE:
+            total += size_max(size_prod(u.src[0].shape))
+        for s in u.src:
+            if s not in seen and s.op is not Ops.CONTIGUOUS:
+                seen.add(s)
+                stack.append(s)
+    return total
+
+
+def repeats(form: UOp, kernel: UOp) -> bool:
+    """Whether a kernel does so much more than its form needs that another launch would be cheaper."""
+    return executed(kernel) > MOST_REPEATED * needed(form) + LAUNCH
+
+
+def verify_work(form: UOp, kernel: UOp) -> None:
+    """@raise SpecError: see `repeats`."""
+    if repeats(form, kernel):
+        raise SpecError(f"a kernel takes {executed(kernel)} steps for what {needed(form)} do")
+
+
+def executed(kernel: UOp) -> int:
+    """Steps of the reductions of an unscheduled kernel, each in the innermost loop that it depends on; those of
+    scores once where `softmaxes` finds that one pass does."""
+    total = 0
+    table: dict[UOp, UOp] = {}
+    for number, softmax in enumerate(softmaxes(kernel)):
+        rows = [*softmax.rows]
+        table[softmax.maximum] = _given(softmax.maximum, rows, 2 * number)
+        for s in softmax.sums:
+            weight = _given(s.exponential, [*rows, s.row], 2 * number + 1)
+            table[s.reduce] = s.reduce.replace(src=(substitute(s.value, {s.exponential: weight}), s.reduce.src[1]))
+        total += _steps([softmax.maximum])
+    return total + _steps([substitute(kernel, table)])
+
+
+def _given(value: UOp, ranges: list[UOp], number: int) -> UOp:
+    """Memory in place of a value: as good as that is what a pass keeps near."""
+    index = UOp.const(0, dtypes.index)
+    for r in ranges:
+        index = index * r.src[0] + r
+    return UOp(Ops.PARAM, value.dtype, (), ParamArg(1000 + number, 1 << 40)).load(index)
+
+
+def _steps(roots: Sequence[UOp]) -> int:
+    nodes = toposort(roots)
+    binder = {r: u for u in nodes if u.op is Ops.REDUCE for r in u.src[1:]}
+    nests: dict[UOp, frozenset[UOp]] = {}
+
+    def nest(r: UOp) -> frozenset[UOp]:
+        """The loops that are around one: of a reduced range those that its sum varies over."""
+        if r not in nests:
+            around = binder[r].ranges if r in binder else frozenset()
+            nests[r] = frozenset({r}).union(*map(nest, around))
+        return nests[r]
+
+    total = 0
+    for u in nodes:
+        if u.op is Ops.REDUCE:
+            loops = frozenset().union(*map(nest, u.src[0].ranges | set(u.src[1:])))
+            total += prod(size_max(r.src[0]) for r in loops)
+    return total
