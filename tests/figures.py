@@ -153,6 +153,7 @@ FIGURES = [
         lambda: [{6: "six"}.get(chat_launches()["float"]["layer"])],
     ),
     Figure(ARCHITECTURE, r"a reduce to one number over at most (\d+) elements", constant(work.LAUNCH)),
+    Figure(ARCHITECTURE, r"it is an error if they are more than ([\d.]+) times those", constant(work.MOST_REPEATED)),
     Figure(ARCHITECTURE, r"in two steps beyond (\d+) threads", constant(loops.FLAT_EXCHANGE)),
     Figure(
         ARCHITECTURE,
