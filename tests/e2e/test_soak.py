@@ -50,6 +50,7 @@ class Reader:
     tab: Tab
     said: list[str] = field(default_factory=list)
     answered: int = 0
+    conversations: int = 1
 
     def question(self) -> str:
         """One that nobody has asked before."""
@@ -90,7 +91,10 @@ class Reader:
         self.reloads()
 
     def begins_anew(self) -> None:
-        self.presses("new-chat")
+        """Another conversation; the page keeps the newest 200, and all are counted in the end."""
+        if self.conversations < 150:
+            self.conversations += 1
+            self.presses("new-chat")
 
     def opens_another(self) -> None:
         """Of the same conversation; there something is asked, too."""

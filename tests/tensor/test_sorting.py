@@ -197,3 +197,37 @@ def test_samples_follow_their_weights() -> None:
 def test_errors(wrong: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         wrong(Tensor(A))
+
+
+KEYS = {
+    "ties": lambda rng, shape: rng.integers(-3, 3, shape).astype(np.int32),
+    "floats": lambda rng, shape: rng.standard_normal(shape).astype(np.float32),
+    "not numbers": lambda rng, shape: np.where(rng.random(shape) < 0.3, NAN, rng.integers(-2, 2, shape)).astype("f4"),
+    "least": lambda rng, shape: np.full(shape, np.iinfo(np.int32).min, np.int32),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize(("n", "k"), [(3, 1), (64, 31), (513, 1), (700, 8), (2600, 32), (5003, 3)])
+def test_the_first_of_a_stable_order(n: int, k: int, kind: str) -> None:
+    x = KEYS[kind](np.random.default_rng(n), (2, n))
+    for largest in (True, False):
+        values, order = Tensor(x).topk(k, largest=largest)
+        key = (
+            np.where(np.isnan(x), INF, x)
+            if kind == "not numbers"
+            else x.astype(np.int64 if x.dtype == np.int32 else np.float64)
+        )
+        want = np.argsort(-key if largest else key, axis=-1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(order.numpy(), want)
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, -1))
+
+
+def test_gradient_of_the_first() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 600)).astype(np.float32)
+    weight = np.float32([1, 2, 3, 4, 5])
+    t, peer = Tensor(x), torch.tensor(x, requires_grad=True)
+    (grad,) = (t.topk(5)[0] * Tensor(weight)).sum().gradient(t)
+    (peer.topk(5)[0] * torch.tensor(weight)).sum().backward()
+    assert peer.grad is not None
+    np.testing.assert_array_equal(grad.numpy(), peer.grad.numpy())

@@ -1,7 +1,7 @@
 """Running sums, products and extrema along an axis.
 
-A scan of n elements works on blocks of 64: each element combines those before it in its block, then the results of the
-whole blocks are scanned in the same way and combined with the elements of the next block. This takes about 64 n steps
+A scan of n elements works on blocks of 16: each element combines those before it in its block, then the results of the
+whole blocks are scanned in the same way and combined with the elements of the next block. This takes about 18 n steps
 in a few kernels, and every step has the gradient of the operations it is made of.
 """
 
@@ -17,7 +17,7 @@ from tinyweb.dtype import DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, size_max
 
 T = TypeVar("T", bound=Linalg)
-BLOCK = 64
+BLOCK = 16
 
 
 class Scan(Linalg):

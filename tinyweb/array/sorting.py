@@ -4,7 +4,7 @@ Elements are compared by integer keys of a total order: NaN is above everything,
 Blocks of up to 256 are sorted by counting, for every element, how many come before it. Longer axes merge sorted blocks,
 pairs at a time: where an output comes from is found by bisection along the diagonal of the two blocks (Green, Odeh
 and Birk: Merge Path, 2014). That is n·log²(n) steps in three kernels for each doubling, two of which are the same for
-all.
+all. The few largest are sorted out of the few blocks that have them.
 
 The gradient of what is sorted is a gather through the inverse permutation.
 """
@@ -19,6 +19,8 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, size_max
 
 COUNTED = 256  # axes up to here are sorted by counting: the square of it is a small kernel still
+FEW = 32  # elements that are looked for in a few blocks
+PICKED = 32  # elements of such a block
 _KEYS: dict[int, DType] = {32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -57,6 +59,9 @@ class Sorting(Random):
         n = self.shape[a] if self.shape else 1
         if not isinstance(k, int) or not 0 <= k <= size_max(n):
             raise ValueError(f"topk: k must be between 0 and the size {n} of axis {axis}, got {k}")
+        if isinstance(n, int) and 0 < k <= FEW and 2 * k < n:
+            order = self._order_keys(largest).transpose(a, -1)._first(k).transpose(a, -1)
+            return self._gather(a, order), order
         values, order = self.sort(axis, descending=largest)
         return (values._along(a, 0, k), order._along(a, 0, k)) if self.shape else (values, order)
 
@@ -105,19 +110,42 @@ class Sorting(Random):
             x = x.cast(dtypes.int32)
         return x.bitwise_not() if descending else x
 
-    def _ranks(self) -> Self:
-        """How many keys of the last axis come before each."""
+    def _first(self, k: int) -> Self:
+        """The positions of the k least keys of the last axis: they are in the k blocks whose least keys are those."""
+        *rows, n = self.shape
+        assert isinstance(n, int)
+        if n <= max(2 * COUNTED, 2 * k * PICKED):
+            return self._ranks()._inverted(k)
+        blocks = -(-n // PICKED)
+        keys = self._extended(blocks * PICKED)
+        least = keys._reshape((*rows, blocks, PICKED)).min(-1).contiguous()
+        begins = least._first(k).mul(PICKED).unsqueeze(-1)
+        places = begins.add(self._iota(PICKED))._reshape((*rows, k * PICKED)).contiguous()
+        found = keys._pick(places, len(rows))._ranks(places)._inverted(k)
+        return places._pick(found, len(rows)).contiguous()
+
+    def _extended(self, size: int) -> Self:
+        """Keys of a longer last axis: what is added is no smaller than any key, and comes after all that are equal."""
+        *rows, n = self.shape
+        if n == size:
+            return self.contiguous()
+        longer = self._pad([*[(0, 0)] * len(rows), (0, size - n)]).contiguous()
+        return self._iota(size).less(n).where(longer, longer._constant(self.dtype.max)).contiguous()
+
+    def _ranks(self, place: Self | None = None) -> Self:
+        """How many keys of the last axis come before each: of equal ones those of a lower `place`, or position."""
         keys = self.contiguous()
-        place = self._iota(keys.shape[-1])
+        place = self._iota(keys.shape[-1]) if place is None else place
         mine, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
-        earlier = place.unsqueeze(0).less(place.unsqueeze(1))
+        earlier = place.unsqueeze(-2).less(place.unsqueeze(-1))
         before = other.less(mine).logical_or(other.eq(mine).logical_and(earlier))
         return before.sum(-1).contiguous()
 
-    def _inverted(self) -> Self:
-        """Of a permutation along a short last axis: where each number stands."""
+    def _inverted(self, k: int | None = None) -> Self:
+        """Of a permutation along a short last axis: where each number, or each below k, stands."""
         place = self._iota(self.shape[-1])
-        here = self.unsqueeze(-2).eq(place.unsqueeze(1))  # (…, number, position)
+        number = place if k is None else self._iota(k)
+        here = self.unsqueeze(-2).eq(number.unsqueeze(1))  # (…, number, position)
         return here.where(place, 0).sum(-1).contiguous()
 
     def _merged(self) -> Self:
@@ -126,12 +154,8 @@ class Sorting(Random):
         assert isinstance(n, int)
         blocks = 1 << max(math.ceil(n / COUNTED) - 1, 0).bit_length()
         size = -(-n // blocks)
-        front, total = [(0, 0)] * len(rows), blocks * size
-        # what is added at the end is no smaller than any key, and comes after all that are equal
-        unsorted = self._pad([*front, (0, total - n)]).contiguous()
-        if total > n:
-            inside = self._iota(total).less(n)
-            unsorted = inside.where(unsorted, unsorted._constant(self.dtype.max)).contiguous()
+        total = blocks * size
+        unsorted = self._extended(total)
         split = (*rows, blocks, size)
         within = unsorted._reshape(split)._ranks()._inverted()
         begins = self._iota(blocks).mul(size)._reshape((blocks, 1))
