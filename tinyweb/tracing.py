@@ -298,19 +298,30 @@ class _Arguments:
         view = memory_view(t.uop)
         assert view is not None
         buffer = view_base(view)
-        for name, number in bindings([view]).items():
+        form, bound = _form(view, buffer)
+        for name, number in bound.items():
             self._bind(name, number)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
             self.storages.append(t.storage)
         self.tensors.append(t)
         self.views.append(view)
-        slot = UOp(Ops.PARAM, t.dtype, (), ParamArg(self.buffers.index(buffer), buffer.arg.size))
-        return (type(t), t.device, t.requires_grad, _with_bounds(replace_all([view], {buffer: slot})[0], lambda s: s))
+        return (type(t), t.device, t.requires_grad, self.buffers.index(buffer), form)
 
     def _bind(self, name: str, value: int) -> None:
         if self.values.setdefault(name, value) != value:
             raise ValueError(f"Variable {name} is bound to both {self.values[name]} and {value} in one call")
+
+
+def _form(view: UOp, buffer: UOp) -> tuple[UOp, dict[str, int]]:
+    """A view of any memory of that size, and the values of the variables in it. Kept on the node: most calls of a
+    function are given what other calls were given."""
+    found = view.__dict__.get("form")
+    if found is None:
+        any_memory = UOp(Ops.PARAM, buffer.dtype, (), ParamArg(0, buffer.arg.size))
+        form = _with_bounds(replace_all([view], {buffer: any_memory})[0], lambda s: s)
+        found = view.__dict__["form"] = (form, bindings([view]))
+    return found
 
 
 def _with_bounds(view: UOp, bind: Callable[[Size], Size]) -> UOp:
