@@ -5,5 +5,9 @@ from benchmarks import compiler, run
 # the table of the compiler in full has options of its own
 if sys.argv[1:2] == ["compiler"] and any(a.startswith(("--runs", "--layers", "--no-peer")) for a in sys.argv[2:]):
     compiler.main(sys.argv[2:])
+elif sys.argv[1:2] == ["cliffs"]:
+    from benchmarks.cliffs.run import main  # it imports PyTorch
+
+    main(sys.argv[2:])
 else:
     run.main()
