@@ -1,3 +1,4 @@
+import os
 import sys
 
 from benchmarks import compiler, run
@@ -6,7 +7,9 @@ from benchmarks import compiler, run
 if sys.argv[1:2] == ["compiler"] and any(a.startswith(("--runs", "--layers", "--no-peer")) for a in sys.argv[2:]):
     compiler.main(sys.argv[2:])
 elif sys.argv[1:2] == ["cliffs"]:
-    from benchmarks.cliffs.run import main  # it imports PyTorch
+    # read when PyTorch is imported: its threads would spin into our turns, and for each other on a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from benchmarks.cliffs.run import main
 
     main(sys.argv[2:])
 else:

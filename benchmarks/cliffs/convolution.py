@@ -107,7 +107,7 @@ def pooling() -> Iterator[Work]:
 def resampling() -> Iterator[Work]:
     image, small = normal((1, 32, 64, 64)), normal((1, 3, 480, 640))
     pixels = 32 * 128 * 128
-    for mode, each in (("nearest", 0), ("bilinear", 6), ("bicubic", 32)):
+    for mode, each in (("nearest", 0), ("bilinear", 6), ("bicubic", 12)):
         yield function(f"interpolate-{mode}-2", image, "interpolate", needs(each * pixels), scale_factor=2, mode=mode)
     yield function(
         "interpolate-bilinear-224", small, "interpolate", needs(6 * 3 * 224 * 224), size=(224, 224), mode="bilinear"

@@ -4,8 +4,7 @@ usage: python -m benchmarks cliffs [--only REGEX] [--seconds 900] [--json FILE] 
 
 For each work: median times, their ratio (above 1: tinyweb is faster), that of the fastest turns, how long its first
 call took with nothing compiled before, launches, and the operations of arithmetic that its kernels execute beside those
-it needs. Where other programs keep the machine busy, threads that wait for each other lose more than they would alone:
-the fastest turns tell more then.
+it needs. On a busy machine the fastest turns tell more than the medians.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from tinyweb.tracing import capture, jit
 THREADS = 2
 SECONDS = 900.0
 TURNS, LEAST_TURNS, TURN_SECONDS, WARM_SECONDS, TIMING_SECONDS = 15, 3, 0.01, 0.05, 3.0
-PAUSE_SECONDS = 0.01  # between turns: threads of OpenMP spin for a while after their last work
+PAUSE_SECONDS = 0.01  # between turns, for threads to go to sleep after their last work
 MAX_REPEAT = 1000
 SLOW, LONG, WORST = 0.4, 1.0, 10
 TOLERANCES = {"float16": 2e-3, "float32": 5e-5}  # of the largest value; everything else is equal
@@ -124,11 +123,12 @@ def measure(work: Work, cache: Path) -> Result:
 def _measure(work: Work, result: Result) -> None:
     ours, theirs = placed(work)
     begin = time.perf_counter()
-    out = all_of(work.ours(*ours))
+    # in memory of their own, as PyTorch's are, where they would be views otherwise
+    out = [t.contiguous() for t in all_of(work.ours(*ours))]
     out[0].realize(*out[1:])
     result.first_call = time.perf_counter() - begin
 
-    plan = capture(lambda: all_of(work.ours(*ours)))
+    plan = capture(lambda: [t.contiguous() for t in all_of(work.ours(*ours))])
     result.launches = len(plan.calls)
     result.executed, result.needed = executed(plan, Device["CPU"].runtime.target), total(work.needs)
     wanted = [t.numpy() for t in all_of(work.theirs(*theirs))]

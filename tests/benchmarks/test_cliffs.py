@@ -47,7 +47,7 @@ def test_run(tmp_path: Path) -> None:
         assert min(map(float, (ours, theirs, ratio, fastest, first))) >= 0 and launches == "1"
     for name, needed in (("add-small", 37), ("matmul-tiny-5x7x3", 2 * 5 * 7 * 3)):
         done_of, over = map(float, by_name[name][6:8])
-        assert needed <= done_of <= 2 * needed and over == pytest.approx(done_of / needed, abs=0.01)
+        assert done_of >= needed and over == pytest.approx(done_of / needed, abs=0.01)
     assert "3 works, geometric mean of the ratios" in done.stdout
     written = json.loads(out.read_text())
     assert {w["name"] for w in written["works"]} == set(CHEAP) and written["machine"]
