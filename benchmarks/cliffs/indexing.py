@@ -112,11 +112,10 @@ def scatters() -> Iterator[Work]:
     yield alike("scatter-add", placed, lambda x, i, s: x.scatter_add(1, i, s), needs(500 * 200))
     yield alike("scatter", placed, lambda x, i, s: x.scatter(1, i, s), needs())
     yield alike("scatter-max", placed, lambda x, i, s: x.scatter_reduce(1, i, s, "amax"), needs(max=500 * 200))
-    yield Work(
-        "bincount",
-        lambda r: [r.integers(0, 256, 100_000, np.int64)],
-        lambda x: x.bincount(minlength=256)[:256],
-        lambda x: torch.bincount(x, minlength=256),
+    yield alike(
+        "histogram",
+        lambda r: [np.zeros(256, np.float32), r.integers(0, 256, 100_000, np.int64), np.ones(100_000, np.float32)],
+        lambda x, i, s: x.scatter_add(0, i, s),
         needs(100_000),
     )
     yield Work(
