@@ -55,7 +55,7 @@ class Result:
     name: str
     note: str = ""
     problem: str = ""
-    first_call: float = math.nan
+    first_call: float = 0.0
     launches: int = 0
     executed: int = 0
     needed: int = 0
