@@ -63,13 +63,15 @@ let purifier: Purifier | undefined;
 
 function purify(html: string): DocumentFragment {
   purifier ??= DOMPurify(window);
-  return purifier.sanitize(html, {
+  const parsed = purifier.sanitize(html, {
     ALLOWED_TAGS,
     ALLOWED_ATTR,
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
     RETURN_DOM_FRAGMENT: true,
   });
+  // Nodes that are moved, not copied, out of the document they were parsed in keep it alive in Chromium.
+  return document.importNode(parsed, true);
 }
 
 /** The address if it leads to another page or a mail program; undefined for `javascript:`, `data:` and relative ones. */
