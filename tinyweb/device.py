@@ -49,11 +49,11 @@ def reserve(runtime: Runtime, size: int, what: str) -> None:
     """MemoryError where `size` bytes are more than can be had: nothing is swapped out, no process killed."""
     if size < _ALWAYS_THERE:
         return
-    room = runtime.room()
-    if room is not None and size > room:
+    free = runtime.free_bytes()
+    if free is not None and size > free:
         raise MemoryError(
-            f"{what} needs {size} bytes ({size / 2**30:.2f} GiB) on {runtime.name}, which has {room} bytes "
-            f"({room / 2**30:.2f} GiB) left"
+            f"{what} needs {size} bytes ({size / 2**30:.2f} GiB) on {runtime.name}, which has {free} bytes "
+            f"({free / 2**30:.2f} GiB) left"
         )
 
 

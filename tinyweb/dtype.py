@@ -121,7 +121,7 @@ class dtypes:
     bfloat16 = DType("bfloat16", "float", 16, "bf16", 7)
     float32 = DType("float32", "float", 32, "f32", 23)
     float64 = DType("float64", "float", 64, "f64", 52)
-    index = DType("index", "index", 32, "i32")  # sizes, loop counters and addresses; spelled i32
+    index = DType("index", "index", 32, "i32")  # sizes, loop counters and addresses; emitted as i32
 
     # names PyTorch users type
     float8_e4m3fn = float8_e4m3

@@ -1,6 +1,6 @@
 """What the renderers share: which values become statements, how register memory is declared, and the text's layout.
 
-A renderer walks `Program.uops` once. Every value gets a spelling: either the name of a statement or, where it is used
+A renderer walks `Program.uops` once. Every value gets a text: either the name of a statement or, where it is used
 once and in the same loop, the expression itself. Nothing here decides anything about the program.
 """
 
@@ -161,7 +161,7 @@ def f32_bits(value: float) -> int:
 
 
 def f32_text(value: float) -> str | None:
-    """An exact literal without suffix for a finite normal single or zero; None for what needs its bits spelled."""
+    """An exact literal without suffix for a finite normal single or zero; None for what needs its bits emitted."""
     bits = f32_bits(value)
     single = np.array(bits, np.uint32).view(np.float32)[()]
     if not np.isfinite(single) or (bits & 0x7FFFFFFF and not bits & 0x7F800000):

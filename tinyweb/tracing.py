@@ -23,7 +23,7 @@ from tinyweb.device import Device, Memory, bindings, is_recording, recording, re
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import unbound
-from tinyweb.graph.schedule.memory import plan_memory
+from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.views import view_base
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.graph.program import Program
 from tinyweb.render_c import dots, render
-from tinyweb.render_c.streams import AHEAD, BLOCK, WIDTH, WORTH, streamed
-from tinyweb.render_c.types import declare, scalar_name, unsigned_name, vector_name
+from tinyweb.render_c.c_types import declare, scalar_name, unsigned_name, vector_name
+from tinyweb.render_c.prefetch import AHEAD, BLOCK, WIDTH, WORTH, streamed
 
 F32, I8, I32, U32 = dtypes.float32, dtypes.int8, dtypes.int32, dtypes.uint32
 

@@ -12,8 +12,8 @@ from tinyweb.graph.ir import BufferArg, Ops, Space, UOp, Variable
 from tinyweb.graph.ir.ops import ELEMENTWISE, TRANSCENDENTAL
 from tinyweb.graph.program import Program
 from tinyweb.render_c import render
-from tinyweb.render_c.spelling import SPELLING
-from tinyweb.render_c.types import literal
+from tinyweb.render_c.c_ops import EMITTERS
+from tinyweb.render_c.c_types import literal
 from tinyweb.render_common import bare, f32_text
 
 F32 = dtypes.float32
@@ -32,9 +32,9 @@ def accumulate(width: int, dynamic: bool) -> Program:
 
 
 def test_every_operation_has_a_spelling_but_those_lowering_replaces() -> None:
-    assert ELEMENTWISE - set(SPELLING) == TRANSCENDENTAL
+    assert ELEMENTWISE - set(EMITTERS) == TRANSCENDENTAL
     program = elementwise("sine", [F32], F32, lambda x: x.alu(Ops.SIN), 4, 1)
-    with pytest.raises(DeviceError, match="program sine: C has no spelling for SIN of float32"):
+    with pytest.raises(DeviceError, match="program sine: C has no text for SIN of float32"):
         render([program])
 
 

@@ -10,13 +10,13 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.graph.ir.ops import ELEMENTWISE, TRANSCENDENTAL
 from tinyweb.render_wgsl import bindings, has_uniform, render
-from tinyweb.render_wgsl.spelling import SPELLING
+from tinyweb.render_wgsl.wgsl_ops import EMITTERS
 
 F32, I32, U32 = dtypes.float32, dtypes.int32, dtypes.uint32
 
 
 def test_every_operation_has_a_spelling_but_those_lowering_replaces() -> None:
-    assert ELEMENTWISE - set(SPELLING) == TRANSCENDENTAL
+    assert ELEMENTWISE - set(EMITTERS) == TRANSCENDENTAL
 
 
 def test_bindings_follow_the_parameters() -> None:

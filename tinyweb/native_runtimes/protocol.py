@@ -30,7 +30,7 @@ class Runtime(Protocol):
     def allocate(self, nbytes: int) -> Handle:
         """Zero-filled memory of at least `nbytes` (0 is allowed); MemoryError naming the bytes when there is none."""
 
-    def room(self) -> int | None:
+    def free_bytes(self) -> int | None:
         """Bytes that can still be allocated, all together; None where that is not known."""
 
     def free(self, handle: Handle) -> None:

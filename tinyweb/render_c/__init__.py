@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinyweb.graph.program import Program
-from tinyweb.render_c.kernel import Kernel, size_text, variable_slots
-from tinyweb.render_c.types import declare
+from tinyweb.render_c.c_kernel import Kernel, size_text, variable_slots
+from tinyweb.render_c.c_types import declare
 
 __all__ = ["Kernel", "kernel_functions", "render", "size_text", "variable_slots"]
 

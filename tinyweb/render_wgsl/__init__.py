@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tinyweb.graph.ir import Ops
 from tinyweb.graph.program import Program
-from tinyweb.render_wgsl.kernel import Kernel
+from tinyweb.render_wgsl.wgsl_kernel import Kernel
 
 __all__ = ["bindings", "has_uniform", "render"]
 

@@ -52,7 +52,7 @@ def test_good_graphs_are_accepted() -> None:
 
 def test_every_op_has_a_place() -> None:
     for op in Ops:
-        stages = [s.name for s in (tensor_spec, kernel_spec, program_spec) if s.laws_of(op)]
+        stages = [s.name for s in (tensor_spec, kernel_spec, program_spec) if s.invariants_of(op)]
         assert stages, op
         if op in TENSOR_ONLY:
             assert stages == ["tensor_spec"]
@@ -313,8 +313,8 @@ def test_bad_programs(name: str) -> None:
     refused(make(), program_spec, words)
 
 
-def test_every_law_can_be_broken() -> None:
-    """No law is idle: each text is the reason some bad graph is refused."""
+def test_every_invariant_can_be_broken() -> None:
+    """No invariant is idle: each text is the reason some bad graph is refused."""
     said: set[str] = set()
     for spec, graphs in (
         (tensor_spec, [g for g, _ in BAD_TENSORS.values()]),
@@ -325,12 +325,12 @@ def test_every_law_can_be_broken() -> None:
             with pytest.raises(SpecError) as caught:
                 check(graph, spec)
             said.add(str(caught.value).split("\n")[0].split(": ", 1)[1])
-    laws = {law.text for spec in (tensor_spec, kernel_spec, program_spec) for law in spec.laws}
-    assert not laws - said, laws - said
+    invariants = {invariant.text for spec in (tensor_spec, kernel_spec, program_spec) for invariant in spec.invariants}
+    assert not invariants - said, invariants - said
 
 
-def test_every_law_of_the_whole_can_be_broken() -> None:
-    laws = {law.text for spec in (tensor_spec, kernel_spec, program_spec) for law in spec.laws}
+def test_every_invariant_of_the_whole_can_be_broken() -> None:
+    invariants = {invariant.text for spec in (tensor_spec, kernel_spec, program_spec) for invariant in spec.invariants}
     for spec, graphs in (
         (kernel_spec, [g.toposort() for g, _ in BAD_KERNELS.values()]),
         (program_spec, [make() for make, _ in BAD_PROGRAMS.values()]),
@@ -340,7 +340,7 @@ def test_every_law_of_the_whole_can_be_broken() -> None:
             with pytest.raises(SpecError) as caught:
                 check(nodes if spec.ordered else nodes[-1], spec)
             said = str(caught.value).split("\n")[0].split(": ", 1)[1]
-            if said not in laws and "is not allowed here" not in said:
+            if said not in invariants and "is not allowed here" not in said:
                 broken.add(next(look for look in spec.whole if look(nodes) is not None))
         assert broken == set(spec.whole), {look.__name__ for look in set(spec.whole) - broken}
     assert not tensor_spec.whole
@@ -354,7 +354,7 @@ def test_good_graphs_have_every_op_of_their_stage() -> None:
         program_spec: {u.op for u in program_list()},
     }
     for spec, ops in seen.items():
-        missing = {op for op in Ops if spec.laws_of(op)} - ops - ELEMENTWISE
+        missing = {op for op in Ops if spec.invariants_of(op)} - ops - ELEMENTWISE
         assert not missing, (spec.name, missing)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, KernelInfo, Ops, ParamArg, Size, UOp, Variable, as_index
 from tinyweb.graph.lower import lower
-from tinyweb.graph.lower.memory import carrier_of
+from tinyweb.graph.lower.memory_access import carrier_of
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.interpreter import InterpreterRuntime

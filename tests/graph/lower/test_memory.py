@@ -14,8 +14,8 @@ import pytest
 from tests.graph.lower.evaluation import evaluate, leaf
 from tinyweb.dtype import ALL, DType, dtypes, from_bits, to_bits
 from tinyweb.graph.ir import Axis, Ops, ParamArg, UOp, Variable
-from tinyweb.graph.lower.build import index_const, lanes_of
-from tinyweb.graph.lower.memory import Memory, Place, Run, carrier_of
+from tinyweb.graph.lower.constructors import index_const, lanes_of
+from tinyweb.graph.lower.memory_access import Memory, Place, Run, carrier_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
 F32, I32, U32, BOOL, INDEX = dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool, dtypes.index

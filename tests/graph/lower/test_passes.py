@@ -17,7 +17,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, Variable, as_index
 from tinyweb.graph.lower import lower
 from tinyweb.graph.lower.blocks import BLOCK, LONGEST, LONGEST_OF_TILES, block_sums
-from tinyweb.graph.lower.build import (
+from tinyweb.graph.lower.constructors import (
     add,
     both,
     identity,

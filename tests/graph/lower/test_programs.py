@@ -276,7 +276,7 @@ def test_the_same_in_another_process() -> None:
     assert len(names) == 1 and len(names.pop().split()) == 14
 
 
-def test_cost_before_spelling_does_not_grow_with_the_tile() -> None:
+def test_cost_before_devectorizing_does_not_grow_with_the_tile() -> None:
     """A tile is one node, whatever its size: the kernel and its loops have as many nodes for 2 by 2 as for 8 by 8."""
     from tinyweb.graph.lower.hardware import bind_hardware
     from tinyweb.graph.lower.loops import lower_loops

@@ -168,7 +168,7 @@ def test_lanes_that_a_value_does_not_vary_over_count() -> None:
     ("length", "threads", "loops"), [(64, 8, 0), (72, 8, 1), (63, 8, 0), (8, 8, 0), (5, 8, 0), (65, 8, 1)]
 )
 def test_shared_memory_is_filled_in_turns(length: int, threads: int, loops: int) -> None:
-    """Up to 8 turns are spelled out; the last is gated where the threads are too many."""
+    """Up to 8 turns are emitted out; the last is gated where the threads are too many."""
     whole = 2 * length
     (i,), (r,) = axes(threads), axes(whole, reduce=True, first=1)
     x, w = rng.integers(0, 9, whole).astype(np.int32), rng.integers(0, 9, (threads, whole)).astype(np.int32)
@@ -258,7 +258,7 @@ def test_words_that_lanes_of_two_axes_share() -> None:
         assert loads == ([4] if not gated else [1] * 3)
 
 
-def test_an_index_of_lanes_is_spelled_lane_by_lane() -> None:
+def test_an_index_of_lanes_is_emitted_lane_by_lane() -> None:
     """Divisions of indices fold to constants where lanes are numbers."""
     x = normal(24)
     (i, j) = axes(3, 8)

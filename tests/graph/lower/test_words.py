@@ -12,8 +12,8 @@ from tests.graph.lower.evaluation import evaluate, leaf
 from tests.graph.lower.hand_kernels import Case, axes, check, kernel, param
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
-from tinyweb.graph.lower import long
-from tinyweb.graph.lower.build import stack
+from tinyweb.graph.lower import int64
+from tinyweb.graph.lower.constructors import stack
 from tinyweb.graph.optimize import Bind, apply
 from tinyweb.graph.target import webgpu_target
 
@@ -32,7 +32,7 @@ LEAVES = [(leaf(U32, 2 * i), leaf(U32, 2 * i + 1)) for i in range(2)]
 
 def words(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bits = x.view(np.uint64)
-    return (bits & np.uint64(long.WORD)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
+    return (bits & np.uint64(int64.WORD)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
 
 
 def bound(*arrays: np.ndarray) -> dict[UOp, np.ndarray]:
@@ -50,17 +50,17 @@ X, Y = LEAVES
 def test_sums_negatives_and_products() -> None:
     values = bound(A, B)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(joined(long.add_long(X, Y), values), A + B)
-        np.testing.assert_array_equal(joined(long.negate(X), values), np.uint64(0) - A)
-        np.testing.assert_array_equal(joined(long.multiply(X, Y), values), A * B)
+        np.testing.assert_array_equal(joined(int64.add_long(X, Y), values), A + B)
+        np.testing.assert_array_equal(joined(int64.negate(X), values), np.uint64(0) - A)
+        np.testing.assert_array_equal(joined(int64.multiply(X, Y), values), A * B)
         more = bound(MANY, MANY[::-1].copy())
-        np.testing.assert_array_equal(joined(long.multiply(X, Y), more), MANY * MANY[::-1])
+        np.testing.assert_array_equal(joined(int64.multiply(X, Y), more), MANY * MANY[::-1])
 
 
 def test_order() -> None:
     values = bound(A, B)
-    np.testing.assert_array_equal(evaluate(long.less(X, Y, False), values), A < B)
-    np.testing.assert_array_equal(evaluate(long.less(X, Y, True), values), A.view(np.int64) < B.view(np.int64))
+    np.testing.assert_array_equal(evaluate(int64.less(X, Y, False), values), A < B)
+    np.testing.assert_array_equal(evaluate(int64.less(X, Y, True), values), A.view(np.int64) < B.view(np.int64))
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -72,15 +72,15 @@ def test_every_shift(op: Ops, signed: bool) -> None:
     want = (x << by.astype(x.dtype) if op is Ops.SHL else x >> by.astype(x.dtype)).view(np.uint64)
     amount = leaf(U32, 9)
     values = {**bound(x), amount: by.astype(np.uint32)}
-    np.testing.assert_array_equal(joined(long.shift(op, X, amount, signed), values), want)
+    np.testing.assert_array_equal(joined(int64.shift(op, X, amount, signed), values), want)
     for n in range(64):
-        pair = long.shift(op, X, UOp.const(n, U32), signed)
+        pair = int64.shift(op, X, UOp.const(n, U32), signed)
         np.testing.assert_array_equal(joined(pair, bound(x[by == n])), want[by == n], err_msg=str(n))
-    assert long.shift(op, X, UOp.const(0, U32), signed) is X
+    assert int64.shift(op, X, UOp.const(0, U32), signed) is X
 
 
 def constants(value: int) -> tuple[UOp, UOp]:
-    return UOp.const(value & long.WORD, U32), UOp.const(value >> 32, U32)
+    return UOp.const(value & int64.WORD, U32), UOp.const(value >> 32, U32)
 
 
 def test_constants_are_folded() -> None:
@@ -88,25 +88,25 @@ def test_constants_are_folded() -> None:
     for a in EDGES:
         for b in (0, 1, 0xFFFF, 2**32 - 1, 2**33 + 5, 2**64 - 1):
             x, y = constants(a), constants(b)
-            assert long.multiply(x, y)[0].op is Ops.CONST
+            assert int64.multiply(x, y)[0].op is Ops.CONST
         for n in (0, 1, 31, 32, 33, 63):
             for op in (Ops.SHL, Ops.SHR):
                 want = (a << n if op is Ops.SHL else a >> n) & (2**64 - 1)
-                got = long.shift(op, constants(a), UOp.const(n, U32), False)
-                assert [int(u.arg) & long.WORD for u in got] == [want & long.WORD, want >> 32], (a, n, op)
+                got = int64.shift(op, constants(a), UOp.const(n, U32), False)
+                assert [int(u.arg) & int64.WORD for u in got] == [want & int64.WORD, want >> 32], (a, n, op)
 
 
 def test_neutral_words_leave_nothing_to_do() -> None:
     zero = constants(0)
-    assert long.add_long(X, zero)[0] is X[0] and long.add_long(zero, X)[0] is X[0]
-    assert [u.op for u in long.add_long(X, zero)] == [Ops.LOAD, Ops.LOAD]
-    (x, _), every = X, UOp.const(long.WORD, U32)
+    assert int64.add_long(X, zero)[0] is X[0] and int64.add_long(zero, X)[0] is X[0]
+    assert [u.op for u in int64.add_long(X, zero)] == [Ops.LOAD, Ops.LOAD]
+    (x, _), every = X, UOp.const(int64.WORD, U32)
     nothing = UOp.const(0, U32)
     for a, b in ((x, nothing), (nothing, x)):
-        assert long._op(Ops.AND, a, b) is nothing
-        assert long._op(Ops.OR, a, b) is x and long._op(Ops.XOR, a, b) is x
-    assert long._op(Ops.AND, x, every) is x and long._op(Ops.AND, every, x) is x
-    assert long._op(Ops.XOR, x, every).op is Ops.XOR and long._op(Ops.OR, x, 7).op is Ops.OR
+        assert int64._op(Ops.AND, a, b) is nothing
+        assert int64._op(Ops.OR, a, b) is x and int64._op(Ops.XOR, a, b) is x
+    assert int64._op(Ops.AND, x, every) is x and int64._op(Ops.AND, every, x) is x
+    assert int64._op(Ops.XOR, x, every).op is Ops.XOR and int64._op(Ops.OR, x, 7).op is Ops.OR
 
 
 def test_vectors_of_words() -> None:
@@ -117,14 +117,14 @@ def test_vectors_of_words() -> None:
     for lane, x in enumerate((A, B)):
         with np.errstate(over="ignore"):
             for pair, want in (
-                (long.add_long((low, high), X), x + A), (long.multiply((low, high), Y), x * B),
-                (long.negate((low, high)), np.uint64(0) - x),
-                (long.shift(Ops.SHR, (low, high), UOp.const(5, U32), False), x >> np.uint64(5)),
+                (int64.add_long((low, high), X), x + A), (int64.multiply((low, high), Y), x * B),
+                (int64.negate((low, high)), np.uint64(0) - x),
+                (int64.shift(Ops.SHR, (low, high), UOp.const(5, U32), False), x >> np.uint64(5)),
             ):  # fmt: skip
                 both = [evaluate(u, values)[..., lane].astype(np.uint64) for u in pair]
                 np.testing.assert_array_equal(both[0] | both[1] << np.uint64(32), want)
-        np.testing.assert_array_equal(evaluate(long.less((low, high), X, False), values)[..., lane], x < A)
-        got = evaluate(long.to_float((low, high), False), values)[..., lane]
+        np.testing.assert_array_equal(evaluate(int64.less((low, high), X, False), values)[..., lane], x < A)
+        got = evaluate(int64.to_float((low, high), False), values)[..., lane]
         np.testing.assert_array_equal(got, x.astype(np.float32))
 
 
@@ -142,9 +142,9 @@ def ties() -> np.ndarray:
 def test_integers_to_single() -> None:
     for numbers in (ties(), NUMBERS, MANY, np.uint64(1) << np.arange(64, dtype=np.uint64)):
         values = bound(numbers)
-        np.testing.assert_array_equal(evaluate(long.to_float(X, False), values), numbers.astype(np.float32))
+        np.testing.assert_array_equal(evaluate(int64.to_float(X, False), values), numbers.astype(np.float32))
         signed = numbers.view(np.int64)
-        np.testing.assert_array_equal(evaluate(long.to_float(X, True), values), signed.astype(np.float32))
+        np.testing.assert_array_equal(evaluate(int64.to_float(X, True), values), signed.astype(np.float32))
 
 
 def test_single_to_integers() -> None:
@@ -153,11 +153,11 @@ def test_single_to_integers() -> None:
         rng.uniform(1, 2, 500) * 2.0 ** rng.integers(-3, 63, 500), 2.0 ** np.arange(63), [0.0, 0.5, 0.999, 1.5],
     ]).astype(np.float32)  # fmt: skip
     numbers = numbers[numbers < 2.0**63]
-    got = joined(long.from_float(x), {x: np.concatenate([numbers, -numbers])})
+    got = joined(int64.from_float(x), {x: np.concatenate([numbers, -numbers])})
     want = np.concatenate([numbers, -numbers]).astype(np.int64)
     np.testing.assert_array_equal(got.view(np.int64), want)
     large = np.nextafter(np.float32(2.0**64), np.float32(0), dtype=np.float32) * np.float32([1, 0.75, 0.5])
-    np.testing.assert_array_equal(joined(long.from_float(x), {x: large}), large.astype(np.uint64))
+    np.testing.assert_array_equal(joined(int64.from_float(x), {x: large}), large.astype(np.uint64))
 
 
 def singles() -> np.ndarray:
@@ -170,10 +170,10 @@ def singles() -> np.ndarray:
 
 def test_single_to_double() -> None:
     x, numbers = leaf(F32), singles()
-    got = joined(long.single_to_double(x), {x: numbers})
+    got = joined(int64.single_to_double(x), {x: numbers})
     np.testing.assert_array_equal(got, numbers.astype(np.float64).view(np.uint64))
     nan = np.array([0x7FC00000, 0xFFC00001, 0x7FFFFFFF], np.uint32)
-    got = joined(long.single_to_double(x), {x: nan.view(np.float32)})
+    got = joined(int64.single_to_double(x), {x: nan.view(np.float32)})
     sign, digits = (nan >> np.uint32(31)).astype(np.uint64), (nan & np.uint32(0x7FFFFF)).astype(np.uint64)
     np.testing.assert_array_equal(got, sign << np.uint64(63) | np.uint64(0x7FF << 52) | digits << np.uint64(29))
 
@@ -190,11 +190,11 @@ def test_double_to_single() -> None:
              np.inf]  # fmt: skip
     numbers = np.concatenate([exact, middle, *beside, scattered, edges])
     numbers = np.concatenate([numbers, -numbers])
-    got = evaluate(long.double_to_single(*X), bound(numbers))
+    got = evaluate(int64.double_to_single(*X), bound(numbers))
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(got.view(np.uint32), numbers.astype(np.float32).view(np.uint32))
     nan = np.array([0x7FF8 << 48, 0x7FF0000000000001, 0xFFF00000 << 32 | 1 << 31, 0x7FFFFFFFFFFFFFFF], np.uint64)
-    got = evaluate(long.double_to_single(*X), bound(nan.view(np.float64))).view(np.uint32)
+    got = evaluate(int64.double_to_single(*X), bound(nan.view(np.float64))).view(np.uint32)
     np.testing.assert_array_equal(got, [0x7FC00000, 0x7FC00000, 0xFFC00000, 0x7FC00000])
 
 

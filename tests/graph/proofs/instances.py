@@ -9,7 +9,7 @@ from itertools import product
 from tests.graph.symbolic.oracle import RANGE, Maker, leaf
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import COMPARISON, Ops, ParamArg, UOp, UPat
-from tinyweb.graph.ir.laws import common
+from tinyweb.graph.ir.invariants import common
 
 FLOAT_CONSTANTS = (
     0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -4.0, 3.0, 0.1, 2.0**-14, 2.0**14, 2.0**15, float("inf"), float("nan"),
@@ -77,8 +77,13 @@ def every_small_instance(pattern: UPat, dtype: DType, spans: list[tuple[int, int
 
 
 def is_legal(root: UOp) -> bool:
-    """Whether every node obeys the laws that hold in all stages; free nodes may be of any dtype here."""
-    return all(law.holds(u) for u in root.toposort() for law in common if u.op is not Ops.VARIABLE and u.op in law.ops)
+    """Whether every node obeys the invariants that hold in all stages; free nodes may be of any dtype here."""
+    return all(
+        invariant.holds(u)
+        for u in root.toposort()
+        for invariant in common
+        if u.op is not Ops.VARIABLE and u.op in invariant.ops
+    )
 
 
 def divided(maker: Maker) -> Iterator[UOp]:

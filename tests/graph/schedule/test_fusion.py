@@ -12,7 +12,7 @@ from tinyweb import Tensor, Variable
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, toposort, users
 from tinyweb.graph.schedule import schedule
-from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.fusion import HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
@@ -223,7 +223,7 @@ def test_symbolic_rows() -> None:
     assert kernels(x - x.mean(1, keepdim=True)) == 1
 
 
-# -- users' meeting ---------------------------------------------------------------------------------------------------
+# -- users' post-dominators ----------------------------------------------------------------------------------------
 def random_graph(seed: int, size: int) -> UOp:
     rng = np.random.default_rng(seed)
     nodes = [t(3).uop for _ in range(3)]
@@ -249,15 +249,15 @@ def reaches(u: UOp, root: UOp, above: dict[UOp, list[UOp]], without: UOp) -> boo
 def test_where_users_meet(seed: int) -> None:
     """Against the definition: the nearest node without which there is no path to the root."""
     root = random_graph(seed, 14)
-    meeting, above = Meeting(root), users([root])
+    post_dominators, above = PostDominators(root), users([root])
     order = toposort([root])
-    assert meeting.of[root] is root
+    assert post_dominators.of[root] is root
     for u in order[:-1]:
         through = [x for x in order if x is not u and (x is root or not reaches(u, root, above, x))]
         # the nearest is the one that all others lie above
         want = min(through, key=order.index)
-        assert meeting.of[u] is want
-        between = list(meeting.between(u))
+        assert post_dominators.of[u] is want
+        between = list(post_dominators.between(u))
         assert len(between) == len(set(between))
         inside, todo = set(), list(above[u])
         while todo:

@@ -14,9 +14,9 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, Space, UOp, size_max, toposort
 from tinyweb.graph.schedule import attention as attention_fusion
 from tinyweb.graph.schedule import nbytes, new_buffer, schedule
-from tinyweb.graph.schedule.dominators import Meeting
-from tinyweb.graph.schedule.form import form_of, placeholder
-from tinyweb.graph.schedule.memory import plan_memory
+from tinyweb.graph.schedule.canonical import canonical_form, placeholder
+from tinyweb.graph.schedule.dominators import PostDominators
+from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.schedule import _is_needed, _sorted, _strip
 from tinyweb.graph.schedule.views import address, is_broadcast, view_base, walk
 
@@ -76,13 +76,13 @@ def test_placeholders_stand_for_leaves() -> None:
     a, b = buffer(0, 2, 3), buffer(1, 2, 3)
     target = new_buffer(6, F32)
     value = (a + b) * a
-    form = form_of(value, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
+    form = canonical_form(value, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
     found = {p[0]: p[1].arg for u in toposort([form.root]) if (p := placeholder(u)) is not None}
     assert {k: (arg.slot, arg.size) for k, arg in found.items()} == {0: (1, 6), 1: (2, 6)}
     assert form.leaves == (a.src[0], b.src[0]) and form.memories == (target, a.src[0], b.src[0])
     assert placeholder(value) is None and placeholder(stored(value)) is None
     # a leaf that is read in another shape is still its memory
-    whole = form_of(value, target, lambda u: (u, u.src[0]) if u in (a, b) else None)
+    whole = canonical_form(value, target, lambda u: (u, u.src[0]) if u in (a, b) else None)
     shaped = [u for u in toposort([whole.root]) if placeholder(u) is not None]
     assert [(u.shape, u.src[0].op) for u in shaped] == [((2, 3), Ops.RESHAPE)] * 2
 
@@ -92,14 +92,15 @@ def test_updates_of_one_form() -> None:
     forms = set()
     for number in (3, 4):
         update = UOp(Ops.ASSIGN, F32, (buffer(0, 6), buffer(1, 6) + 1.0), number)
-        form = form_of(update, update.src[0].src[0], lambda u: (u, u) if u.op is Ops.BUFFER else None)
+        form = canonical_form(update, update.src[0].src[0], lambda u: (u, u) if u.op is Ops.BUFFER else None)
         assert form.memories[0] is update.src[0].src[0] and form.root.arg is None
         forms.add(form.root)
     assert len(forms) == 1
     # the node itself is computed, whatever leaf says of it
     top = buffer(1, 6) + 1.0
     assert (
-        form_of(top, new_buffer(6, F32), lambda u: (u, u) if u.op in (Ops.BUFFER, Ops.ADD) else None).root.op is Ops.ADD
+        canonical_form(top, new_buffer(6, F32), lambda u: (u, u) if u.op in (Ops.BUFFER, Ops.ADD) else None).root.op
+        is Ops.ADD
     )
 
 
@@ -302,7 +303,7 @@ def test_walks() -> None:
 # -- attention --------------------------------------------------------------------------------------------------------
 def streamed(result: Tensor) -> int:
     root = UOp(Ops.SINK, dtypes.void, tuple(_strip([stored(result.uop)])))
-    return len(attention_fusion.candidates(toposort([root]), Meeting(root)))
+    return len(attention_fusion.candidates(toposort([root]), PostDominators(root)))
 
 
 def attention(queries: int = 2, keys: int = 16, width: int = 8, values: int = 8, dtype: DType = F32) -> Tensor:
@@ -320,7 +321,7 @@ def test_everything_between_scores_and_sum_is_streamed() -> None:
     for result in (attention(), ((t(2, 8) @ t(8, 16)) * 0.5 + t(2, 16)).softmax(-1) @ t(16, 8)):
         root = UOp(Ops.SINK, dtypes.void, tuple(_strip([stored(result.uop)])))
         order = toposort([root])
-        (between,) = attention_fusion.candidates(order, Meeting(root)).values()
+        (between,) = attention_fusion.candidates(order, PostDominators(root)).values()
         found = set(between)
         (last,) = [u for u in order if u.op is Ops.REDUCE and u not in found and found & set(toposort([u]))]
         scores = min(found, key=order.index)

@@ -16,7 +16,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.indexing import reshape_groups
-from tinyweb.graph.schedule.memory import plan_memory
+from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.schedule import new_buffer
 from tinyweb.tracing import capture
 

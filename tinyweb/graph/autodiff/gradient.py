@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyweb.graph.autodiff.build import reshape, total
-from tinyweb.graph.autodiff.rules import RULES, inputs
+from tinyweb.graph.autodiff.derivations import reshape, total
+from tinyweb.graph.autodiff.vector_jacobian import RULES, inputs
 from tinyweb.graph.ir import Ops, UOp, toposort
 
 

@@ -156,15 +156,15 @@ def substitute(root: UOp, table: dict[UOp, UOp]) -> UOp:
     done: dict[UOp, UOp] = dict(table)
     if root in done:
         return done[root]
-    oldest = min((u.born for u in table), default=root.born + 1)  # what is older has none of these below it
-    if root.born < oldest:
+    oldest = min((u.created for u in table), default=root.created + 1)  # what is older has none of these below it
+    if root.created < oldest:
         return root
     above: list[tuple[UOp, Iterator[UOp]]] = []
     u, rest = root, iter(root.src)
     while True:
         for s in rest:
             if s not in done:
-                if s.src and s.born > oldest:
+                if s.src and s.created > oldest:
                     above.append((u, rest))
                     u, rest = s, iter(s.src)
                     break

@@ -197,7 +197,7 @@ def _expression(u: UOp) -> str:
     """A small expression (a size) in full."""
     text = _Text([], {})
     for n in u.toposort():
-        text.inline[n] = text.spell(n)
+        text.inline[n] = text.text_of(n)
     return text.inline[u][0]
 
 
@@ -206,7 +206,7 @@ def _has_stores(root: UOp) -> bool:
 
 
 class _Text:
-    """Spells nodes as (text, binding strength); what is long or used more than once becomes a line of its own."""
+    """Writes nodes as (text, binding strength); what is long or used more than once becomes a line of its own."""
 
     def __init__(self, nodes: Sequence[UOp], used: dict[UOp, list[UOp]]):
         self.nodes, self.used = nodes, used
@@ -223,8 +223,8 @@ class _Text:
         return text if strength >= least else f"({text})"
 
     def visit(self, u: UOp) -> None:
-        """Spell a value, and name it where that is shorter."""
-        text, strength = self.spell(u)
+        """Write a value, and name it where that is shorter."""
+        text, strength = self.text_of(u)
         leaf = not u.src or u.op in (Ops.RANGE, Ops.SPECIAL, Ops.AFTER, Ops.BIND)
         uses = sum(s is u for n in self.used.get(u, ()) for s in n.src)
         if not leaf and (len(text) > _LONG or (uses > 1 and len(text) > 16)):
@@ -234,7 +234,7 @@ class _Text:
             text, strength = name, _ATOM
         self.inline[u] = (text, strength)
 
-    def spell(self, u: UOp) -> tuple[str, int]:
+    def text_of(self, u: UOp) -> tuple[str, int]:
         op, src = u.op, u.src
         if op is Ops.CONST:
             return str(u.arg), _ATOM
@@ -287,7 +287,7 @@ class _Text:
         return f"{op.name.lower()}({', '.join(parts)})", _ATOM
 
     def _subtracted(self, u: UOp) -> str | None:
-        """y of x + -y, where that is what `u` spells."""
+        """y of x + -y, where that is what `u` stands for."""
         if u.op is Ops.CONST and u.arg < 0:
             return str(-u.arg)
         if u.op is Ops.NEG:
@@ -350,7 +350,7 @@ class _Text:
                 self.say("barrier")
             else:
                 if u.op in (Ops.PARAM, Ops.BUFFER):
-                    name = self.spell(u)[0]
+                    name = self.text_of(u)[0]
                     self.say(f"{name}: {u.dtype.name}[{u.arg.size}]")
                 elif u.op not in ELEMENTWISE and any(s not in self.inline for s in u.src if s.dtype is not dtypes.void):
                     self.say(f"? {brief(u)}")

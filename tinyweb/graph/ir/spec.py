@@ -1,7 +1,9 @@
-"""What each stage may contain: three specs, each a table of laws, checked by `check` and, if SPEC is set, by `verify`.
+"""What each stage may contain: three specs, each a table of invariants, checked by `check` and, if SPEC is set, by
+`verify`.
 
-A law is a set of ops and what must be true of every node with one of them. An op for which a stage has no law is not
-allowed there. Beyond single nodes a spec has laws of the whole: unique names, contiguous slots, definition before use.
+An invariant is a set of ops and what must be true of every node with one of them. An op for which a stage has no
+invariant is not allowed there. Beyond single nodes a spec has invariants of the whole: unique names, contiguous slots,
+definition before use.
 
 The environment variable SPEC, read once: 0 nothing, 1 every stage is checked, 2 also printed as Python and built again.
 """
@@ -13,15 +15,15 @@ from collections.abc import Sequence
 from functools import cache
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir.laws import (
+from tinyweb.graph.ir.invariants import (
     Node,
     Spec,
     alike,
     common,
     is_axes,
     is_count,
-    law,
     maybe_at_most,
+    needs,
     no_void_sources,
     same_sizes,
     size_expression,
@@ -36,17 +38,17 @@ class SpecError(ValueError):
 
 
 def check(graph: UOp | Sequence[UOp], spec: Spec) -> None:
-    """SpecError at the first node that breaks a law of `spec`. A program is given as the list of its nodes."""
+    """SpecError at the first node that breaks an invariant of `spec`. A program is given as the list of its nodes."""
     roots = [graph] if isinstance(graph, UOp) else list(graph)
     nodes = roots if spec.ordered else toposort(roots)
     checked = spec.checked
     for u in nodes:
         if u.__dict__.get(checked) is spec:  # nodes never change, and later graphs are made of earlier ones
             continue
-        laws = spec.laws_of(u.op)
-        if not laws:
+        invariants = spec.invariants_of(u.op)
+        if not invariants:
             raise _error(spec, u, f"{u.op.name} is not allowed here", nodes)
-        for rule in laws:
+        for rule in invariants:
             try:
                 fine = rule.holds(u)
             except (IndexError, KeyError, ValueError, TypeError, AttributeError, AssertionError):
@@ -128,7 +130,7 @@ def elementwise_shapes(u: UOp) -> bool:
     return all(same_sizes(s, shapes[0]) for s in shapes)
 
 
-NO_MULADD = law(Ops.MULADD, "MULADD is made by lowering: until then there are MUL and ADD", lambda u: False)
+NO_MULADD = needs(Ops.MULADD, "MULADD is made by lowering: until then there are MUL and ADD", lambda u: False)
 ONE_VIEW = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.CONTIGUOUS)
 
 tensor_spec = Spec(
@@ -136,45 +138,46 @@ tensor_spec = Spec(
     (
         *common,
         NO_MULADD,
-        law(ELEMENTWISE, "the shapes of the sources are equal (scalars go with any shape)", elementwise_shapes),
-        law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in device or host memory",
+        needs(ELEMENTWISE, "the shapes of the sources are equal (scalars go with any shape)", elementwise_shapes),
+        needs(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in device or host memory",
             lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 0
             and u.arg.space in (Space.DEVICE, Space.HOST) and u.dtype is not dtypes.void),
-        law(ONE_VIEW, "movement has one source, of its own dtype",
+        needs(ONE_VIEW, "movement has one source, of its own dtype",
             lambda u: len(u.src) == 1 and alike(u) and no_void_sources(u)),
-        law(Ops.RESHAPE, "RESHAPE keeps the number of elements", reshape_keeps_count),
-        law(Ops.PERMUTE, "PERMUTE names every axis once",
+        needs(Ops.RESHAPE, "RESHAPE keeps the number of elements", reshape_keeps_count),
+        needs(Ops.PERMUTE, "PERMUTE names every axis once",
             lambda u: is_axes(u.arg, len(u.src[0].shape)) and len(u.arg) == len(u.src[0].shape)),
-        law(Ops.EXPAND, "EXPAND keeps the rank and changes only axes of size 1", expands),
-        law(Ops.PAD, "PAD has (before, after) ≥ 0 for every axis", pads),
-        law(Ops.SHRINK, "SHRINK has (begin, end) for every axis with 0 ≤ begin ≤ end ≤ size", shrinks),
-        law(Ops.FLIP, "FLIP names axes that exist, each once", lambda u: is_axes(u.arg, len(u.src[0].shape))),
-        law(Ops.CONTIGUOUS, "CONTIGUOUS has no arg", lambda u: u.arg is None),
-        law(Ops.IOTA, "IOTA has no sources, a size and an integer dtype",
+        needs(Ops.EXPAND, "EXPAND keeps the rank and changes only axes of size 1", expands),
+        needs(Ops.PAD, "PAD has (before, after) ≥ 0 for every axis", pads),
+        needs(Ops.SHRINK, "SHRINK has (begin, end) for every axis with 0 ≤ begin ≤ end ≤ size", shrinks),
+        needs(Ops.FLIP, "FLIP names axes that exist, each once", lambda u: is_axes(u.arg, len(u.src[0].shape))),
+        needs(Ops.CONTIGUOUS, "CONTIGUOUS has no arg", lambda u: u.arg is None),
+        needs(Ops.IOTA, "IOTA has no sources, a size and an integer dtype",
             lambda u: not u.src and is_count(u.arg) and u.dtype.is_int),
-        law(Ops.TAKE,
+        needs(Ops.TAKE,
             "TAKE has (values of its dtype, integer indices) that share the first arg axes, and an axis to pick along",
             lambda u: len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].dtype.is_int and isinstance(u.arg, int)
             and 0 <= u.arg < len(u.src[0].shape) and same_sizes(u.src[0].shape[: u.arg], u.src[1].shape[: u.arg])),
-        law(Ops.LEAF, "LEAF has one source of its dtype and an id",
+        needs(Ops.LEAF, "LEAF has one source of its dtype and an id",
             lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, int)),
-        law(Ops.DETACH, "DETACH has one source of its dtype and no arg",
+        needs(Ops.DETACH, "DETACH has one source of its dtype and no arg",
             lambda u: len(u.src) == 1 and alike(u) and u.arg is None),
-        law(Ops.CUSTOM_GRADIENT, "CUSTOM_GRADIENT has a value, a LEAF like it, and pairs of an input and its gradient",
+        needs(Ops.CUSTOM_GRADIENT,
+            "CUSTOM_GRADIENT has a value, a LEAF like it, and pairs of an input and its gradient",
             lambda u: len(u.src) >= 2 and len(u.src) % 2 == 0 and u.src[1].op is Ops.LEAF and u.arg is None
             and all(s.dtype is u.dtype and same_sizes(s.shape, u.shape) for s in u.src[:2])
             and all(x.dtype is g.dtype and same_sizes(x.shape, g.shape)
                     for x, g in zip(u.src[2::2], u.src[3::2], strict=True))),
-        law(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
+        needs(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
             lambda u: len(u.src) == 2 and alike(u) and is_buffer_view(u.src[0])
             and same_sizes(u.src[0].shape, u.src[1].shape)),
-        law(Ops.BIND, "BIND has a VARIABLE and a CONST within its bounds",
+        needs(Ops.BIND, "BIND has a VARIABLE and a CONST within its bounds",
             lambda u: len(u.src) == 2 and u.src[0].op is Ops.VARIABLE and u.src[1].op is Ops.CONST
             and u.src[0].vmin <= u.src[1].arg <= u.src[0].vmax),
-        law(Ops.REDUCE, "REDUCE has one source of its dtype and arg (ADD, MUL or MAX, axes that exist)",
+        needs(Ops.REDUCE, "REDUCE has one source of its dtype and arg (ADD, MUL or MAX, axes that exist)",
             lambda u: len(u.src) == 1 and alike(u) and u.arg[0] in (Ops.ADD, Ops.MUL, Ops.MAX)
             and is_axes(u.arg[1], len(u.src[0].shape))),
-        law(Ops.SINK, "a SINK has no value", lambda u: u.dtype is dtypes.void),
+        needs(Ops.SINK, "a SINK has no value", lambda u: u.dtype is dtypes.void),
     ),
 )  # fmt: skip
 
@@ -259,7 +262,7 @@ def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
 
 
 MAY_USE_VALUES = (*ELEMENTWISE, Ops.LOAD, Ops.STORE, Ops.REDUCE, Ops.STAGE, Ops.RUNNING, Ops.RESCALE, Ops.SINK)
-A_PARAM = law(
+A_PARAM = needs(
     Ops.PARAM, "a PARAM has no sources, a dtype and a ParamArg with slot and size ≥ 0",
     lambda u: not u.src and isinstance(u.arg, ParamArg) and u.arg.slot >= 0 and u.arg.size >= 0
     and u.dtype is not dtypes.void,
@@ -271,34 +274,34 @@ kernel_spec = Spec(
         *common,
         NO_MULADD,
         A_PARAM,
-        law(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST, VARIABLE and other RANGEs",
+        needs(Ops.RANGE, "a RANGE is of dtype index, has an Axis and a size made of CONST, VARIABLE and other RANGEs",
             is_range),
-        law(Ops.RANGE, "lanes and threads have a constant size", lanes_are_constant),
-        law(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
-        law(Ops.RANGE, "a range over the grid is not reduced",
+        needs(Ops.RANGE, "lanes and threads have a constant size", lanes_are_constant),
+        needs(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
+        needs(Ops.RANGE, "a range over the grid is not reduced",
             lambda u: not (u.arg.reduce and u.arg.kind is AxisKind.GRID)),
-        law(Ops.LOAD, "LOAD has (PARAM or STAGE, index[, bool gate]); no floats as index", index_and_gate(2)),
-        law(Ops.LOAD, "LOAD reads a PARAM or a STAGE of its dtype, and has no arg",
+        needs(Ops.LOAD, "LOAD has (PARAM or STAGE, index[, bool gate]); no floats as index", index_and_gate(2)),
+        needs(Ops.LOAD, "LOAD reads a PARAM or a STAGE of its dtype, and has no arg",
             lambda u: u.src[0].op in (Ops.PARAM, Ops.STAGE) and u.src[0].dtype is u.dtype and u.arg is None),
-        law(Ops.STORE, "STORE has (PARAM, index, value[, bool gate]); no floats as index", index_and_gate(3)),
-        law(Ops.STORE, "STORE writes a value of the PARAM's dtype",
+        needs(Ops.STORE, "STORE has (PARAM, index, value[, bool gate]); no floats as index", index_and_gate(3)),
+        needs(Ops.STORE, "STORE writes a value of the PARAM's dtype",
             lambda u: u.src[0].op is Ops.PARAM and u.src[2].dtype is u.src[0].dtype and u.dtype is dtypes.void),
-        law(Ops.REDUCE, "REDUCE has a value of its dtype, then reduce RANGEs (each once), and arg ADD, MUL or MAX",
+        needs(Ops.REDUCE, "REDUCE has a value of its dtype, then reduce RANGEs (each once), and arg ADD, MUL or MAX",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u) and u.arg in (Ops.ADD, Ops.MUL, Ops.MAX)),
-        law(Ops.STORE, "a reduce range is used outside of its REDUCE",
+        needs(Ops.STORE, "a reduce range is used outside of its REDUCE",
             lambda u: not any(r.arg.reduce for r in u.ranges)),
-        law(MAY_USE_VALUES, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums", rescales_in_step),
-        law(Ops.STAGE, "STAGE has a value of its dtype, reduce RANGEs of constant size, and a StageArg: a near space",
+        needs(MAY_USE_VALUES, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums", rescales_in_step),
+        needs(Ops.STAGE, "STAGE has a value of its dtype, reduce RANGEs of constant size, and a StageArg: a near space",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u)
             and isinstance(u.arg, StageArg) and u.arg.space in (Space.SHARED, Space.REGISTER)
             and u.arg.pad >= 0 and 0 <= u.arg.row < len(u.src)
             and all(r.src[0].op is Ops.CONST for r in u.src[1:])),
-        law(Ops.RUNNING, "RUNNING has a REDUCE with MAX over one loop, that loop, and says whether its step is done",
+        needs(Ops.RUNNING, "RUNNING has a REDUCE with MAX over one loop, that loop, and says whether its step is done",
             lambda u: u.src[0].op is Ops.REDUCE and u.src[0].arg is Ops.MAX and u.src[0].src[1:] == u.src[1:]
             and len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].arg.kind is AxisKind.LOOP
             and isinstance(u.arg, bool)),
-        law(Ops.RESCALE, "RESCALE has a float and a factor of its dtype", lambda u: len(u.src) == 2 and alike(u)),
-        law(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
+        needs(Ops.RESCALE, "RESCALE has a float and a factor of its dtype", lambda u: len(u.src) == 2 and alike(u)),
+        needs(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
             lambda u: u.dtype is dtypes.void and isinstance(u.arg, KernelInfo) and bool(u.src)
             and all(s.op is Ops.STORE for s in u.src)),
     ),
@@ -449,41 +452,42 @@ program_spec = Spec(
     "program_spec",
     (
         *common,
-        law(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
-        law(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
-        law(Ops.MULADD, "MULADD has sources of its dtype", alike),
-        law(Ops.DOT, "DOT has int8 vectors, or words of int4 and int8, four for each int32, or pairs of int16", dots),
-        law((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
+        needs(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
+        needs(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
+        needs(Ops.MULADD, "MULADD has sources of its dtype", alike),
+        needs(Ops.DOT, "DOT has int8 vectors, or words of int4 and int8, four for each int32, or pairs of int16", dots),
+        needs((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,
-        law(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",
+        needs(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",
             lambda u: not u.src and isinstance(u.arg, BufferArg) and u.arg.size >= 1
             and u.arg.space in (Space.REGISTER, Space.SHARED)),
-        law(Ops.SPECIAL, "SPECIAL is of dtype index, has a size and arg (grid or thread, dimension 0 … 2)",
+        needs(Ops.SPECIAL, "SPECIAL is of dtype index, has a size and arg (grid or thread, dimension 0 … 2)",
             lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
             and u.arg[0] in ("grid", "thread") and 0 <= u.arg[1] < 3),
-        law(Ops.SUBGROUP_SIZE, "SUBGROUP_SIZE is an index without sources",
+        needs(Ops.SUBGROUP_SIZE, "SUBGROUP_SIZE is an index without sources",
             lambda u: u.dtype is dtypes.index and not u.src),
-        law(Ops.SUBGROUP, "SUBGROUP combines 32-bit values of its dtype by ADD, integers by MAX too",
+        needs(Ops.SUBGROUP, "SUBGROUP combines 32-bit values of its dtype by ADD, integers by MAX too",
             lambda u: len(u.src) == 1 and alike(u) and combines_in_subgroups(u.arg, u.dtype)),
-        law(Ops.RANGE, "a RANGE is a serial loop: dtype index, one size, an Axis of kind LOOP",
+        needs(Ops.RANGE, "a RANGE is a serial loop: dtype index, one size, an Axis of kind LOOP",
             lambda u: u.dtype is dtypes.index and len(u.src) == 1 and u.src[0].dtype is dtypes.index
             and isinstance(u.arg, Axis) and u.arg.kind is AxisKind.LOOP),
-        law(Ops.END, "END has (dependencies…, RANGE)", lambda u: u.dtype is dtypes.void and u.src[-1].op is Ops.RANGE),
-        law(Ops.LOAD, "LOAD has (memory, index[, bool gate]); no floats as index", index_and_gate(2)),
-        law(Ops.LOAD, "LOAD reads memory of its dtype at a scalar index; its arg is the number of lanes", loads),
-        law(Ops.STORE, "STORE has (memory, index, value[, bool gate]); no floats as index", index_and_gate(3)),
-        law(Ops.STORE, "STORE writes values of the memory's dtype at a scalar index; arg None or an atomic", stores),
-        law((Ops.LOAD, Ops.STORE), "a wide access begins at a multiple of its width", wide_access_is_aligned),
-        law(Ops.AFTER, "AFTER has (memory, dependencies…) and the dtype of the memory",
+        needs(Ops.END, "END has (dependencies…, RANGE)",
+            lambda u: u.dtype is dtypes.void and u.src[-1].op is Ops.RANGE),
+        needs(Ops.LOAD, "LOAD has (memory, index[, bool gate]); no floats as index", index_and_gate(2)),
+        needs(Ops.LOAD, "LOAD reads memory of its dtype at a scalar index; its arg is the number of lanes", loads),
+        needs(Ops.STORE, "STORE has (memory, index, value[, bool gate]); no floats as index", index_and_gate(3)),
+        needs(Ops.STORE, "STORE writes values of the memory's dtype at a scalar index; arg None or an atomic", stores),
+        needs((Ops.LOAD, Ops.STORE), "a wide access begins at a multiple of its width", wide_access_is_aligned),
+        needs(Ops.AFTER, "AFTER has (memory, dependencies…) and the dtype of the memory",
             lambda u: is_memory(u) and u.src[0].dtype is u.dtype and len(u.src) > 1),
-        law(Ops.BARRIER, "a BARRIER has no value", lambda u: u.dtype is dtypes.void),
-        law(Ops.STACK, "STACK has two or more scalars of its dtype",
+        needs(Ops.BARRIER, "a BARRIER has no value", lambda u: u.dtype is dtypes.void),
+        needs(Ops.STACK, "STACK has two or more scalars of its dtype",
             lambda u: len(u.src) > 1 and alike(u) and all(map(is_scalar, u.src))),
-        law(Ops.LANE, "LANE takes a lane that its vector has",
+        needs(Ops.LANE, "LANE takes a lane that its vector has",
             lambda u: len(u.src) == 1 and alike(u) and len(u.src[0].shape) == 1 and 0 <= u.arg < u.src[0].shape[0]),
-        law(Ops.F16_TO_F32, "F16_TO_F32 makes a float32 of a uint32",
+        needs(Ops.F16_TO_F32, "F16_TO_F32 makes a float32 of a uint32",
             lambda u: len(u.src) == 1 and u.dtype is dtypes.float32 and u.src[0].dtype is dtypes.uint32),
-        law(Ops.F32_TO_F16, "F32_TO_F16 makes a uint32 of a float32",
+        needs(Ops.F32_TO_F16, "F32_TO_F16 makes a uint32 of a float32",
             lambda u: len(u.src) == 1 and u.dtype is dtypes.uint32 and u.src[0].dtype is dtypes.float32),
     ),
     (

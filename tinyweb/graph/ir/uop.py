@@ -87,7 +87,7 @@ class _Entry(ref["UOp"]):
 
 
 _table: dict[tuple[Any, ...], _Entry] = {}
-_births = count()
+_creations = count()
 
 
 def _leave(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = _table) -> None:  # outlives the module's names at exit
@@ -102,12 +102,12 @@ class UOp:
     each VECTOR or UNROLL range they depend on; program nodes are scalars or vectors.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "arg", "born", "dtype", "op", "src")  # what is derived is in __dict__
+    __slots__ = ("__dict__", "__weakref__", "arg", "created", "dtype", "op", "src")  # what is derived is in __dict__
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
-    born: int  # nodes are counted as they are made: sources are older than their users
+    created: int  # nodes are counted as they are made: sources are older than their users
     _interned: ClassVar[dict[tuple[Any, ...], _Entry]] = _table
 
     def __new__(cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
@@ -125,7 +125,7 @@ class UOp:
             if found is not None:
                 return found
         new = object.__new__(cls)
-        new.op, new.dtype, new.src, new.arg, new.born = op, dtype, src, arg, next(_births)
+        new.op, new.dtype, new.src, new.arg, new.created = op, dtype, src, arg, next(_creations)
         entry = _table[key] = _Entry(new, _leave)
         entry.key = key
         return new

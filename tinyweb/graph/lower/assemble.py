@@ -9,12 +9,12 @@ from tinyweb.graph.ir import KernelInfo, Ops, Size, Space, UOp, as_index, size_m
 from tinyweb.graph.ir.spec import program_spec, verify
 from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.decompose import decompose
+from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.hardware import bind_hardware
+from tinyweb.graph.lower.int64 import split_int64
+from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
-from tinyweb.graph.lower.long import split_long
 from tinyweb.graph.lower.loops import lower_loops
-from tinyweb.graph.lower.spell import spell
-from tinyweb.graph.lower.widen import widen
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.graph.symbolic import simplify
@@ -36,17 +36,17 @@ def lower(kernel: UOp, target: Target) -> Program:
     kernel = merge_reduces(simplify(kernel))
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(block_sums(kernel), target)
-    kernel = decompose(widen(simplify(kernel), target), target)
+    kernel = decompose(legalize(simplify(kernel), target), target)
     effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
     # what lowering finds unused stays a parameter: whoever launches the kernel passes it
     effects = effects.replace(src=(*effects.src, *params))
-    spelled, memory = spell(effects, target, arrays)
-    spelled = split_long(spelled, target)
+    expanded, memory = devectorize(effects, target, arrays)
+    expanded = split_int64(expanded, target)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"
         )
-    uops = tuple(linearize(spelled))
+    uops = tuple(linearize(expanded))
     verify("lower", uops, program_spec)
     shared = _shared_bytes(uops)
     if shared > target.shared_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
-from tinyweb.graph.lower.build import make
+from tinyweb.graph.lower.constructors import make
 from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS
 from tinyweb.graph.target import Target
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.lower.build import splat
+from tinyweb.graph.lower.constructors import splat
 
 F32, I32, U32 = dtypes.float32, dtypes.int32, dtypes.uint32
 

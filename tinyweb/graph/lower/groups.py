@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, substitute
-from tinyweb.graph.lower.build import is_const
+from tinyweb.graph.lower.constructors import is_const
 from tinyweb.graph.lower.lanes import is_lane, nest_key
 
 

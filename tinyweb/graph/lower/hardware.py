@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, UOp, as_index, size_add, size_max, size_mul, substitute
-from tinyweb.graph.lower.build import both, index_const
+from tinyweb.graph.lower.constructors import both, index_const
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 

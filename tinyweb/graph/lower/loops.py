@@ -3,7 +3,7 @@
 Before: a kernel whose GRID and THREAD ranges are SPECIALs already. After: effects. A REDUCE over LOOP ranges is a
 REGISTER buffer with one element per lane of its tile, set to the identity outside of the loops and updated inside;
 one over threads goes through a SHARED buffer. What remains of REDUCE are sums over lanes alone (VECTOR and UNROLL
-ranges): spelling does those. Tiles are still one node: an accumulator's index is an expression in the lane ranges.
+ranges): devectorizing does those. Tiles are still one node: an accumulator's index is an expression in the lane ranges.
 
 A STAGE of a REDUCE whose loops nest outside of the STAGE's is carried out in that order: the staged memory is the
 accumulator, a whole block of sums that every step of the reduction walks over.
@@ -18,7 +18,7 @@ from math import prod
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
 from tinyweb.graph.ir.spec import combines_in_subgroups
-from tinyweb.graph.lower.build import add, identity, index_const, is_const, make
+from tinyweb.graph.lower.constructors import add, identity, index_const, is_const, make
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
 from tinyweb.graph.symbolic import simplify
@@ -29,7 +29,7 @@ ENOUGH_ACCUMULATORS = 4
 # up to this many partial results are read by every thread at once; more are combined in two steps
 FLAT_EXCHANGE = 16
 SMALLEST_SUBGROUP = 4
-# up to this many turns in which a workgroup fills shared memory are spelled out: their loads do not wait for each other
+# up to this many rounds in which a workgroup fills shared memory are unrolled: their loads do not wait for each other
 UNROLLED_TURNS = 8
 
 
@@ -81,8 +81,8 @@ class _Reduces:
         self.lanes = Lanes()
         self.arrays: set[UOp] = set()
         self.buffers = 0
-        # exchanges outside of loops take turns with two sets of buffers, ordered by what the last one read
-        self.turn = self.exchanges = 0
+        # exchanges outside of loops take rounds with two sets of buffers, ordered by what the last one read
+        self.parity = self.exchanges = 0
         self.pools: dict[tuple[int, int, DType], UOp] = {}
         self.last_reads: tuple[UOp, ...] = ()
         groups = groups_of(kernel)
@@ -276,7 +276,7 @@ class _Reduces:
         return {u: memory.after(filled) for u, memory in zip(group, memories)}
 
     def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
-        """Stores a value for every step of a STAGE's ranges: all threads in turns, neighbours beside each other."""
+        """Stores a value for every step of a STAGE's ranges: all threads in rounds, neighbours beside each other."""
         steps = loops_among(u.src[1:])
         count = prod(lane_count(r) for r in steps)
         threads = [
@@ -286,13 +286,13 @@ class _Reduces:
         ]
         mine = _flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
-        turns = -(-count // team)
-        # the loops of what is reduced on the way are not spelled out
-        loops = turns > UNROLLED_TURNS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
+        rounds = -(-count // team)
+        # the loops of what is reduced on the way are not written out
+        loops = rounds > UNROLLED_TURNS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
         kind = AxisKind.LOOP if loops else AxisKind.UNROLL
         axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
-        turn = UOp(Ops.RANGE, dtypes.index, (index_const(turns),), axis) if turns > 1 else index_const(0)
-        flat = add(make(Ops.MUL, dtypes.index, (turn, index_const(team))), mine)
+        round_ = UOp(Ops.RANGE, dtypes.index, (index_const(rounds),), axis) if rounds > 1 else index_const(0)
+        flat = add(make(Ops.MUL, dtypes.index, (round_, index_const(team))), mine)
         # simplified, as all that other fills may have below them: it must stay the same node when they are
         gate = simplify(flat < count) if count % team else None
         inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
@@ -302,7 +302,7 @@ class _Reduces:
             inside = inside // lane_count(r)
         value = simplify(substitute(self.done[u.src[0]], table))
         store = memory.after(*fresh).store(simplify(add(self._apart(u)[0], staged_index(u, table)[0])), value, gate)
-        return store if turns == 1 or is_lane(turn) else UOp(Ops.END, dtypes.void, (store, turn))
+        return store if rounds == 1 or is_lane(round_) else UOp(Ops.END, dtypes.void, (store, round_))
 
     def _carry(self, reduces: Sequence[UOp]) -> None:
         """Reductions into memory, the loops over the block of sums inside of those that are reduced."""
@@ -364,7 +364,7 @@ class _Reduces:
         slots = -(-count // SMALLEST_SUBGROUP)
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         in_loop = bool(fresh)
-        self.turn ^= 1
+        self.parity ^= 1
         self.exchanges += 1
         stores, places = [], []
         for number, (u, value) in enumerate(zip(group, values)):
@@ -378,16 +378,16 @@ class _Reduces:
             places.append((shared, base, index, tile))
         arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
         subgroups = simplify((size + (count - 1)) // size)
-        turn = UOp(Ops.RANGE, dtypes.index, (subgroups,), Axis(f"turn{self.exchanges}", 1 << 20))
+        round_ = UOp(Ops.RANGE, dtypes.index, (subgroups,), Axis(f"round_{self.exchanges}", 1 << 20))
         updates, sums = [], []
         for u, (shared, base, index, tile) in zip(group, places):
             acc = self._buffer(Space.REGISTER, u.dtype, tile)
             init = acc.after(*outer, arrived).store(index, identity(u.arg, u.dtype))
-            inside = acc.after(init, turn)
-            part = shared.after(arrived).load(add(base, turn))
+            inside = acc.after(init, round_)
+            part = shared.after(arrived).load(add(base, round_))
             updates.append(inside.store(index, UOp(u.arg, u.dtype, (inside.load(index), part))))
             sums.append((acc, index))
-        end = UOp(Ops.END, dtypes.void, (*updates, turn))
+        end = UOp(Ops.END, dtypes.void, (*updates, round_))
         out = [acc.after(end).load(index) for acc, index in sums]
         if not in_loop:
             self.last_reads = tuple(out)
@@ -401,7 +401,7 @@ class _Reduces:
         count = mine[1]
         stores, places = [], []
         in_loop = bool(fresh)
-        self.turn ^= 1
+        self.parity ^= 1
         self.exchanges += 1
         for number, (u, value, lanes) in enumerate(zip(group, values, tiles)):
             index, size = tile_index(lanes)
@@ -417,18 +417,18 @@ class _Reduces:
         out = []
         for u, (shared, base) in zip(group, places):
             reads = -(-count // step)
-            turn = UOp(
+            round_ = UOp(
                 Ops.RANGE,
                 dtypes.index,
                 (index_const(reads),),
-                Axis(f"turn{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True),
+                Axis(f"round_{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True),
             )
-            position = turn * step if residue is None else turn * step + residue
+            position = round_ * step if residue is None else round_ * step + residue
             inside = position < count if count % step else None
             value = shared.after(arrived).load(add(base, position), inside)
             if inside is not None and u.arg is not Ops.ADD:
                 value = inside.where(value, identity(u.arg, u.dtype))
-            out.append(UOp(Ops.REDUCE, u.dtype, (value, turn), u.arg))
+            out.append(UOp(Ops.REDUCE, u.dtype, (value, round_), u.arg))
         if not in_loop:
             self.last_reads = tuple(out)
         return out
@@ -436,9 +436,9 @@ class _Reduces:
     def _shared(self, in_loop: bool, position: int, dtype: DType, size: int) -> UOp:
         if in_loop:
             return self._buffer(Space.SHARED, dtype, size)
-        found = self.pools.get((self.turn, position, dtype))
+        found = self.pools.get((self.parity, position, dtype))
         if found is None or found.arg.size < size:
-            found = self.pools[self.turn, position, dtype] = self._buffer(Space.SHARED, dtype, size)
+            found = self.pools[self.parity, position, dtype] = self._buffer(Space.SHARED, dtype, size)
         return found
 
 

@@ -13,7 +13,7 @@ from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 
-MAX_TILE = 512  # elements of one node: every one of them is spelled out
+MAX_TILE = 512  # elements of one node: every one of them is emitted
 MAX_STAGED_BYTES = 1 << 19  # of register memory, which lies on a worker's stack
 REGISTERS = 16  # vectors that sums and operands share; processors with 16 lanes have twice as many
 FULL = 1 << 13  # threads that keep a GPU busy

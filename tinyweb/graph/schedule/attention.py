@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, size_max, size_prod, substitute
-from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.symbolic import simplify
 
@@ -22,24 +22,24 @@ MOST_BETWEEN = 64  # nodes between scores and sum
 WIDEST = 256  # sums beside each other, for each of which an accumulator is kept
 
 
-def candidates(order: Sequence[UOp], meeting: Meeting) -> dict[UOp, list[UOp]]:
+def candidates(order: Sequence[UOp], post_dominators: PostDominators) -> dict[UOp, list[UOp]]:
     """For the maximum over each row of such scores in a graph (given sources first), the nodes from the scores up to
     what is summed."""
     reduces = (u for u in order if u.op is Ops.REDUCE and u.dtype.is_float)
     maxima = (u for u in reduces if u.arg[0] is Ops.MAX and len(u.arg[1]) == 1)
-    return {u: between for u in maxima if (between := _candidate(u, meeting))}
+    return {u: between for u in maxima if (between := _candidate(u, post_dominators))}
 
 
-def _candidate(maximum: UOp, meeting: Meeting) -> list[UOp]:
+def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
     """From the scores whose maximum is taken to their weighted sum; nothing if that is not all they are for."""
     scores, length = maximum.src[0], maximum.src[0].shape[maximum.arg[1][0]]
     if length == 1 or not _is_product(scores):
         return []
     # up to where all users have met: a sum along the row that was broadcast before
-    end = meeting.of[scores]
+    end = post_dominators.of[scores]
     exponential = False
     between = [scores]
-    todo = list(meeting.users[scores])
+    todo = list(post_dominators.users[scores])
     seen: set[UOp] = {scores}
     while end.op in ELEMENTWISE or end.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.REDUCE):
         while todo:
@@ -51,7 +51,7 @@ def _candidate(maximum: UOp, meeting: Meeting) -> list[UOp]:
             seen.add(u)
             between.append(u)
             exponential = exponential or u.op is Ops.EXP
-            todo.extend(meeting.users[u])
+            todo.extend(post_dominators.users[u])
         if end.op is Ops.REDUCE:
             rows, sums = (size_max(size_prod(x.shape)) for x in (maximum, end))
             fits = end.arg[0] is Ops.ADD and _along(end, length) and exponential
@@ -61,10 +61,10 @@ def _candidate(maximum: UOp, meeting: Meeting) -> list[UOp]:
         exponential = exponential or end.op is Ops.EXP
         if len(between) >= MOST_BETWEEN or not _along(end, length):
             return []
-        todo = list(meeting.users[end])
-        if meeting.of[end] is end:
+        todo = list(post_dominators.users[end])
+        if post_dominators.of[end] is end:
             return []
-        end = meeting.of[end]
+        end = post_dominators.of[end]
     return []
 
 

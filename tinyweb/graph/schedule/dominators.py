@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tinyweb.graph.ir import UOp, toposort, users
 
 
-class Meeting:
+class PostDominators:
     """For each node below `root` the nearest node through which every path to the root leads (Cooper, Harvey, Kennedy:
     A Simple, Fast Dominance Algorithm; one pass suffices because the graph has no cycles)."""
 

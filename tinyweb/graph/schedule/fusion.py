@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, Size, UOp, size_max, size_prod, toposort
 from tinyweb.graph.schedule.attention import candidates
-from tinyweb.graph.schedule.dominators import Meeting
+from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.work import LAUNCH
 
@@ -70,9 +70,9 @@ class Fusion:
     def __init__(self, root: UOp, stored: frozenset[UOp] = frozenset()):
         self.realized: dict[UOp, None] = {}
         self.state: dict[UOp, State] = {}
-        self.meeting = Meeting(root)
+        self.post_dominators = PostDominators(root)
         order = toposort([root])
-        found = candidates(order, self.meeting)
+        found = candidates(order, self.post_dominators)
         self.attention = frozenset(found) - stored
         self.streamed = {u for maximum in self.attention for u in found[maximum]}
         for u in order:
@@ -93,7 +93,11 @@ class Fusion:
             self._realize(u)
             return
         self.state[u] = state
-        if state.kind is not Kind.NONE and len(self.meeting.users[u]) > 1 and not self._meets_in_one_kernel(u, state):
+        if (
+            state.kind is not Kind.NONE
+            and len(self.post_dominators.users[u]) > 1
+            and not self._meets_in_one_kernel(u, state)
+        ):
             self._realize(u)
 
     def _realize(self, u: UOp) -> None:
@@ -247,11 +251,11 @@ class Fusion:
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
         """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same
         row."""
-        end = self.meeting.of[u]
+        end = self.post_dominators.of[u]
         if is_memory(end) or not self._along_row(end, state):
             return False
         size = size_prod(u.shape)
-        for i, v in enumerate(self.meeting.between(u)):
+        for i, v in enumerate(self.post_dominators.between(u)):
             if i == MOST_BETWEEN or not self._along_row(v, state):
                 return False
             # a value that varies along the row it is about to be reduced over would be computed once per use

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, substitute, toposort
 from tinyweb.graph.ir.spec import kernel_spec, spec_level, tensor_spec, verify
-from tinyweb.graph.schedule.form import form_of, placeholder
+from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
-from tinyweb.graph.schedule.memory import MemoryPlan, plan_memory
+from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify
@@ -173,7 +173,7 @@ def _build(
         return (u, memory[u]) if u in memory else None
 
     target = memory[node]
-    form = form_of(node, target, leaf)
+    form = canonical_form(node, target, leaf)
     recipe = recipes.get(form.root)
     if recipe is None:
         recipe = recipes[form.root] = _recipe(form.root, target)

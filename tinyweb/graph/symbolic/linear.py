@@ -98,7 +98,7 @@ def interval_of(terms: Terms, constant: int = 0) -> tuple[int, int]:
 
 
 def fits(terms: Terms, constant: int, dtype: DType) -> bool:
-    """Whether the sum is the number it spells: if it cannot wrap around, or is index arithmetic that can be written."""
+    """Whether the sum is the number it means: if it cannot wrap around, or is index arithmetic that can be written."""
     if dtype.kind == "index":
         return dtype.min <= constant <= dtype.max and all(dtype.min <= k <= dtype.max for k in terms.values())
     low, high = interval_of(terms, constant)

@@ -111,7 +111,7 @@ class CpuRuntime(Turns):
     def allocate(self, nbytes: int) -> CpuBuffer:
         return CpuBuffer(nbytes)
 
-    def room(self) -> int | None:
+    def free_bytes(self) -> int | None:
         return available_bytes()
 
     def _free(self, handle: CpuBuffer) -> None:

@@ -36,7 +36,7 @@ class InterpreterRuntime:
         except MemoryError:
             raise MemoryError(f"no room for a buffer of {nbytes} bytes") from None
 
-    def room(self) -> int | None:
+    def free_bytes(self) -> int | None:
         return available_bytes()
 
     def free(self, handle: Bytes) -> None:

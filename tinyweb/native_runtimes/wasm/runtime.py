@@ -137,7 +137,7 @@ class WasmRuntime(Turns):
         return WasmBuffer(address, nbytes)
 
     @in_turn
-    def room(self) -> int | None:
+    def free_bytes(self) -> int | None:
         held, host = self._allocator.free_bytes(), available_bytes()
         grown = MAX_PAGES * PAGE - self._allocator.end
         return held + (grown if host is None else min(grown, host))
@@ -165,11 +165,11 @@ class WasmRuntime(Turns):
         if address is not None:
             return address
         missing = -(-self._allocator.missing(nbytes) // PAGE)
-        room = MAX_PAGES - self._memory.size(self._store)
+        free = MAX_PAGES - self._memory.size(self._store)
         try:
-            if missing > room:
+            if missing > free:
                 raise wasmtime.WasmtimeError("the memory would exceed 4 GiB")
-            self._memory.grow(self._store, min(max(missing, GROWTH), room))
+            self._memory.grow(self._store, min(max(missing, GROWTH), free))
         except wasmtime.WasmtimeError as error:
             raise MemoryError(f"WASM has no memory for a buffer of {nbytes} bytes ({error})") from error
         self._allocator.extend(self._memory.size(self._store) * PAGE)

@@ -82,7 +82,7 @@ class WebGpuRuntime(Turns):
             )
         return WebGpuBuffer(self._backend.create_buffer(max(_words(nbytes), 4)), nbytes)
 
-    def room(self) -> int | None:
+    def free_bytes(self) -> int | None:
         # a software adapter's memory is the host's; of others WebGPU tells nothing but the largest buffer
         return available_bytes() if self.adapter.is_software else None
 

@@ -1,7 +1,7 @@
-"""Tiles spelled out in the target's registers and vectors: the one step whose cost grows with the unroll factors.
+"""Tiles expanded into the target's registers and vectors: the one step whose cost grows with the unroll factors.
 
 Each effect is carried out for every lane it depends on. One VECTOR axis per effect stays together, in chunks of at most
-`target.max_vector` lanes; all other lanes become single values. A value is spelled once per assignment of the lanes it
+`target.max_vector` lanes; all other lanes become single values. A value is emitted once per assignment of the lanes it
 depends on: a `Point` gives each lane range a number, or a `Chunk` of the vector axis.
 """
 
@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, toposort
-from tinyweb.graph.lower.build import both, index_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
-from tinyweb.graph.lower.memory import Memory, Place, Run
+from tinyweb.graph.lower.memory_access import Memory, Place, Run
 from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
@@ -37,17 +37,17 @@ Point: TypeAlias = "Mapping[UOp, int | Chunk]"
 Affine: TypeAlias = "tuple[UOp, dict[UOp, int]]"  # base, stride of each lane that the base does not depend on
 
 
-def spell(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset()) -> tuple[UOp, Memory]:
+def devectorize(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset()) -> tuple[UOp, Memory]:
     """The effects below `sink` without lanes; and what was found out about memory on the way.
 
     REGISTER buffers are variables, whole vectors of them where they have a VECTOR axis; those in `arrays` are memory.
     """
-    speller = _Speller(target, arrays)
-    (out,) = speller.effects(sink)
-    return out, speller.memory
+    devectorizer = _Devectorizer(target, arrays)
+    (out,) = devectorizer.effects(sink)
+    return out, devectorizer.memory
 
 
-class _Speller:
+class _Devectorizer:
     def __init__(self, target: Target, arrays: frozenset[UOp]):
         self.target, self.arrays = target, arrays
         self.memory = Memory(target)
@@ -118,9 +118,9 @@ class _Speller:
 
         for point in _points([r for r in lanes if r is not axis]):
             if axis is None:
-                spelled = None if gate is None else self.value(gate, point)
+                condition = None if gate is None else self.value(gate, point)
                 out += self.memory.store(
-                    here(), memory.buffer.dtype, self._index(point, index), [self.value(value, point)], spelled
+                    here(), memory.buffer.dtype, self._index(point, index), [self.value(value, point)], condition
                 )
                 continue
             chunks: list[Point] = [{**point, axis: c} for c in _chunks(axis, self.target)]
@@ -135,10 +135,10 @@ class _Speller:
                         out += self.memory.store(here(), memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
                     continue
             if together:
-                spelled = None if gate is None else self.value(gate, {**point, axis: 0})
+                condition = None if gate is None else self.value(gate, {**point, axis: 0})
                 start = self._index({**point, axis: 0}, index)
                 values = [self._vector(value, p, axis) for p in chunks]
-                out += self.memory.store(here(), memory.buffer.dtype, start, values, spelled)
+                out += self.memory.store(here(), memory.buffer.dtype, start, values, condition)
                 continue
             for p in chunks:
                 chunk = p[axis]
@@ -146,9 +146,9 @@ class _Speller:
                 vector = self._vector(value, p, axis)
                 for i in range(chunk.width):
                     single = {**point, axis: chunk.first + i}
-                    spelled = None if gate is None else self.value(gate, single)
+                    condition = None if gate is None else self.value(gate, single)
                     out += self.memory.store(
-                        here(), memory.buffer.dtype, self._index(single, index), [lane(vector, i)], spelled
+                        here(), memory.buffer.dtype, self._index(single, index), [lane(vector, i)], condition
                     )
         return tuple(out)
 
@@ -181,7 +181,7 @@ class _Speller:
         for u, lanes in everything:
             key = (u, tuple([point[r] for r in lanes]))
             if key not in values:
-                values[key] = self._spell(u, point)
+                values[key] = self._expand(u, point)
         if order is None:
             # what has no lanes is known from now on
             self._orders[root] = [(u, lanes) for u, lanes in everything if lanes or u is root]
@@ -216,7 +216,7 @@ class _Speller:
     def _known(self, u: UOp, point: Point) -> UOp:
         return self._values[(u, tuple([point[r] for r in self.lanes(u)]))]
 
-    def _spell(self, u: UOp, point: Point) -> UOp:
+    def _expand(self, u: UOp, point: Point) -> UOp:
         if u.op is Ops.CONST or u.op is Ops.VARIABLE:
             return u
         if u.op is Ops.RANGE:
@@ -524,8 +524,8 @@ class _Speller:
             if lanes and not self._is_computed(index):
                 base, numbers = simplify(substitute(base, {r: index_const(at) for r, at in numbers.items()})), {}
             self._bases[key] = self.value(base, numbers)
-        spelled = self._bases[key]
-        return Place(index_const(0), spelled.arg + offset) if spelled.op is Ops.CONST else Place(spelled, offset)
+        base = self._bases[key]
+        return Place(index_const(0), base.arg + offset) if base.op is Ops.CONST else Place(base, offset)
 
     # -- gates -------------------------------------------------------------------------------------------------
     def _uniform(self, gate: UOp, axis: UOp, point: Point) -> UOp | None:

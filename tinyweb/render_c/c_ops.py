@@ -1,6 +1,6 @@
-"""How each operation is spelled in C: one table, from op to a function of the kernel being written and the node.
+"""How each operation is emitted in C: one table, from op to a function of the kernel being written and the node.
 
-Scalars are spelled in exactly their own type (narrow integers are cast back after C's promotions). A vector of bool is
+Scalars are emitted in exactly their own type (narrow integers are cast back after C's promotions). A vector of bool is
 a mask: integers of all ones or all zeros, as wide as the data it was made from; `Kernel.mask` converts the width.
 """
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.render_c import dots, helpers
-from tinyweb.render_c.types import scalar_name, unsigned_name
+from tinyweb.render_c import c_helpers, dots
+from tinyweb.render_c.c_types import scalar_name, unsigned_name
 from tinyweb.render_common import is_splat, lanes
 
 if TYPE_CHECKING:
-    from tinyweb.render_c.kernel import Kernel
+    from tinyweb.render_c.c_kernel import Kernel
 
-Speller: TypeAlias = "Callable[[Kernel, UOp], str]"
+Emitter: TypeAlias = "Callable[[Kernel, UOp], str]"
 
 
 def mask_bits(u: UOp) -> int:
-    """Width of the mask elements a vector of bool is spelled with."""
+    """Width of the mask elements a vector of bool is emitted with."""
     if u.op in (Ops.LESS, Ops.EQUAL) and u.src[0].dtype is not dtypes.bool:
         return u.src[0].dtype.bits
     if u.op is Ops.CAST:
@@ -46,10 +46,10 @@ def _narrow(k: Kernel, u: UOp, text: str) -> str:
     return text
 
 
-def _operator(symbol: str) -> Speller:
+def _operator(symbol: str) -> Emitter:
     """Arithmetic on floats and indices as it stands, on other integers in an unsigned type, so that overflow wraps."""
 
-    def spell(k: Kernel, u: UOp) -> str:
+    def emit(k: Kernel, u: UOp) -> str:
         if u.dtype is dtypes.bool:
             return _LOGIC_OF[u.op](k, u)
         a, b = (k.x(s) for s in u.src)
@@ -57,7 +57,7 @@ def _operator(symbol: str) -> Speller:
             return _narrow(k, u, f"({a} {symbol} {b})")
         return _wrapping(k, u, f"{{}} {symbol} {{}}", a, b)
 
-    return spell
+    return emit
 
 
 def _wrapping(k: Kernel, u: UOp, pattern: str, *values: str) -> str:
@@ -67,10 +67,10 @@ def _wrapping(k: Kernel, u: UOp, pattern: str, *values: str) -> str:
     return f"({k.type(u)})({text})" if u.dtype.kind != "uint" or n == 1 else f"({text})"
 
 
-def _logic(symbol: str) -> Speller:
+def _logic(symbol: str) -> Emitter:
     """& | ^ on integers, bools and masks."""
 
-    def spell(k: Kernel, u: UOp) -> str:
+    def emit(k: Kernel, u: UOp) -> str:
         if _is_mask(u):
             bits = mask_bits(u)
             if symbol == "^":
@@ -83,14 +83,14 @@ def _logic(symbol: str) -> Speller:
             return f"(b8)(!{k.x(u.src[0])})"
         return _narrow(k, u, f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})")
 
-    return spell
+    return emit
 
 
-_LOGIC_OF: dict[Ops, Speller] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
+_LOGIC_OF: dict[Ops, Emitter] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
 
 
-def _shift(symbol: str) -> Speller:
-    def spell(k: Kernel, u: UOp) -> str:
+def _shift(symbol: str) -> Emitter:
+    def emit(k: Kernel, u: UOp) -> str:
         a, b = (k.x(s) for s in u.src)
         if symbol == "<<" and u.dtype.kind != "uint":
             return _wrapping(k, u, "{} << {}", a, b)
@@ -103,19 +103,19 @@ def _shift(symbol: str) -> Speller:
             return f"__builtin_convertvector({a} >> ({b} ^ {unknown}), {kind})"
         return _narrow(k, u, f"({a} {symbol} {b})")
 
-    return spell
+    return emit
 
 
-def _divide(symbol: str) -> Speller:
+def _divide(symbol: str) -> Emitter:
     """Integer division: the numerator is proven non-negative, so unsigned division, the cheaper one, is right."""
 
-    def spell(k: Kernel, u: UOp) -> str:
+    def emit(k: Kernel, u: UOp) -> str:
         a, b = (k.x(s) for s in u.src)
         if u.dtype.kind == "uint":
             return _narrow(k, u, f"({a} {symbol} {b})")
         return _wrapping(k, u, f"{{}} {symbol} {{}}", a, b)
 
-    return spell
+    return emit
 
 
 def _maximum(k: Kernel, u: UOp) -> str:
@@ -128,7 +128,7 @@ def _maximum(k: Kernel, u: UOp) -> str:
         return f"__builtin_elementwise_max({k.x(a)}, {k.x(b)})"
     scalar, n = scalar_name(u.dtype), lanes(u)
     name = f"maximum_{scalar}x{n}"
-    k.need(name, helpers.MAXIMUM.substitute(f=scalar, n=n), {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
+    k.need(name, c_helpers.MAXIMUM.substitute(f=scalar, n=n), {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
     return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
 
 
@@ -144,17 +144,17 @@ def _f16_to_f32(k: Kernel, u: UOp) -> str:
     if bits.op is Ops.CAST and bits.src[0].dtype is dtypes.uint16:
         bits = bits.src[0]  # widening with the sign is one instruction less
     kind = scalar_name(bits.dtype)
-    text = helpers.F16_TO_F32.substitute(n=n, u=kind, extended=helpers.SIGN_EXTENDED[kind].substitute(n=n))
+    text = c_helpers.F16_TO_F32.substitute(n=n, u=kind, extended=c_helpers.SIGN_EXTENDED[kind].substitute(n=n))
     return _half(k, f"f16_in_{kind}_to_f32x{n}", text, f"{kind}x{n}", n, bits)
 
 
 def _f32_to_f16(k: Kernel, u: UOp) -> str:
     n = lanes(u)
-    return _half(k, f"f32_to_f16x{n}", helpers.F32_TO_F16.substitute(n=n), f"f32x{n}", n, u.src[0])
+    return _half(k, f"f32_to_f16x{n}", c_helpers.F32_TO_F16.substitute(n=n), f"f32x{n}", n, u.src[0])
 
 
 def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str:
-    k.need(name, text, {f"{t}x{n}" for t in helpers.HALF_LANES})
+    k.need(name, text, {f"{t}x{n}" for t in c_helpers.HALF_LANES})
     return _on_vectors(name, kind, n, k.x(value))
 
 
@@ -256,7 +256,7 @@ def _lane(k: Kernel, u: UOp) -> str:
     return f"(b8)({lane} & 1)" if u.dtype is dtypes.bool else lane
 
 
-def _builtin(name: str) -> Speller:
+def _builtin(name: str) -> Emitter:
     return lambda k, u: f"__builtin_elementwise_{name}({k.x(u.src[0])})"
 
 
@@ -276,7 +276,7 @@ def _bitcast(k: Kernel, u: UOp) -> str:
     return f"__builtin_bit_cast({k.type(u)}, {k.x(u.src[0])})"
 
 
-SPELLING: dict[Ops, Speller] = {
+EMITTERS: dict[Ops, Emitter] = {
     Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
     Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _logic("^"), Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),

@@ -13,7 +13,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import cpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.render_c import render
-from tinyweb.render_c.streams import streamed
+from tinyweb.render_c.prefetch import streamed
 from tinyweb.tracing import capture
 
 CPU = cpu_target(8, 2)

@@ -1,8 +1,8 @@
 """64-bit numbers as pairs of 32-bit words, for targets without them.
 
-Runs on a spelled-out program. Memory of 64-bit elements becomes memory of twice as many uint32, the low word first, and
-is always accessed in whole pairs. Integers have all their operations; float64 is moved about and cast from and to
-float32, and nothing else (see `widen.py`).
+Runs on a devectorized program. Memory of 64-bit elements becomes memory of twice as many uint32, the low word first,
+and is always accessed in whole pairs. Integers have all their operations; float64 is moved about and cast from and to
+float32, and nothing else (see `legalize.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, BufferArg, Ops, Space, UOp
-from tinyweb.graph.lower.build import add, index_const, is_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import add, index_const, is_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.target import Target
 
 F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
@@ -24,7 +24,7 @@ WORD = 0xFFFFFFFF
 Pair: TypeAlias = "tuple[UOp, UOp]"  # the low and the high word, uint32
 
 
-def split_long(sink: UOp, target: Target) -> UOp:
+def split_int64(sink: UOp, target: Target) -> UOp:
     """The program below `sink` without 64-bit values, where the target lacks any of them."""
     if {I64, U64, F64} <= target.arithmetic:
         return sink

@@ -1,4 +1,4 @@
-"""How each operation is spelled in WGSL: one table, from op to a function of the kernel being written and the node."""
+"""How each operation is emitted in WGSL: one table, from op to a function of the kernel being written and the node."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.render_common import bare, is_splat, lanes
-from tinyweb.render_wgsl import helpers
-from tinyweb.render_wgsl.types import type_name
+from tinyweb.render_wgsl import wgsl_helpers
+from tinyweb.render_wgsl.wgsl_types import type_name
 
 if TYPE_CHECKING:
-    from tinyweb.render_wgsl.kernel import Kernel
+    from tinyweb.render_wgsl.wgsl_kernel import Kernel
 
-Speller: TypeAlias = "Callable[[Kernel, UOp], str]"
+Emitter: TypeAlias = "Callable[[Kernel, UOp], str]"
 
 
 def constant_of(u: UOp) -> bool | int | float | None:
@@ -24,20 +24,20 @@ def constant_of(u: UOp) -> bool | int | float | None:
     return u.arg if u.op is Ops.CONST else None
 
 
-def _operator(symbol: str) -> Speller:
-    def spell(k: Kernel, u: UOp) -> str:
+def _operator(symbol: str) -> Emitter:
+    def emit(k: Kernel, u: UOp) -> str:
         if u.dtype is dtypes.bool:
             return _ON_BOOL[u.op](k, u)
         return f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})"
 
-    return spell
+    return emit
 
 
-def _logic(symbol: str) -> Speller:
+def _logic(symbol: str) -> Emitter:
     return lambda k, u: f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})"
 
 
-_ON_BOOL: dict[Ops, Speller] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
+_ON_BOOL: dict[Ops, Emitter] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
 
 
 def _xor(k: Kernel, u: UOp) -> str:
@@ -49,10 +49,10 @@ def _xor(k: Kernel, u: UOp) -> str:
     return f"({k.x(a)} != {k.x(b)})"
 
 
-def _divide(symbol: str) -> Speller:
+def _divide(symbol: str) -> Emitter:
     """Integer division of a numerator that is proven non-negative: unsigned division, the cheaper one, is right."""
 
-    def spell(k: Kernel, u: UOp) -> str:
+    def emit(k: Kernel, u: UOp) -> str:
         a, b = u.src
         divisor = constant_of(b)
         n = lanes(u)
@@ -68,7 +68,7 @@ def _divide(symbol: str) -> Speller:
             under = k.splat(divisor, dtypes.uint32, n)
         return f"{k.type(u)}({unsigned}({k.x(a)}) {symbol} {under})"
 
-    return spell
+    return emit
 
 
 def _signed_bytes(u: UOp) -> UOp | None:
@@ -79,8 +79,8 @@ def _signed_bytes(u: UOp) -> UOp | None:
     return up.src[0].src[0] if [constant_of(s) for s in up.src[1].src] == [24, 16, 8, 0] else None
 
 
-def _shift(symbol: str) -> Speller:
-    def spell(k: Kernel, u: UOp) -> str:
+def _shift(symbol: str) -> Emitter:
+    def emit(k: Kernel, u: UOp) -> str:
         value, amount = u.src
         n = lanes(u)
         if (word := _signed_bytes(u)) is not None:
@@ -92,7 +92,7 @@ def _shift(symbol: str) -> Speller:
             by = k.x(amount) if amount.dtype is dtypes.uint32 else f"{type_name('u32', n)}({k.x(amount)})"
         return f"({k.x(value)} {symbol} {by})"
 
-    return spell
+    return emit
 
 
 def _maximum(k: Kernel, u: UOp) -> str:
@@ -108,7 +108,7 @@ def _maximum(k: Kernel, u: UOp) -> str:
             x, c = k.x(k.named(other)), k.x(number)
             return f"select({x}, {c}, {c} > {x})"
     name = f"maximum_x{lanes(u)}"
-    k.need(name, helpers.instantiate(helpers.MAXIMUM, lanes(u)))
+    k.need(name, wgsl_helpers.instantiate(wgsl_helpers.MAXIMUM, lanes(u)))
     return f"{name}({k.x(a)}, {k.x(b)})"
 
 
@@ -121,7 +121,7 @@ def _f16_to_f32(k: Kernel, u: UOp) -> str:
     if n == 1:
         return f"unpack2x16float({k.x(bits)}).x"
     name = f"f16_to_f32_x{n}"
-    k.need(name, helpers.instantiate(helpers.F16_TO_F32, n))
+    k.need(name, wgsl_helpers.instantiate(wgsl_helpers.F16_TO_F32, n))
     return f"{name}({k.x(bits)})"
 
 
@@ -138,7 +138,7 @@ def _both_halves(bits: UOp) -> list[UOp] | None:
 
 def _f32_to_f16(k: Kernel, u: UOp) -> str:
     name = f"f32_to_f16_x{lanes(u)}"
-    k.need(name, helpers.instantiate(helpers.F32_TO_F16, lanes(u)))
+    k.need(name, wgsl_helpers.instantiate(wgsl_helpers.F32_TO_F16, lanes(u)))
     return f"{name}({k.x(u.src[0])})"
 
 
@@ -177,7 +177,7 @@ def _lane(k: Kernel, u: UOp) -> str:
     return k.x(u.src[0]) if lanes(u.src[0]) == 1 else f"{k.x(u.src[0])}.{'xyzw'[u.arg]}"
 
 
-def _function(name: str) -> Speller:
+def _function(name: str) -> Emitter:
     return lambda k, u: f"{name}({bare(k.x(u.src[0]))})"
 
 
@@ -185,7 +185,7 @@ def _subgroup(k: Kernel, u: UOp) -> str:
     return f"{'subgroupAdd' if u.arg is Ops.ADD else 'subgroupMax'}({bare(k.x(u.src[0]))})"
 
 
-SPELLING: dict[Ops, Speller] = {
+EMITTERS: dict[Ops, Emitter] = {
     Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
     Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
-from tinyweb.graph.lower.build import add, index_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import add, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.formats import decode, encode
 from tinyweb.graph.symbolic import const_factor, simplify
 from tinyweb.graph.target import Target
@@ -25,7 +25,7 @@ _WIDEST_ALIGNMENT = 128
 def carrier_of(dtype: DType, target: Target) -> DType:
     """The type that memory of `dtype` is declared as."""
     if dtype in target.storage or dtype.bits == 64:
-        return dtype  # where there are no 64 bits, `long.py` makes words of them
+        return dtype  # where there are no 64 bits, `int64.py` makes words of them
     if _UNSIGNED.get(dtype.bits) in target.storage:
         return _UNSIGNED[dtype.bits]
     if dtype.bits < 8 and dtypes.uint8 in target.storage:
@@ -274,7 +274,7 @@ class Memory:
             cleared = UOp(Ops.STORE, dtypes.void, (memory, word.index, hole, *tail), "atomic_and")
             behind = memory.after(cleared)
             return (cleared, UOp(Ops.STORE, dtypes.void, (behind, word.index, moved, *tail), "atomic_or"))
-        # every turn of the loops around the update sees what the turns before it have written
+        # every round_ of the loops around the update sees what the rounds before it have written
         loops = {r for u in (word.index, hole, moved, *tail) for r in u.ranges}
         inside = memory.after(*sorted(loops, key=lambda r: r.order_key))
         old = self._load(inside, word, 1, gate).cast(U32)

@@ -19,11 +19,11 @@ from tinyweb.render_common import (
     memory_of,
     register_plan,
 )
-from tinyweb.render_wgsl.spelling import SPELLING, constant_of
-from tinyweb.render_wgsl.types import OPAQUE, literal, scalar_name, type_name
+from tinyweb.render_wgsl.wgsl_ops import EMITTERS, constant_of
+from tinyweb.render_wgsl.wgsl_types import OPAQUE, literal, scalar_name, type_name
 
 AXES = "xyz"
-MAX_REPEATED = 24  # characters of a constant vector that is spelled wherever it is used
+MAX_REPEATED = 24  # characters of a constant vector that is emitted wherever it is used
 ATOMIC = {"atomic_and": "atomicAnd", "atomic_or": "atomicOr"}
 
 
@@ -32,7 +32,7 @@ class Kernel:
 
     def __init__(self, program: Program, slots: Mapping[str, int]) -> None:
         self.program, self.slots = program, slots
-        self._spelled: dict[UOp, str] = {}
+        self._emitted: dict[UOp, str] = {}
         self._names: dict[UOp, str] = {}  # of memory
         self._helpers: dict[str, str] = {}
         self._constants: set[UOp] = set()  # values a compiler would compute
@@ -45,27 +45,27 @@ class Kernel:
         self._values = self._loops = 0
         self.text = self._write()
 
-    # -- what the spelling table uses ---------------------------------------------------------------------------------
+    # -- what the table of emitters uses ---------------------------------------------------------------------------
     def x(self, u: UOp) -> str:
-        """The spelling of a value."""
-        found = self._spelled.get(u)
+        """The text of a value."""
+        found = self._emitted.get(u)
         if found is None:
             if u.op is not Ops.CONST:
                 raise self._error(f"{u} is used before it is defined")
-            found = self._spelled[u] = self.literal(u.arg, u.dtype)
+            found = self._emitted[u] = self.literal(u.arg, u.dtype)
             if OPAQUE in found:
                 found = self._at_top(u)
         return found
 
     def named(self, u: UOp) -> UOp:
-        """`u`, with a spelling that may be repeated: a name or a constant."""
+        """`u`, with a text that may be repeated: a name or a constant."""
         text = self.x(u)
         if text.isidentifier() or constant_of(u) is not None:
             return u
         if u in self._constants:
             self._at_top(u)
         else:
-            self._spelled[u] = self._let(text)
+            self._emitted[u] = self._let(text)
         return u
 
     def literal(self, value: bool | int | float, dtype: DType) -> str:
@@ -127,7 +127,7 @@ class Kernel:
         if v.arg[0] not in self.slots:
             raise self._error(f"no slot was given for the variable {v.arg[0]}")
         slot = self.slots[v.arg[0]]
-        self._spelled[v] = self._let(f"variables[{slot // 4}].{'xyzw'[slot % 4]}", f"n{slot}")
+        self._emitted[v] = self._let(f"variables[{slot // 4}].{'xyzw'[slot % 4]}", f"n{slot}")
 
     def _statement(self, u: UOp) -> None:
         if u.op is Ops.CONST:
@@ -141,9 +141,9 @@ class Kernel:
         elif u.op is Ops.SPECIAL:
             kind, dim = u.arg
             text = f"i32({'group' if kind == 'grid' else 'thread'}.{AXES[dim]})"
-            self._spelled[u] = self._let(text, f"{'g' if kind == 'grid' else 't'}{dim}")
+            self._emitted[u] = self._let(text, f"{'g' if kind == 'grid' else 't'}{dim}")
         elif u.op is Ops.SUBGROUP_SIZE:
-            self._spelled[u] = self._let("i32(subgroup_size)")
+            self._emitted[u] = self._let("i32(subgroup_size)")
         elif u.op is Ops.RANGE:
             i = f"i{self._loops}" if self._loops != 32 else "i32_"  # i32 is a type
             self._loops += 1
@@ -152,7 +152,7 @@ class Kernel:
                 self._out.add(f"let end{i} = {size};")
                 size = f"end{i}"
             self._out.open(f"for (var {i} = 0i; {i} < {size}; {i}++) {{")
-            self._spelled[u] = i
+            self._emitted[u] = i
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.BARRIER:
@@ -161,10 +161,10 @@ class Kernel:
             self._load(u)
         elif u.op is Ops.STORE:
             self._store(u)
-        elif u.op in SPELLING:
+        elif u.op in EMITTERS:
             self._define(u)
         else:
-            raise self._error(f"WGSL has no spelling for {u.op.name} of {u.dtype.name}")
+            raise self._error(f"WGSL has no text for {u.op.name} of {u.dtype.name}")
 
     def _define(self, u: UOp) -> None:
         if u.op is Ops.STACK:
@@ -176,12 +176,12 @@ class Kernel:
                 self._at_top(s)
         elif u.op in (Ops.SHL, Ops.SHR, Ops.FLOORDIV, Ops.MOD, Ops.DIV) and u.src[1] in self._constants:
             self._guard_constant(u)
-        text = SPELLING[u.op](self, u)
+        text = EMITTERS[u.op](self, u)
         repeatable = u in self._constants and len(text) <= MAX_REPEATED
         if repeatable or (u in self._inline and len(text) <= MAX_INLINE):
-            self._spelled[u] = text
+            self._emitted[u] = text
             return
-        self._spelled[u] = self._let(text)
+        self._emitted[u] = self._let(text)
         self._constants.discard(u)  # a `let` is no constant expression
 
     def _guard_constant(self, u: UOp) -> None:
@@ -201,9 +201,9 @@ class Kernel:
     def _at_top(self, u: UOp) -> str:
         """Name a constant at the top of the function: whoever uses it then is no constant expression."""
         name = f"c{len(self._prologue)}"
-        self._prologue.append(f"  let {name} = {bare(self._spelled.get(u) or self.literal(u.arg, u.dtype))};")
+        self._prologue.append(f"  let {name} = {bare(self._emitted.get(u) or self.literal(u.arg, u.dtype))};")
         self._constants.discard(u)
-        self._spelled[u] = name
+        self._emitted[u] = name
         return name
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -262,13 +262,13 @@ class Kernel:
         if index.op is not Ops.CONST and n > 1 and not self._whole(memory, n):
             self.named(index)
         if gate is None:
-            self._spelled[u] = self._let(self._read(memory, index, n))
+            self._emitted[u] = self._let(self._read(memory, index, n))
             return
         name = f"v{self._values}"
         self._values += 1
-        # the zero is spelled out: naga forgets an implied one after the first round of a loop
+        # the zero is written out: naga forgets an implied one after the first round of a loop
         self._out.add(f"var {name} = {self.type(u)}();")
-        self._spelled[u] = name
+        self._emitted[u] = name
         if lanes(gate) == 1:
             self._out.add(f"if ({bare(self.x(gate))}) {{ {name} = {self._read(memory, index, n)}; }}")
             return

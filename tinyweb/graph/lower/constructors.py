@@ -1,4 +1,4 @@
-"""Small constructors for program nodes: they fold what is constant at once, so that spelled-out indices stay short."""
+"""Small constructors for program nodes: they fold what is constant at once, so that written-out indices stay short."""
 
 from __future__ import annotations
 

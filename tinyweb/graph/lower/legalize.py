@@ -2,7 +2,7 @@
 
 Narrow floats are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or
 uint32 kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs
-to the access. 64-bit integers stay what they are: `long.py` makes pairs of them once the program is spelled out.
+to the access. 64-bit integers stay what they are: `int64.py` makes pairs of them once the program is written out.
 
 Casts of floats to integers hold the value within the type's range and make 0 of NaN; shifts by less than 0 or by the
 type's width and more shift everything out. The CASTs and shifts that are left after this pass are plain ones.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from tinyweb.dtype import DType, dtypes, round_to
 from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp
 from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
-from tinyweb.graph.lower.memory import carrier_of
+from tinyweb.graph.lower.memory_access import carrier_of
 from tinyweb.graph.target import Target
 
 F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
@@ -34,7 +34,7 @@ def computed_as(dtype: DType, target: Target) -> DType:
     return wider
 
 
-def widen(kernel: UOp, target: Target) -> UOp:
+def legalize(kernel: UOp, target: Target) -> UOp:
     """The kernel with values only of types in `target.arithmetic` and 64-bit ones; memory keeps its types.
 
     NotImplementedError naming an operation on float64 where the target has none.

@@ -17,7 +17,7 @@ import pytest
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import BufferArg, Ops, Space, UOp
-from tinyweb.graph.schedule import form, schedule
+from tinyweb.graph.schedule import canonical, schedule
 from tinyweb.tracing import capture
 
 schedule_module = importlib.import_module("tinyweb.graph.schedule.schedule")
@@ -30,14 +30,14 @@ def buffer(number: int, *shape: int) -> UOp:
     return UOp(Ops.RESHAPE, F32, (UOp(Ops.BUFFER, F32, (), BufferArg(Space.DEVICE, 10000 + number, size)),), shape)
 
 
-def form_of(node: UOp, *memories: UOp) -> form.Form:
+def canonical_form(node: UOp, *memories: UOp) -> canonical.Canonical:
     target = UOp(Ops.BUFFER, F32, (), BufferArg(Space.DEVICE, 20000, 6))
-    return form.form_of(node, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
+    return canonical.canonical_form(node, target, lambda u: (u, u) if u.op is Ops.BUFFER else None)
 
 
 def test_forms_forget_which_memory_is_read() -> None:
     a, b, c = (buffer(n, 2, 3) for n in range(3))
-    first, second = form_of(a * b + a), form_of(c * a + c)
+    first, second = canonical_form(a * b + a), canonical_form(c * a + c)
     assert first.root is second.root
     assert [m.arg.id for m in first.memories] == [20000, 10000, 10001]
     assert [m.arg.id for m in second.memories] == [20000, 10002, 10000]
@@ -48,7 +48,7 @@ def test_forms_tell_apart_what_makes_other_kernels() -> None:
     a, b, c = (buffer(n, 2, 3) for n in range(3))
     whole = UOp(Ops.RESHAPE, F32, (a.src[0],), (6,))
     different = [a * b + a, a * b + b, a * b + c, a * b + 1.0, a * b + 2.0, a + b, whole + 1.0, a + 1.0]
-    assert len({form_of(u).root for u in different}) == len(different)
+    assert len({canonical_form(u).root for u in different}) == len(different)
 
 
 def network(layers: int) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Laws: what a spec's tables are made of, and the laws that hold in every stage."""
+"""Invariants: what a spec's tables are made of, and the invariants that hold in every stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Whole: TypeAlias = Callable[[Sequence[UOp]], "tuple[UOp, str] | None"]
 
 
 @dataclass(frozen=True)
-class Law:
+class Invariant:
     """`text` says what `holds` checks of every node with one of `ops`."""
 
     ops: frozenset[Ops]
@@ -25,31 +25,31 @@ class Law:
 
 @dataclass(frozen=True)
 class Spec:
-    """A stage's laws. `whole` look at all nodes with one of the ops `seen_whole` (of a program: at all, in order) and
-    name a culprit and the rule it breaks.
+    """A stage's invariants. `whole` look at all nodes with one of the ops `seen_whole` (of a program: at all, in order)
+    and name a culprit and the rule it breaks.
     """
 
     name: str
-    laws: tuple[Law, ...]
+    invariants: tuple[Invariant, ...]
     whole: tuple[Whole, ...] = ()
     seen_whole: frozenset[Ops] = frozenset(Ops)
     ordered: bool = False  # the graph is given as a list of all its nodes
-    _by_op: dict[Ops, list[Law]] = field(default_factory=dict, compare=False, repr=False)
+    _by_op: dict[Ops, list[Invariant]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def checked(self) -> str:
-        """Where a node keeps that it breaks no law of this spec."""
+        """Where a node keeps that it breaks no invariant of this spec."""
         return f"checked {self.name}"
 
-    def laws_of(self, op: Ops) -> list[Law]:
+    def invariants_of(self, op: Ops) -> list[Invariant]:
         if op not in self._by_op:
-            self._by_op[op] = [law for law in self.laws if op in law.ops]
+            self._by_op[op] = [invariant for invariant in self.invariants if op in invariant.ops]
         return self._by_op[op]
 
 
 # -- small predicates ------------------------------------------------------------------------------------------------
-def law(ops: Ops | Collection[Ops], text: str, holds: Node = lambda u: True) -> Law:
-    return Law(frozenset({ops} if isinstance(ops, Ops) else ops), text, holds)
+def needs(ops: Ops | Collection[Ops], text: str, holds: Node = lambda u: True) -> Invariant:
+    return Invariant(frozenset({ops} if isinstance(ops, Ops) else ops), text, holds)
 
 
 def sources(*counts: int) -> Node:
@@ -110,25 +110,25 @@ ONE = tuple(sorted(UNARY))
 THREE = (Ops.WHERE, Ops.MULADD)
 TWO = tuple(ELEMENTWISE - set(ONE) - set(THREE))
 
-common: tuple[Law, ...] = (
-    law(Ops.CONST, "a CONST has no sources and an arg of its dtype: bool, float, or an int in range",
+common: tuple[Invariant, ...] = (
+    needs(Ops.CONST, "a CONST has no sources and an arg of its dtype: bool, float, or an int in range",
         lambda u: not u.src and constant_fits(u)),
-    law(Ops.VARIABLE, "a VARIABLE is of dtype index and has arg (name, min, max) with min ≤ max",
+    needs(Ops.VARIABLE, "a VARIABLE is of dtype index and has arg (name, min, max) with min ≤ max",
         lambda u: u.dtype is dtypes.index and not u.src and isinstance(u.arg[0], str) and u.arg[1] <= u.arg[2]),
-    law(ONE, "this operation has one source", sources(1)),
-    law(TWO, "this operation has two sources", sources(2)),
-    law(THREE, "this operation has three sources", sources(3)),
-    law(ELEMENTWISE, "an elementwise operation has no arg", lambda u: u.arg is None),
-    law(ELEMENTWISE, "an elementwise operation has a value, and so have its sources",
+    needs(ONE, "this operation has one source", sources(1)),
+    needs(TWO, "this operation has two sources", sources(2)),
+    needs(THREE, "this operation has three sources", sources(3)),
+    needs(ELEMENTWISE, "an elementwise operation has no arg", lambda u: u.arg is None),
+    needs(ELEMENTWISE, "an elementwise operation has a value, and so have its sources",
         lambda u: u.dtype is not dtypes.void and no_void_sources(u)),
-    law(SAME_TYPE, "the sources have the dtype of the result", alike),
-    law(FLOAT_ONLY, "this operation is for floats", lambda u: u.dtype.is_float),
-    law(INT_ONLY, "this operation is for integers", lambda u: u.dtype.is_int),
-    law((Ops.NEG, Ops.ADD, Ops.MULADD), "arithmetic is not for bool", lambda u: u.dtype is not dtypes.bool),
-    law((Ops.AND, Ops.OR, Ops.XOR), "bit operations are for integers and bool", lambda u: not u.dtype.is_float),
-    law(COMPARISON, "a comparison gives bool, of two sources of one dtype",
+    needs(SAME_TYPE, "the sources have the dtype of the result", alike),
+    needs(FLOAT_ONLY, "this operation is for floats", lambda u: u.dtype.is_float),
+    needs(INT_ONLY, "this operation is for integers", lambda u: u.dtype.is_int),
+    needs((Ops.NEG, Ops.ADD, Ops.MULADD), "arithmetic is not for bool", lambda u: u.dtype is not dtypes.bool),
+    needs((Ops.AND, Ops.OR, Ops.XOR), "bit operations are for integers and bool", lambda u: not u.dtype.is_float),
+    needs(COMPARISON, "a comparison gives bool, of two sources of one dtype",
         lambda u: u.dtype is dtypes.bool and u.src[0].dtype is u.src[1].dtype),
-    law(Ops.WHERE, "WHERE has a bool condition and branches of its own dtype",
+    needs(Ops.WHERE, "WHERE has a bool condition and branches of its own dtype",
         lambda u: u.src[0].dtype is dtypes.bool and u.src[1].dtype is u.dtype and u.src[2].dtype is u.dtype),
-    law(Ops.BITCAST, "a BITCAST keeps the number of bits", lambda u: u.dtype.bits == u.src[0].dtype.bits),
+    needs(Ops.BITCAST, "a BITCAST keeps the number of bits", lambda u: u.dtype.bits == u.src[0].dtype.bits),
 )  # fmt: skip

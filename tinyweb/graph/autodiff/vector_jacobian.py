@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.autodiff.build import expand, full, iota, not_, permute, reshape, total
+from tinyweb.graph.autodiff.derivations import expand, full, iota, not_, permute, reshape, total
 from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
 from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_prod, size_sub, substitute
 

@@ -8,10 +8,10 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
-from tinyweb.render_c.invariant import filled_once
-from tinyweb.render_c.spelling import SPELLING, mask_bits
-from tinyweb.render_c.streams import AHEAD, streamed
-from tinyweb.render_c.types import SCALARS, literal, scalar_name, vector_name
+from tinyweb.render_c.c_ops import EMITTERS, mask_bits
+from tinyweb.render_c.c_types import SCALARS, literal, scalar_name, vector_name
+from tinyweb.render_c.loop_invariant import filled_once
+from tinyweb.render_c.prefetch import AHEAD, streamed
 from tinyweb.render_common import (
     MAX_INLINE,
     Inlining,
@@ -39,7 +39,7 @@ class Kernel:
         self.slots = slots if slots is not None else variable_slots(program)
         self.vectors: set[str] = set()
         self.helpers: dict[str, str] = {}
-        self._spelled: dict[UOp, str] = {}
+        self._emitted: dict[UOp, str] = {}
         self._registers = register_plan(program)
         held = sum(u.dtype.nbytes(u.arg.size) for u, r in self._registers.items() if r.variables)
         self._crowded = held >= CROWDED
@@ -51,14 +51,14 @@ class Kernel:
         self._write()
         self.text = str(self._out)
 
-    # -- what the spelling table uses ---------------------------------------------------------------------------------
+    # -- what the table of emitters uses ---------------------------------------------------------------------------
     def x(self, u: UOp) -> str:
-        """The spelling of a value."""
-        found = self._spelled.get(u)
+        """The text of a value."""
+        found = self._emitted.get(u)
         if found is None:
             if u.op is not Ops.CONST:
                 raise DeviceError(f"program {self.program.name}: {u} is used before it is defined")
-            found = self._spelled[u] = literal(u.arg, u.dtype)
+            found = self._emitted[u] = literal(u.arg, u.dtype)
         return found
 
     def type(self, u: UOp) -> str:
@@ -100,7 +100,7 @@ class Kernel:
         )
         for v in dict.fromkeys([*p.variables, *(u for u in p.uops if u.op is Ops.VARIABLE)]):
             slot = self._slot(v)
-            name = self._spelled[v] = (
+            name = self._emitted[v] = (
                 f"n_{v.arg[0]}" if f"n_{v.arg[0]}".isidentifier() and v.arg[0].isascii() else f"n_{slot}"
             )
             out.add(f"const i32 {name} = variables[{slot}];")
@@ -132,7 +132,7 @@ class Kernel:
         elif u.op is Ops.SPECIAL:
             if u.arg != ("grid", 0):
                 raise DeviceError(f"program {self.program.name}: C has no hardware index {u.arg}, only ('grid', 0)")
-            self._spelled[u] = "grid"
+            self._emitted[u] = "grid"
         elif u.op is Ops.RANGE:
             i = f"i{self._loops}" if f"i{self._loops}" not in SCALARS else f"i{self._loops}_"  # i8 is a type
             self._loops += 1
@@ -143,7 +143,7 @@ class Kernel:
             if self._crowded and u.arg.reduce and u.src[0].op is Ops.CONST:
                 self._out.add("ROLLED")
             self._out.open(f"for (i32 {i} = 0; {i} < {size}; ++{i}) {{")
-            self._spelled[u] = i
+            self._emitted[u] = i
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.LOAD:
@@ -154,16 +154,16 @@ class Kernel:
             self._define(u, self._load(u))
         elif u.op is Ops.STORE:
             self._store(u)
-        elif u.op in SPELLING:
-            self._define(u, SPELLING[u.op](self, u))
+        elif u.op in EMITTERS:
+            self._define(u, EMITTERS[u.op](self, u))
         else:
-            raise DeviceError(f"program {self.program.name}: C has no spelling for {u.op.name} of {u.dtype.name}")
+            raise DeviceError(f"program {self.program.name}: C has no text for {u.op.name} of {u.dtype.name}")
 
     def _define(self, u: UOp, text: str) -> None:
         if u in self._inline and len(text) <= MAX_INLINE:
-            self._spelled[u] = text
+            self._emitted[u] = text
             return
-        name = self._spelled[u] = f"v{self._values}"
+        name = self._emitted[u] = f"v{self._values}"
         self._values += 1
         self._out.add(f"const {self.type(u)} {name} = {bare(text)};")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Shape, Size, UOp, size_max
-from tinyweb.graph.ir.laws import same_sizes
+from tinyweb.graph.ir.invariants import same_sizes
 
 
 def reshape(x: UOp, shape: Shape) -> UOp:

@@ -1,4 +1,4 @@
-"""How WGSL spells each operation, with one lane and with four. What it computes is tested by running it."""
+"""How WGSL emits each operation, with one lane and with four. What it computes is tested by running it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.native_runtimes.programs import Writer, elementwise, splat, stack
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.render_wgsl import render
-from tinyweb.render_wgsl.types import literal
+from tinyweb.render_wgsl.wgsl_types import literal
 
 F32, I32, U32, BOOL = dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool
 LESS, WHERE = Ops.LESS, Ops.WHERE

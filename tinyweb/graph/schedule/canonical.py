@@ -13,7 +13,7 @@ from tinyweb.graph.ir import Ops, ParamArg, UOp
 
 
 @dataclass(frozen=True)
-class Form:
+class Canonical:
     """`leaves[i]` is the node that the placeholder numbered i stands for; `memories[k]` the BUFFER behind PARAM k.
 
     Memory 0 is what the kernel stores to.
@@ -24,7 +24,7 @@ class Form:
     memories: tuple[UOp, ...]
 
 
-def form_of(node: UOp, target: UOp, leaf: Callable[[UOp], tuple[UOp, UOp] | None]) -> Form:
+def canonical_form(node: UOp, target: UOp, leaf: Callable[[UOp], tuple[UOp, UOp] | None]) -> Canonical:
     """The form of `node`, to be stored to the BUFFER `target`. `leaf(u)` is (the node read instead of u, its BUFFER)
     where u is not computed but read; it is not asked about `node` itself."""
     leaves: list[UOp] = []
@@ -54,7 +54,7 @@ def form_of(node: UOp, target: UOp, leaf: Callable[[UOp], tuple[UOp, UOp] | None
             arg = None if u.op is Ops.ASSIGN else u.arg
             done[u] = u if src == u.src else UOp(u.op, u.dtype, src, arg)
             if not above:
-                return Form(done[u], tuple(leaves), tuple(memories))
+                return Canonical(done[u], tuple(leaves), tuple(memories))
             u, rest = above.pop()
 
 

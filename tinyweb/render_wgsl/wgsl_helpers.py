@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from tinyweb.render_wgsl.types import type_name
+from tinyweb.render_wgsl.wgsl_types import type_name
 
 # NaN in either operand gives NaN. The tests are on the bits: compilers may assume that there are no NaNs.
 MAXIMUM = Template("""\

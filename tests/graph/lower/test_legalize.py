@@ -1,4 +1,4 @@
-"""Types a target lacks, evaluated in NumPy after `widen`: every cast, every shift, arithmetic that wraps around."""
+"""Types a target lacks, evaluated in NumPy after `legalize`: every cast, every shift, arithmetic that wraps around."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.graph.lower.hand_kernels import axes, kernel, param
 from tinyweb.dtype import ALL, DType, dtypes, from_bits, round_to, to_bits
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower.decompose import decompose, floor_division
-from tinyweb.graph.lower.widen import computed_as, in_range, widen
+from tinyweb.graph.lower.legalize import computed_as, in_range, legalize
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
 F32, F64, I32, U32, BOOL = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32, dtypes.bool
@@ -52,7 +52,7 @@ def cast(value: float | int | bool, to: DType) -> float | int | bool:
 
 
 def widened(value: UOp, target: Target) -> UOp:
-    return widen(value, target)
+    return legalize(value, target)
 
 
 def supported(dtype: DType, target: Target) -> bool:
@@ -189,7 +189,7 @@ def test_what_a_store_rounds_is_not_rounded_before() -> None:
     (i,) = axes(4)
 
     def narrowing(value: UOp, dtype: DType, target: Target) -> int:
-        k = widen(kernel(param(0, 4, dtype).store(i, value)), target)
+        k = legalize(kernel(param(0, 4, dtype).store(i, value)), target)
         return sum(u.op in (Ops.F32_TO_F16, Ops.BITCAST) or u.dtype is dtypes.float16 for u in k.toposort())
 
     for dtype in NARROW:
@@ -199,7 +199,7 @@ def test_what_a_store_rounds_is_not_rounded_before() -> None:
         assert narrowing(once, dtype, WEBGPU) == memory  # the memory itself
         stored = param(0, 4, dtype)
         for gate in ((), (i < 3,)):
-            (store,) = widen(kernel(stored.store(i, once, *gate)), WEBGPU).src
+            (store,) = legalize(kernel(stored.store(i, once, *gate)), WEBGPU).src
             assert store.src == (stored, i, x, *gate)
         assert narrowing(twice, dtype, WEBGPU) > memory
     # a double is: by way of a float32 it would be rounded twice
@@ -262,10 +262,10 @@ def test_doubles_where_there_are_none() -> None:
                         (leaf(I32).cast(F64), "a cast of int32 to float64"), (x < x, "LESS of float64"),
                         (x.cast(dtypes.float16), "a cast of float64 to float16")):  # fmt: skip
         with pytest.raises(NotImplementedError, match=what):
-            widen(value, WEBGPU)
-        widen(value, CPU)
+            legalize(value, WEBGPU)
+        legalize(value, CPU)
     for fine in (x.cast(F32), x.cast(F32).cast(F64), (leaf(I32) < 1).where(x, x), leaf(dtypes.int64).bitcast(F64)):
-        widen(fine, WEBGPU)
+        legalize(fine, WEBGPU)
 
 
 def test_nans_are_found_by_their_bits_in_wgsl() -> None:

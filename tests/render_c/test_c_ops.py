@@ -1,4 +1,4 @@
-"""How C spells each operation, with one lane and with four. What it computes is tested by running it."""
+"""How C emits each operation, with one lane and with four. What it computes is tested by running it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Axis, Ops, UOp, Variable, as_index
 from tinyweb.render_c import dots, render, size_text
-from tinyweb.render_c.types import literal
+from tinyweb.render_c.c_types import literal
 
 BOOL, I8, U8, U16 = dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.uint16
 I32, U32, I64, F16, F32, F64 = (
