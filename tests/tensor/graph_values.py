@@ -81,6 +81,10 @@ def node(u: UOp, src: list[np.ndarray], device: str) -> Any:
         return np.flip(x, u.arg)
     if op is Ops.TAKE:
         return taken(x, src[1], u.arg)
+    if op is Ops.SCAN:
+        return scanned(u.arg[0], u.arg[1], src)
+    if op is Ops.SCATTER:
+        return scattered(*src, *u.arg)
     if op is Ops.REDUCE:
         least = -np.inf if u.dtype.is_float else u.dtype.min
         initial = {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: least}[u.arg[0]]
@@ -108,6 +112,25 @@ def taken(x: np.ndarray, index: np.ndarray, shared: int) -> np.ndarray:
     for at in np.ndindex(*index.shape):
         if 0 <= index[at] < n:
             out[at] = x[(*at[:shared], int(index[at]))]
+    return out
+
+
+def scanned(op: Ops, axis: int, src: list[np.ndarray]) -> np.ndarray:
+    """The definition: step by step along an axis."""
+    x, *factors = (np.moveaxis(s, axis, 0) for s in src)
+    out = x.copy()
+    for i in range(1, len(x)):
+        out[i] = out[i - 1] * factors[0][i] + x[i] if factors else BINARY[op](out[i - 1], x[i])
+    return np.moveaxis(out, 0, axis)
+
+
+def scattered(x: np.ndarray, index: np.ndarray, values: np.ndarray, shared: int, op: Ops | None) -> np.ndarray:
+    """The definition: value after value."""
+    out = x.copy()
+    for at in np.ndindex(*index.shape):
+        if 0 <= index[at] < x.shape[shared]:
+            place = (*at[:shared], int(index[at]))
+            out[place] = values[at] if op is None else BINARY[op](out[place], values[at])
     return out
 
 

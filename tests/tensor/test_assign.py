@@ -470,7 +470,7 @@ def test_too_large_says_how_many_bytes(device: str) -> None:
 
 
 def test_all_results_of_a_schedule_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Device["CPU"].runtime, "room", lambda: 100 << 20)
+    monkeypatch.setattr(Device["CPU"].runtime, "free_bytes", lambda: 100 << 20)
     parts = [Tensor.full((16 << 20,), i, dtype=dtypes.float32) for i in range(2)]  # 64 MiB each
     with pytest.raises(MemoryError, match=rf"{2 * (64 << 20)} bytes .* on CPU"):
         parts[0].realize(parts[1])

@@ -1,9 +1,8 @@
 """Writing parts: `x[...] = value`, scatter and its kin.
 
-A scatter is a gather seen from the target: each place looks for the positions whose index names it. That is
-deterministic and needs no atomic operations; it costs the places times the positions, but looks at an index only once
-for all axes along which it does not vary. Positions outside of the axis write nothing; where several write the same
-place, the last one wins (or all are combined).
+Positions are worked off one after the other, side by side along all axes that share an index: that is deterministic and
+needs no atomic operations. Positions outside of the axis write nothing; where several write the same place, the last
+one wins (or all are combined).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tinyweb.array.movement import broadcast_shapes
 from tinyweb.array.scan import Scan
 from tinyweb.device import is_recording
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Shape, UOp, size_max, size_prod
+from tinyweb.graph.ir import Ops, Shape, UOp, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
@@ -131,19 +130,16 @@ class Scatter(Scan):
 
     # -- one axis: the target's view ----------------------------------------------------------------------------------
     # below, `self` is (shared…, n, rest…), `index` (shared…, positions) and `values` (shared…, positions, rest…)
-    def _hits(self, index: Self, shared: int) -> Self:
-        """(shared…, n, positions): whether a position writes a place."""
-        rows = self._iota(self.shape[shared]).cast(index.dtype)
-        return index.unsqueeze(shared).eq(rows._reshape((*(1,) * shared, self.shape[shared], 1)))
-
     def _last(self, index: Self, values: Self, shared: int) -> Self:
         """The value of the last position that names a place."""
+        return self._written(index, values, shared, None)
+
+    def _written(self, index: Self, values: Self, shared: int, op: Ops | None) -> Self:
+        """Every value in turn combined by `op` with what is at its place, or put there."""
         if index.numel() == 0 or self.numel() == 0:
             return self
-        hits = self._hits(index, shared)
-        last = hits.where(self._iota(index.shape[shared]), -1).max(shared + 1)
-        found = last.greater(-1)._reshape((*last.shape, *(1,) * (self.ndim - shared - 1)))
-        return found.where(values._pick(last, shared), self)
+        index = index.cast(dtypes.int32) if index.dtype.bits < 32 else index
+        return self._new(UOp(Ops.SCATTER, self.dtype, (self.uop, index.uop, values.uop), (shared, op)))
 
     def _combined(self, index: Self, values: Self, shared: int, reduce: str, include_self: bool) -> Self:
         """All values that name a place combined, with what was there or without."""
@@ -151,33 +147,25 @@ class Scatter(Scan):
             return self
         narrow = self.dtype
         wide = _accumulator(narrow)
-        mine, v = self.cast(wide), values.cast(wide).unsqueeze(shared)
-        rest = self.ndim - shared - 1
-        hits = self._hits(index, shared)
-        some = hits.any(shared + 1)._reshape((*self.shape[: shared + 1], *(1,) * rest))
-        hits = hits._reshape((*hits.shape, *(1,) * rest))
-        at = shared + 1
+        mine, v = self.cast(wide), values.cast(wide)
+        places = self.shape[: shared + 1]
+        counted = self._new(UOp.const(0, dtypes.int32))._broadcast_to(places)
+        ones = self._new(UOp.const(1, dtypes.int32))._broadcast_to(index.shape)
+        count = counted._written(index, ones, shared, Ops.ADD)._reshape((*places, *(1,) * (self.ndim - shared - 1)))
         if reduce in ("amax", "amin"):
             v, own = (v, mine) if reduce == "amax" else (_mirrored(v), _mirrored(mine))
-            found = hits.where(v, self._new(UOp.const(wide.min, wide)))
-            if include_self:
-                # what was there is one more candidate: equal ones share the gradient
-                found = found._pad_along(at, 1, 0)
-                first = self._iota(found.shape[at]).eq(0)._reshape((found.shape[at], *(1,) * rest))
-                found = first.where(own.unsqueeze(at), found)
-            best = found.max(at)
+            lowest = self._new(UOp.const(wide.min, wide))._broadcast_to(self.shape)
+            best = (own if include_self else lowest)._written(index, v, shared, Ops.MAX)
             best = best if reduce == "amax" else _mirrored(best)
-            out = best if include_self else some.where(best, mine)
-        elif reduce == "prod":
-            product = hits.where(v, self._new(UOp.const(1, wide))).prod(at)
-            out = product.mul(mine) if include_self else some.where(product, mine)
+            out = best if include_self else count.greater(0).where(best, mine)
         else:
-            total = hits.where(v, self._new(UOp.const(0, wide))).sum(at)
-            out = total.add(mine) if include_self else some.where(total, mine)
+            op, neutral = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
+            start = mine if include_self else self._new(UOp.const(neutral, wide))._broadcast_to(self.shape)
+            out = start._written(index, v, shared, op)
             if reduce == "mean":
-                count = hits.sum(at)
-                count = count.add(1) if include_self else count.maximum(1)
-                out = out.div(count) if wide.is_float else out.floordiv(count)
+                n = count.add(1) if include_self else count.maximum(1)
+                out = out.div(n) if wide.is_float else out.floordiv(n)
+            out = out if include_self else count.greater(0).where(out, mine)
         return out.cast(narrow)
 
     # -- scatter ------------------------------------------------------------------------------------------------------

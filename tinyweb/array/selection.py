@@ -116,7 +116,7 @@ class Selection(Sorting):
         values, order = self.sort(a)
         place = values._places(a)
         begins = values._along(a, 1, n).ne(values._along(a, 0, n - 1))._pad_along(a, 1, 0)
-        run = place.sub(begins.where(place, 0)._running_max(a, "mode", 0))
+        run = place.sub(begins.where(place, 0)._running_max(a))
         at = run.argmax(a, keepdim=True)
         found = values._gather(a, at), order._gather(a, at)
         return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
@@ -275,6 +275,6 @@ class Selection(Sorting):
             noise = type(self).exponential(*rows, n, **options)
             return weights.div(noise).topk(num_samples)[1]
         # rounding may neither make the sums fall nor give a weight of 0 a step of its own
-        steps = weights.eq(0).where(0.0, weights.cumsum(-1))._running_max(self.ndim - 1, "multinomial", 0.0)
+        steps = weights.eq(0).where(0.0, weights.cumsum(-1))._running_max(self.ndim - 1)
         level = type(self).rand(*rows, num_samples, **options).mul(steps._along(self.ndim - 1, n - 1, n))
         return steps.contiguous().searchsorted(level, right=True).minimum(size_max(n) - 1)

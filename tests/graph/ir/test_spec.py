@@ -94,6 +94,11 @@ BAD_TENSORS: dict[str, tuple[UOp, str]] = {
     "reduce a missing axis": (UOp(Ops.REDUCE, F32, (x,), (Ops.ADD, (2,))), "axes that exist"),
     "reduce as in a kernel": (UOp(Ops.REDUCE, F32, (x,), Ops.ADD), "axes that exist"),
     "take by floats": (UOp(Ops.TAKE, F32, (x, x), 0), "integer indices"),
+    "scan of differences": (UOp(Ops.SCAN, F32, (x,), (Ops.XOR, 0)), "SCAN has sources of one shape"),
+    "recurrence without factors": (UOp(Ops.SCAN, F32, (x,), (Ops.MULADD, 0)), "SCAN has sources of one shape"),
+    "scan of a missing axis": (UOp(Ops.SCAN, F32, (x,), (Ops.ADD, 2)), "an axis"),
+    "scatter of another shape": (
+        UOp(Ops.SCATTER, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 2), x), (0, None)), "values for every index"),
     "leaf without an id": (UOp(Ops.LEAF, F32, (x,)), "an id"),
     "detach with an arg": (UOp(Ops.DETACH, F32, (x,), 1), "no arg"),
     "custom gradient of another shape": (
@@ -155,6 +160,8 @@ BAD_KERNELS: dict[str, tuple[UOp, str]] = {
     "fourth dimension": (kernel(out.store(loop("j", 4, 1, AxisKind.THREAD, dim=3), const(1.0))), "0, 1 and 2"),
     "grid is reduced": (
         kernel(out.store(i, summed(const(1.0), loop("r1", 4, 9, AxisKind.GRID, True)))), "the grid is not reduced"),
+    "ordered and reduced": (
+        kernel(out.store(i, summed(const(1.0), loop("r1", 4, 9, AxisKind.ORDERED, True)))), "only output ranges"),
     "stage in device memory": (
         kernel(out.store(i, UOp(Ops.STAGE, F32, (data.load(r), r), StageArg(Space.DEVICE)).load(i))), "a near space"),
     "range of float": (kernel(out.store(UOp(Ops.RANGE, INDEX, (const(4.0),), i.arg), one)), "size made of CONST"),

@@ -11,9 +11,21 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.autodiff.derivations import expand, full, iota, not_, permute, reshape, total
+from tinyweb.graph.autodiff.derivations import (
+    expand,
+    flip,
+    full,
+    iota,
+    not_,
+    permute,
+    reshape,
+    scan,
+    scatter,
+    shifted,
+    total,
+)
 from tinyweb.graph.autodiff.functions import DERIVATIVES, Derivative, power
-from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_prod, size_sub, substitute
+from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_sub, substitute
 
 Gradients: TypeAlias = "tuple[UOp | None, ...]"
 Rule: TypeAlias = "Callable[[UOp, UOp], Gradients]"
@@ -97,18 +109,66 @@ def _shrink(u: UOp, g: UOp) -> Gradients:
 
 
 def _take(u: UOp, g: UOp) -> Gradients:
-    """Every row sums what was picked from it. A masked sum is deterministic and needs no atomic addition of floats."""
+    """Every row sums what was picked from it."""
     x, index = u.src
-    k = u.arg
-    shared, n = x.shape[:k], x.shape[k]
-    picks, rest = size_prod(index.shape[k:]), size_prod(x.shape[k + 1 :])
-    wide = (*shared, n, picks, rest)
-    if index.dtype.bits < 32:
-        index = index.cast(dtypes.int32)
-    row = reshape(iota(n).cast(index.dtype), (*(1,) * k, n, 1, 1))
-    hit = expand(reshape(index, (*shared, 1, picks, 1)), wide).equal(expand(row, wide))
-    upstream = expand(reshape(g, (*shared, 1, picks, rest)), wide)
-    return reshape(total(hit.where(upstream, _zero(g)), [k + 1]), x.shape), None
+    return scatter(full(0, x.dtype, x.shape), index, g, u.arg, Ops.ADD), None
+
+
+# -- in order along an axis -------------------------------------------------------------------------------------------
+def _scan(u: UOp, g: UOp) -> Gradients:
+    """The adjoint λ[i] = g[i] + λ[i + 1] · ∂y[i + 1]/∂y[i] is a scan from the end."""
+    op, axis = u.arg
+    x = u.src[0]
+    if op is Ops.ADD:
+        return (flip(scan(flip(g, axis), axis), axis),)
+    before = shifted(u, axis, 1)
+    first = expand(reshape(iota(u.shape[axis]), tuple(s if a == axis else 1 for a, s in enumerate(u.shape))), u.shape)
+    first = first.equal(0)
+    one = UOp.const(1, g.dtype)
+    by_before, by_x = one, one
+    if op is Ops.MUL:
+        by_before, by_x = x, first.where(one, before)
+    elif op is Ops.MAX:
+        tie = before.equal(x).where(one * 0.5, _zero(g))
+        by_before = (x < before).where(one, tie)
+        by_x = first.where(one, (before < x).where(one, tie))
+    else:
+        by_before = u.src[1]
+    factors = expand(shifted(by_before, axis, -1), u.shape)
+    adjoint = flip(UOp(Ops.SCAN, g.dtype, (flip(g, axis), flip(factors, axis)), (Ops.MULADD, axis)), axis)
+    return (adjoint, adjoint * before) if op is Ops.MULADD else (adjoint * by_x,)
+
+
+def _scatter(u: UOp, g: UOp) -> Gradients:
+    """Values get the gradient of the place they were written to, as far as they are what is there."""
+    x, index, values = u.src
+    k, op = u.arg
+
+    def picked(t: UOp) -> UOp:
+        return UOp(Ops.TAKE, t.dtype, (t, index), k)
+
+    if op is Ops.ADD:
+        return g, None, picked(g)
+    if op is Ops.MAX:
+        own, hit = x.equal(u), values.equal(picked(u))
+        ties = scatter(own.cast(g.dtype), index, hit.cast(g.dtype), k, Ops.ADD)  # equal ones share the gradient
+        share = g.alu(Ops.DIV, ties)
+        return own.where(share, _zero(g)), None, hit.where(picked(share), _zero(g))
+    if op is Ops.MUL:
+        one, none = UOp.const(1, g.dtype), (x.equal(0.0), values.equal(0.0))
+        factors = none[0].where(one, x), none[1].where(one, values)
+        product = scatter(factors[0], index, factors[1], k, Ops.MUL)
+        zeros = scatter(none[0].cast(g.dtype), index, none[1].cast(g.dtype), k, Ops.ADD)
+        mine = zeros.equal(none[0].cast(g.dtype)).where((g * product).alu(Ops.DIV, factors[0]), _zero(g))
+        theirs = picked(zeros).equal(none[1].cast(g.dtype))
+        return mine, None, theirs.where(picked(g * product).alu(Ops.DIV, factors[1]), _zero(g))
+    # of those that write one place, the last is the one that is there
+    number = expand(reshape(iota(index.shape[k]), (*(1,) * k, index.shape[k])), index.shape)
+    last = scatter(full(-1, dtypes.int32, x.shape[: k + 1]), index, number, k, Ops.MAX)
+    rest = (1,) * (len(x.shape) - k - 1)
+    untouched = expand(reshape(last.equal(-1), (*last.shape, *rest)), x.shape)
+    stands = reshape(picked(last).equal(number), (*index.shape, *rest))
+    return untouched.where(g, _zero(g)), None, expand(stands, values.shape).where(picked(g), _zero(g))
 
 
 def _assign(u: UOp, g: UOp) -> Gradients:
@@ -155,6 +215,8 @@ RULES: dict[Ops, Rule] = {
     Ops.SHRINK: _shrink,
     Ops.FLIP: lambda u, g: (UOp(Ops.FLIP, g.dtype, (g,), u.arg),),
     Ops.TAKE: _take,
+    Ops.SCAN: _scan,
+    Ops.SCATTER: _scatter,
     Ops.ASSIGN: _assign,
     Ops.CONTIGUOUS: lambda u, g: (g,),
     Ops.LEAF: lambda u, g: (g,),

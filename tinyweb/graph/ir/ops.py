@@ -27,8 +27,14 @@ class Ops(Enum):
     IOTA = auto()  # arg: size; the vector 0 … size-1 of an integer dtype
     TAKE = auto()  # src: (x, integer indices), arg k: the first k axes are shared; x picked along axis k: shape
     #                indices.shape + x.shape[k+1:].  An index outside of the axis gives 0
+    SCAN = auto()  # src: (x,), arg (ADD, MUL or MAX, axis): each element combined with all before it along the axis.
+    #                src: (x, a), arg (MULADD, axis): the linear recurrence y[i] = y[i - 1] · a[i] + x[i], y[-1] = 0
+    SCATTER = auto()  # src: (x, integer indices, values), arg (k, op): x after op(x at an index, value) for index after
+    #                   index, with axes as TAKE has them; op None: the value itself.  Outside of the axis: nothing
     CONTIGUOUS = auto()  # the value, put into memory of its own
-    ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view
+    ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view.  arg: a
+    #                  number that tells updates apart; or Ordered: element after element along an axis, each seeing
+    #                  what those before it have written
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
     LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
     DETACH = auto()  # its source, through which no gradient flows
@@ -144,7 +150,8 @@ COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Op
 COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
 TENSOR_ONLY = MOVEMENT | {
-    Ops.IOTA, Ops.TAKE, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
+    Ops.IOTA, Ops.TAKE, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH,
+    Ops.CUSTOM_GRADIENT,
 }  # fmt: skip
 
 
@@ -158,6 +165,14 @@ class Space(Enum):
 
     def __repr__(self) -> str:
         return f"Space.{self.name}"
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An ASSIGN that writes step by step along `axis` of its value."""
+
+    axis: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,7 @@ class AxisKind(Enum):
     """What carries out a RANGE. VECTOR, UNROLL, DOT are lanes: they become the shape of nodes that depend on them."""
 
     LOOP = auto()
+    ORDERED = auto()  # a serial loop over outputs: a step reads what earlier ones have stored
     GRID = auto()  # CPU: split over the worker threads.  GPU: workgroups
     THREAD = auto()  # invocations of one workgroup
     UNROLL = auto()

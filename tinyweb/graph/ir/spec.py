@@ -119,9 +119,32 @@ def shrinks(u: UOp) -> bool:
 
 def is_buffer_view(u: UOp) -> bool:
     views = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.ASSIGN, Ops.PAD)
+    if u.op is Ops.TAKE:
+        u = u.src[0]
     while u.op in views:
         u = u.src[0]
     return u.op is Ops.BUFFER
+
+
+def scans(u: UOp) -> bool:
+    op, axis = u.arg
+    count = {Ops.ADD: 1, Ops.MUL: 1, Ops.MAX: 1, Ops.MULADD: 2}.get(op)
+    return len(u.src) == count and alike(u) and all(
+        same_sizes(s.shape, u.shape) for s in u.src
+    ) and 0 <= axis < len(u.shape)  # fmt: skip
+
+
+def scatters(u: UOp) -> bool:
+    if len(u.src) != 3 or not u.src[1].dtype.is_int or u.src[0].dtype is not u.dtype or u.src[2].dtype is not u.dtype:
+        return False
+    (x, index, values), (k, op) = (s.shape for s in u.src), u.arg
+    return (
+        op in (None, Ops.ADD, Ops.MUL, Ops.MAX)
+        and 0 <= k < len(x)
+        and len(index) == k + 1
+        and same_sizes(x[:k], index[:k])
+        and same_sizes((*index, *x[k + 1 :]), values)
+    )
 
 
 def elementwise_shapes(u: UOp) -> bool:
@@ -158,6 +181,10 @@ tensor_spec = Spec(
             "TAKE has (values of its dtype, integer indices) that share the first arg axes, and an axis to pick along",
             lambda u: len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].dtype.is_int and isinstance(u.arg, int)
             and 0 <= u.arg < len(u.src[0].shape) and same_sizes(u.src[0].shape[: u.arg], u.src[1].shape[: u.arg])),
+        needs(Ops.SCAN, "SCAN has sources of one shape (two for MULADD, else one) and arg (operation, an axis)", scans),
+        needs(Ops.SCATTER,
+            "SCATTER has (x, integer indices, values) that share the first arg[0] axes, and values for every index",
+            scatters),
         needs(Ops.LEAF, "LEAF has one source of its dtype and an id",
             lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, int)),
         needs(Ops.DETACH, "DETACH has one source of its dtype and no arg",
@@ -188,7 +215,7 @@ def is_range(u: UOp) -> bool:
 
 
 def lanes_are_constant(u: UOp) -> bool:
-    return u.arg.kind in (AxisKind.LOOP, AxisKind.GRID) or u.src[0].op is Ops.CONST
+    return u.arg.kind in (AxisKind.LOOP, AxisKind.ORDERED, AxisKind.GRID) or u.src[0].op is Ops.CONST
 
 
 def bound_ranges(u: UOp) -> bool:
@@ -239,9 +266,14 @@ def stored_first(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
 
 def loads_where_it_stores(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     stores = {u.src[0]: u.src[1] for u in nodes if u.op is Ops.STORE}
+    if any(u.op is Ops.RANGE and u.arg.kind is AxisKind.ORDERED for u in nodes):
+        return None
     for u in nodes:
         if u.op is Ops.LOAD and u.src[0] in stores and u.src[1] is not stores[u.src[0]]:
-            return u, "a kernel loads a PARAM it also stores only at the very index it stores"
+            return (
+                u,
+                "a kernel loads a PARAM it also stores only at the very index it stores, unless steps are ordered",
+            )
     return None
 
 
@@ -280,6 +312,8 @@ kernel_spec = Spec(
         needs(Ops.RANGE, "hardware dimensions are 0, 1 and 2", lambda u: 0 <= u.arg.dim < 3),
         needs(Ops.RANGE, "a range over the grid is not reduced",
             lambda u: not (u.arg.reduce and u.arg.kind is AxisKind.GRID)),
+        needs(Ops.RANGE, "only output ranges are ordered",
+            lambda u: not (u.arg.reduce and u.arg.kind is AxisKind.ORDERED)),
         needs(Ops.LOAD, "LOAD has (PARAM or STAGE, index[, bool gate]); no floats as index", index_and_gate(2)),
         needs(Ops.LOAD, "LOAD reads a PARAM or a STAGE of its dtype, and has no arg",
             lambda u: u.src[0].op in (Ops.PARAM, Ops.STAGE) and u.src[0].dtype is u.dtype and u.arg is None),

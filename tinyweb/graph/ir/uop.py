@@ -20,6 +20,9 @@ from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind,
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
 T = TypeVar("T")
+LIKE_THEIR_SOURCE = frozenset({
+    Ops.FLIP, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
+})  # fmt: skip
 
 
 class graph_property(Generic[T]):
@@ -210,7 +213,7 @@ class UOp:
             return (self.arg.size,)
         if op is Ops.REDUCE and isinstance(self.arg, tuple):
             return tuple(1 if i in self.arg[1] else s for i, s in enumerate(self.src[0].shape))
-        if op in (Ops.FLIP, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT):
+        if op in LIKE_THEIR_SOURCE:
             return self.src[0].shape
         if op is Ops.STACK:
             return (len(self.src),)

@@ -7,7 +7,7 @@ is 0. A grid longer than the target allows is spread over a further dimension an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, UOp, as_index, size_add, size_max, size_mul, substitute
@@ -46,6 +46,8 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
         elif r.arg.kind is AxisKind.THREAD:
             threads.setdefault(r.arg.dim, []).append(r)
     workgroup = _workgroup(threads, target)
+    ordered = [r for r in ranges if r.arg.kind is AxisKind.ORDERED]
+    kernel = substitute(kernel, {r: r.replace(arg=replace(r.arg, kind=AxisKind.LOOP)) for r in ordered})
     kernel = _gate_idle(kernel, grids, threads)
 
     grid: list[Size] = [1, 1, 1]
@@ -110,7 +112,7 @@ def _gate_idle(kernel: UOp, grids: dict[int, list[UOp]], threads: dict[int, list
     stores = []
     for store in kernel.src:
         gate = store.src[3] if len(store.src) > 3 else None
-        free = store.src[1].ranges
+        free = store.src[1].ranges if gate is None else store.src[1].ranges | gate.ranges
         for group in groups:
             if not free.intersection(group):
                 gate = both(gate, group[0].equal(0))

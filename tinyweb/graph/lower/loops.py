@@ -21,7 +21,7 @@ from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.lower.constructors import add, identity, index_const, is_const, make
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
-from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
 
 # independent accumulators hide the latency of an addition; below this many, unrolled lanes stay apart
@@ -89,12 +89,15 @@ class _Reduces:
         self.kernel, self.order, self.depth = groups.kernel, groups.order, groups.depth
         self.groups, self.carried = groups.groups, groups.carried
         self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
+        self.before = steps_before(self.kernel)
+        self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
         # a group's members have one depth, and all they need is less deep: depth by depth, groups are complete
         for u in sorted(self.order, key=lambda u: (self.depth[u], u.op is not Ops.REDUCE and not is_shared(u))):
             self._visit(u)
-        return [self.done[s] for s in self.kernel.src]
+        stores = [self.done[s] for s in self.kernel.src]
+        return [*stores, *(memory.store(index, self.done[value]) for memory, index, value in self.updates)]
 
     def _visit(self, u: UOp) -> None:
         if u in self.done or u in self.carried:
@@ -115,6 +118,12 @@ class _Reduces:
             return
         if u.op is Ops.RUNNING:
             self.done[u] = self._running(u)
+            return
+        if u in self.before:
+            self.done[u] = self._kept_from_before(u, *self.before[u])
+            return
+        if u.op is Ops.WHERE and (load := self._zero_at_first(u)) is not None:
+            self.done[u] = self.done[load]
             return
         if u.op is Ops.LOAD and u.src[0].op is Ops.STAGE:
             memory, index = self.done[u.src[0]], self.done[u.src[1]]
@@ -202,6 +211,25 @@ class _Reduces:
             after = UOp(reduce.arg, reduce.dtype, (before, value))
             self.running[reduce] = _Running(memory, index, inside, before, after)
         return self.running[reduce].after if u.arg else self.running[reduce].before
+
+    def _kept_from_before(self, u: UOp, loop: UOp, value: UOp) -> UOp:
+        """What the step of `loop` before this one has stored, in registers; zero in the first."""
+        memory, index = self._accumulator(u, u, [])
+        outer = [r for r in free_loops(u) if r is not loop]
+        inside = memory.after(memory.after(*outer).store(index, UOp.const(0, u.dtype)), loop)
+        self.updates.append((inside, index, value))
+        return inside.load(index)
+
+    def _zero_at_first(self, u: UOp) -> UOp | None:
+        """The load of a step before that `u` replaces by zero where its gate is false: registers hold that zero."""
+        condition, a, b = u.src
+        load, other = (a, b) if a in self.before else (b, a)
+        if load not in self.before or not is_const(other, 0):
+            return None
+        gate = load.src[2]
+        return (
+            load if condition in (gate, simplify(gate.logical_not())) and (condition is gate) == (load is a) else None
+        )
 
     def _repeated(self, u: UOp, value: UOp, times: int) -> UOp:
         """A value that does not vary over some of the reduced lanes counts once for each of them."""
@@ -440,6 +468,25 @@ class _Reduces:
         if found is None or found.arg.size < size:
             found = self.pools[self.parity, position, dtype] = self._buffer(Space.SHARED, dtype, size)
         return found
+
+
+def steps_before(kernel: UOp) -> dict[UOp, tuple[UOp, UOp]]:
+    """The LOADs of what the step before has stored in the innermost loop: (the loop, the value it stores)."""
+    found: dict[UOp, tuple[UOp, UOp]] = {}
+    for store in kernel.src:
+        loops = free_loops(store)
+        if not loops:
+            continue
+        loop = loops[-1]
+        index = store.src[1]
+        previous = simplify(substitute(index, {loop: loop + -1}))
+        for u in kernel.toposort() if previous is not index else ():
+            if u.op is Ops.LOAD and u.src[0] is store.src[0] and u.src[1] is not index and len(u.src) > 2:
+                # elsewhere than in the first step the gate holds for all that is stored
+                inside = simplify(loop >= 1) in map(simplify, clauses(u.src[2]))
+                if inside and simplify(u.src[1]) is previous and loop in u.ranges:
+                    found[u] = (loop, store.src[2])
+    return found
 
 
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:

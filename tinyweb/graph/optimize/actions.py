@@ -22,6 +22,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.optimize.ordered import Partition
 from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,
@@ -212,7 +213,7 @@ class Bind:
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         size, kind = axis_size(r), self.kind
-        if kind is AxisKind.LOOP:
+        if kind in (AxisKind.LOOP, AxisKind.ORDERED):
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
         if r.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
@@ -346,10 +347,12 @@ class GroupReduce:
                         yield (GroupReduce(r.arg.name, f, dim),)
 
 
-Action: TypeAlias = "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Raise"
+Action: TypeAlias = (
+    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Raise | Partition"
+)
 Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
-    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Raise)
+    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Raise, Partition)
 }
 
 

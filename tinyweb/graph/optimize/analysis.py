@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from tinyweb.graph.ir import Axis, Ops, Size, UOp, as_index, size_max
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
@@ -17,7 +17,7 @@ class Analysis:
         self.kernel = kernel
         self.nodes = kernel.toposort()
         ranges = ranges_of(kernel)
-        self.outputs = [r for r in ranges if not r.arg.reduce]
+        self.outputs = [r for r in ranges if not r.arg.reduce and r.arg.kind is AxisKind.LOOP]
         self.reduced = [r for r in ranges if r.arg.reduce]
         self.reduces = [u for u in self.nodes if u.op is Ops.REDUCE]
         self.stores = list(kernel.src)

@@ -74,7 +74,7 @@ def _near(name: str, value: Any, target: Target) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, Enum):
-        yield from (v for v in type(value) if v is not value and v is not AxisKind.LOOP)
+        yield from (v for v in type(value) if v is not value and v not in (AxisKind.LOOP, AxisKind.ORDERED))
     elif isinstance(value, int) and name == "dim":
         yield from (d for d in range(3 if target.has_threads else 1) if d != value)
     elif isinstance(value, int) and value > 1:

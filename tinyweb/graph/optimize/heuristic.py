@@ -14,9 +14,11 @@ from tinyweb.graph.optimize.for_c import schedule_for_c, schedule_shared
 from tinyweb.graph.optimize.for_dot import schedule_for_dots
 from tinyweb.graph.optimize.for_gpu import schedule_for_gpu, schedule_threads
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
+from tinyweb.graph.optimize.for_ordered import schedule_ordered
 from tinyweb.graph.optimize.for_softmax import schedule_for_softmax
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.optimize.ordered import serial_axes
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -31,6 +33,8 @@ def rules(kernel: UOp, target: Target) -> Iterator[Rule]:
     """
     k = Analysis(simplify(merge_reduces(kernel)))
     yield partial(_softmax, k, target)
+    if serial_axes(k.kernel):
+        yield partial(schedule_ordered, k, target)
     if target.has_threads:
         yield partial(schedule_for_gpu, k, target)
         yield partial(schedule_threads, k, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import Ops, ParamArg, UOp
+from tinyweb.graph.ir import Ops, Ordered, ParamArg, UOp
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ def canonical_form(node: UOp, target: UOp, leaf: Callable[[UOp], tuple[UOp, UOp]
         else:
             src = tuple([done[s] for s in u.src])
             # the number of an update tells apart what writes the same; what it writes is not a matter of it
-            arg = None if u.op is Ops.ASSIGN else u.arg
+            arg = u.arg
+            if u.op is Ops.ASSIGN:
+                arg = Ordered(u.arg.axis, 0) if isinstance(u.arg, Ordered) else None
             done[u] = u if src == u.src else UOp(u.op, u.dtype, src, arg)
             if not above:
                 return Canonical(done[u], tuple(leaves), tuple(memories))

@@ -134,9 +134,9 @@ class ElementBuilder:
         self.memo: dict[Request, UOp] = {}
         self.reduces = 0
 
-    def range(self, size: Size, *, reduce: bool, number: int) -> UOp:
+    def range(self, size: Size, *, reduce: bool, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
         name, order = (f"r{number}", FIRST_REDUCE_ORDER + number) if reduce else (f"i{number}", number)
-        return UOp(Ops.RANGE, dtypes.index, (unbound(size),), Axis(name, order, AxisKind.LOOP, reduce))
+        return UOp(Ops.RANGE, dtypes.index, (unbound(size),), Axis(name, order, kind, reduce))
 
     def value(self, node: UOp, index: Index, gate: UOp | None = None) -> UOp:
         """The element of `node` at `index`; loads are guarded by `gate`. Works off a stack: graphs outgrow Python's."""

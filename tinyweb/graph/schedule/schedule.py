@@ -7,12 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import BufferArg, KernelInfo, Ops, ParamArg, Space, UOp, size_max, size_prod, substitute, toposort
+from tinyweb.graph.ir import (
+    AxisKind,
+    BufferArg,
+    KernelInfo,
+    Ops,
+    Ordered,
+    ParamArg,
+    Space,
+    UOp,
+    size_max,
+    size_prod,
+    substitute,
+    toposort,
+)
 from tinyweb.graph.ir.spec import kernel_spec, spec_level, tensor_spec, verify
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
+from tinyweb.graph.schedule.ordered import expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify
@@ -79,7 +93,7 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
-    roots = _strip(roots)
+    roots, scratch = expand_ordered(_strip(roots), new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
     while True:
@@ -105,8 +119,8 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
             if s.kernel is not None:
                 verify_work(s.form, s.kernel)
     results = tuple(memory[r] for r in roots)
-    kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN}
-    temporaries = [m for m in memory.values() if m not in kept]
+    kept = set(results) | {m for node, m in memory.items() if node.op is Ops.ASSIGN and m not in scratch}
+    temporaries = [m for m in dict.fromkeys(memory.values()) if m not in kept]
     return Schedule(calls, results, plan_memory([c.buffers for c in calls], temporaries))
 
 
@@ -209,14 +223,26 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
     shape = value_node.shape
     if any(size_max(s) == 0 for s in shape):
         return _Recipe()
-    index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(shape))
-    if node.op is Ops.ASSIGN:
+    ordered = node.arg.axis if isinstance(node.arg, Ordered) else None
+    index = tuple(
+        ZERO
+        if s == 1
+        else build.range(s, reduce=False, number=i, kind=AxisKind.ORDERED if i == ordered else AxisKind.LOOP)
+        for i, s in enumerate(shape)
+    )
+    gate: UOp | None = None
+    place: UOp | None
+    if node.op is Ops.ASSIGN and node.src[0].op is Ops.TAKE:
+        picked = simplify(build.value(node.src[0], index))
+        assert picked.op is Ops.LOAD and picked.src[0] is out
+        place, gate = picked.src[1], picked.src[2] if len(picked.src) > 2 else None
+    elif node.op is Ops.ASSIGN:
         place = address(node.src[0], index)
         if place is None:
             raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
     else:
         place = flat_index(index, shape)
-    kernel = simplify(out.store(place, build.value(value_node, index)).sink(arg=KernelInfo()))
+    kernel = simplify(out.store(place, build.value(value_node, index), gate).sink(arg=KernelInfo()))
     # memory that simplification found to be unused is dropped, and the rest numbered without gaps
     used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
     order = list(slots)
@@ -238,7 +264,7 @@ def _replaced(update: UOp) -> UOp:
 
 def _reads_elsewhere(s: _Store) -> bool:
     """Whether a kernel loads the memory it stores to at another index than the one it stores."""
-    if s.kernel is None or s.node.op is not Ops.ASSIGN:
+    if s.kernel is None or s.node.op is not Ops.ASSIGN or isinstance(s.node.arg, Ordered):
         return False
     stores = {u.src[0]: u.src[1] for u in s.kernel.src}
     return any(

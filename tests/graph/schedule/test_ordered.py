@@ -1,0 +1,164 @@
+"""Scans and scatters against their definitions, on every runtime; what they take of memory and launches."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tensor.graph_values import scanned, scattered
+from tinyweb import Tensor, Variable
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize import Partition, ScheduleError, apply
+from tinyweb.graph.schedule import ordered, schedule
+from tinyweb.tensor import Tensor as Base
+
+DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
+OPS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MULADD)
+
+
+def scan(op: Ops, axis: int, *arrays: np.ndarray, device: str = "CPU") -> Base:
+    x, *more = (Tensor(a, device=device) for a in arrays)
+    return x._new(UOp(Ops.SCAN, x.dtype, (x.uop, *(m.uop for m in more)), (op, axis)))
+
+
+def scatter(op: Ops | None, shared: int, *arrays: np.ndarray, device: str = "CPU") -> Base:
+    x, index, values = (Tensor(a, device=device) for a in arrays)
+    return x._new(UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, values.uop), (shared, op)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scans(device: str) -> None:
+    rng = np.random.default_rng(1)
+    # one step, less than a block, whole blocks, blocks of blocks, as many rows as need no blocks
+    shapes = [((1,), 0), ((7,), 0), ((3, 5), 0), ((2, 1, 700), 2), ((1024, 3), 0), ((2 * 256 * 256 + 300,), 0)]
+    shapes += [((ordered.WIDE, 600), 1), ((5, 0), 1), ((3, 513, 2), 1)]
+    for (shape, axis), op in itertools.product(shapes, OPS):
+        x = rng.uniform(0.9, 1.1, shape).astype(np.float32)
+        arrays = [x, rng.uniform(-0.9, 0.9, shape).astype(np.float32)] if op is Ops.MULADD else [x]
+        want = scanned(op, axis, [a.astype(np.float64) for a in arrays])
+        got = scan(op, axis, *arrays, device=device).numpy()
+        np.testing.assert_allclose(got, want, rtol=2e-3 if op is Ops.MUL else 1e-4, atol=1e-5, err_msg=f"{shape} {op}")
+    whole = rng.integers(-1000, 1000, (3, 1000)).astype(np.int32)
+    np.testing.assert_array_equal(scan(Ops.ADD, 1, whole, device=device).numpy(), whole.cumsum(1))
+    np.testing.assert_array_equal(scan(Ops.MAX, 1, whole, device=device).numpy(), np.maximum.accumulate(whole, 1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scatters(device: str) -> None:
+    rng = np.random.default_rng(2)
+    Case = tuple[tuple[int, ...], int, int, tuple[int, ...]]
+    cases: list[Case] = [
+        ((), 10, 30, ()),
+        ((), 1000, 300, ()),
+        ((), 50, 200, (64,)),
+        ((), 7, 40, (5,)),
+        ((), 1, 9, (3,)),
+    ]
+    cases += [((2, 3), 9, 20, (4,)), ((4,), 33, 1, ()), ((), 5000, 4, (8,))]
+    for (lead, n, m, rest), op in itertools.product(cases, (Ops.ADD, Ops.MUL, Ops.MAX, None)):
+        x = rng.uniform(0.5, 1.5, (*lead, n, *rest)).astype(np.float32)
+        index = rng.integers(-2, n + 2, (*lead, m)).astype(np.int32)  # some are outside
+        values = rng.uniform(0.5, 1.5, (*lead, m, *rest)).astype(np.float32)
+        got = scatter(op, len(lead), x, index, values, device=device).numpy()
+        want = scattered(x.astype(np.float64), index, values, len(lead), op)
+        np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{lead} {n} {m} {rest} {op}")
+
+
+@pytest.mark.parametrize("op", [*OPS, Ops.SCATTER])
+def test_gradients_are_slopes(op: Ops) -> None:
+    """The gradient of a weighted sum against its differences, in float64."""
+    rng = np.random.default_rng(3)
+    x, a = rng.uniform(0.5, 1.5, (2, 9)), rng.uniform(-0.9, 0.9, (2, 9))
+    index, weight = rng.integers(0, 9, (2, 9)).astype(np.int32), rng.normal(size=(2, 9))
+
+    def total(t: Base, other: Base) -> Base:
+        if op is Ops.SCATTER:
+            out = t._new(UOp(Ops.SCATTER, t.dtype, (t.uop, Tensor(index).uop, other.uop), (1, Ops.MUL)))
+        else:
+            sources = (t.uop, other.uop) if op is Ops.MULADD else (t.uop,)
+            out = t._new(UOp(Ops.SCAN, t.dtype, sources, (op, 1)))
+        return out.mul(Tensor(weight)).sum()
+
+    tensors = [Tensor(x), Tensor(a)]
+    used = tensors if op in (Ops.MULADD, Ops.SCATTER) else tensors[:1]
+    for slope, array in zip(total(*tensors).gradient(*used), (x, a), strict=False):
+        for at in np.ndindex(*array.shape):
+            near = [array.copy(), array.copy()]
+            near[0][at] -= 1e-5
+            near[1][at] += 1e-5
+            low, high = (total(*(Tensor(n) if o is array else Tensor(o) for o in (x, a))).item() for n in near)
+            assert abs((high - low) / 2e-5 - slope.numpy()[at]) < 1e-5, (at, op)
+
+
+def test_a_product_with_zeros_has_the_gradient_of_its_definition() -> None:
+    x = Tensor([2.0, 0.0, 3.0, 0.0, 5.0])
+    (slope,) = x.cumprod(0).sum().gradient(x)
+    np.testing.assert_allclose(slope.numpy(), [1.0, 2.0 * (1 + 3), 0.0, 0.0, 0.0])
+    y, v = Tensor([0.0, 2.0]), Tensor([3.0, 0.0, 4.0])
+    slopes = y.scatter_reduce(0, Tensor([0, 1, 0]), v, "prod").sum().gradient(y, v)
+    np.testing.assert_allclose(slopes[0].numpy(), [12.0, 0.0])
+    np.testing.assert_allclose(slopes[1].numpy(), [0.0, 2.0, 0.0])
+
+
+def test_symbolic_sizes() -> None:
+    n = Variable("n", 1, 40)
+    x = np.arange(40, dtype=np.float32)
+    for bound in (1, 2, 17, 40):
+        part = Tensor(x).shrink([(0, n.bind(bound))])
+        np.testing.assert_array_equal(part.cumsum(0).numpy(), x[:bound].cumsum())
+
+
+def test_a_result_is_the_memory_it_was_computed_in_and_nobody_elses() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32)).realize()
+    y = UOp(Ops.SCAN, x.dtype, (x.uop,), (Ops.ADD, 0))
+    again = UOp(Ops.RESHAPE, y.dtype, (y,), (2, 3))
+    s = schedule([UOp(Ops.CONTIGUOUS, y.dtype, (u,)) for u in (y, again)])
+    assert len(s.calls) == 2 and len(set(s.results)) == 2  # the scan, and a copy for the second
+    assert len(schedule([UOp(Ops.CONTIGUOUS, y.dtype, (y,))]).calls) == 1
+    a, b = x.cumsum(0), x.cumsum(0)
+    Tensor.realize(a, b)
+    a.assign(Tensor([0.0] * 6))
+    np.testing.assert_array_equal(b.numpy(), [0, 1, 3, 6, 10, 15])
+
+
+def test_work_grows_with_the_steps() -> None:
+    """A scatter walks over its positions once, and a scan over its elements: no loop over pairs of them."""
+    x, index = Tensor(np.zeros((300, 8), np.float32)).realize(), Tensor(np.zeros(500, np.int32)).realize()
+    values = Tensor(np.zeros((500, 8), np.float32)).realize()
+    nodes = [
+        UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, values.uop), (0, Ops.ADD)),
+        UOp(Ops.SCAN, x.dtype, (x.uop,), (Ops.ADD, 0)),
+    ]
+    for node, steps in zip(nodes, (500, 300), strict=True):
+        kernel = schedule([UOp(Ops.CONTIGUOUS, node.dtype, (node,))]).calls[-1].kernel
+        ranges = [u for u in kernel.toposort() if u.op is Ops.RANGE]
+        assert {int(r.src[0].arg): r.arg.kind for r in ranges} == {steps: AxisKind.ORDERED, 8: AxisKind.LOOP}
+
+
+def test_inputs_of_many_memories_and_sums_are_computed_before() -> None:
+    rng = np.random.default_rng(4)
+    parts = [rng.normal(size=(4, 30)).astype(np.float32) for _ in range(12)]
+    total = sum((Tensor(p) for p in parts[1:]), Tensor(parts[0]))
+    np.testing.assert_allclose(total.cumsum(1).numpy(), sum(parts).cumsum(1), rtol=1e-4, atol=1e-4)
+    soft = Tensor(parts[0]).softmax(-1)
+    e = np.exp(parts[0] - parts[0].max(-1, keepdims=True))
+    np.testing.assert_allclose(soft.cumsum(1).numpy(), (e / e.sum(-1, keepdims=True)).cumsum(1), rtol=1e-4)
+
+
+def test_partition_is_for_scatters() -> None:
+    x = Tensor(np.zeros(40, np.float32)).realize()
+    node = UOp(Ops.SCAN, dtypes.float32, (x.uop,), (Ops.ADD, 0))
+    kernel = schedule([UOp(Ops.CONTIGUOUS, dtypes.float32, (node,))]).calls[0].kernel
+    for axis, parts in (("i0", 4), ("i9", 4)):
+        with pytest.raises(ScheduleError):
+            apply(kernel, [Partition(axis, parts)])
+    index = Tensor(np.zeros(30, np.int32)).realize()
+    node = UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, Tensor(np.ones(30, np.float32)).realize().uop), (0, Ops.ADD))
+    kernel = schedule([UOp(Ops.CONTIGUOUS, dtypes.float32, (node,))]).calls[-1].kernel
+    apply(kernel, [Partition("i0", 4)])
+    for actions in ([Partition("i0", 0)], [Partition("i0", 4)] * 2):
+        with pytest.raises(ScheduleError):
+            apply(kernel, actions)

@@ -1,0 +1,193 @@
+"""Scans and scatters as updates in place whose steps happen in order.
+
+A scan reads the element before the one it writes; a scatter reads and writes the element that an index names. Both are
+one loop over a buffer of their own, serial along the axis that is scanned or that the indices lie along, and parallel
+over all others. A long scan goes through blocks: each is scanned by itself, then what precedes it is combined with its
+elements (Blelloch, Prefix Sums and Their Applications, 1990).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Ops, Ordered, Shape, Size, UOp, size_max, size_prod, size_sub, toposort
+from tinyweb.graph.schedule.views import is_broadcast, view_base
+
+BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
+WIDE = 64
+MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
+
+
+def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tuple[Sequence[UOp], frozenset[UOp]]:
+    """The roots with their SCANs and SCATTERs written as updates of buffers that `new(size, dtype)` makes; and those
+    buffers."""
+    nodes = toposort(roots)
+    if not any(u.op in (Ops.SCAN, Ops.SCATTER) for u in nodes):
+        return roots, frozenset()
+    expansion = _Expansion(new)
+    done: dict[UOp, UOp] = {}
+    for u in nodes:
+        src = tuple(done[s] for s in u.src)
+        if u.op is Ops.SCAN:
+            done[u] = expansion.scan(u.arg[0], u.arg[1], src)
+        elif u.op is Ops.SCATTER:
+            done[u] = expansion.scatter(u.arg[0], u.arg[1], *src)
+        else:
+            done[u] = u if src == u.src else u.replace(src=src)
+    return _in_place(roots, done), frozenset(expansion.buffers)
+
+
+def _in_place(roots: Sequence[UOp], done: dict[UOp, UOp]) -> list[UOp]:
+    """The new roots. One that is nothing but what an update has written takes that memory, no copy of it; once, as
+    results share no memory."""
+    taken: set[UOp] = set()
+    out = []
+    for r in roots:
+        root = done[r]
+        value = root.src[0] if root.op is Ops.CONTIGUOUS else root
+        while value.op is Ops.RESHAPE:
+            value = value.src[0]
+        if root is not r and value.op is Ops.ASSIGN and isinstance(value.arg, Ordered) and value not in taken:
+            taken.add(value)
+            root = value
+        out.append(root)
+    return out
+
+
+class _Expansion:
+    def __init__(self, new: Callable[[int, DType], UOp]):
+        self.new = new
+        self.buffers: list[UOp] = []
+        self.updates = 0
+
+    def scan(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
+        """`sources` are x, and of a linear recurrence (MULADD) its factors."""
+        n = sources[0].shape[axis]
+        rows = size_max(size_prod(s for a, s in enumerate(sources[0].shape) if a != axis))
+        if not isinstance(n, int) or n <= 2 * BLOCK or rows >= WIDE:
+            return self._serial(op, axis, sources)
+        return self._in_blocks(op, axis, sources)
+
+    def _serial(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
+        x, *factors = (_read_once(s) for s in sources)
+        n = x.shape[axis]
+        if n in (0, 1):
+            return x
+        memory, view = self._buffer(x.shape, x.dtype)
+        before = _pad(_shrink(view, axis, 0, size_sub(n, 1)), axis, 1)
+        if op is Ops.MULADD:
+            value = before * factors[0] + x
+        elif op is Ops.ADD:
+            value = before + x
+        else:
+            first = _along(iota(n), axis, x.shape).equal(0)
+            value = first.where(x, UOp(op, x.dtype, (before, x)))
+        return self._update(view, value, axis, memory, view)
+
+    def _in_blocks(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
+        shape, n = sources[0].shape, size_max(sources[0].shape[axis])
+        count = -(-n // BLOCK)
+        blocked = (*shape[:axis], count, BLOCK, *shape[axis + 1 :])
+        x, *factors = (_reshape(_pad(s, axis, 0, count * BLOCK - n), blocked) for s in sources)
+        within = self._serial(op, axis + 1, [x, *factors])
+        # factors of a linear recurrence: what a block multiplies the value before it with
+        scales = [self._serial(Ops.MUL, axis + 1, [f]) for f in factors]
+
+        def last(s: UOp) -> UOp:
+            end = _shrink(_shrink(s, axis + 1, BLOCK - 1, BLOCK), axis, 0, count - 1)
+            return _reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
+
+        totals = self.scan(op, axis, [last(within), *map(last, scales)])
+        before = _reshape(_pad(totals, axis, 1), (*shape[:axis], count, 1, *shape[axis + 1 :]))
+        before = UOp(Ops.EXPAND, before.dtype, (before,), blocked)
+        if op is Ops.MULADD:
+            joined = before * scales[0] + within
+        elif op is Ops.ADD:
+            joined = before + within
+        else:
+            first = _along(iota(count), axis, blocked).equal(0)
+            joined = first.where(within, UOp(op, within.dtype, (before, within)))
+        joined = _reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :]))
+        return _shrink(joined, axis, 0, n)
+
+    def scatter(self, axis: int, op: Ops | None, x: UOp, index: UOp, values: UOp) -> UOp:
+        memory, view = self._buffer(x.shape, x.dtype)
+        filled = self._update(view, x, None, memory, view)
+        index, values = _stored(index), _read_once(values)
+        place = UOp(Ops.TAKE, x.dtype, (filled, index), axis)
+        value = values if op is None else UOp(op, x.dtype, (place, values))
+        return self._update(place, value, axis, memory, view)
+
+    def _buffer(self, shape: Shape, dtype: DType) -> tuple[UOp, UOp]:
+        """New memory for an array, and the view of it that has the array's shape."""
+        most = tuple(size_max(s) for s in shape)
+        memory = self.new(size_max(size_prod(most)), dtype)
+        self.buffers.append(memory)
+        view = _reshape(memory, most)
+        for axis, s in enumerate(shape):
+            view = _shrink(view, axis, 0, s)
+        return memory, view
+
+    def _update(self, place: UOp, value: UOp, axis: int | None, memory: UOp, view: UOp) -> UOp:
+        """`view` of the memory once `value` is written, in order along `axis` where one is given."""
+        self.updates += 1
+        arg = -self.updates if axis is None else Ordered(axis, self.updates)
+        update = UOp(Ops.ASSIGN, value.dtype, (place, value), arg)
+        chain = []
+        while view is not memory:
+            chain.append(view)
+            view = view.src[0]
+        for v in reversed(chain):
+            update = v.replace(src=(update,))
+        return update
+
+
+def _read_once(x: UOp) -> UOp:
+    """An input of a serial loop: elementwise work stays in it, all else is computed before."""
+    memories, todo, seen = 0, [x], {x}
+    while todo:
+        u = todo.pop()
+        if u.op in (Ops.REDUCE, Ops.TAKE):
+            return UOp(Ops.CONTIGUOUS, x.dtype, (x,))
+        memory = u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
+        memories += memory
+        more = [] if memory else [s for s in u.src if s not in seen]
+        seen.update(more)
+        todo.extend(more)
+    return x if memories <= MOST_MEMORIES else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
+
+
+def _stored(index: UOp) -> UOp:
+    """Indices in memory: the address of a step is loaded in that step."""
+    if view_base(index).op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS) and not is_broadcast(index):
+        return index
+    return UOp(Ops.CONTIGUOUS, index.dtype, (index,))
+
+
+def _reshape(x: UOp, shape: Shape) -> UOp:
+    return x if x.shape == shape else UOp(Ops.RESHAPE, x.dtype, (x,), shape)
+
+
+def _shrink(x: UOp, axis: int, begin: int, end: int | UOp) -> UOp:
+    if begin == 0 and (end is x.shape[axis] or end == x.shape[axis]):
+        return x
+    return UOp(Ops.SHRINK, x.dtype, (x,), tuple((begin, end) if a == axis else (0, s) for a, s in enumerate(x.shape)))
+
+
+def _pad(x: UOp, axis: int, before: int, after: int = 0) -> UOp:
+    if before == after == 0:
+        return x
+    return UOp(Ops.PAD, x.dtype, (x,), tuple((before, after) if a == axis else (0, 0) for a in range(len(x.shape))))
+
+
+def iota(size: Size) -> UOp:
+    """0 … size-1 as int32."""
+    whole = UOp(Ops.IOTA, dtypes.int32, (), size_max(size))
+    return whole if isinstance(size, int) else UOp(Ops.SHRINK, dtypes.int32, (whole,), ((0, size),))
+
+
+def _along(vector: UOp, axis: int, shape: Shape) -> UOp:
+    """A vector along one axis of a shape, repeated over the others."""
+    row = _reshape(vector, tuple(s if a == axis else 1 for a, s in enumerate(shape)))
+    return row if row.shape == shape else UOp(Ops.EXPAND, row.dtype, (row,), shape)
