@@ -93,7 +93,8 @@ class Sorting(Random):
             order = rank._inverted()
         else:
             order = keys._merged()
-            rank = order._merged()
+            place = self._iota(n)._broadcast_to(order.shape)
+            rank = order._new(UOp(Ops.SCATTER, order.dtype, (order.uop, order.uop, place.uop), (order.ndim - 1, None)))
         return order.transpose(a, -1), rank.transpose(a, -1), a
 
     def _order_keys(self, descending: bool) -> Self:

@@ -18,7 +18,7 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.online import Online
-from tinyweb.graph.optimize.ordered import Partition
+from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Spread

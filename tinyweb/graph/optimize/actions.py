@@ -22,7 +22,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.online import Online
-from tinyweb.graph.optimize.ordered import Partition
+from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,

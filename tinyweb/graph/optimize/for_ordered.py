@@ -6,7 +6,7 @@ from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.for_gpu import schedule_threads
-from tinyweb.graph.optimize.ordered import Partition, scatters, serial_axes
+from tinyweb.graph.optimize.partition import Partition, scatters, serial_axes
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 

@@ -18,7 +18,7 @@ from tinyweb.graph.optimize.for_ordered import schedule_ordered
 from tinyweb.graph.optimize.for_softmax import schedule_for_softmax
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.merge import merge_reduces
-from tinyweb.graph.optimize.ordered import serial_axes
+from tinyweb.graph.optimize.partition import serial_axes
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target

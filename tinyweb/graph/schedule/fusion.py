@@ -47,6 +47,7 @@ class State:
     # FULL: the reduce reads its memory more than once (a matrix product), so there is no row in memory that others walk
     contraction: bool = False
     inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
+    reduces: frozenset[UOp] = field(default_factory=frozenset)  # ROW: the values that were broadcast along the row
 
 
 def base_of(u: UOp) -> UOp:
@@ -54,6 +55,10 @@ def base_of(u: UOp) -> UOp:
     while u.op in (Ops.RESHAPE, Ops.PERMUTE):
         u = u.src[0]
     return u
+
+
+def _elements(u: UOp) -> int:
+    return size_max(size_prod(u.shape))
 
 
 def is_memory(u: UOp) -> bool:
@@ -64,11 +69,14 @@ def is_memory(u: UOp) -> bool:
 class Fusion:
     """Decides for the graph below `root`; the answer is `realized`, in an order in which they can be computed.
 
-    `attention` has the maxima of the scores that get no memory; those whose maxima are `stored` do.
+    `attention` has the maxima of the scores that get no memory; those whose maxima are `stored` do. Sums that are
+    `apart` get memory before they are broadcast; `cheaper` are those that would better have been among them.
     """
 
-    def __init__(self, root: UOp, stored: frozenset[UOp] = frozenset()):
+    def __init__(self, root: UOp, stored: frozenset[UOp] = frozenset(), apart: frozenset[UOp] = frozenset()):
         self.realized: dict[UOp, None] = {}
+        self.apart = apart
+        self.cheaper: frozenset[UOp] = frozenset()
         self.state: dict[UOp, State] = {}
         self.post_dominators = PostDominators(root)
         order = toposort([root])
@@ -148,6 +156,8 @@ class Fusion:
             # each short sum is needed once, and would take a good part of the memory of what it is made of
             return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
+            if s.reduces and not s.heavy and 2 * sum(_elements(u) for u in s.reduces) <= _elements(x):
+                self.cheaper |= s.reduces
             self._realize(x)
             s = self.state[x]
         largest = max((size_max(size_prod(m.shape)) for m in s.inputs), default=None)
@@ -171,13 +181,14 @@ class Fusion:
         if s.kind is Kind.FULL:
             if self._is_cheap(x, s):
                 return State(inputs=s.inputs)
-            if not s.contraction and same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size):
-                return State(Kind.ROW, s.row_size, axes, inputs=s.inputs)
+            along_row = same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size)
+            if along_row and not s.contraction and x not in self.apart:
+                return State(Kind.ROW, s.row_size, axes, inputs=s.inputs, reduces=frozenset({x}))
             self._realize(x)
         elif s.kind is Kind.ROW or (s.heavy and size_max(size_prod(x.shape)) >= HEAVY_FROM):
             self._realize(x)
         s = self.state[x]
-        return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs)
+        return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs, reduces=s.reduces)
 
     @staticmethod
     def _is_cheap(x: UOp, s: State) -> bool:
@@ -200,7 +211,7 @@ class Fusion:
         if u.op is Ops.PERMUTE:
             return State(
                 s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy,
-                inputs=s.inputs,
+                inputs=s.inputs, reduces=s.reduces,
             )  # fmt: skip
         if u.op is Ops.RESHAPE:
             moved: set[int] = set()
@@ -212,7 +223,7 @@ class Fusion:
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)
             else:
-                return State(s.kind, s.row_size, frozenset(moved), s.heavy, inputs=s.inputs)
+                return State(s.kind, s.row_size, frozenset(moved), s.heavy, inputs=s.inputs, reduces=s.reduces)
         self._realize(x)
         return self.state[x]
 
@@ -245,7 +256,8 @@ class Fusion:
             for st in states.values():
                 if st.kind is want:
                     contraction = any(other.contraction for other in states.values())
-                    return State(want, st.row_size, st.row_axes, heavy, contraction, inputs)
+                    reduces = frozenset().union(*(other.reduces for other in states.values()))
+                    return State(want, st.row_size, st.row_axes, heavy, contraction, inputs, reduces)
         return State(heavy=heavy, inputs=inputs)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:

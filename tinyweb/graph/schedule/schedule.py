@@ -96,10 +96,14 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     roots, scratch = expand_ordered(_strip(roots), new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
+    apart: frozenset[UOp] = frozenset()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(sink, stored)
+        fusion = Fusion(sink, stored, apart)
+        if not fusion.cheaper <= apart:
+            apart |= fusion.cheaper
+            continue
         memory = _memory(fusion)
         stores = [_build(node, memory, recipes) for node in memory]
         if repeated := _repeated(fusion, stores, recipes):
