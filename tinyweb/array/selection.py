@@ -42,12 +42,11 @@ class Selection(Sorting):
         n = x._fixed(a, method)
         if n == 0:
             raise ValueError(f"{method}: axis {axis} of {self.shape} has no elements")
-        values, order = x.sort(a)
-        at = x.full_like(0, dtypes.int32)._along(a, 0, 1).add((n - 1) // 2)
+        at = x.full_like((n - 1) // 2, dtypes.int32)._along(a, 0, 1)
         if x.dtype.is_float:
             nans = x.isnan().sum(a, keepdim=True)
             at = nans.neg().add(n - 1).maximum(0).bitwise_right_shift(1) if skip_nan else nans.ne(0).where(n - 1, at)
-        found = values._gather(a, at), order._gather(a, at)
+        found = x._order_statistic(a, at)
         if not self.ndim:
             return found[0]._reshape(()), found[1]._reshape(())
         return found if keepdim else (found[0].squeeze(a), found[1].squeeze(a))
@@ -133,20 +132,7 @@ class Selection(Sorting):
             raise ValueError(f"searchsorted: {self.shape} is no vector, and {v.shape} differs before the last axis")
         dtype = promote(self.dtype, v.dtype)
         line, wanted = self.cast(dtype).detach(), v.cast(dtype).detach()
-        n, shared = line._fixed(line.ndim - 1, "searchsorted"), line.ndim - 1
-        low = wanted.full_like(0, dtypes.int32)
-        high = low.add(n)
-        for _ in range(n.bit_length()):
-            middle = low.add(high).bitwise_right_shift(1)
-            here = line._pick(middle, shared)
-            # NaN comes behind everything
-            before = here.gt(wanted).logical_not() if after else here.ge(wanted).logical_not()
-            inside = low.less(high)
-            low, high = (
-                inside.logical_and(before).where(middle.add(1), low),
-                inside.logical_and(before.logical_not()).where(middle, high),
-            )
-        return low
+        return line._insertion(wanted, after)
 
     def bucketize(self, boundaries: Any, right: bool = False) -> Self:
         """Which interval between the sorted vector `boundaries` each element lies in (int32): see `searchsorted`."""

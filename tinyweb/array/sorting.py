@@ -4,7 +4,7 @@ Elements are compared by integer keys of a total order: NaN is above everything,
 Blocks of up to 256 are sorted by counting, for every element, how many come before it. Longer axes merge sorted blocks,
 pairs at a time: where an output comes from is found by bisection along the diagonal of the two blocks (Green, Odeh
 and Birk: Merge Path, 2014). That is n·log²(n) steps in three kernels for each doubling, two of which are the same for
-all. The few largest are sorted out of the few blocks that have them.
+all. Single elements and the first few are found by bisection of their keys, without sorting.
 
 The gradient of what is sorted is a gather through the inverse permutation.
 """
@@ -19,9 +19,10 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, size_max
 
 COUNTED = 256  # axes up to here are sorted by counting: the square of it is a small kernel still
-FEW = 32  # elements that are looked for in a few blocks
-PICKED = 32  # elements of such a block
+PICKED = 32  # elements of a block whose least is looked at first
+SMALL = 32  # longer axes are searched for single elements, not sorted
 _KEYS: dict[int, DType] = {32: dtypes.int32, 64: dtypes.int64}
+_WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
 
 
 class Sorting(Random):
@@ -59,7 +60,7 @@ class Sorting(Random):
         n = self.shape[a] if self.shape else 1
         if not isinstance(k, int) or not 0 <= k <= size_max(n):
             raise ValueError(f"topk: k must be between 0 and the size {n} of axis {axis}, got {k}")
-        if isinstance(n, int) and 0 < k <= FEW and 2 * k < n:
+        if isinstance(n, int) and 0 < k < n and n > SMALL:
             order = self._order_keys(largest).transpose(a, -1)._first(k).transpose(a, -1)
             return self._gather(a, order), order
         values, order = self.sort(axis, descending=largest)
@@ -71,10 +72,9 @@ class Sorting(Random):
         n = self.shape[a] if self.shape else 1
         if not isinstance(k, int) or not 1 <= k <= size_max(n):
             raise ValueError(f"kthvalue: k must be between 1 and the size {n} of axis {axis}, got {k}")
-        values, order = self.sort(axis)
         if not self.shape:
-            return values, order
-        picked = values._along(a, k - 1, k), order._along(a, k - 1, k)
+            return self.sort(axis)
+        picked = self._order_statistic(a, self.full_like(k - 1, dtypes.int32)._along(a, 0, 1))
         return picked if keepdim else (picked[0].squeeze(a), picked[1].squeeze(a))
 
     # -- how ----------------------------------------------------------------------------------------------------------
@@ -111,19 +111,78 @@ class Sorting(Random):
             x = x.cast(dtypes.int32)
         return x.bitwise_not() if descending else x
 
+    def _order_statistic(self, axis: int, rank: Self) -> tuple[Self, Self]:
+        """(value, position) of the element that so many others along an axis precede in order; `rank` is int32, with
+        an axis of size 1."""
+        if self._fixed(axis, "order statistic") > SMALL:
+            keys = self._order_keys(False).transpose(axis, -1)
+            place = keys._selected(rank.transpose(axis, -1)).transpose(axis, -1)
+            return self._gather(axis, place), place
+        values, order = self.sort(axis)
+        return values._gather(axis, rank), order._gather(axis, rank)
+
+    def _selected(self, rank: Self) -> Self:
+        """The position of the key of the last axis that `rank` (…, 1) others precede in order: bit by bit, the largest
+        number that no more keys than that are below, then the largest position that no more of its equals are before.
+        """
+        keys = self.contiguous()
+        word = _WORDS[keys.dtype.bits]
+        ordered = keys.bitcast(word).bitwise_xor(1 << (word.bits - 1))
+        found = rank.cast(word).mul(0)
+        for bit in reversed(range(word.bits)):
+            higher = found.add(1 << bit)
+            found = ordered.less(higher).sum(-1, keepdim=True).le(rank).where(higher, found)
+        among = rank.sub(ordered.less(found).sum(-1, keepdim=True))
+        n = size_max(keys.shape[-1])
+        equal, position, place = ordered.eq(found), self._iota(n)._broadcast_to(keys.shape), rank.mul(0)
+        for bit in reversed(range((n - 1).bit_length())):
+            later = place.add(1 << bit)
+            before = equal.logical_and(position.less(later)).sum(-1, keepdim=True)
+            place = before.le(among).where(later, place)
+        return place.contiguous()
+
     def _first(self, k: int) -> Self:
-        """The positions of the k least keys of the last axis: they are in the k blocks whose least keys are those."""
+        """The positions of the k least keys of the last axis, in order."""
         *rows, n = self.shape
         assert isinstance(n, int)
-        if n <= max(2 * COUNTED, 2 * k * PICKED):
-            return self._ranks()._inverted(k)
+        keys = self.contiguous()
+        if n <= 2 * COUNTED:
+            return keys._ranks()._inverted(k)
         blocks = -(-n // PICKED)
-        keys = self._extended(blocks * PICKED)
-        least = keys._reshape((*rows, blocks, PICKED)).min(-1).contiguous()
-        begins = least._first(k).mul(PICKED).unsqueeze(-1)
-        places = begins.add(self._iota(PICKED))._reshape((*rows, k * PICKED)).contiguous()
-        found = keys._pick(places, len(rows))._ranks(places)._inverted(k)
-        return places._pick(found, len(rows)).contiguous()
+        if max(blocks, k * PICKED) <= 2 * COUNTED:
+            # they are in the k blocks whose least keys are those
+            longer = keys._extended(blocks * PICKED)
+            least = longer._reshape((*rows, blocks, PICKED)).min(-1).contiguous()
+            begins = least._ranks()._inverted(k).mul(PICKED).unsqueeze(-1)
+            places = begins.add(self._iota(PICKED))._reshape((*rows, k * PICKED)).contiguous()
+            found = longer._pick(places, len(rows))._ranks(places)._inverted(k)
+            return places._pick(found, len(rows)).contiguous()
+        # those up to the k-th, found by their number
+        at = keys._selected(self._new(UOp.const(k - 1, dtypes.int32))._broadcast_to((*rows, 1)))
+        last = keys._pick(at, len(rows))
+        chosen = keys.less(last).logical_or(keys.eq(last).logical_and(self._iota(n).le(at)))
+        number = self._iota(k)._broadcast_to((*rows, k))
+        places = chosen.cast(dtypes.int32).cumsum(-1)._insertion(number, after=True).contiguous()
+        found = keys._pick(places, len(rows))
+        order = found._ranks()._inverted() if k <= COUNTED else found._merged()
+        return places._pick(order, len(rows)).contiguous()
+
+    def _insertion(self, wanted: Self, after: bool) -> Self:
+        """Where values belong in this sorted last axis (int32): before equal elements, or after them."""
+        n, shared = self._fixed(self.ndim - 1, "searchsorted"), self.ndim - 1
+        low = wanted.full_like(0, dtypes.int32)
+        high = low.add(n)
+        for _ in range(n.bit_length()):
+            middle = low.add(high).bitwise_right_shift(1)
+            here = self._pick(middle, shared)
+            # NaN comes behind everything
+            before = here.gt(wanted).logical_not() if after else here.ge(wanted).logical_not()
+            inside = low.less(high)
+            low, high = (
+                inside.logical_and(before).where(middle.add(1), low),
+                inside.logical_and(before.logical_not()).where(middle, high),
+            )
+        return low
 
     def _extended(self, size: int) -> Self:
         """Keys of a longer last axis: what is added is no smaller than any key, and comes after all that are equal."""

@@ -14,6 +14,7 @@ from tinyweb.graph.target import Target
 # fewer elements than this are done sooner by one worker than the others are woken
 WORTH_SHARING = 1 << 15
 BLOCKS_PER_WORKER = 4
+REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 32, 8  # sums that stay near, lanes of one, rows added at a time
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
@@ -166,6 +167,7 @@ class _Plan:
         # half of the registers hold sums; reductions that were merged have sums of their own
         together = sum(u.src[1:] == heavy.src[1:] for u in k.reduces)
         budget = (16 if self.lanes >= 16 else 8) // max(width // self.lanes, 1) // together
+        budget = min(budget, REPEATED // len(k.reduces))
         main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
         rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
         others = [r for r in free if r is not axis and r not in rows]
