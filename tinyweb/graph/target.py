@@ -25,6 +25,7 @@ class Target:
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
+    vector_registers: int = 16
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
     grid_dims: int = 1
@@ -40,10 +41,13 @@ class Target:
     dot_pairs: bool = False  # its instruction takes pairs of int16: smaller integers are widened as they are loaded
 
 
-def cpu_target(lanes: int = 8, threads: int = 1) -> Target:
-    """Native C through Clang."""
+def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -> Target:
+    """Native C through Clang; as many vector registers as processors with such lanes have on x86."""
     storage = _ALL_C | {dtypes.float16}
-    return Target("cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8))
+    return Target(
+        "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
+        vector_registers=registers or (32 if lanes >= 16 else 16),
+    )  # fmt: skip
 
 
 def wasm_target(threads: int = 4) -> Target:

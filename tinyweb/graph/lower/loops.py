@@ -127,8 +127,7 @@ class _Reduces:
             return
         if u.op is Ops.LOAD and u.src[0].op is Ops.STAGE:
             memory, index = self.done[u.src[0]], self.done[u.src[1]]
-            rows = self._apart(u.src[0])[0]
-            self.done[u] = u.replace(src=(memory, add(rows, index), *(self.done[s] for s in u.src[2:])))
+            self.done[u] = u.replace(src=(memory, self._place(u.src[0], index), *(self.done[s] for s in u.src[2:])))
             return
         src = tuple(self.done[s] for s in u.src)
         self.done[u] = u if src == u.src else u.replace(src=src)
@@ -279,27 +278,38 @@ class _Reduces:
     def _stage_near(self, u: UOp) -> UOp:
         """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
         value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
-        (index, size), (place, times) = staged_index(u, {}), self._apart(u)
-        memory = self._buffer(Space.REGISTER, u.dtype, size * times)
+        index, size = staged_index(u, {})
+        memory = self._buffer(Space.REGISTER, u.dtype, size * self._copies(u))
         self.arrays.add(memory)
-        end = memory.after(*outer).store(add(place, index), value)
+        end = memory.after(*outer).store(self._place(u, index), value)
         return memory.after(*close_loops([end], loops_among(ranges)))
 
-    def _apart(self, u: UOp) -> tuple[UOp, int]:
-        """Lanes that a STAGE varies over beside its ranges have memory of their own: where a lane's begins, and how
-        many there are."""
+    def _own(self, u: UOp) -> tuple[list[UOp], list[UOp]]:
+        """The lanes that a STAGE varies over beside its ranges, which have memory of their own: around each element,
+        as vectors lie, and around the whole of it."""
         if u.src[0] in self.carried:
-            return index_const(0), 1
+            return [], []
         lanes = [r for r in self.lanes(self.done[u.src[0]]) if r not in u.src[1:]]
-        index, count = tile_index(lanes)
-        return make(Ops.MUL, dtypes.index, (index, index_const(staged_index(u, {})[1]))), count
+        vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and not is_shared(u)]
+        return vector, [r for r in lanes if r not in vector]
+
+    def _copies(self, u: UOp) -> int:
+        return prod(lane_count(r) for lanes in self._own(u) for r in lanes)
+
+    def _place(self, u: UOp, index: UOp) -> UOp:
+        """Where the lane at hand has the element `index` of a STAGE."""
+        near, far = self._own(u)
+        (inner, width), (outer, _) = tile_index(near), tile_index(far)
+        size = staged_index(u, {})[1] * width
+        place = add(make(Ops.MUL, dtypes.index, (index, index_const(width))), inner)
+        return add(make(Ops.MUL, dtypes.index, (outer, index_const(size))), place)
 
     def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
         """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
         outer = free_loops(group[0])
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._apart(u)[1]) for u in group]
+        memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u)) for u in group]
         filled = UOp(Ops.BARRIER, dtypes.void, tuple(self._fill(u, m, fresh) for u, m in zip(group, memories)))
         return {u: memory.after(filled) for u, memory in zip(group, memories)}
 
@@ -329,7 +339,7 @@ class _Reduces:
             table[r] = inside % lane_count(r)
             inside = inside // lane_count(r)
         value = simplify(substitute(self.done[u.src[0]], table))
-        store = memory.after(*fresh).store(simplify(add(self._apart(u)[0], staged_index(u, table)[0])), value, gate)
+        store = memory.after(*fresh).store(simplify(self._place(u, staged_index(u, table)[0])), value, gate)
         return store if rounds == 1 or is_lane(round_) else UOp(Ops.END, dtypes.void, (store, round_))
 
     def _carry(self, reduces: Sequence[UOp]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.for_gpu.plan import fitting
 from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
@@ -42,6 +44,11 @@ def _along(k: Analysis, softmax: Softmax) -> UOp | None:
 
 
 def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
+    row = _shared_rows(k, softmax)
+    if row is not None and not k.in_place and not _gathers(k, softmax, row):
+        vectors = _vectors_that_fit(k.exact(row), target.vector_lanes)
+        if vectors:
+            return _vectors_of_rows(k, softmax, row, vectors, target)
     actions: list[Action] = []
     along = _along(k, softmax)
     for r in softmax.columns:
@@ -60,6 +67,44 @@ def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
     actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
     _vector_of_products(k, softmax, target.vector_lanes, actions)
     return actions
+
+
+def _vectors_that_fit(size: Size, lanes: int) -> int:
+    """How many vectors of rows to work on at a time: as few rows as can be are worked on again; 0 for too few."""
+    if not isinstance(size, int):
+        return 0
+    return min((n for n in (2, 1) if lanes * n <= size), key=lambda n: -size % (lanes * n), default=0)
+
+
+def _gathers(k: Analysis, softmax: Softmax, row: UOp) -> bool:
+    """Whether a vector along the rows would be gathered from memory for every key, as that of a mask."""
+    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
+    return any(row in u.ranges and not k.contiguous(u, row) for u in loads)
+
+
+def _vectors_of_rows(k: Analysis, softmax: Softmax, row: UOp, vectors: int, target: Target) -> list[Action]:
+    """Queries in the lanes of vectors: nothing is added up over lanes, and keys and values are read as they lie."""
+    lanes = target.vector_lanes
+    name = row.arg.name
+    block = f"{name}.0"
+    actions: list[Action] = [Split(name, vectors * lanes, overlap=True), Bind(f"{name}.1", AxisKind.VECTOR)]
+    if k.size(row) == vectors * lanes:
+        actions, block = [Bind(name, AxisKind.VECTOR)], ""
+    names = [r.arg.name for r in k.outputs if r is not row and r not in softmax.columns] + [block] * bool(block)
+    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
+        actions += [Bind(n, AxisKind.GRID) for n in names]
+    # half of the registers hold sums, of scores or of columns
+    columns = target.vector_registers // (2 * vectors)
+    while columns > 1 and k.volume(softmax.columns) % columns:
+        columns //= 2
+    actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 8 // vectors, columns if columns > 1 else 0))
+    queries = {u.src[0].arg.slot for u in softmax.score.toposort() if u.op is Ops.LOAD and row in u.ranges
+               and softmax.row not in u.ranges}  # fmt: skip
+    kernel = k.kernel
+    for action in actions:
+        kernel = action.apply(kernel)
+    stages = [Stage(slot, at, Space.REGISTER) for slot in sorted(queries) for at in names[-1:]]
+    return [*actions, *apply_legal(kernel, stages)[0]]
 
 
 def _for_emulated(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:

@@ -21,6 +21,8 @@ from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmax
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
+LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
+
 
 @dataclass(frozen=True)
 class Online:
@@ -63,7 +65,7 @@ class Online:
         if any(r.arg.kind is not AxisKind.LOOP for r in (row, *(s.row for s in softmax.sums))):
             raise ScheduleError(f"{self}: the axis is bound already")
         loose = [r for r in softmax.columns if r.arg.kind is AxisKind.LOOP]
-        if loose:
+        if loose and (self.space is not Space.REGISTER or any(r.src[0].op is not Ops.CONST for r in loose)):
             raise ScheduleError(f"{self}: axis {loose[0].arg.name} of the sums is a loop; bind it before")
         if self.space is Space.SHARED and any(r.arg.kind is AxisKind.THREAD for r in softmax.rows):
             raise ScheduleError(f"{self}: threads that share scores must work on the same rows")
@@ -91,7 +93,15 @@ class _Steps:
         if action.skip and (seen := visible(softmax.score, row)) is not None:
             self.walked = least(self.size, seen)
         blocks = simplify((self.walked + (block - 1)) // block)
-        self.step = self._range("0", blocks)
+        # loops over columns: all of their sums are made, and wait in registers until these loops come
+        self.inner = {
+            r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.sum", kind=AxisKind.UNROLL, reduce=True))
+            for r in softmax.columns
+            if r.arg.kind is AxisKind.LOOP
+        }
+        # around those loops no other is left where there is one block
+        self.once = bool(self.inner) and blocks.op is Ops.CONST and blocks.arg == 1
+        self.step = UOp.const(0, dtypes.index) if self.once else self._range("0", blocks)
         self.whole = divides(self.size, block)
 
     def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP) -> UOp:
@@ -102,15 +112,20 @@ class _Steps:
     def rewrite(self, kernel: UOp) -> UOp:
         action, softmax = self.action, self.softmax
         near = action.space is Space.REGISTER
-        lanes = AxisKind.VECTOR if near else AxisKind.LOOP
+        # vectors run along the keys, or along rows where these are vectors already
+        vectors = near and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
+        lanes = AxisKind.VECTOR if vectors else AxisKind.LOOP
         scores = self._scores()
         place = self._range("max", action.block, lanes)
         block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
-        maximum = UOp(Ops.REDUCE, self.dtype, (block, self.step), Ops.MAX)
-        before = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), False)
-        now = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), True)
-        # what is equal is not subtracted: infinities have no distance
-        factor = before.equal(now).where(UOp.const(1.0, self.dtype), (before - now).alu(Ops.EXP))
+        maximum = now = block
+        factor = UOp.const(1.0, self.dtype)
+        if not self.once:
+            maximum = UOp(Ops.REDUCE, self.dtype, (block, self.step), Ops.MAX)
+            before = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), False)
+            now = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), True)
+            # what is equal is not subtracted: infinities have no distance
+            factor = before.equal(now).where(factor, (before - now).alu(Ops.EXP))
         place = self._range("weight", action.block, lanes)
         weight = (scores.load(place) - self._finite(now)).alu(Ops.EXP)
         weights = UOp(Ops.STAGE, self.dtype, (weight, place), StageArg(action.space))
@@ -132,30 +147,40 @@ class _Steps:
         for i, s in enumerate(softmax.sums):
             name = f"sum{i}" if i else "sum"
             alone = s.value is s.exponential  # weights of what is beyond the row are 0
-            place = self._range(name, action.block, lanes) if alone and near else self._range(name, rest)
+            place = self._range(name, action.block, lanes) if alone and vectors else self._range(name, rest)
             value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
-            value = substitute(value, {s.row: self.step * action.block + begin + place}).cast(self.dtype)
+            value = substitute(value, {s.row: self.step * action.block + begin + place} | self.inner).cast(self.dtype)
             value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
-            total = UOp(
-                Ops.REDUCE, self.dtype, (UOp(Ops.RESCALE, self.dtype, (value, factor)), self.step, *teams), Ops.ADD
-            )
+            loops = teams if self.once else [self.step, *teams]
+            total = value if self.once else UOp(Ops.RESCALE, self.dtype, (value, factor))
+            total = UOp(Ops.REDUCE, self.dtype, (total, *loops), Ops.ADD) if loops else total
             if softmax.plain:
                 total = nothing.where(UOp.const(math.nan, self.dtype), total)
             for divisor in s.divisors:
                 total = total.alu(Ops.DIV, divisor.cast(self.dtype))
-            table[s.reduce] = total.cast(s.reduce.dtype)
+            table[s.reduce] = self._stored_later(total).cast(s.reduce.dtype)
         return replace_in_order(kernel, table)
+
+    def _stored_later(self, total: UOp) -> UOp:
+        """The sums of all columns that are loops, in near memory, and of them the one at hand."""
+        lanes = [r for r in self.inner.values() if r in total.ranges]
+        if not lanes:
+            return total
+        index = UOp.const(0, dtypes.index)
+        for r, lane in self.inner.items():
+            index = index * r.src[0] + r if lane in lanes else index
+        return UOp(Ops.STAGE, total.dtype, (total, *lanes), StageArg(Space.REGISTER)).load(index)
 
     def _in_parts(self, total: UOp, number: int) -> UOp:
         """A block's sum, part by part of a vector axis."""
         width = self.action.columns
         for r in total.ranges:
             size = r.src[0].arg
-            if width and r.arg.kind is AxisKind.VECTOR and r not in self.softmax.rows and size > width:
+            if width and r.arg.kind in LANES and r not in self.softmax.rows and size > width:
                 if size % width:
                     raise ScheduleError(f"{self.action}: {size} columns are not divided by {width}")
                 name = f"part{number}"
-                part, lane = self._range(name, size // width), self._range(f"{name}.1", width, AxisKind.VECTOR)
+                part, lane = self._range(name, size // width), self._range(f"{name}.1", width, r.arg.kind)
                 value = substitute(total, {r: part * width + lane})
                 return UOp(Ops.STAGE, self.dtype, (value, part, lane), StageArg(Space.REGISTER)).load(r)
         return total

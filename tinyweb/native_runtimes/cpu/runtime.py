@@ -99,7 +99,9 @@ class CpuRuntime(Turns):
     def __init__(self, threads: int | None = None) -> None:
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
-        self.target: Target = cpu_target(vector_lanes(), self.threads)
+        self.target: Target = cpu_target(
+            vector_lanes(), self.threads, 32 if platform.machine() in ("aarch64", "arm64") else None
+        )
         self._pool: Pool | None = None
         self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
         if hasattr(os, "register_at_fork"):  # Windows has no fork
