@@ -343,8 +343,9 @@ def test_guessing_ahead_changes_nothing(steady_chat: Chat, speculate: int) -> No
     assert chat.answer(repeat, replace(hot, speculate=speculate)) == chat.answer(repeat, hot)
 
 
-def test_guesses_that_are_right_cost_no_decode(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guesses_that_are_right_cost_no_decode(steady_chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that the model says anyway stands in the prompt's place of guesses."""
+    chat = steady_chat
     prompt = chat.tokenizer.prompt(STORY)
     said = list(chat.generate_ids(prompt, GREEDY))
     known = [*prompt, *said]
