@@ -15,8 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+from weakref import ref
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower import program_for
@@ -31,18 +32,81 @@ _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
 NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 
 
-class Memory:
-    """Device memory that is freed with its last user."""
+class Buffer:
+    """Device memory for `size` elements of `dtype`, zeros at first. It is freed when nobody refers to it any more."""
 
-    def __init__(self, runtime: Runtime, size: int):
-        reserve(runtime, size, "a buffer")
-        self.runtime, self.nbytes = runtime, size
-        self.handle: Handle = runtime.allocate(size)
+    __slots__ = ("__weakref__", "dtype", "handle", "nbytes", "runtime", "size")
+
+    def __init__(self, runtime: Runtime, size: int, dtype: DType):
+        self.runtime, self.size, self.dtype = runtime, size, dtype
+        self.nbytes = -(-dtype.nbytes(size) // 4) * 4  # whole words, as runtimes allocate
+        reserve(runtime, self.nbytes, "a buffer")
+        self.handle: Handle = runtime.allocate(self.nbytes)
+
+    @property
+    def device(self) -> str:
+        """The name of the device that the memory is on."""
+        return self.runtime.name
 
     def __del__(self) -> None:
         # a failed allocation leaves no handle; at interpreter exit the runtime may be gone before its memory
         if hasattr(self, "handle") and self.runtime is not None:
             self.runtime.free(self.handle)
+
+
+class _Entry(ref[UOp]):
+    """What a BUFFER node stands for, as long as the node lives: its memory, or why it has none any more."""
+
+    __slots__ = ("buffer", "key", "lost")
+    key: int
+    buffer: Buffer | None
+    lost: str | None
+
+
+class _Buffers:
+    """The memory behind BUFFER nodes: the one owner of it beside computations under way. An entry goes with its node.
+
+    Keyed by identity, as nodes are interned: a lookup is one step, and happens for every buffer of every launch.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[int, _Entry] = {}
+
+    def get(self, node: UOp) -> Buffer | None:
+        """The memory of a node, None before it has any; RuntimeError where it was withdrawn."""
+        entry = self.entries.get(id(node))
+        if entry is None:
+            return None
+        if entry.lost is not None:
+            raise RuntimeError(entry.lost)
+        return entry.buffer
+
+    def __contains__(self, node: UOp) -> bool:
+        entry = self.entries.get(id(node))
+        return entry is not None and entry.buffer is not None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def set(self, node: UOp, buffer: Buffer) -> None:
+        """From now on `node` stands for this memory."""
+        self._put(node, buffer, None)
+
+    def withdraw(self, node: UOp, why: str) -> None:
+        """Release the memory of a node that must not be used any more: whoever does is told `why`."""
+        self._put(node, None, why)
+
+    def _put(self, node: UOp, buffer: Buffer | None, lost: str | None) -> None:
+        entry = _Entry(node, self._leave)
+        entry.key, entry.buffer, entry.lost = id(node), buffer, lost
+        self.entries[entry.key] = entry
+
+    def _leave(self, entry: _Entry) -> None:
+        if self.entries.get(entry.key) is entry:
+            del self.entries[entry.key]
+
+
+BUFFERS = _Buffers()
 
 
 def reserve(runtime: Runtime, size: int, what: str) -> None:
@@ -75,16 +139,16 @@ class OpenDevice:
         self.runtime = open_runtime(name)
         self.compiled: dict[UOp, tuple[Program, Executable]] = {}
 
-    def memory(self, buffer: UOp) -> Memory:
-        """The memory behind a BUFFER, allocated (zeroed) on first use. It hangs on the node and dies with it."""
-        found: Memory | None = buffer.__dict__.get("memory")
-        if "lost" in buffer.__dict__:
-            raise RuntimeError(buffer.__dict__["lost"])
+    def memory(self, buffer: UOp) -> Buffer:
+        """The memory behind a BUFFER, allocated (zeroed) on first use."""
+        entry = BUFFERS.entries.get(id(buffer))  # for every buffer of every launch: no call where it is there
+        found = BUFFERS.get(buffer) if entry is None or entry.buffer is None else entry.buffer
         if found is None:
-            found = buffer.__dict__["memory"] = Memory(self.runtime, nbytes(buffer))
+            found = Buffer(self.runtime, buffer.arg.size, buffer.dtype)
+            BUFFERS.set(buffer, found)
         elif found.runtime is not self.runtime:
             raise DeviceError(
-                f"a buffer on {found.runtime.name} was used on {self.name}: move the tensor with .to('{self.name}')"
+                f"a buffer on {found.device} was used on {self.name}: move the tensor with .to('{self.name}')"
             )
         return found
 
@@ -102,17 +166,17 @@ class OpenDevice:
     def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:
         """Compile a schedule and take its memory; returns what runs it. MemoryError where that does not fit."""
         own = {b for c in schedule.calls for b in c.buffers if b not in schedule.memory.pool_of}
-        new = sum(nbytes(b) for b in own if "memory" not in b.__dict__)
+        new = sum(nbytes(b) for b in own if b not in BUFFERS)
         reserve(self.runtime, new + sum(schedule.memory.pool_bytes), "a computation")
         self.compile(c.kernel for c in schedule.calls)
-        pools = [Memory(self.runtime, size) for size in schedule.memory.pool_bytes]
+        pools = [Buffer(self.runtime, size, dtypes.uint8) for size in schedule.memory.pool_bytes]
         place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}
         for call in schedule.calls:
             for b in call.buffers:
                 place.setdefault(b, self.memory(b))
         return functools.partial(self.launch, schedule.calls, place, variables)
 
-    def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Memory], variables: Mapping[str, int]) -> None:
+    def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Buffer], variables: Mapping[str, int]) -> None:
         """Run compiled calls with some buffers placed in given memory, the others in their own."""
         launches = [
             Launch(self.compiled[c.kernel][1], tuple((place.get(b) or self.memory(b)).handle for b in c.buffers))

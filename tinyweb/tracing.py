@@ -19,7 +19,8 @@ from weakref import ref
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
 from tinyweb.array.realize import due, forget_due, own, settle
 from tinyweb.array.storage import Storage, bound_size, drop_history, memory_view, next_number, owns_memory, replace_all
-from tinyweb.device import Device, Memory, bindings, is_recording, recording, reserve
+from tinyweb.device import BUFFERS, Buffer, Device, bindings, is_recording, recording, reserve
+from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import unbound
@@ -128,7 +129,7 @@ class _Traced:
     inputs: list[UOp]  # BUFFERs that stand for the arguments' memory
     storages: list[Storage]  # of the tensors that stand for the arguments
     result: Any  # with a _Result for each tensor
-    pools: list[Memory]
+    pools: list[Buffer]
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
 
@@ -184,13 +185,13 @@ class jit(Generic[T]):
         device = Device[plan.device]
         reserve(device.runtime, sum(plan.pool_bytes), "a jit function")
         device.compile(plan.kernels)
-        pools = [Memory(device.runtime, n) for n in plan.pool_bytes]
+        pools = [Buffer(device.runtime, n, dtypes.uint8) for n in plan.pool_bytes]
         temporaries = set(plan.temporaries)
         used = {b for c in plan.calls for b in c.buffers} - temporaries
         written = {c.buffers[0] for c in plan.calls} - temporaries
         for b in (*inputs, *(view_base(r.view) for r in _results(result) if view_base(r.view) in record.produced)):
             # each call has memory of its own in their place
-            b.__dict__["lost"] = "a tensor from the inside of a jit function is used outside of it: return it instead"
+            BUFFERS.withdraw(b, "a tensor from the inside of a jit function is used outside of it: return it instead")
         record.result = None
         return _Traced(record, inputs, list(storages.values()), result, pools, used, written)
 

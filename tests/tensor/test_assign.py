@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.tensor.aliasing import Program
 from tinyweb import Device, Tensor, Variable, dtypes
 from tinyweb.array.storage import live_tensors
+from tinyweb.device import BUFFERS
 from tinyweb.errors import ToolchainError
 from tinyweb.tracing import capture
 
@@ -361,7 +362,7 @@ def test_memory_goes_with_the_last_who_needs_it() -> None:
     y = t * 2
     z = y + 1
     y.realize()
-    gone = weakref.ref(y.uop.buffer.__dict__["memory"])
+    gone = weakref.ref(Device[y.device].memory(y.uop.buffer))
     del y
     assert gone() is not None  # z reads it
     z.realize()
@@ -512,3 +513,26 @@ def test_pending_values_are_no_part_of_a_plan() -> None:
     plan = capture(lambda: [state.assign(state * scale)])
     assert len(plan.calls) == 1
     assert state.tolist() == [2, 2, 2] and scale.tolist() == [20, 20, 20]
+
+
+def test_memory_is_owned_by_a_table_not_by_the_node() -> None:
+    t = (Tensor([1.0, 2.0, 3.0]) * 2).realize()
+    node = t.uop.buffer
+    buffer = Device[t.device].memory(node)
+    assert (buffer.device, buffer.size, buffer.dtype) == (Device[t.device].runtime.name, 3, dtypes.float32)
+    assert node in BUFFERS and BUFFERS.get(node) is buffer and buffer not in vars(node).values()
+    BUFFERS.withdraw(node, "gone with its trace")
+    gone = weakref.ref(buffer)
+    del buffer
+    assert gone() is None and node not in BUFFERS
+    with pytest.raises(RuntimeError, match="gone with its trace"):
+        t.numpy()
+
+
+def test_a_node_takes_its_entry_with_it() -> None:
+    before = len(BUFFERS)
+    t = Tensor([1.0, 2.0, 3.0])
+    assert len(BUFFERS) == before + 1
+    gone = weakref.ref(Device[t.device].memory(t.uop.buffer))
+    del t
+    assert gone() is None and len(BUFFERS) == before

@@ -19,7 +19,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.device import Device, Memory
+from tinyweb.device import Buffer, Device
+from tinyweb.dtype import dtypes
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
@@ -217,7 +218,8 @@ class Chat:
             progress(f"compiling kernels for {self.device.name}", 1, 1)
         sizes = [sorted(plan.pool_bytes, reverse=True) for plan in self._plans.values()]
         pools = [
-            Memory(self.device.runtime, max(s[i] for s in sizes if i < len(s))) for i in range(max(map(len, sizes)))
+            Buffer(self.device.runtime, max(s[i] for s in sizes if i < len(s)), dtypes.uint8)
+            for i in range(max(map(len, sizes)))
         ]
         self._places = {name: _place(plan, pools) for name, plan in self._plans.items()}
 
@@ -348,7 +350,7 @@ class Chat:
         return int.from_bytes(data, "little", signed=True)
 
 
-def _place(plan: Plan, pools: list[Memory]) -> dict[UOp, Memory]:
+def _place(plan: Plan, pools: list[Buffer]) -> dict[UOp, Buffer]:
     """Where a plan's temporaries lie in pools that all plans share: the largest in the largest, and so on."""
     order = sorted(range(len(plan.pool_bytes)), key=lambda p: -plan.pool_bytes[p])
     rank = {pool: r for r, pool in enumerate(order)}
