@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tinyweb.array.arguments import check_arguments
 from tinyweb.array.packing import pack, unpack
 from tinyweb.array.realize import realize_all, realize_with_next
-from tinyweb.array.storage import Storage, bound_size, evaluate_size, leaf, live_tensors, memory_view, remember
+from tinyweb.array.storage import Storage, Value, bound_size, evaluate_size, leaf, live_values, memory_view, remember
 from tinyweb.array.update import update
 from tinyweb.device import Device, bindings, is_recording
 from tinyweb.dtype import DType, DTypeLike, as_dtype, dtypes, from_numpy, to_dtype
@@ -31,14 +31,10 @@ def scalar_dtype(value: Any) -> DType:
     return dtypes.int32 if isinstance(value, int | np.integer) else dtypes.float32
 
 
-class TensorCore:
+class TensorCore(Value):
     """Construction, realisation, reading. Lazy: nothing is computed before a value is asked for."""
 
-    __slots__ = ("__weakref__", "device", "grad", "requires_grad", "storage", "uop")
-    uop: UOp
-    storage: Storage  # what it shares with its views
-    device: str
-    requires_grad: bool  # whether backward() gives it a grad
+    __slots__ = ("grad",)
     grad: Self | None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -254,9 +250,6 @@ class TensorCore:
         update("setitem", self._wrap(view, self.device, self.storage), value)
         return self
 
-    def _broadcast_to(self, shape: Shape) -> Self:
-        raise NotImplementedError
-
     # -- reading ------------------------------------------------------------------------------------------------------
     def numpy(self) -> npt.NDArray[Any]:
         """The value as a NumPy array (bfloat16 as float32, 4-bit types as 8-bit)."""
@@ -327,6 +320,11 @@ class TensorCore:
 
 
 check_arguments(TensorCore)
+
+
+def live_tensors() -> list[TensorCore]:
+    """Every tensor somebody holds, as those know it who ask for gradients."""
+    return [t for t in live_values() if isinstance(t, TensorCore)]
 
 
 def _cuts_the_end(shrink: UOp) -> bool:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from tinyweb.array.storage import (
     Storage,
+    Value,
     aliases,
     drop_history,
     in_memory,
     leaf,
-    live_tensors,
+    live_values,
     owns_memory,
     replace_all,
     replace_versions,
@@ -41,14 +41,10 @@ from tinyweb.graph.ir import Ops, UOp, size_max, size_prod
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
 
-if TYPE_CHECKING:
-    from tinyweb.array.core import TensorCore
+_due: list[tuple[ref[Value], Recorder | None]] = []
 
 
-_due: list[tuple[ref[TensorCore], Recorder | None]] = []
-
-
-def realize_all(tensors: Sequence[TensorCore]) -> None:
+def realize_all(tensors: Sequence[Value]) -> None:
     """Compute tensors in one schedule per device; afterwards each is memory, or a view of memory."""
     for device in dict.fromkeys(t.device for t in tensors):
         here = [t for t in (*tensors, *due()) if t.device == device]
@@ -58,13 +54,13 @@ def realize_all(tensors: Sequence[TensorCore]) -> None:
         _due[:] = [(held, r) for held, r in _due if (t := held()) is not None and id(t) not in done]
 
 
-def realize_with_next(t: TensorCore) -> None:
+def realize_with_next(t: Value) -> None:
     """Compute `t`, just updated in place, together with whatever is computed next on its device: nobody else may ask
     for it (the running statistics of a norm), and what it waits for would pile up."""
     _due.append((ref(t), current_recorder()))
 
 
-def due() -> list[TensorCore]:
+def due() -> list[Value]:
     """What is to be computed with what is computed next, here or in this recording."""
     here = current_recorder()
     return [t for held, recorder in _due if recorder is here and (t := held()) is not None]
@@ -81,7 +77,7 @@ class _Work:
 
     nodes: dict[UOp, Storage | None] = field(default_factory=dict)
 
-    def ask(self, t: TensorCore, own: bool = False) -> None:
+    def ask(self, t: Value, own: bool = False) -> None:
         """For the value of `t`, or of the memory it is a view of; `own`: even if it lies in memory of another."""
         base = view_base(t.uop)
         if in_memory(t.uop) and not (own and t.storage.memory is None):
@@ -112,7 +108,7 @@ def _only_renamed(u: UOp, base: UOp) -> bool:
     return True
 
 
-def _step(device: str, tensors: Sequence[TensorCore], own: bool = False) -> bool:
+def _step(device: str, tensors: Sequence[Value], own: bool = False) -> bool:
     """Compute `tensors`, or a part of what they need; whether nothing is left to do."""
     if current_recorder() is not None and _compute_outside(tensors):
         return False
@@ -151,7 +147,7 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
     plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
-    leaves = {t.uop for t in live_tensors() if t.requires_grad}
+    leaves = {t.uop for t in live_values() if t.requires_grad}
     for (node, storage), buffer in zip(work.nodes.items(), plan.results, strict=False):
         if node.op is not Ops.ASSIGN:
             table[node] = shaped(buffer, node.shape, values)
@@ -183,7 +179,7 @@ def _needs_gradient(node: UOp, leaves: set[UOp]) -> bool:
     return False
 
 
-def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[TensorCore, UOp]]:
+def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[Value, UOp]]:
     """What live tensors become when nodes are replaced and versions of memory in `old` are gone."""
     recorder = current_recorder()
     tensors = [t for t in tensors_beside_memory() if not (recorder and recorder.is_outside(t.storage.number))]
@@ -191,7 +187,7 @@ def _replacement(table: dict[UOp, UOp], old: set[UOp]) -> list[tuple[TensorCore,
     return [(t, u) for t, u in zip(tensors, new, strict=True) if u is not t.uop]
 
 
-def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[TensorCore, set[UOp]]]:
+def _readers(old: set[UOp], table: dict[UOp, UOp]) -> list[tuple[Value, set[UOp]]]:
     """Live tensors that read versions in `old`, with these, although `table` will have been applied to them."""
     tensors = [t for t in tensors_beside_memory() if not owns_memory(t)]
     reads: dict[UOp, set[UOp]] = {}
@@ -233,7 +229,7 @@ def _keep(work: _Work, old: set[UOp], table: dict[UOp, UOp]) -> set[UOp] | None:
             return {v for _, versions in readers for v in versions}
 
 
-def _joined(work: _Work, t: TensorCore, versions: set[UOp], updates: set[UOp]) -> dict[UOp, Storage | None] | None:
+def _joined(work: _Work, t: Value, versions: set[UOp], updates: set[UOp]) -> dict[UOp, Storage | None] | None:
     """The nodes of `work` and what computes `t`, if that is cheaper than copies of the versions it reads, and possible
     in one schedule without further updates."""
     more = _Work(dict(work.nodes))
@@ -263,14 +259,14 @@ def _have_one_binding(roots: Sequence[UOp]) -> bool:
     return True
 
 
-def own(t: TensorCore) -> None:
+def own(t: Value) -> None:
     """Give `t` and what shares its storage memory of their own, with all updates so far carried out."""
     while not _step(t.device, [t], own=True):
         pass
     drop_history(t)
 
 
-def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
+def _compute_outside(tensors: Sequence[Value]) -> bool:
     """Within a recording: compute for real what the function uses of pending values from outside of it, as a replay
     must not compute (or update) them again. Whether there was anything."""
     recorder = current_recorder()
@@ -279,7 +275,7 @@ def _compute_outside(tensors: Sequence[TensorCore]) -> bool:
     asked = {id(t) for t in tensors}
     outside = [
         t
-        for t in live_tensors()
+        for t in live_values()
         if recorder.is_outside(t.storage.number)
         and not in_memory(t.uop)
         and (id(t) in asked or (_reads_memory(t.uop) and (t.uop in below or view_base(t.uop) in below)))

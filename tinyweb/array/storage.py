@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from weakref import WeakValueDictionary
 
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
@@ -13,12 +13,10 @@ from tinyweb.graph.schedule.views import view_base, walk
 from tinyweb.graph.symbolic import evaluate
 
 if TYPE_CHECKING:
-    from tinyweb.array.core import TensorCore
     from tinyweb.graph.ir import Size
 
 _numbers, _leaf_ids = itertools.count(), itertools.count()
 _MARKS = (Ops.LEAF, Ops.CUSTOM_GRADIENT)  # values of their own that are what their first source is
-_live: WeakValueDictionary[int, TensorCore] = WeakValueDictionary()
 
 
 class Storage:
@@ -31,28 +29,45 @@ class Storage:
         self.memory, self.number = memory, next(_numbers)
 
 
+class Value:
+    """What a tensor is to those who compute it and change its memory: a node on a device, and what it shares with its
+    views."""
+
+    __slots__ = ("__weakref__", "device", "requires_grad", "storage", "uop")
+    uop: UOp
+    storage: Storage  # what it shares with its views
+    device: str
+    requires_grad: bool  # whether backward() gives it a grad
+
+    def _broadcast_to(self, shape: Shape) -> Self:
+        raise NotImplementedError
+
+
+_live: WeakValueDictionary[int, Value] = WeakValueDictionary()
+
+
 def next_number() -> int:
     """The number that storages from now on are not below."""
     return next(_numbers)
 
 
-def live_tensors() -> list[TensorCore]:
+def live_values() -> list[Value]:
     """Every tensor somebody holds: who reads memory that is about to change, and who waits for gradients."""
     return list(_live.values())
 
 
-def tensors_beside_memory() -> list[TensorCore]:
+def tensors_beside_memory() -> list[Value]:
     """Live tensors that are not simply (views of) their own storage's memory: pending, or values with a history."""
     held = (t for weak in _live.valuerefs() if (t := weak()) is not None)
     return [t for t in held if t.uop is not t.storage.memory and view_base(t.uop) is not t.storage.memory]
 
 
-def remember(t: TensorCore) -> None:
+def remember(t: Value) -> None:
     """`t` is live from now until its last reference goes."""
     _live[id(t)] = t
 
 
-def aliases(storage: Storage, base: UOp) -> list[TensorCore]:
+def aliases(storage: Storage, base: UOp) -> list[Value]:
     """The live tensors that are views of `base` and share its storage."""
     return [t for t in _live.values() if t.storage is storage and view_base(t.uop) is base]
 
@@ -74,7 +89,7 @@ def in_memory(u: UOp) -> bool:
     return base.op is Ops.BUFFER
 
 
-def owns_memory(t: TensorCore) -> bool:
+def owns_memory(t: Value) -> bool:
     """Whether `t` is a view of its own storage's memory as it is now."""
     base = view_base(t.uop)
     if base.op is Ops.CUSTOM_GRADIENT:
@@ -82,7 +97,7 @@ def owns_memory(t: TensorCore) -> bool:
     return t.storage.memory is base
 
 
-def drop_history(t: TensorCore) -> None:
+def drop_history(t: Value) -> None:
     """Make `t` and its views plain memory, if they are memory: gradients end there."""
     base = view_base(t.uop)
     if base.op is Ops.CUSTOM_GRADIENT and in_memory(base):

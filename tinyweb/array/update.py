@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from tinyweb.array.realize import own
-from tinyweb.array.storage import aliases, leaf, replace_all, shaped
+from tinyweb.array.storage import Value, aliases, leaf, replace_all, shaped
 from tinyweb.device import bindings, current_recorder, not_recording
 from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_max, size_prod
 from tinyweb.graph.schedule import new_buffer
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.views import is_broadcast, view_base
 
-if TYPE_CHECKING:
-    from tinyweb.array.core import TensorCore
-
 _ids = itertools.count()
 
 
-def update(method: str, target: TensorCore, value: TensorCore) -> None:
+def update(method: str, target: Value, value: Value) -> None:
     """Write `value`, broadcast to the shape of `target`, into the memory `target` is a view of (see Tensor.assign)."""
     if value.device != target.device:
         raise ValueError(f"{method}: the value is on {value.device}, the tensor on {target.device}")
-    if value.dtype is not target.dtype:
-        raise TypeError(f"{method}: value has dtype {value.dtype.name}, memory {target.dtype.name}: cast it first")
-    if len(value.shape) > len(target.shape) or not all(
-        n == 1 or same(n, m) for n, m in zip(reversed(value.shape), reversed(target.shape), strict=False)
+    shape = target.uop.shape
+    if value.uop.dtype is not target.uop.dtype:
+        raise TypeError(
+            f"{method}: value has dtype {value.uop.dtype.name}, memory {target.uop.dtype.name}: cast it first"
+        )
+    if len(value.uop.shape) > len(shape) or not all(
+        n == 1 or same(n, m) for n, m in zip(reversed(value.uop.shape), reversed(shape), strict=False)
     ):
-        raise ValueError(f"{method}: a value of shape {value.shape} does not broadcast to {target.shape}")
+        raise ValueError(f"{method}: a value of shape {value.uop.shape} does not broadcast to {shape}")
     if is_broadcast(target.uop):
         raise ValueError(
-            f"{method}: elements of this broadcast tensor {target.shape} share memory, so that they cannot be written "
+            f"{method}: elements of this broadcast tensor {shape} share memory, so that they cannot be written "
             "one by one: write to what was expanded, or to .contiguous()"
         )
-    value = value._broadcast_to(target.shape)
+    value = value._broadcast_to(shape)
     storage, recorder = target.storage, current_recorder()
     if recorder is not None and recorder.is_outside(storage.number):
         with not_recording():
