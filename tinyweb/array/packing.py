@@ -11,8 +11,8 @@ from tinyweb.dtype import DType, from_bits, to_bits
 
 
 def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
-    """The bytes of `array` as memory holds `dtype`: 4-bit types two to a byte, low nibble first; narrow floats rounded
-    to even.
+    """The bytes of `array` as memory holds `dtype`: types below 8 bits several to a byte, the first lowest; narrow
+    floats rounded to even.
 
     Floats become integers as a cast makes them: truncated, held within the type's range, 0 for NaN.
     """
@@ -24,11 +24,11 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
             return flat.astype(dtype.numpy).view(np.uint8)
     if flat.dtype.kind == "f" and dtype.is_int:
         flat = _saturated(flat, dtype)
-    if dtype.bits == 4:
-        nibbles = (flat.astype(np.int64) & 15).astype(np.uint8)
-        if nibbles.size % 2:
-            nibbles = np.append(nibbles, np.uint8(0))
-        return np.asarray(nibbles[0::2] | (nibbles[1::2] << 4), np.uint8)
+    if dtype.bits < 8:
+        each = 8 // dtype.bits
+        fields = np.zeros((dtype.nbytes(flat.size), each), np.uint8)
+        fields.reshape(-1)[: flat.size] = flat.astype(np.int64) & ((1 << dtype.bits) - 1)
+        return np.asarray(np.bitwise_or.reduce(fields << np.arange(0, 8, dtype.bits, dtype=np.uint8), axis=1))
     return flat.astype(dtype.numpy).view(np.uint8)
 
 
@@ -42,11 +42,12 @@ def _saturated(values: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
 
 def unpack(data: bytes, dtype: DType, count: int) -> npt.NDArray[Any]:
     """The values of `count` elements held in memory as `dtype`; narrow floats that NumPy lacks come back as float32,
-    4-bit types as 8-bit."""
+    types below 8 bits as 8-bit."""
     raw = np.frombuffer(data, np.uint8)
-    if dtype.bits == 4:
-        nibbles = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count]
-        return nibbles if dtype.kind == "uint" else ((nibbles.astype(np.int8) ^ 8) - 8).astype(np.int8)
+    if dtype.bits < 8:
+        fields = raw[:, None] >> np.arange(0, 8, dtype.bits, dtype=np.uint8) & ((1 << dtype.bits) - 1)
+        values, sign = fields.reshape(-1)[:count], 1 << (dtype.bits - 1)
+        return values if dtype.kind == "uint" else ((values.astype(np.int8) ^ sign) - sign).astype(np.int8)
     if dtype.held_wider:
         return from_bits(raw[: dtype.nbytes(count)].view(f"uint{dtype.bits}"), dtype)
     return raw[: dtype.nbytes(count)].view(dtype.numpy).copy()

@@ -26,6 +26,10 @@ class Target:
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
+    tile_sums: int = 12  # vectors of sums that a tile of a product keeps in registers beside its operands
+    load_cost: float = 0.5  # of a vector load with its address, in multiplications and additions of vectors
+    near_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
+    lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
     grid_dims: int = 1
@@ -46,13 +50,17 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -
     storage = _ALL_C | {dtypes.float16}
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
-        vector_registers=registers or (32 if lanes >= 16 else 16),
+        vector_registers=registers or (32 if lanes >= 16 else 16), lane_shifts=lanes >= 8 or registers == 32,
     )  # fmt: skip
 
 
 def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
-    return Target("wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4, dot_pairs=True)
+    # engines compute most addresses apart; each thread has a stack of its own
+    return Target(
+        "wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4, dot_pairs=True,
+        tile_sums=8, load_cost=0.8, near_bytes=160 << 10, lane_shifts=False,
+    )  # fmt: skip
 
 
 def webgpu_target(

@@ -119,7 +119,7 @@ def _shift(op: Ops, value: UOp, amount: UOp, dtype: DType) -> UOp:
 # -- casts -------------------------------------------------------------------------------------------------------------
 def _cast(u: UOp, x: UOp, target: Target) -> UOp:
     source, dtype = u.src[0].dtype, computed_as(u.dtype, target)
-    if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and target.language == "c" and target.vector_lanes <= 4:
+    if x.op is Ops.LOAD and source.bits < 8 and dtype is F32 and target.language == "c" and not target.lane_shifts:
         return x.replace(dtype=F32)  # unpacked straight to floats: see Memory
     if source.is_float and u.dtype.is_int:
         return _float_to_int(x, u.dtype, dtype, target)

@@ -159,8 +159,8 @@ class Memory:
             if stored.kind == "int" or (stored.kind == "uint" and self.target.language == "c"):
                 # to the top of the word, then down again: this extends the sign, and one shift amount serves all lanes
                 up = [32 - bits - n * bits for n in known]
-                if self.target.language == "c" and self.target.vector_lanes <= 4 and len(set(up)) > 1:
-                    # 128-bit vectors shift all lanes by one amount; a product shifts each by its own
+                if not self.target.lane_shifts and len(set(up)) > 1:
+                    # all lanes are shifted by one amount; a product shifts each by its own
                     high = word * _vector([1 << n for n in up], U32)
                 else:
                     high = _shift(Ops.SHL, word, _vector(up, U32))

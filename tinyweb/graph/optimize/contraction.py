@@ -25,13 +25,10 @@ from tinyweb.graph.target import Target
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
 DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
 DEEP_ENOUGH = 128
-NEAR_BYTES = 320 << 10  # of panels and sums: they stay in the second-level cache; WASM has a stack for each thread
-NEAR_BYTES_NARROW = 160 << 10
 # cycles of a simple model: what a step of the innermost loop costs beside its arithmetic, an element that a block
 # brings near, that is packed in runs or one by one, and one that is stored alone
 STEP, FETCH, RUN, SINGLE, SCATTER = 0.8, 0.5, 0.4, 1.5, 1.5
 LATENCY = 4  # of an addition
-READ, READ_NARROW = 0.5, 0.8  # a load of the innermost loop; WebAssembly computes most addresses apart
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class _Contraction:
 
     def tiles(self) -> Iterator[Tile]:
         k, lanes = self.k, self.target.vector_lanes
-        sums = (12 if lanes >= 8 else 8) // len(k.reduces)
+        sums = self.target.tile_sums // len(k.reduces)
         for c, r in product(k.outputs, k.outputs):
             size, width = k.exact(c), lanes * 2
             if not self.apart(r, c) or not isinstance(size, int) or k.size(r) < 2:
@@ -112,8 +109,8 @@ class _Contraction:
     def cost(self, tile: Tile) -> float:
         """Cycles for one multiplication and addition of an output, about."""
         k, vectors = self.k, tile.columns // self.target.vector_lanes
-        read = READ if self.target.vector_lanes > 4 else READ_NARROW
-        step = max(tile.rows * vectors / 2, (tile.rows + vectors) * read, LATENCY / len(k.reduces)) + STEP
+        loads = (tile.rows + vectors) * self.target.load_cost
+        step = max(tile.rows * vectors / 2, loads, LATENCY / len(k.reduces)) + STEP
         waste = 1.0
         for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
             size = k.exact(r)
@@ -255,7 +252,6 @@ class _Nest:
         work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
         pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
         pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
-        near = NEAR_BYTES if plan.target.vector_lanes > 4 else NEAR_BYTES_NARROW
         workers = plan.target.parallel_threads
         best: tuple[float, Block] | None = None
         strips_of = [down] if self.symbolic else _shares(down)
@@ -266,7 +262,7 @@ class _Nest:
                 continue  # further steps only of what is whole
             panel = panels * p * tile.columns * steps
             sums = 0 if self.symbolic else strips * q * panels * p * tile.rows * tile.columns
-            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > near:
+            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > plan.target.near_bytes:
                 continue
             count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
             one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row

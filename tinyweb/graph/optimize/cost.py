@@ -15,7 +15,6 @@ from tinyweb.graph.target import Target
 
 MAX_TILE = 512  # elements of one node: every one of them is emitted
 MAX_STAGED_BYTES = 1 << 19  # of register memory, which lies on a worker's stack
-REGISTERS = 16  # vectors that sums and operands share; processors with 16 lanes have twice as many
 FULL = 1 << 13  # threads that keep a GPU busy
 SLOW = {Ops.DIV: 8.0, Ops.SQRT: 8.0, Ops.RECIPROCAL: 8.0, Ops.FLOORDIV: 12.0, Ops.MOD: 12.0}
 FREE = frozenset({Ops.CONST, Ops.PARAM, Ops.BUFFER, Ops.VARIABLE, Ops.SPECIAL, Ops.AFTER, Ops.END})
@@ -87,7 +86,7 @@ def estimate(program: Program, target: Target) -> float:
             held += -(-u.arg.size // width)
         elif u.op not in FREE:
             steps += trips * _cost(u, width, indexed)
-    limit = REGISTERS if target.vector_lanes < 16 else 2 * REGISTERS
+    limit = target.vector_registers
     # what does not fit into registers is written and read again in every step
     crowded = 1.0 + 0.15 * max(held - limit + 3, 0) if target.language == "c" else 1.0 + 0.01 * max(held - 32, 0)
     groups = workgroups(program)

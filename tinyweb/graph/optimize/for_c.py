@@ -166,7 +166,7 @@ class _Plan:
             self.tile(axis, width, AxisKind.VECTOR)
         # half of the registers hold sums; reductions that were merged have sums of their own
         together = sum(u.src[1:] == heavy.src[1:] for u in k.reduces)
-        budget = (16 if self.lanes >= 16 else 8) // max(width // self.lanes, 1) // together
+        budget = self.target.vector_registers // 2 // max(width // self.lanes, 1) // together
         budget = min(budget, REPEATED // len(k.reduces))
         main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
         rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
