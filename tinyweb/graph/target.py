@@ -41,8 +41,8 @@ class Target:
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     emulated: bool = False  # a processor plays GPU: shared memory is no nearer, loads and barriers are dear
-    dot_lanes: int = 0  # 32-bit sums of a DOT instruction on products of 8-bit integers; 0: there is none
-    dot_pairs: bool = False  # its instruction takes pairs of int16: smaller integers are widened as they are loaded
+    dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
+    instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 
 
 def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -> Target:
@@ -51,6 +51,7 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers or (32 if lanes >= 16 else 16), lane_shifts=lanes >= 8 or registers == 32,
+        instructions=("dot8_u4_i8", "dot4_i8", "dot2_i16"),
     )  # fmt: skip
 
 
@@ -58,7 +59,8 @@ def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
     # engines compute most addresses apart; each thread has a stack of its own
     return Target(
-        "wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4, dot_pairs=True,
+        "wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4,
+        instructions=("dot2_i16", "dot8_u4_i8", "dot4_i8"),
         tile_sums=8, load_cost=0.8, near_bytes=160 << 10, lane_shifts=False,
     )  # fmt: skip
 

@@ -18,18 +18,19 @@ from tinyweb.graph.optimize import (
     GroupReduce,
     Hoist,
     Peel,
-    Raise,
     Reorder,
     ScheduleError,
     Split,
     Spread,
     Stage,
+    Tensorize,
     apply,
     from_json,
     merge_reduces,
     to_json,
 )
 from tinyweb.graph.optimize.apply import apply_legal
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
@@ -51,7 +52,7 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel", "hoist", "dot", "spread"] if r.arg.reduce else ["grid", "overlap", "fuse"]
+    kinds += ["peel", "hoist", "tensorize", "spread"] if r.arg.reduce else ["grid", "overlap", "fuse"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
@@ -64,6 +65,9 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
         return Peel(name, draw(st.sampled_from(FACTORS)))
     if kind == "spread":
         return Spread(name)
+    if kind == "tensorize":
+        outputs = [o.arg.name for o in ranges if not o.arg.reduce] or [name]
+        return Tensorize(name, draw(st.sampled_from(sorted(INSTRUCTIONS))), draw(st.sampled_from(["", *outputs])))
     if kind == "stage":
         slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
         space = Space.SHARED if target.has_threads and draw(st.booleans()) else Space.REGISTER
@@ -192,12 +196,13 @@ def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) 
         if steps == 2:  # the same of each half word's four
             begin += [Split(r, 2), Bind(f"{r}.1", AxisKind.UNROLL)]
             r = f"{r}.0"
-    begin += [Split(r, steps), Bind(f"{r}.1", AxisKind.DOT), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
+    begin += [Split(r, steps), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
         begin.insert(-1, Spread(f"{r}.0.1"))
-    if name != "dots_i8" and steps == 4:
-        begin.append(Raise(1, "i0"))
-    elif steps == 2 and (name != "dots_i8" or data.draw(st.booleans())):
+    nibbles = name != "dots_i8" and steps == 4
+    instruction = "dot8_u4_i8" if nibbles else "dot4_i8" if steps == 4 else "dot2_i16"
+    begin.append(Tensorize(f"{r}.1", instruction, "i0" if nibbles else ""))
+    if not nibbles and steps == 2 and (name != "dots_i8" or data.draw(st.booleans())):
         begin.append(Stage(2, "i0", Space.REGISTER))
     scheduled = apply(case.kernel, begin)
     with enough_memory():

@@ -34,17 +34,18 @@ from tinyweb.graph.optimize import (
     Hoist,
     Online,
     Peel,
-    Raise,
     Reorder,
     Schedule,
     ScheduleError,
     Split,
     Spread,
     Stage,
+    Tensorize,
     heuristic,
     merge_reduces,
 )
 from tinyweb.graph.optimize.candidates import neighbours
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
@@ -100,7 +101,7 @@ def steps(kernel: UOp) -> Iterator[Action]:
             yield from (Bind(n, kind, dim) for dim in ((0, 1) if kind in (AxisKind.GRID, AxisKind.THREAD) else (0,)))
         yield from (GroupReduce(n, f) for f in (2, 8))
         yield Spread(n)
-        yield from (Raise(p, n) for p in slots[1:2])
+        yield from (Tensorize(n, i, names[0]) for i in INSTRUCTIONS)
         for p in slots:
             yield Stage(p, n, Space.REGISTER)
             yield Stage(p, n, Space.SHARED, 0 if p % 2 else 4)

@@ -7,13 +7,14 @@ from tests.graph.lower.hand_kernels import BY_NAME, check
 from tinyweb import Tensor
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, Raise, ScheduleError, Split, Spread, apply, heuristic, optimize
+from tinyweb.graph.optimize import Bind, ScheduleError, Split, Spread, Tensorize, apply, heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.tracing import capture
 
 PROCESSORS = [cpu_target(8, 2), cpu_target(4, 2), wasm_target(2)]
-DOT = AxisKind.DOT
+DOT4, PAIRS, NIBBLES = "dot4_i8", "dot2_i16", "dot8_u4_i8"
+H = Bind("r2", AxisKind.UNROLL)  # the two integers of a byte
 
 
 def product(bits: int, tokens: int) -> UOp:
@@ -33,7 +34,7 @@ def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
     program = lower(optimize(product(bits, tokens), target), target)
     dots = [u for u in program.uops if u.op is Ops.DOT]
     wanted = "int16" if tokens > 8 else "uint32" if bits == 4 else "int8"
-    if tokens == 1 and target.dot_pairs:
+    if tokens == 1 and target.instructions[0] == PAIRS:
         assert {u.src[1].dtype.name for u in dots} == {"int16"}
         wanted = "uint32" if bits == 4 else "int16"
     found = {u.src[0].dtype.name for u in dots}
@@ -48,22 +49,35 @@ def test_gpus_have_none() -> None:
 @pytest.mark.parametrize(
     ("name", "schedule", "message"),
     [
-        ("dots_i8", [Bind("r1", DOT)], "a dot is 4 steps"),
-        ("dots_i8", [Split("r1", 8), Bind("r1.1", DOT)], "a dot is 4 steps"),
-        ("dots_i8", [Split("r0", 4), Bind("r0.1", DOT)], "a dot is 4 steps"),
-        ("matmul", [Split("r0", 4), Bind("r0.1", DOT)], "there is no axis|a dot is 4 steps"),
+        ("dots_i8", [Bind("r1", AxisKind.DOT)], "by tensorize"),
+        ("dots_i8", [Tensorize("r1", "dot5")], "no such instruction, but dot4_i8, dot2_i16"),
+        ("dots_i8", [Tensorize("r1", DOT4)], "takes 4 steps"),
+        ("dots_i8", [Split("r1", 8), Tensorize("r1.1", DOT4)], "takes 4 steps"),
+        ("dots_i8", [Split("r1", 4), Tensorize("r1.1", PAIRS)], "takes 2 steps"),
+        (
+            "dots_i8",
+            [Split("r1", 4), Bind("r1.1", AxisKind.UNROLL), Tensorize("r1.1", DOT4)],
+            "bound to unroll already",
+        ),
+        ("dots_i8", [Split("r0", 4), Tensorize("r0.1", DOT4)], "takes 4 steps"),
+        ("matmul", [Split("r2", 4), Tensorize("r2.1", DOT4)], "there is no axis|takes 4 steps"),
         ("dots_i8", [Spread("r1")], "no integer sum would be left"),
         ("dots_i8", [Spread("i0")], "not reduced"),
         ("dots_i8", [Spread("r0")], "integers that cannot overflow"),
         ("dots_i8", [Split("r1", 4), Spread("r1.0"), Spread("r1.0")], "integers that cannot overflow"),
-        ("dots_i8", [Raise(1, "i0")], "nothing is a sum of products of 4-bit integers"),
-        ("dots_i4", [Raise(2, "i0")], "nothing is a sum of products of 4-bit integers"),
-        ("dots_i4", [Raise(1, "i0"), Raise(1, "i0")], "nothing is a sum of products of 4-bit integers"),
-        ("dots_i4", [Raise(1, "r0")], "kept for a step of an output loop or of the grid"),
-        ("dots_i4", [Bind("i0", AxisKind.UNROLL), Raise(1, "i0")], "kept for a step of an output loop or of the grid"),
+        ("dots_i8", [Bind("r1", AxisKind.UNROLL), Tensorize("r1", NIBBLES)], "bound to unroll already"),
+        ("dots_i8", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),
+        ("dots_i4", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),
+        ("dots_i4", [H, Split("r1", 4), Tensorize("r1.1", NIBBLES)], "there is no axis ''"),
+        ("dots_i4", [H, Split("r1", 4), Tensorize("r1.1", NIBBLES, "r0")], "a step of an output loop or of the grid"),
+        (
+            "dots_i4",
+            [H, Split("r1", 4), Bind("i0", AxisKind.UNROLL), Tensorize("r1.1", NIBBLES, "i0")],
+            "output loop or of",
+        ),
     ],
 )
-def test_refused(name: str, schedule: list[Split | Bind | Spread | Raise], message: str) -> None:
+def test_refused(name: str, schedule: list[Split | Bind | Spread | Tensorize], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         apply(BY_NAME[name].kernel, schedule)
 

@@ -18,7 +18,7 @@ from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, 
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory_access import Memory, Place, Run
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -320,7 +320,7 @@ class _Devectorizer:
         """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
         factors = _small_factors(u.src[0])
-        if dot is None or along is None or not factors or not self.target.dot_lanes:
+        if dot is None or along is None or not factors or not self.target.instructions:
             return ()
         steps, width = lane_count(dot), _chunks(along, self.target)[0].width
         if width % 4 or (steps == DOT_PAIRS and width > 8):

@@ -19,12 +19,11 @@ from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
-from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import Spread
+from tinyweb.graph.optimize.tensorize import Spread, Tensorize
 
 __all__ = [
-    "Action", "Bind", "FallbackWarning", "Fuse", "GroupReduce", "Hoist", "Online", "Partition", "Peel", "Raise",
-    "Reorder", "Schedule", "ScheduleError", "Split", "Spread", "Stage", "apply", "from_json", "heuristic",
+    "Action", "Bind", "FallbackWarning", "Fuse", "GroupReduce", "Hoist", "Online", "Partition", "Peel",
+    "Reorder", "Schedule", "ScheduleError", "Split", "Spread", "Stage", "Tensorize", "apply", "from_json", "heuristic",
     "merge_reduces", "optimize", "optimize_then", "to_json",
 ]  # fmt: skip

@@ -23,7 +23,6 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
-from tinyweb.graph.optimize.raised import Raise
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,
     loops_of,
@@ -33,7 +32,7 @@ from tinyweb.graph.optimize.rewrite import (
     replace_range,
 )
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, Spread, are_dots
+from tinyweb.graph.optimize.tensorize import Spread, Tensorize
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -195,11 +194,7 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Bind:
-    """The axis is carried out by `kind`: grid, thread, vector, unroll or dot; `dim` is the hardware dimension (0 = x).
-
-    dot: four steps of sums of products of 8-bit or 4-bit integers, or two of integers of up to 16 bits, an instruction
-    where the target has it.
-    """
+    """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
 
     name: ClassVar[str] = "bind"
     axis: str
@@ -215,6 +210,8 @@ class Bind:
         size, kind = axis_size(r), self.kind
         if kind in (AxisKind.LOOP, AxisKind.ORDERED):
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
+        if kind is AxisKind.DOT:
+            raise ScheduleError(f"{self}: an axis becomes that of an instruction by tensorize")
         if r.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
         if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):
@@ -235,11 +232,6 @@ class Bind:
             clash = _bound_together(kernel, r, others)
             if clash is not None:
                 raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
-        elif kind is AxisKind.DOT:
-            if not are_dots(kernel, r):
-                raise ScheduleError(
-                    f"{self}: a dot is 4 steps of an int32 sum of products of int8 or int4 and int8, or 2 of int16 too"
-                )
         elif size > MAX_LANES:
             raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
         for u in loops_of(kernel).stages:
@@ -258,8 +250,6 @@ class Bind:
             name = r.arg.name
             for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
                 yield from _inner(r, kind, 0, TILES)
-            if target.dot_lanes and r.arg.reduce:
-                yield from _inner(r, AxisKind.DOT, 0, (DOT_PAIRS, DOT_STEPS))
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)
@@ -348,11 +338,12 @@ class GroupReduce:
 
 
 Action: TypeAlias = (
-    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Raise | Partition"
+    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Tensorize | Partition"
 )
 Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
-    a.name: a for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Raise, Partition)
+    a.name: a
+    for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Tensorize, Partition)
 }
 
 

@@ -15,9 +15,17 @@ from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.raised import Raise
+from tinyweb.graph.optimize.instructions import (
+    DOT2_I16,
+    DOT4_I8,
+    DOT8_U4_I8,
+    DOT_PAIRS,
+    DOT_STEPS,
+    NIBBLES,
+    Instruction,
+)
 from tinyweb.graph.optimize.stage import stages_of
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS, DOT_STEPS, NIBBLES, Spread, dot_operands
+from tinyweb.graph.optimize.tensorize import Spread, Tensorize, products
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -34,10 +42,10 @@ ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to e
 
 def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     """Actions for a kernel whose work are dots of integers, in groups inside a sum of floats; None for others."""
-    dots = [u for u in k.reduces if dot_operands(u) is not None]
+    dots = [u for u in k.reduces if products(u) is not None]
     if not target.dot_lanes or not dots or k.heavy not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
-    pairs = [pair for u in dots if (pair := dot_operands(u)) is not None]
+    pairs = [pair for u in dots if (pair := products(u)) is not None]
     halves = any(load.dtype is dtypes.int16 for pair in pairs for load in pair)
     # the narrower operand, or the larger one, are the weights: their rows go to the workers
     a, b = pairs[0] if halves else sorted(pairs[0], key=lambda u: -k.volume(u.src[1].ranges))
@@ -47,7 +55,7 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     shared = {min(pair, key=lambda u: k.volume(u.src[1].ranges)).src[0] for pair in pairs}
     # even and odd 4-bit weights of bytes apart; field by field of half words where instructions want pairs of int16
     apart = not halves and all(pair[0].dtype is dtypes.int4 for pair in pairs) and len(dots[0].src) == 3
-    widened = not halves and columns is None and target.dot_pairs and len(shared) == 1
+    widened = not halves and columns is None and target.instructions[0] == DOT2_I16.name and len(shared) == 1
     raised = apart and not widened
     loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
     scales = [x for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
@@ -77,10 +85,9 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         converted = _stages(k, scales, at)
     lanes: list[Action] | None
     if raised:
-        lanes = _raised_lanes(k, target, dots)
-        lanes = lanes and [*lanes, *dict.fromkeys(Raise(pair[0].src[0].arg.slot, row) for pair in pairs)]
+        lanes = _raised_lanes(k, target, dots, row)
     else:
-        lanes = _lanes(k, target, dots[0], DOT_PAIRS if halves or widened else DOT_STEPS, apart)
+        lanes = _lanes(k, target, dots[0], DOT2_I16 if halves or widened else DOT4_I8, apart)
         if lanes and widened:
             # what all rows are multiplied with is widened once for all of them
             lanes += stages_of([b], (x for x in k.summed if rows in x.ranges), row, Space.REGISTER)
@@ -122,20 +129,24 @@ def _along_rows(
         if vectors > 1:
             actions += [Split(lane, target.dot_lanes), Bind(f"{lane}.0", AxisKind.UNROLL)]
             lane = f"{lane}.1"
-        actions += [Bind(lane, AxisKind.VECTOR), Split(r.arg.name, DOT_PAIRS), Bind(f"{r.arg.name}.1", AxisKind.DOT)]
+        actions += [
+            Bind(lane, AxisKind.VECTOR),
+            Split(r.arg.name, DOT_PAIRS),
+            Tensorize(f"{r.arg.name}.1", DOT2_I16.name),
+        ]
         actions += _stages(k, staged, row)
         if _legal(k.kernel, actions):
             return actions
     return None
 
 
-def _lanes(k: Analysis, target: Target, dot: UOp, together: int, apart: bool) -> list[Action] | None:
-    """`together` steps of the innermost axis become a dot, as many as there are lanes stay apart until the end.
+def _lanes(k: Analysis, target: Target, dot: UOp, instruction: Instruction, apart: bool) -> list[Action] | None:
+    """Steps of the innermost axis become an instruction, as many as there are lanes stay apart until the end.
 
     `apart`: the axes are bytes and the two integers in one, of which two bytes make a half word: each of its integers
     is done after another, with those at its place in all the lanes.
     """
-    r = dot.src[1]
+    r, together = dot.src[1], instruction.steps
     size, name = k.exact(r), r.arg.name
     field = NIBBLES if apart else 1
     if len(dot.src) != (3 if apart else 2) or not isinstance(size, int) or size % (together * field):
@@ -155,10 +166,10 @@ def _lanes(k: Analysis, target: Target, dot: UOp, together: int, apart: bool) ->
     if steps > lanes:
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]
         vector = f"{vector}.1"
-    return [*actions, Bind(vector, AxisKind.VECTOR), Spread(vector), Bind(f"{name}.1", AxisKind.DOT)]
+    return [*actions, Bind(vector, AxisKind.VECTOR), Spread(vector), Tensorize(f"{name}.1", instruction.name)]
 
 
-def _raised_lanes(k: Analysis, target: Target, dots: list[UOp]) -> list[Action] | None:
+def _raised_lanes(k: Analysis, target: Target, dots: list[UOp], row: str) -> list[Action] | None:
     """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
     takes the low halves of a word's bytes and the high ones.
     """
@@ -178,7 +189,7 @@ def _raised_lanes(k: Analysis, target: Target, dots: list[UOp]) -> list[Action] 
         lane = f"{axis}.1"
     if joined * words % 4:
         return None
-    return [*actions, Bind(lane, AxisKind.VECTOR), Bind(f"{name}.1", AxisKind.DOT)]
+    return [*actions, Bind(lane, AxisKind.VECTOR), Tensorize(f"{name}.1", DOT8_U4_I8.name, row)]
 
 
 def _finish(k: Analysis, dots: list[UOp], rows: UOp) -> list[Action]:

@@ -12,8 +12,8 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.instructions import DOT_PAIRS
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of
-from tinyweb.graph.optimize.tensorize import DOT_PAIRS
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 

@@ -1,29 +1,120 @@
-"""Sums of products of small integers: which axes an integer dot instruction can carry out, and Spread."""
+"""Tensorize: a part of a sum becomes an instruction of the processor; and Spread, which takes lanes out of such sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import loops_of
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
+from tinyweb.graph.optimize.rewrite import loops_of, replace_range
+from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
 from tinyweb.graph.target import Target
 
-# products that a dot instruction adds up: of 8-bit integers, and of 16-bit ones, which 8-bit ones can be widened to
-DOT_STEPS, DOT_PAIRS = 4, 2
-FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
-NIBBLES = 2  # integers of 4 bits in a byte: a mask takes the same one out of all bytes of a vector
-RAISE = 8  # makes 4-bit integers 0 … 15, as instructions want one operand to be
-SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
 LARGEST = 1 << 31  # what integer sums must stay below
 
 
-def dot_operands(reduce: UOp) -> tuple[UOp, UOp] | None:
-    """The two loads of a REDUCE that adds up products of small signed integers as int32, the narrower one first."""
+@dataclass(frozen=True)
+class Tensorize:
+    """All that is reduced over an axis are sums that an instruction computes, the axis being its first.
+
+    Where an operand is unsigned and what stands there is not, a constant is added to it, and as many times the sum of
+    the other factors is subtracted: that sum is computed once for a step of loop `at`.
+    """
+
+    name: ClassVar[str] = "tensorize"
+    axis: str
+    instruction: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        return f"tensorize({self.axis}, {self.instruction}{f', at={self.at}' if self.at else ''})"
+
+    def apply(self, kernel: UOp) -> UOp:
+        instruction = INSTRUCTIONS.get(self.instruction)
+        if instruction is None:
+            raise ScheduleError(f"{self}: there is no such instruction, but {', '.join(INSTRUCTIONS)}")
+        r = find_axis(kernel, self.axis)
+        if r.arg.kind is not AxisKind.LOOP:
+            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+        reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
+        matches = {u: unify(instruction, u, r) for u in reduces}
+        if not matches or None in matches.values():
+            raise ScheduleError(f"{self}: the instruction takes {instruction}")
+        if any(r in u.ranges for u in loops_of(kernel).stages):
+            raise ScheduleError(f"{self}: what was staged depends on the axis; tensorize before the stage")
+        shifted = {u: m for u, m in matches.items() if m is not None and any(m.shifts)}
+        kernel = self._shifted(kernel, r, shifted) if shifted else kernel
+        bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
+        return replace_range(kernel, r, bound, (bound,), None)
+
+    def _shifted(self, kernel: UOp, r: UOp, matches: dict[UOp, Match]) -> UOp:
+        """Σ a · b as Σ (a + s) · b − s · Σ b."""
+        at = find_axis(kernel, self.at, stays=True)
+        if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID) or at.arg.reduce:
+            raise ScheduleError(f"{self}: sums are kept for a step of an output loop or of the grid")
+        table: dict[UOp, UOp] = {}
+        names: dict[str, None] = {}
+        for u, match in matches.items():
+            (a, b), (shift, other) = match.factors, match.shifts
+            if other or any(x.op is Ops.LOAD and x.src[0].op is not Ops.PARAM for x in a.toposort()):
+                raise ScheduleError(f"{self}: one operand is shifted, which is read of a parameter")
+            slot = next(x.arg.slot for x in a.toposort() if x.op is Ops.PARAM)
+            name = f"raised{slot}"
+            name += f"_{sum(n.startswith(name) for n in names)}" if name in names else ""
+            names[name] = None
+            table[u] = self._kept(b, -shift, u, at, name) + u.replace(src=((a + shift) * b, *u.src[1:]))
+        return substitute(kernel, table)
+
+    def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
+        """The sums of what the shifted operand is multiplied with, times a factor, kept for a step of `at`."""
+        ranges = sorted((r for r in other.ranges if r not in u.src), key=lambda r: (r.arg.order, r.arg.name))
+        tile = [r for r in ranges if walked_inside(r, at, Space.REGISTER)]
+        sizes = [r.src[0].arg for r in tile]
+        if not all(isinstance(s, int) for s in sizes) or prod(sizes) > MAX_STAGED:
+            raise ScheduleError(f"{self}: the sums of a step of that axis have no constant size, or are too many")
+        tile.sort(key=lambda r: (r.arg.kind is AxisKind.VECTOR, r.arg.order, r.arg.name))
+        copies = {}
+        for i, r in enumerate((*tile, *u.src[1:])):
+            kind = AxisKind.LOOP
+            if r.arg.name == self.axis:
+                kind = AxisKind.DOT
+            elif r in u.src or (r is tile[-1] and r.arg.kind is AxisKind.VECTOR):
+                kind = r.arg.kind
+            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True)
+            copies[r] = r.replace(arg=axis)
+        value = substitute(other * factor, copies)
+        total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
+        stage = UOp(Ops.STAGE, u.dtype, (total, *(copies[r] for r in tile)), StageArg(Space.REGISTER))
+        index = UOp.const(0, dtypes.index)
+        for r in tile:
+            index = index * int(r.src[0].arg) + r
+        return stage.load(index)
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Tensorize, ...]]:
+        """Every reduced axis that has an instruction's steps, with the sums of shifts kept for any output loop."""
+        ranges = loops_of(kernel).ranges
+        for r in ranges:
+            if not r.arg.reduce or r.arg.kind is not AxisKind.LOOP:
+                continue
+            for name in target.instructions:
+                match = next((m for u in kernel.toposort() if (m := unify(INSTRUCTIONS[name], u, r))), None)
+                if match is None:
+                    continue
+                places = [
+                    o.arg.name for o in ranges if o.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and not o.arg.reduce
+                ]
+                for at in places if any(match.shifts) else [""]:
+                    yield (Tensorize(r.arg.name, name, at),)
+
+
+def products(reduce: UOp) -> tuple[UOp, UOp] | None:
+    """The two loads of a REDUCE that adds up products of small integers in int32, the narrower one first."""
     value = reduce.src[0]
     if reduce.arg is not Ops.ADD or reduce.dtype is not dtypes.int32 or value.op is not Ops.MUL:
         return None
@@ -32,20 +123,6 @@ def dot_operands(reduce: UOp) -> tuple[UOp, UOp] | None:
         return None
     a, b = sorted(found, key=lambda u: u.dtype.bits)
     return (a, b)
-
-
-def dot_steps(reduce: UOp) -> tuple[int, ...]:
-    """How many products a dot may take of a REDUCE's; none where there is no such instruction."""
-    found = dot_operands(reduce)
-    if found is None or all(u.dtype is dtypes.int4 for u in found):
-        return ()
-    return (DOT_PAIRS,) if dtypes.int16 in (u.dtype for u in found) else (DOT_STEPS, DOT_PAIRS)
-
-
-def are_dots(kernel: UOp, r: UOp) -> bool:
-    """Whether all that is reduced over an axis are sums of products for dots of as many steps as the axis has."""
-    reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
-    return bool(reduces) and all(r.src[0].arg in dot_steps(u) for u in reduces)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""What processors do in one step: records, each with its meaning as an expression, and the matcher that finds it.
+
+An instruction's semantics is a REDUCE over loads of its operands, PARAMs numbered by their place; a target lists the
+names of those it has (`Target.instructions`). `unify` asks whether a reduction of a kernel is one for given axes: what
+stands at an operand's place is any integer expression whose values are within the operand's type, or, where the operand
+is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. How the text of one looks is the renderers' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.graph.ir import Axis, AxisKind, Ops, ParamArg, UOp
+
+COMMUTATIVE = (Ops.ADD, Ops.MUL)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the axis
+    that becomes the instruction's (the others are lanes beside it); `cost`: of one, in multiplications of as many lanes.
+    """
+
+    name: str
+    operands: tuple[DType, ...]
+    semantics: UOp
+    cost: float
+
+    @property
+    def axes(self) -> tuple[UOp, ...]:
+        return self.semantics.src[1:]
+
+    @property
+    def steps(self) -> int:
+        """Steps of the axis that becomes the instruction's."""
+        return int(self.axes[0].src[0].arg)
+
+    @property
+    def terms(self) -> int:
+        """Products that are added to one sum."""
+        return prod(int(r.src[0].arg) for r in self.axes)
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps of an {self.semantics.dtype} sum of products of {' and '.join(map(str, self.operands))}"
+
+
+@dataclass(frozen=True)
+class Match:
+    """What stands for each operand, and what is to be added to it so that it is within the operand's type."""
+
+    factors: tuple[UOp, ...]
+    shifts: tuple[int, ...]
+
+
+def _dot(name: str, operands: tuple[DType, DType], sizes: tuple[int, ...], cost: float) -> Instruction:
+    """Sums of products in int32. Of several axes the last one lies in memory side by side."""
+    axes = [
+        UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"k{i}", i, AxisKind.LOOP, True))
+        for i, n in enumerate(sizes)
+    ]
+    index = UOp.const(0, dtypes.index)
+    for r, n in zip(axes, sizes):
+        index = index * n + r
+    a, b = (
+        UOp(Ops.PARAM, t, (), ParamArg(i, prod(sizes))).load(index).cast(dtypes.int32) for i, t in enumerate(operands)
+    )
+    return Instruction(name, operands, UOp(Ops.REDUCE, dtypes.int32, (a * b, *axes), Ops.ADD), cost)
+
+
+DOT4_I8 = _dot("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
+DOT2_I16 = _dot("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
+# both 4-bit integers of four bytes: the low ones by a mask, the high ones by a shift and a mask
+DOT8_U4_I8 = _dot("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
+
+INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8)}
+
+
+def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
+    """The match of a REDUCE with an instruction whose axis is `axis`; None where it is none."""
+    pattern = instruction.semantics
+    if reduce.op is not Ops.REDUCE or (reduce.arg, reduce.dtype) != (pattern.arg, pattern.dtype):
+        return None
+    if axis not in reduce.src[1:] or axis.src[0].arg != instruction.steps:
+        return None
+    left = [r for r in reduce.src[1:] if r is not axis]
+    for r in instruction.axes[1:]:
+        beside = next((x for x in left if x.src[0].arg == r.src[0].arg and x.arg.kind is AxisKind.UNROLL), None)
+        if beside is None:
+            return None
+        left.remove(beside)
+    for bound in _bindings(pattern.src[0], reduce.src[0], {}):
+        factors = tuple(bound[i] for i in range(len(instruction.operands)))
+        shifts = tuple(shift_into(f, t) for f, t in zip(factors, instruction.operands))
+        if all(s is not None for s in shifts):
+            return Match(factors, tuple(s or 0 for s in shifts))
+    return None
+
+
+def shift_into(value: UOp, dtype: DType) -> int | None:
+    """What is added to an integer so that it is within a type: nothing for signed types, whose zero stays."""
+    low, high = value.vmin, value.vmax
+    if not dtype.is_signed and low < 0:
+        # by the power of two that makes a signed type of memory an unsigned one
+        shift = 1 << (dtype.bits - 1)
+        return shift if low + shift >= 0 and high + shift <= dtype.max else None
+    return 0 if dtype.min <= low and high <= dtype.max else None
+
+
+def _bindings(pattern: UOp, node: UOp, bound: dict[int, UOp]) -> Iterator[dict[int, UOp]]:
+    """The ways in which a node is the pattern: what stands for its operands, by number."""
+    if pattern.op is Ops.CAST and pattern.src[0].op is Ops.LOAD:
+        slot = pattern.src[0].src[0].arg.slot
+        if node.dtype is pattern.dtype and bound.get(slot, node) is node:
+            yield {**bound, slot: node}
+        return
+    if (pattern.op, pattern.dtype, pattern.arg) != (node.op, node.dtype, node.arg):
+        return
+    orders = [node.src]
+    if pattern.op in COMMUTATIVE:
+        orders.append(node.src[::-1])
+    for src in orders:
+        ways = [bound]
+        for p, n in zip(pattern.src, src):
+            ways = [further for way in ways for further in _bindings(p, n, way)]
+        yield from ways
+
+
+# what lowering goes by: products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to
+DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
+FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
+NIBBLES = DOT8_U4_I8.terms // DOT8_U4_I8.steps  # integers of 4 bits in a byte: a mask takes one out of all bytes
+RAISE = 8  # makes 4-bit integers 0 … 15, as instructions want one operand to be
+SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
