@@ -235,7 +235,7 @@ def test_functions_of_dots(n: int, nibbles: bool) -> None:
     """Exactly those that are used, in an order in which each is known to the next."""
     found, vectors = dots.helpers(n, nibbles)
     widths = [m for m in (4, 8, 16, 32) if m <= n]
-    names = [f"a_pairs_x{m:02}" for m in widths[:2]] + [f"b_dot_x{m:02}" for m in widths]
+    names = [f"a_pairs_x{m:02}" for m in widths[:3]] + [f"b_dot_x{m:02}" for m in widths]
     names += [f"c_nibbles_x{m:02}" for m in widths] if nibbles else []
     assert sorted(found) == names
     assert vectors == {f"{t}x{k * m}" for m in widths for t, k in (("i8", 4), ("i16", 2), ("i32", 1), ("u32", 1))}

@@ -33,6 +33,14 @@ _PAIRS = {
 #endif
 }
 """,
+    16: f"""i32x16 pairs_x16(i16x32 a, i16x32 b) {{
+#if defined(__AVX512BW__)
+  return (i32x16)__builtin_ia32_pmaddwd512(a, b);
+#else
+  return __builtin_shufflevector(pairs_x8(a.lo, b.lo), pairs_x8(a.hi, b.hi), {", ".join(map(str, range(16)))});
+#endif
+}}
+""",
 }
 
 _EVEN_AND_ODD = """\
@@ -116,6 +124,8 @@ def helpers(n: int, nibbles: bool) -> tuple[dict[str, str], set[str]]:
     found: dict[str, str] = {"a_pairs_x04": _INCLUDE + _HEAD + _PAIRS[4]}
     if n >= 8:
         found["a_pairs_x08"] = _HEAD + _PAIRS[8]
+    if n >= 16:
+        found["a_pairs_x16"] = _HEAD + _PAIRS[16]
     for m in widths:
         found[f"b_dot_x{m:02}"] = _HEAD + _DOT.get(m, _wide("dot", f"i8x{4 * m} a, i8x{4 * m} b", "a b", m))
         if nibbles:

@@ -323,7 +323,7 @@ class _Devectorizer:
         if dot is None or along is None or not factors or not self.target.instructions:
             return ()
         steps, width = lane_count(dot), _chunks(along, self.target)[0].width
-        if width % 4 or (steps == DOT_PAIRS and width > 8):
+        if width % 4 or (steps == DOT_PAIRS and width > 16):
             return ()
         halves = None
         for factor in factors:

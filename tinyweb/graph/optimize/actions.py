@@ -21,6 +21,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.rewrite import (
@@ -250,6 +251,11 @@ class Bind:
             name = r.arg.name
             for kind in (AxisKind.VECTOR, AxisKind.UNROLL):
                 yield from _inner(r, kind, 0, TILES)
+            for steps in sorted({INSTRUCTIONS[i].steps for i in target.instructions} if r.arg.reduce else ()):
+                if steps in _factors(r, (steps,)):
+                    split = Split(name, steps)
+                    found = Tensorize.candidates(split.apply(kernel), target)
+                    yield from ((split, t) for (t,) in found if t.axis == f"{name}.1")
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)

@@ -12,8 +12,10 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.optimize.fuse import Fuse
+from tinyweb.graph.optimize.fuse import Fuse, fused
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
@@ -24,9 +26,10 @@ from tinyweb.graph.optimize.instructions import (
     NIBBLES,
     Instruction,
 )
-from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.stage import Stage, stages_of
 from tinyweb.graph.optimize.tensorize import Spread, Tensorize, products
-from tinyweb.graph.symbolic import const_factor
+from tinyweb.graph.symbolic import const_factor, divides
 from tinyweb.graph.target import Target
 
 # fewer products than this are done sooner by one worker than the others are woken
@@ -99,6 +102,26 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
         if _legal(k.kernel, whole):
             return whole
     return None
+
+
+def schedule_pairs(k: Analysis, target: Target) -> list[Action] | None:
+    """A contraction of small integers: as one of floats, with its operands staged in 16 bits, and products of pairs."""
+    small = [u for u in k.reduces if u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL]
+    if DOT2_I16.name not in target.instructions or not k.reduces or len(small) < len(k.reduces):
+        return None
+    fuses, kernel = fused(k.kernel)
+    whole = schedule_contraction(Analysis(kernel) if fuses else k, target)
+    if whole is None:
+        return None
+    before = [a for a in whole if not isinstance(a, Stage)]
+    stages = [a for a in whole if isinstance(a, Stage)]
+    kernel = apply(kernel, before)
+    inner = [r for r in ranges_of(kernel) if r.arg.reduce and any(r in u.src[1:] for u in kernel.toposort())]
+    if not inner or not divides(inner[-1].src[0], DOT_PAIRS):
+        return None
+    name = inner[-1].arg.name
+    actions = [*fuses, *before, Split(name, DOT_PAIRS), Tensorize(f"{name}.1", DOT2_I16.name), *stages]
+    return actions if _legal(k.kernel, actions) else None
 
 
 def _shared(k: Analysis, target: Target, row: str, columns: UOp | None, tiled: list[Action]) -> list[Action]:

@@ -20,8 +20,8 @@ COMMUTATIVE = (Ops.ADD, Ops.MUL)
 
 @dataclass(frozen=True)
 class Instruction:
-    """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the axis
-    that becomes the instruction's (the others are lanes beside it); `cost`: of one, in multiplications of as many lanes.
+    """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the
+    axis that becomes the instruction's (the others are lanes beside it); `cost`: in multiplications of as many lanes.
     """
 
     name: str
@@ -44,7 +44,8 @@ class Instruction:
         return prod(int(r.src[0].arg) for r in self.axes)
 
     def __str__(self) -> str:
-        return f"{self.steps} steps of an {self.semantics.dtype} sum of products of {' and '.join(map(str, self.operands))}"
+        operands = " and ".join(map(str, self.operands))
+        return f"{self.steps} steps of an {self.semantics.dtype} sum of products of {operands}"
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _bindings(pattern: UOp, node: UOp, bound: dict[int, UOp]) -> Iterator[dict[i
         yield from ways
 
 
-# what lowering goes by: products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to
+# products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to
 DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 NIBBLES = DOT8_U4_I8.terms // DOT8_U4_I8.steps  # integers of 4 bits in a byte: a mask takes one out of all bytes

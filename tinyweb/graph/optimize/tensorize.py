@@ -1,4 +1,4 @@
-"""Tensorize: a part of a sum becomes an instruction of the processor; and Spread, which takes lanes out of such sums."""
+"""Tensorize: a part of a sum becomes an instruction of the processor; Spread takes lanes out of such sums."""
 
 from __future__ import annotations
 
