@@ -30,7 +30,7 @@ def kernels(*results: Tensor) -> int:
 
 # -- thresholds -------------------------------------------------------------------------------------------------------
 def test_the_thresholds() -> None:
-    assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 32, 7, 256)
+    assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 256, 7, 256)
 
 
 @pytest.mark.parametrize(("make", "limit", "below", "above"), [

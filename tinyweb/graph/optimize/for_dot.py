@@ -37,6 +37,7 @@ WORTH_SHARING = 1 << 15
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
+MOST_VECTORS = 4  # of a group's sums side by side
 WORTH_TURNING = 32  # columns from which such a block of rows, which is gathered element by element, is worth it
 TOGETHER = 8  # rows whose sums are finished together
 DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
@@ -177,13 +178,17 @@ def _lanes(k: Analysis, target: Target, dot: UOp, instruction: Instruction, apar
     steps, lanes = size // (together * field), target.dot_lanes
     while lanes > 4 and steps % lanes:
         lanes //= 2
-    if steps % lanes or steps > 4 * lanes:
+    if steps % lanes:
         return None
     actions: list[Action] = []
     if apart:
         other = dot.src[2].arg.name
         actions = [Split(name, field), Bind(f"{name}.1", AxisKind.UNROLL), Bind(other, AxisKind.UNROLL)]
         name = f"{name}.0"
+    if steps > MOST_VECTORS * lanes:  # the rest of a long group is a loop
+        steps = lanes * gcd(steps // lanes, MOST_VECTORS)
+        actions.append(Split(name, steps * together))
+        name = f"{name}.1"
     actions.append(Split(name, together))
     vector = f"{name}.0"
     if steps > lanes:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.instructions import DOT_PAIRS
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, shift_into
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
@@ -69,7 +69,7 @@ class Stage:
             if value in table:
                 continue
             if _as_pairs(value, load, above):
-                halves = self._staged(load.cast(dtypes.int16), load, summed, at, taken)
+                halves = self._staged(value.src[0].cast(dtypes.int16) if value.op is Ops.CAST else value.cast(dtypes.int16), load, summed, at, taken)
                 table[value] = halves.cast(value.dtype)
             else:
                 table[value] = self._staged(value, load, summed, at, taken)
@@ -225,12 +225,13 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
 
 
 def _as_pairs(value: UOp, load: UOp, above: dict[UOp, list[UOp]]) -> bool:
-    """Whether small integers are for dots of pairs alone, or multiplied with 16-bit ones: they are staged as such."""
-    small = load.dtype.is_int and load.dtype.is_signed and load.dtype.bits < 16
-    if not small or value.op is not Ops.CAST or value.src[0] is not load or value.dtype is not dtypes.int32:
+    """Whether integers are for dots of pairs alone, or multiplied with 16-bit ones: they are staged as such."""
+    if value.dtype is not dtypes.int32 or not load.dtype.is_int or shift_into(value, dtypes.int16) != 0:
         return False
     if any(r.arg.kind is AxisKind.DOT and r.src[0].arg == DOT_PAIRS for r in load.src[1].ranges):
         return True
+    if value.op is not Ops.CAST or value.src[0] is not load or load.dtype.bits >= 16 or not load.dtype.is_signed:
+        return False
     factors = [s for u in above[value] if u.op is Ops.MUL for s in u.src if s is not value]
     return len(factors) == len(above[value]) and all(
         s.op is Ops.CAST and s.src[0].op is Ops.LOAD and s.src[0].dtype is dtypes.int16 for s in factors

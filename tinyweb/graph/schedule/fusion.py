@@ -24,7 +24,7 @@ from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.work import LAUNCH
 
 TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
-SHORT_REDUCE = 32  # elements of a reduce of integers that is carried out inside the reduce that needs it
+SHORT_REDUCE = 256  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
 HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
