@@ -65,6 +65,8 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
     scales = [x for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
     if rows is None or (halves and columns is None):
         return None
+    if len(dots) == len(k.reduces) and not _along_reduction(k, pairs, columns):
+        return None
     weights = [pair[0] for pair in pairs if halves and pair[0].dtype is not dtypes.int16]
     if halves and columns is not None and k.size(columns) >= WORTH_TURNING:
         along_rows = _along_rows(k, target, dots, rows, columns, [*weights, *scales])
@@ -97,12 +99,23 @@ def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
             lanes += stages_of([b], (x for x in k.summed if rows in x.ranges), row, Space.REGISTER)
     if lanes is None:
         return None
-    own = 1 + next(i for i, a in enumerate(lanes) if isinstance(a, Spread))  # scales are no part of a lane's sums then
+    # once lanes have left the integer sums, scales are no part of a lane's sums
+    own = next((i + 1 for i, a in enumerate(lanes) if isinstance(a, Spread)), 0)
     for stages in (converted, []):
         whole = [*actions, *lanes[:own], *stages, *lanes[own:]]
         if _legal(k.kernel, whole):
             return whole
     return None
+
+
+def _along_reduction(k: Analysis, pairs: list[tuple[UOp, UOp]], columns: UOp | None) -> bool:
+    """Whether dots along memory serve sums of integers that are in no sum of floats: not many columns, which a tile of
+    sums is better for, and operands that lie along what is reduced.
+    """
+    if columns is not None and k.size(columns) >= COLUMNS * ROWS:
+        return False
+    inner = k.reduces[0].src[-1]
+    return all(k.contiguous(load, inner) for pair in pairs for load in pair)
 
 
 def schedule_pairs(k: Analysis, target: Target) -> list[Action] | None:
@@ -194,7 +207,8 @@ def _lanes(k: Analysis, target: Target, dot: UOp, instruction: Instruction, apar
     if steps > lanes:
         actions += [Split(vector, lanes), Bind(f"{vector}.0", AxisKind.UNROLL)]
         vector = f"{vector}.1"
-    return [*actions, Bind(vector, AxisKind.VECTOR), Spread(vector), Tensorize(f"{name}.1", instruction.name)]
+    apart_from = [Spread(vector)] if any(u.dtype.is_float for u in k.reduces) else []
+    return [*actions, Bind(vector, AxisKind.VECTOR), *apart_from, Tensorize(f"{name}.1", instruction.name)]
 
 
 def _raised_lanes(k: Analysis, target: Target, dots: list[UOp], row: str) -> list[Action] | None:

@@ -69,7 +69,13 @@ class Stage:
             if value in table:
                 continue
             if _as_pairs(value, load, above):
-                halves = self._staged(value.src[0].cast(dtypes.int16) if value.op is Ops.CAST else value.cast(dtypes.int16), load, summed, at, taken)
+                halves = self._staged(
+                    value.src[0].cast(dtypes.int16) if value.op is Ops.CAST else value.cast(dtypes.int16),
+                    load,
+                    summed,
+                    at,
+                    taken,
+                )
                 table[value] = halves.cast(value.dtype)
             else:
                 table[value] = self._staged(value, load, summed, at, taken)
