@@ -45,7 +45,12 @@ ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to e
 
 
 def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
-    """Actions for a kernel whose work are dots of integers, in groups inside a sum of floats; None for others."""
+    """Actions for a kernel whose work are sums of products of small integers; None for others."""
+    return _along_memory(k, target) or _in_pairs(k, target)
+
+
+def _along_memory(k: Analysis, target: Target) -> list[Action] | None:
+    """Dots of what lies side by side in memory, such as groups inside a sum of floats."""
     dots = [u for u in k.reduces if products(u) is not None]
     if not target.dot_lanes or not dots or k.heavy not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
@@ -118,7 +123,7 @@ def _along_reduction(k: Analysis, pairs: list[tuple[UOp, UOp]], columns: UOp | N
     return all(k.contiguous(load, inner) for pair in pairs for load in pair)
 
 
-def schedule_pairs(k: Analysis, target: Target) -> list[Action] | None:
+def _in_pairs(k: Analysis, target: Target) -> list[Action] | None:
     """A contraction of small integers: as one of floats, with its operands staged in 16 bits, and products of pairs."""
     small = [u for u in k.reduces if u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL]
     if DOT2_I16.name not in target.instructions or not k.reduces or len(small) < len(k.reduces):

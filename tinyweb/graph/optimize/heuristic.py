@@ -11,7 +11,7 @@ from tinyweb.graph.optimize.actions import Action
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.for_c import schedule_for_c, schedule_shared
-from tinyweb.graph.optimize.for_dot import schedule_for_dots, schedule_pairs
+from tinyweb.graph.optimize.for_dot import schedule_for_dots
 from tinyweb.graph.optimize.for_gpu import schedule_for_gpu, schedule_threads
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.optimize.for_ordered import schedule_ordered
@@ -40,7 +40,6 @@ def rules(kernel: UOp, target: Target) -> Iterator[Rule]:
         yield partial(schedule_threads, k, target)
     elif target.language == "c":
         yield partial(schedule_for_dots, k, target)
-        yield partial(schedule_pairs, k, target)
         yield partial(_contraction, k, target)
         yield partial(schedule_for_c, k, target)
         yield partial(schedule_shared, k, target)
