@@ -43,8 +43,8 @@ def test_the_thresholds() -> None:
     # a border around sums
     (lambda n: t(5, n).sum(1).pad(((1, 1),)), 15, 1, 2),
     # a short sum of integers is carried out inside the sum of it
-    (lambda n: (t(4, 6, n, dtype=I32).sum(2) * 2).sum(1), 32, 1, 2),
-    (lambda n: (t(4, 6, n, dtype=I32).sum(2).cast(F32) * 0.5).sum(1), 32, 1, 2),
+    (lambda n: (t(4, 6, n, dtype=I32).sum(2) * 2).sum(1), 256, 1, 2),
+    (lambda n: (t(4, 6, n, dtype=I32).sum(2).cast(F32) * 0.5).sum(1), 256, 1, 2),
     # transcendental work is not repeated along a broadcast
     (lambda n: t(n, 1).exp() * t(n, 3), 255, 1, 2),
     (lambda n: (t(n, 1).exp() + 1.0).expand(n, 3) + 0.0, 255, 1, 2),
@@ -61,7 +61,7 @@ def test_sums_of_floats_are_not_carried_out_again_and_again() -> None:
         beside, sums = t(4, 6, dtype=dtype), t(4, 6, 5, dtype=I32).sum(2).cast(dtype)
         assert kernels((beside * sums).sum(1)) == kernels((sums * beside).sum(1)) == 1
     # the sizes of nested sums count together
-    nested = lambda n: ((t(4, 3, 8, n, dtype=I32).sum(3) * 2).sum(2) * 2).sum(1)  # noqa: E731
+    nested = lambda n: ((t(4, 3, 64, n, dtype=I32).sum(3) * 2).sum(2) * 2).sum(1)  # noqa: E731
     assert (kernels(nested(4)), kernels(nested(5))) == (1, 2)
 
 
