@@ -12,5 +12,9 @@ elif sys.argv[1:2] == ["cliffs"]:
     from benchmarks.cliffs.run import main
 
     main(sys.argv[2:])
+elif sys.argv[1:2] == ["count"]:
+    from benchmarks.count.run import main
+
+    main(sys.argv[2:])
 else:
     run.main()

@@ -140,7 +140,8 @@ def _measure(work: Work, result: Result) -> None:
 
     plan = capture(our_step)
     result.launches = len(plan.calls)
-    result.executed, result.needed = executed(plan, Device["CPU"].runtime.target), total(work.needs)
+    target = Device["CPU"].runtime.target
+    result.executed, result.needed = executed(plan, target), total(work.needs, target)
     if problem := differs(work, [t.numpy() for t in out], [t.numpy() for t in their_step()]):
         result.problem = f"results differ: {problem}"
         return

@@ -1,0 +1,1 @@
+"""What lowered programs execute and move, counted from their text, beside what the expressions need."""
