@@ -246,7 +246,8 @@ class _Counter:
             self.exact &= gate is None
         width = _width(u) if not index.shape else 1
         everywhere = np.unique(begin.astype(np.int64)[:, None] + np.arange(width))
-        return everywhere[(everywhere >= 0) & (everywhere < size)]
+        inside: Array = everywhere[(everywhere >= 0) & (everywhere < size)]
+        return inside
 
     def _extent(self, leaves: Iterable[UOp], fixed: Mapping[UOp, Array]) -> int:
         return math.prod(
@@ -276,9 +277,7 @@ class _Counter:
 
     def _in_groups(self, accesses: Sequence[tuple[UOp, Path]]) -> int:
         """Bytes of one parameter that workgroups touch, each counting an address once."""
-        unknown = sum(
-            self.executions(path, _gate(u)) * _width(u) for u, path in accesses if not self.known(u.src[1])
-        )
+        unknown = sum(self.executions(path, _gate(u)) * _width(u) for u, path in accesses if not self.known(u.src[1]))
         memory: DType = accesses[0][0].src[0].buffer.dtype
         specials = {u for u in self.program.uops if u.op is Ops.SPECIAL and u.arg[0] == "grid"}
         total, sampled = 0, self._sampled()

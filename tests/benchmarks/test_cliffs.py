@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.cliffs.count import executed, operations, total
+from benchmarks.cliffs.count import executed, total
 from benchmarks.cliffs.run import HEADER, Result, check, differs, line, measure, summary
 from benchmarks.cliffs.work import Work, alike, needs, normal
 from benchmarks.cliffs.works import FAMILIES, WORKS
+from benchmarks.count.program import operations
 from tinyweb import Tensor
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize.apply import apply
@@ -95,8 +96,9 @@ def test_operations(compute: Any, count: int, lanes: int, threads: int) -> None:
 
 
 def test_needed() -> None:
-    assert total(needs(100)) == 100
-    assert total(needs(10, exp=2)) == 10 + 2 * total(needs(exp=1)) and total(needs(exp=1)) > 5
+    target = cpu_target()
+    assert total(needs(100), target) == 100
+    assert total(needs(10, exp=2), target) == 10 + 2 * total(needs(exp=1), target) and total(needs(exp=1), target) > 5
 
 
 def wrong(ours: Any) -> Work:

@@ -1,4 +1,4 @@
-"""Counts of programs: beside numbers worked out by hand, and beside programs carried out literally, thread by thread."""
+"""Counts of programs: beside numbers worked out by hand, and beside programs carried out literally."""
 
 from __future__ import annotations
 
@@ -154,10 +154,11 @@ def test_registers() -> None:
     w.store(sums, index(0), UOp.const(0.0, F32))
     loop = w.loop(9)
     scaled = w.emit(w.load(a, loop) * kept)
-    end = w.end(loop, w.store(sums, index(0), scaled))
+    lane = UOp(Ops.LANE, F32, (w.load(a, w.emit(loop * 4), 4),), 0)
+    end = w.end(loop, w.store(sums, index(0), w.emit(scaled + lane)))
     w.store(out, t, w.load(sums.after(end), index(0)))
-    # t, kept (in every step: to the loop's end), eight sums, the loop's index, one value of the step
-    assert registers(w.uops) == 1 + 1 + 8 + 1 + 1
+    # t, kept (its last use is in every step: to the loop's end), eight sums, the loop's index, `scaled`, four lanes
+    assert registers(w.uops) == 1 + 1 + 8 + 1 + 1 + 4
 
 
 # -- carried out -------------------------------------------------------------------------------------------------------
