@@ -48,9 +48,10 @@ class Target:
 def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -> Target:
     """Native C through Clang; as many vector registers as processors with such lanes have on x86."""
     storage = _ALL_C | {dtypes.float16}
+    registers = registers or (32 if lanes >= 16 else 16)
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
-        vector_registers=registers or (32 if lanes >= 16 else 16), lane_shifts=lanes >= 8 or registers == 32,
+        vector_registers=registers, tile_sums=12 if registers == 16 else 16, lane_shifts=lanes >= 8 or registers == 32,
         instructions=("dot8_u4_i8", "dot4_i8", "dot2_i16"),
     )  # fmt: skip
 
