@@ -37,10 +37,10 @@ from tinyweb.graph.optimize import (
     apply,
     from_json,
     heuristic,
-    merge_reduces,
     optimize,
     to_json,
 )
+from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
 

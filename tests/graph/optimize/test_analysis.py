@@ -13,9 +13,11 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize import Bind, ScheduleError, apply
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.database import Database, DatabaseError, describe
 from tinyweb.graph.optimize.for_gpu.plan import fitting, fitting_divisor
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
+from tinyweb.graph.target import interpreter_target
 
 AXIS, OTHER = axes(24, 6)
 INDICES = {
@@ -97,14 +99,20 @@ def test_threads_for_a_size() -> None:
             assert 2 * fitting_divisor(size, room) > room or size % (2 * fitting_divisor(size, room))
 
 
+def on_the_grid(kernel: UOp) -> list[str]:
+    builder = Builder(Analysis(kernel), interpreter_target())
+    assert schedule_for_numpy(builder)
+    return [str(action) for action in builder.actions]
+
+
 def test_the_interpreter_computes_again_what_is_affordable() -> None:
     """Sums over rows, for every element of the row: 2²⁶ steps at most."""
     for length, both in ((4096, True), (4097, False)):
         (i, j), (r,) = axes(4, length), axes(length, reduce=True, first=2)
         value = param(1, 4 * length).load(i * length + j) - total(param(1, 4 * length).load(i * length + r), r)
-        k = Analysis(kernel(param(0, 4 * length).store(i * length + j, value)))
-        assert [a.axis for a in schedule_for_numpy(k)] == (["i0", "i1"] if both else ["i0"])  # type: ignore[union-attr]
-    assert len(schedule_for_numpy(Analysis(elementwise(1 << 14, 1 << 14)))) == 2
+        made = on_the_grid(kernel(param(0, 4 * length).store(i * length + j, value)))
+        assert made == [f"bind({axis}, grid.x)" for axis in (("i0", "i1") if both else ("i0",))]
+    assert len(on_the_grid(elementwise(1 << 14, 1 << 14))) == 2
 
 
 def test_threads_of_one_dimension_for_two_axes_of_a_sum() -> None:

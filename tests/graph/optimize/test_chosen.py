@@ -7,7 +7,7 @@ of the file shows which kernels it was about.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,11 @@ from tests.graph.optimize.families import (
 )
 from tests.graph.recorded import changed, write
 from tinyweb.graph.ir import UOp
-from tinyweb.graph.optimize.heuristic import rules
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply, finished
+from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.heuristic import RULES
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 
 RECORD = Path(__file__).with_name("chosen.txt")
@@ -47,13 +51,19 @@ ASKED = {
 }
 
 
+def asked(kernel: UOp, target: Target) -> Iterator[tuple[int, Builder]]:
+    """The rules that are for the kernel, by number, and what they make."""
+    k = Analysis(prepared(kernel))
+    for i, rule in enumerate(RULES[target.language]):
+        if rule(builder := Builder(k, target)):
+            yield i, builder
+
+
 def chosen(kernel: UOp, target: Target) -> str:
     """The first rule that is for the kernel, and its actions."""
-    for i, rule in enumerate(rules(kernel, target)):
-        actions = rule()
-        if actions is not None:
-            return "; ".join([f"rule {i}", *map(str, actions)])
-    raise AssertionError("the last rule is for every kernel")
+    number, builder = next(asked(kernel, target))
+    assert apply(kernel, builder.actions) is finished(kernel, builder.kernel, builder.actions)
+    return "; ".join([RULES[target.language][number].__name__, *map(str, builder.actions)])
 
 
 def schedules(family: str) -> dict[str, dict[str, str]]:
@@ -65,7 +75,7 @@ def schedules(family: str) -> dict[str, dict[str, str]]:
 
 def later(kernel: UOp, target: Target) -> str:
     """What the rules say that are asked when the first one's schedule does not do."""
-    _, *others = (actions for actions in (rule() for rule in rules(kernel, target)) if actions is not None)
+    _, *others = (builder.actions for _, builder in asked(kernel, target))
     assert not others[-1]  # nothing at all
     return " then ".join("; ".join(map(str, actions)) for actions in others)
 

@@ -141,7 +141,7 @@ def test_more_work_takes_longer() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_workers_share_the_grid_in_turns(workers: int) -> None:
     target = cpu_target(8, workers)
-    one = estimated(elementwise(1, 64), target, Bind("i0", GRID))
+    one = estimated(elementwise(1, 64), target)
     for groups in (2, 3, 8, 9):
         assert estimated(elementwise(groups, 64), target, Bind("i0", GRID)) == pytest.approx(
             one * -(-groups // workers), rel=0.05

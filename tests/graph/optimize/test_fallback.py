@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from tinyweb import Tensor
 from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.lower import lower, program_for
 from tinyweb.graph.optimize import (
-    Bind,
     FallbackWarning,
     ScheduleError,
     Stage,
@@ -22,34 +20,35 @@ from tinyweb.graph.optimize import (
     heuristic,
     optimize,
 )
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.heuristic import rules as heuristic_rules
+from tinyweb.graph.optimize.heuristic import RULES, Rule
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 
 TARGETS = [cpu_target(8, 1), cpu_target(8, 4), wasm_target(1), webgpu_target(), interpreter_target()]
 BIG = linear(64, 512, 256)
 
 
-def breaks(rule: Callable[[], object]) -> Callable[[UOp, Target], object]:
-    """Rules of which the first goes wrong in a way of its own."""
-    usual = heuristic_rules
-
-    def rules(kernel: UOp, target: Target):
-        yield rule
-        yield from usual(kernel, target)
-
-    return rules
+def break_with(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rule goes wrong in a way of its own."""
+    for language, usual in RULES.items():
+        monkeypatch.setitem(RULES, language, (rule, *usual))
 
 
-def no_such_axis() -> list[object]:
-    return [Bind("i9", AxisKind.VECTOR)]
+def no_such_axis(b: Builder) -> bool:
+    b.bind("i9", AxisKind.VECTOR)
+    return True
 
 
-def stores_there() -> list[object]:
-    return [Stage(0, "i0", Space.REGISTER)]
+def stores_there(b: Builder) -> bool:
+    b.do(Stage(0, "i0", Space.REGISTER))
+    return True
 
 
-def crashes() -> list[object]:
+def crashes(b: Builder) -> bool:
     raise IndexError("list index out of range")
 
 
@@ -63,8 +62,8 @@ BROKEN = pytest.mark.parametrize("rule", [no_such_axis, stores_there, crashes])
 
 
 @BROKEN
-def test_it_is_an_error_in_tests(rule: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "rules", breaks(rule))
+def test_it_is_an_error_in_tests(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_with(rule, monkeypatch)
     for function in (optimize, program_for, heuristic):
         with pytest.raises(ScheduleError, match="a defect of tinyweb") as caught:
             function(BIG.kernel, cpu_target())
@@ -74,17 +73,17 @@ def test_it_is_an_error_in_tests(rule: Callable[[], object], monkeypatch: pytest
 @BROKEN
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.name} {t.parallel_threads}")
 def test_users_get_the_next_schedule(
-    rule: Callable[[], object], target: Target, monkeypatch: pytest.MonkeyPatch, unchecked: None
+    rule: Rule, target: Target, monkeypatch: pytest.MonkeyPatch, unchecked: None
 ) -> None:
     usual = optimize(BIG.kernel, target)
-    monkeypatch.setattr(choose, "rules", breaks(rule))
+    break_with(rule, monkeypatch)
     with pytest.warns(FallbackWarning, match="used instead") as seen:
         assert optimize(BIG.kernel, target) is usual
     assert len(seen) == 1 and target.name in str(seen[0].message)
 
 
 def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch, unchecked: None) -> None:
-    monkeypatch.setattr(choose, "rules", breaks(no_such_axis))
+    break_with(no_such_axis, monkeypatch)
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
         for _again in range(3):
@@ -99,10 +98,11 @@ def test_every_rule_is_right_by_itself(target: Target) -> None:
     for case in CASES:
         if not supports(case, target):
             continue
-        schedules = [tuple(actions) for rule in heuristic_rules(case.kernel, target) if (actions := rule()) is not None]
-        assert schedules[-1] == ()
-        for schedule in dict.fromkeys(s for s in schedules[1:] if s):
-            check(case, choose._scheduled(case.kernel, schedule, target, excess), target)
+        k = Analysis(prepared(case.kernel))
+        made = [b for rule in RULES[target.language] if rule(b := Builder(k, target))]
+        assert made[-1].actions == ()
+        for schedule in dict.fromkeys(b.actions for b in made[1:] if b.actions):
+            check(case, choose._checked(apply(case.kernel, schedule), target, excess), target)
             done += 1
     assert done >= 3, done
 
@@ -135,7 +135,7 @@ def test_what_no_schedule_can_mend_is_raised_as_it_is(unchecked: None) -> None:
 
 def test_a_tensor_is_computed_all_the_same(monkeypatch: pytest.MonkeyPatch, unchecked: None, tmp_path: Path) -> None:
     monkeypatch.setenv("TINYWEB_CACHE", str(tmp_path))  # what is kept was made by the real rules
-    monkeypatch.setattr(choose, "rules", breaks(no_such_axis))
+    break_with(no_such_axis, monkeypatch)
     x = np.random.default_rng(3).standard_normal((61, 67)).astype(np.float32)
     with pytest.warns(FallbackWarning):
         got = (Tensor(x) @ Tensor(x).T * 3).numpy()

@@ -26,7 +26,7 @@ from tinyweb.graph.optimize import (
     Tensorize,
     apply,
     from_json,
-    merge_reduces,
+    prepared,
     to_json,
 )
 from tinyweb.graph.optimize.apply import apply_legal
@@ -88,7 +88,7 @@ def schedules(draw: st.DrawFn, kernel: UOp, target: Target) -> tuple[Action, ...
     """Actions that are legal one after the other. Lanes stay few: what is tested does not depend on their number."""
     chosen: list[Action] = []
     lanes = threads = 1
-    current = merge_reduces(kernel)  # what `apply` begins with
+    current = prepared(kernel)  # what `apply` begins with
     for _ in range(draw(st.integers(1, 7))):
         if not ranges_of(current):
             break
@@ -166,7 +166,7 @@ def test_any_schedule_with_blocks_of_sums(name: str, target: Target, data: st.Da
     chosen += [
         Stage(data.draw(st.sampled_from(slots)), data.draw(st.sampled_from(places)), Space.REGISTER) for _ in range(3)
     ]
-    legal, _ = apply_legal(merge_reduces(case.kernel), chosen)
+    legal, _ = apply_legal(prepared(case.kernel), chosen)
     check(case, apply(case.kernel, legal), target)
 
 

@@ -42,7 +42,7 @@ from tinyweb.graph.optimize import (
     Stage,
     Tensorize,
     heuristic,
-    merge_reduces,
+    prepared,
 )
 from tinyweb.graph.optimize.candidates import neighbours
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
@@ -143,7 +143,7 @@ def results(name: str) -> dict[str, dict[str, str]]:
     kernel = KERNELS[name]()
     found = {}
     for start, schedule in starts(kernel).items():
-        current = merge_reduces(kernel)
+        current = prepared(kernel)
         for action in schedule:
             current = action.apply(current)
         by_kind: dict[str, list[str]] = {}

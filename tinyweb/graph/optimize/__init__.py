@@ -16,7 +16,7 @@ from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.stage import Stage
@@ -25,5 +25,5 @@ from tinyweb.graph.optimize.tensorize import Spread, Tensorize
 __all__ = [
     "Action", "Bind", "FallbackWarning", "Fuse", "GroupReduce", "Hoist", "Online", "Partition", "Peel",
     "Reorder", "Schedule", "ScheduleError", "Split", "Spread", "Stage", "Tensorize", "apply", "from_json", "heuristic",
-    "merge_reduces", "optimize", "optimize_then", "to_json",
+    "optimize", "optimize_then", "prepared", "to_json",
 ]  # fmt: skip

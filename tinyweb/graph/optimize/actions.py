@@ -73,6 +73,16 @@ class Split:
     def __str__(self) -> str:
         return f"split({self.axis}, {self.factor}{', overlap' if self.overlap else ''})"
 
+    @property
+    def outer(self) -> str:
+        """The axis of blocks."""
+        return f"{self.axis}.0"
+
+    @property
+    def inner(self) -> str:
+        """The axis of a block's steps."""
+        return f"{self.axis}.1"
+
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         size = axis_size(r)
@@ -82,8 +92,8 @@ class Split:
             raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
         f = self.factor
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
-        outer = _range(r, blocks, name=f"{r.arg.name}.0")
-        inner = _range(r, f, name=f"{r.arg.name}.1")
+        outer = _range(r, blocks, name=self.outer)
+        inner = _range(r, f, name=self.inner)
         whole = size % f == 0 if isinstance(size, int) else divides(size, f)
         if self.overlap and not whole:
             if r.arg.reduce or as_index(size).vmin < f or updates_in_place(kernel):

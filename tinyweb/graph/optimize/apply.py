@@ -9,7 +9,7 @@ from tinyweb.graph.ir import KernelInfo, UOp
 from tinyweb.graph.ir.spec import kernel_spec, verify
 from tinyweb.graph.optimize.actions import Action
 from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.symbolic import simplify
 
 A = TypeVar("A", bound=Action)
@@ -20,7 +20,7 @@ def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
 
     Reductions that can share a loop are merged first: actions then name the ranges of the first of them.
     """
-    scheduled = merge_reduces(kernel)
+    scheduled = prepared(kernel)
     verify("merging reductions", scheduled, kernel_spec)
     actions = tuple(schedule)
     for action in actions:

@@ -15,7 +15,7 @@ from typing import Any
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize.actions import ACTIONS, Action, Schedule, Split
 from tinyweb.graph.optimize.apply import apply_legal
-from tinyweb.graph.optimize.merge import merge_reduces
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target
 
@@ -24,13 +24,13 @@ BLOCKED = (32, 64, 128, 256)  # steps of an axis that a whole schedule is moved 
 
 def carry_out(kernel: UOp, proposed: Iterable[Action]) -> tuple[Schedule, UOp]:
     """The actions that apply one after the other, those that do not left out, and the kernel they make."""
-    kept, kernel = apply_legal(merge_reduces(kernel), proposed)
+    kept, kernel = apply_legal(prepared(kernel), proposed)
     return tuple(kept), kernel
 
 
 def neighbours(kernel: UOp, schedule: Schedule, target: Target) -> Iterator[Schedule]:
     """Schedules a step away from `schedule`; illegal ones among them, and ones that come to the same."""
-    axes = [r.arg.name for r in ranges_of(merge_reduces(kernel))]
+    axes = [r.arg.name for r in ranges_of(prepared(kernel))]
     for i, action in enumerate(schedule):
         for other in _varied(action, target):
             yield *schedule[:i], other, *schedule[i + 1 :]

@@ -8,17 +8,20 @@ or whose result is refused later, is a defect of the rule, and of nobody's call:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
-from tinyweb.graph.optimize.actions import Action, Schedule
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.actions import Schedule
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.apply import apply, finished
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess, refusal
 from tinyweb.graph.optimize.database import describe, remembered
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
-from tinyweb.graph.optimize.heuristic import rules
+from tinyweb.graph.optimize.heuristic import RULES
+from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.target import Target
 
 T = TypeVar("T")
@@ -37,7 +40,7 @@ def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> T:
     schedule = remembered(kernel, target)
     if schedule is not None:
         try:
-            return make(_scheduled(kernel, schedule, target, refusal))
+            return make(_checked(apply(kernel, schedule), target, refusal))
         except ValueError:
             pass  # found for a language of schedules, or a compiler, that has changed since
     return _by_rules(kernel, target, make)[1]
@@ -50,30 +53,30 @@ def heuristic(kernel: UOp, target: Target) -> Schedule:
 
 def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Schedule, T]:
     failed: Exception | None = None
-    broken: tuple[Action, ...] = ()
-    for rule in rules(kernel, target):
-        actions: Sequence[Action] | None = ()
+    broken: Schedule = ()
+    k = Analysis(prepared(kernel))
+    for rule in RULES[target.language]:
+        b = Builder(k, target)
         try:
-            if (actions := rule()) is None:
+            if not rule(b):
                 continue
-            made = make(_scheduled(kernel, tuple(actions), target, excess))
+            made = make(_checked(finished(kernel, b.kernel, b.actions), target, excess))
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, a plainer program is better than none
             if failed is None:
-                failed, broken = error, tuple(actions or ())
+                failed, broken = error, b.actions
             continue
         if failed is not None:
-            _report(kernel, target, failed, broken, tuple(actions))
-        return tuple(actions), made
+            _report(kernel, target, failed, broken, b.actions)
+        return b.actions, made
     try:
         raise failed or AssertionError("there is no rule")
     finally:
         del failed  # else the error's traceback, and with it what callers hold, would wait for the garbage collector
 
 
-def _scheduled(kernel: UOp, schedule: Schedule, target: Target, check: Callable[[UOp, Target], str]) -> UOp:
-    scheduled = apply(kernel, schedule)
+def _checked(scheduled: UOp, target: Target, check: Callable[[UOp, Target], str]) -> UOp:
     if wrong := check(scheduled, target):
         raise ScheduleError(wrong)
     return scheduled

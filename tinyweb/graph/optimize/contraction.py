@@ -14,13 +14,11 @@ from itertools import product
 from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
-from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
+from tinyweb.graph.ir import AxisKind, Ops, UOp, users
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply_legal
-from tinyweb.graph.optimize.hoist import Hoist
-from tinyweb.graph.optimize.stage import MAX_STAGED, stages_of, whole_value
-from tinyweb.graph.target import Target
+from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.fuse import fused
+from tinyweb.graph.optimize.stage import MAX_STAGED, whole_value
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
 DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
@@ -41,23 +39,28 @@ class Tile:
     columns: int
 
 
-def schedule_contraction(k: Analysis, target: Target) -> list[Action] | None:
-    """Actions for a kernel whose reductions multiply what varies along some output axes with what varies along others;
-    None if it has no such reductions, or too small ones.
+def schedule_contraction(b: Builder) -> bool:
+    """Kernels whose reductions multiply what varies along some output axes with what varies along others, and that are
+    worth it.
     """
-    plan = _Contraction(k, target)
+    fuses, _ = fused(b.kernel)
+    if fuses:
+        b.rewrite(*fuses)
+    plan = Contraction(b)
     if not plan.fits():
-        return None
+        return False
     tile = min(plan.tiles(), key=plan.cost, default=None)
-    if tile is None or plan.cost(tile) > 1 / target.vector_lanes:  # twice what the arithmetic alone takes
-        return None
-    return _Nest(plan, tile).actions()
+    if tile is None or plan.cost(tile) > 1 / b.target.vector_lanes:  # twice what the arithmetic alone takes
+        return False
+    return nest(b, plan, tile)
 
 
-class _Contraction:
-    def __init__(self, k: Analysis, target: Target):
-        self.k, self.target = k, target
-        heavy = k.heavy
+class Contraction:
+    """What a tile of registers costs."""
+
+    def __init__(self, b: Builder):
+        self.k, self.target = b.k, b.target
+        k, heavy = b.k, b.k.heavy
         self.bound = [r for r in k.reduced if heavy is not None and r in heavy.src[1:]]
         self.loads = list(dict.fromkeys(u for r in k.reduces for u in k.loads_of(r)))
         self.touched = {r: [u for u in self.loads if r in u.ranges] for r in k.outputs}
@@ -90,6 +93,10 @@ class _Contraction:
 
     def columns_of(self, tile: Tile) -> list[UOp]:
         return [c for c in self.k.outputs if self.apart(tile.row, c)]
+
+    def operand(self, along: UOp) -> list[UOp]:
+        """What varies along an axis and may be staged."""
+        return sorted((u for u in self.touched[along] if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
 
     def tiles(self) -> Iterator[Tile]:
         k, lanes = self.k, self.target.vector_lanes
@@ -148,132 +155,115 @@ class Block:
     across: int = 1
 
 
-class _Nest:
-    """The nest around a tile: names of what is left of each axis as the actions go on."""
+def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
+    """Blocks of tiles over the workers; in a block, steps of the reduction whose operands are packed."""
+    k = b.k
+    symbolic = not isinstance(k.exact(tile.row), int)
+    further_row = _longest(k, [] if symbolic else [r for r in plan.rows_of(tile) if r is not tile.row])
+    taken = (tile.column, further_row)  # what a third operand alone varies along is reused either way
+    further_column = _longest(k, [] if symbolic else [c for c in plan.columns_of(tile) if c not in taken])
+    depth = _depth(plan, symbolic)
+    staged = plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth
+    block = _block(plan, tile, further_row, further_column, staged)
+    if block is None:
+        return False
+    mine = (tile.row, tile.column, further_row, further_column)
+    grid = [r.arg.name for r in k.outputs if r not in mine]
+    inner: list[list[str]] = []
+    for further, count, axis, n, tiles, lanes in (
+        (further_row, block.down, tile.row, tile.rows, block.strips, AxisKind.UNROLL),
+        (further_column, block.across, tile.column, tile.columns, block.panels, AxisKind.VECTOR),
+    ):
+        loops: list[str] = []
+        if further is not None:
+            _part(b, further.arg.name, count, grid, loops)
+        if symbolic and axis is tile.row:
+            loops.append(b.tile(axis.arg.name, n, lanes))
+        else:
+            steps = n if tiles == 1 else min(n * tiles, k.size(axis))
+            outside, steps_of = b.split(axis.arg.name, steps, shift=k.size(axis) % steps != 0 and not k.in_place)
+            grid.append(outside)
+            loops += [left] if (left := b.tile(steps_of, n, lanes)) else []
+        inner.append(loops)
+    rows, columns = inner
+    b.reorder(*grid, *rows, *columns)
+    for axis_name in grid:
+        b.bind(axis_name, AxisKind.GRID)
+    at, near = grid[-1], rows[-1:]
+    if depth is not None and rows + columns:
+        blocks, _ = b.split(plan.bound[0].arg.name, depth)
+        called = b.hoist(blocks, at)
+        at, near = blocks, [called(name) for name in near]
+    if rows:
+        b.stage(plan.operand(tile.column), at)
+    ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated
+    if columns and near and (plan.must_pack(tile) or ragged):
+        b.stage(plan.operand(tile.row), near[0])
+    return True
 
-    def __init__(self, plan: _Contraction, tile: Tile):
-        self.plan, self.k, self.tile = plan, plan.k, tile
-        self.out: list[Action] = []
-        self.grid: list[str] = []
-        self.symbolic = not isinstance(self.k.exact(tile.row), int)
-        self.further_row = self.further([r for r in plan.rows_of(tile) if r is not tile.row])
-        taken = (tile.column, self.further_row)  # what a third operand alone varies along is reused either way
-        self.further_column = self.further([c for c in plan.columns_of(tile) if c not in taken])
 
-    def further(self, axes: list[UOp]) -> UOp | None:
-        """The largest axis beside the tile's that a block may take steps of."""
-        known = [r for r in axes if isinstance(self.k.exact(r), int)]
-        return None if self.symbolic else max(known, key=self.k.size, default=None)
+def _part(b: Builder, axis: str, count: int, grid: list[str], loops: list[str]) -> None:
+    """Blocks of `count` steps of an axis, which divides it: what is outside of a block, and inside."""
+    if count == b.size(axis) > 1:
+        loops.append(axis)
+    elif count == 1:
+        grid.append(axis)
+    else:
+        outside, inside = b.split(axis, count)
+        grid.append(outside)
+        loops.append(inside)
 
-    def actions(self) -> list[Action] | None:
-        plan, k, tile = self.plan, self.k, self.tile
-        depth = self.depth()
-        block = self.block(plan.steps if depth is None else plan.steps // k.size(plan.bound[0]) * depth)
-        if block is None:
-            return None
-        mine = (tile.row, tile.column, self.further_row, self.further_column)
-        self.grid = [r.arg.name for r in k.outputs if r not in mine]
-        rows = self.steps(self.further_row, block.down) + self.tiles(tile.row, tile.rows, block.strips, AxisKind.UNROLL)
-        columns = self.steps(self.further_column, block.across)
-        columns += self.tiles(tile.column, tile.columns, block.panels, AxisKind.VECTOR)
-        self.out.append(Reorder((*self.grid, *rows, *columns)))
-        self.out += [Bind(name, AxisKind.GRID) for name in self.grid]
-        at, near = self.grid[-1], rows[-1:]
-        if depth is not None and rows + columns:
-            first = plan.bound[0].arg.name
-            self.out += [Split(first, depth), Hoist(f"{first}.0", at)]
-            at, near = f"{first}.0", [f"acc.{name}" for name in near]
-        kernel = k.kernel
-        for action in self.out:
-            kernel = action.apply(kernel)
-        if rows:
-            kernel = self.stage(kernel, plan.touched[tile.column], at)
-        if columns and near and (plan.must_pack(tile) or self.ragged(depth)):
-            self.stage(kernel, plan.touched[tile.row], near[0])
-        return self.out
 
-    def ragged(self, depth: int | None) -> bool:
-        """Whether loads of the rows' operand would be gated."""
-        return depth is not None and self.k.size(self.plan.bound[0]) % depth != 0
+def _longest(k: Analysis, axes: list[UOp]) -> UOp | None:
+    """The largest axis beside the tile's that a block may take steps of."""
+    return max((r for r in axes if isinstance(k.exact(r), int)), key=k.size, default=None)
 
-    def steps(self, r: UOp | None, count: int) -> list[str]:
-        """Blocks of `count` steps of an axis, which divides it; the loop inside a block, if there is one."""
-        if r is None:
-            return []
-        name = r.arg.name
-        if count == self.k.size(r) > 1:
-            return [name]
-        if count > 1:
-            self.out.append(Split(name, count))
-        self.grid.append(name if count == 1 else f"{name}.0")
-        return [f"{name}.1"] if count > 1 else []
 
-    def tiles(self, r: UOp, n: int, count: int, lanes: AxisKind) -> list[str]:
-        """Blocks of `count` tiles of `n`; the loop over a block's tiles, if there is one."""
-        name, size = r.arg.name, self.k.exact(r)
-        if not isinstance(size, int):
-            self.out += [Split(name, n), Bind(f"{name}.1", lanes)]
-            return [f"{name}.0"]
-        overlap, block = not self.k.in_place, n if count == 1 else min(n * count, size)
-        self.out.append(Split(name, block, overlap=overlap and size % block != 0))
-        self.grid.append(f"{name}.0")
-        if count == 1:
-            self.out.append(Bind(f"{name}.1", lanes))
-            return []
-        self.out += [Split(f"{name}.1", n, overlap=overlap and block % n != 0), Bind(f"{name}.1.1", lanes)]
-        return [f"{name}.1.0"]
+def _depth(plan: Contraction, symbolic: bool) -> int | None:
+    """How much of the first reduced axis a step takes; None if it is not split."""
+    first, *rest = plan.bound
+    inner, size = plan.k.volume(rest), plan.k.size(first)
+    most = max(DEEPEST // inner, 1)
+    if symbolic or (plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST) or size <= most:
+        return None
+    least = max(DEEP_ENOUGH // inner, 1)
+    return next((d for d in range(most, least - 1, -1) if size % d == 0), -(-size // -(-size // most)))
 
-    def stage(self, kernel: UOp, loads: list[UOp], at: str) -> UOp:
-        """Stages of those loads that the kernel, as the actions have made it, takes; the kernel after them."""
-        mine = sorted((u for u in loads if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
-        others = (u for u in self.plan.loads if u not in loads)
-        stages, kernel = apply_legal(kernel, stages_of(mine, others, at, Space.REGISTER))
-        self.out += stages
-        return kernel
 
-    def depth(self) -> int | None:
-        """How much of the first reduced axis a step takes; None if it is not split."""
-        first, *rest = self.plan.bound
-        inner, size = self.k.volume(rest), self.k.size(first)
-        most = max(DEEPEST // inner, 1)
-        if self.symbolic or (self.plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST) or size <= most:
-            return None
-        for depth in range(most, max(DEEP_ENOUGH // inner, 1) - 1, -1):
-            if size % depth == 0:
-                return depth
-        return -(-size // -(-size // most))
+def _block(
+    plan: Contraction, tile: Tile, further_row: UOp | None, further_column: UOp | None, steps: int
+) -> Block | None:
+    """The block with which the busiest worker is done soonest; `steps` of the reduction are staged at a time."""
+    k, target = plan.k, plan.target
+    symbolic = not isinstance(k.exact(tile.row), int)
+    down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
+    others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
+    vectors = tile.columns // target.vector_lanes
+    work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
+    pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
+    pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
+    workers = target.parallel_threads
+    best: tuple[float, Block] | None = None
+    strips_of = [down] if symbolic else _shares(down)
+    further = _divisors(k, further_row), _divisors(k, further_column)
+    for strips, panels, q, p in product(strips_of, _shares(across), *further):
+        if (q > 1 and strips < down) or (p > 1 and panels < across):
+            continue  # further steps only of what is whole
+        panel = panels * p * tile.columns * steps
+        sums = 0 if symbolic else strips * q * panels * p * tile.rows * tile.columns
+        if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > target.near_bytes:
+            continue
+        count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
+        one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
+        # the last blocks are never shared out evenly
+        time = -(-count // workers) * one + one * (workers > 1) / 4
+        if best is None or time < best[0]:
+            best = (time, Block(strips, panels, q, p))
+    return None if best is None else best[1]
 
-    def block(self, steps: int) -> Block | None:
-        """The block with which the busiest worker is done soonest; `steps` of the reduction are staged at a time."""
-        plan, k, tile = self.plan, self.k, self.tile
-        down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
-        others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
-        vectors = tile.columns // plan.target.vector_lanes
-        work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
-        pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
-        pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
-        workers = plan.target.parallel_threads
-        best: tuple[float, Block] | None = None
-        strips_of = [down] if self.symbolic else _shares(down)
-        for strips, panels, q, p in product(
-            strips_of, _shares(across), self.divisors(self.further_row), self.divisors(self.further_column)
-        ):
-            if (q > 1 and strips < down) or (p > 1 and panels < across):
-                continue  # further steps only of what is whole
-            panel = panels * p * tile.columns * steps
-            sums = 0 if self.symbolic else strips * q * panels * p * tile.rows * tile.columns
-            if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > plan.target.near_bytes:
-                continue
-            count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
-            one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
-            # the last blocks are never shared out evenly
-            time = -(-count // workers) * one + one * (workers > 1) / 4
-            if best is None or time < best[0]:
-                best = (time, Block(strips, panels, q, p))
-        return None if best is None else best[1]
 
-    def divisors(self, r: UOp | None) -> list[int]:
-        return [1] if r is None else [n for n in range(1, self.k.size(r) + 1) if self.k.size(r) % n == 0]
+def _divisors(k: Analysis, r: UOp | None) -> list[int]:
+    return [1] if r is None else [n for n in range(1, k.size(r) + 1) if k.size(r) % n == 0]
 
 
 def _shares(tiles: int) -> list[int]:

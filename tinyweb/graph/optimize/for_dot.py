@@ -12,10 +12,10 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.optimize.fuse import Fuse, fused
+from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
@@ -44,9 +44,12 @@ DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 ROWS_ALONE = 1  # of a single column: memory is read in one stream from end to end, which is what bounds it
 
 
-def schedule_for_dots(k: Analysis, target: Target) -> list[Action] | None:
-    """Actions for a kernel whose work are sums of products of small integers; None for others."""
-    return _along_memory(k, target) or _in_pairs(k, target)
+def schedule_for_dots(b: Builder) -> bool:
+    """Kernels whose work are sums of products of small integers."""
+    actions = _along_memory(b.k, b.target)
+    if actions:
+        b.do(*actions)
+    return bool(actions) or _in_pairs(b)
 
 
 def _along_memory(k: Analysis, target: Target) -> list[Action] | None:
@@ -123,24 +126,23 @@ def _along_reduction(k: Analysis, pairs: list[tuple[UOp, UOp]], columns: UOp | N
     return all(k.contiguous(load, inner) for pair in pairs for load in pair)
 
 
-def _in_pairs(k: Analysis, target: Target) -> list[Action] | None:
+def _in_pairs(b: Builder) -> bool:
     """A contraction of small integers: as one of floats, with its operands staged in 16 bits, and products of pairs."""
+    k = b.k
     small = [u for u in k.reduces if u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL]
-    if DOT2_I16.name not in target.instructions or not k.reduces or len(small) < len(k.reduces):
-        return None
-    fuses, kernel = fused(k.kernel)
-    whole = schedule_contraction(Analysis(kernel) if fuses else k, target)
-    if whole is None:
-        return None
-    before = [a for a in whole if not isinstance(a, Stage)]
-    stages = [a for a in whole if isinstance(a, Stage)]
-    kernel = apply(kernel, before)
-    inner = [r for r in ranges_of(kernel) if r.arg.reduce and any(r in u.src[1:] for u in kernel.toposort())]
+    if DOT2_I16.name not in b.target.instructions or not k.reduces or len(small) < len(k.reduces):
+        return False
+    start = b.mark()
+    if not schedule_contraction(b):
+        return False
+    whole = b.actions
+    b.back(start)
+    b.do(*(a for a in whole if not isinstance(a, Stage)))
+    inner = [r for r in ranges_of(b.kernel) if r.arg.reduce and any(r in u.src[1:] for u in b.kernel.toposort())]
     if not inner or not divides(inner[-1].src[0], DOT_PAIRS):
-        return None
-    name = inner[-1].arg.name
-    actions = [*fuses, *before, Split(name, DOT_PAIRS), Tensorize(f"{name}.1", DOT2_I16.name), *stages]
-    return actions if _legal(k.kernel, actions) else None
+        return False
+    _, pair = b.split(inner[-1].arg.name, DOT_PAIRS)
+    return b.attempt(Tensorize(pair, DOT2_I16.name), *(a for a in whole if isinstance(a, Stage)))
 
 
 def _shared(k: Analysis, target: Target, row: str, columns: UOp | None, tiled: list[Action]) -> list[Action]:

@@ -6,10 +6,11 @@ from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.apply import apply_legal
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.for_gpu.plan import fitting
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.schedule.attention import Softmax
+from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.symbolic import const_factor
 from tinyweb.graph.target import Target
 
@@ -24,8 +25,17 @@ MOST_PARTS = 16  # of a block of keys, each summed by threads of its own
 ROWS = 4  # queries that share what is read of keys and values
 
 
-def schedule_for_softmax(k: Analysis, softmax: Softmax, target: Target) -> list[Action] | None:
-    """Actions for a kernel with such a softmax; None where its axes do not allow them."""
+def schedule_for_softmax(b: Builder) -> bool:
+    """Kernels with a softmax of products whose axes allow one pass."""
+    for softmax in softmaxes(b.k.kernel):
+        actions = _actions(b.k, softmax, b.target)
+        if actions is not None:
+            b.do(*actions)
+            return True
+    return False
+
+
+def _actions(k: Analysis, softmax: Softmax, target: Target) -> list[Action] | None:
     columns = softmax.columns
     if any(not isinstance(k.exact(r), int) for r in columns) or k.volume(columns) > WIDEST:
         return None

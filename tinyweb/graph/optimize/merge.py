@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
+from tinyweb.graph.symbolic import simplify
+
+
+def prepared(kernel: UOp) -> UOp:
+    """The kernel that schedules speak of: simplified, its reductions merged."""
+    return simplify(merge_reduces(kernel))
 
 
 def merge_reduces(kernel: UOp) -> UOp:

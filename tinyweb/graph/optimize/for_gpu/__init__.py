@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.optimize.actions import Action
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.for_gpu.elementwise import elementwise
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan
 from tinyweb.graph.optimize.for_gpu.reduction import reduction
-from tinyweb.graph.target import Target
 
 
-def schedule_for_gpu(k: Analysis, target: Target) -> list[Action]:
-    """Actions for a kernel on a GPU."""
-    plan = Plan(k, target)
-    if k.heavy is None:
+def schedule_for_gpu(b: Builder) -> bool:
+    """Any kernel on a GPU."""
+    plan = Plan(b.k, b.target)
+    if b.k.heavy is None:
         elementwise(plan)
     else:
-        reduction(plan, k.heavy)
+        reduction(plan, b.k.heavy)
     plan.grid()
-    return plan.actions
+    b.do(*plan.actions)
+    return True
 
 
-def schedule_threads(k: Analysis, target: Target) -> list[Action]:
+def schedule_threads(b: Builder) -> bool:
     """A thread for each output."""
-    plan = Plan(k, target)
-    plan.spread(plan.by_nearness(k.outputs), WORKGROUP)
+    plan = Plan(b.k, b.target)
+    plan.spread(plan.by_nearness(b.k.outputs), WORKGROUP)
     plan.grid()
-    return plan.actions
+    b.do(*plan.actions)
+    return True

@@ -1,0 +1,144 @@
+"""The builder of schedules: actions are applied as they are chosen, and give back the axes that they leave.
+
+A heuristic is written as a recipe of such steps. Whether a step is legal is what its action says of the kernel as it is
+by then; a step that may fail is attempted, and the kernel stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tinyweb.graph.ir import AxisKind, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.ir.spec import kernel_spec, verify
+from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Peel, Reorder, Split, axis_size
+from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.hoist import Hoist
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.symbolic import divides
+from tinyweb.graph.target import Target
+
+LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
+
+
+class Mark(NamedTuple):
+    """A state to go back to."""
+
+    kernel: UOp
+    actions: tuple[Action, ...]
+
+
+class Builder:
+    """A schedule in the making: `k` is the kernel before it, `kernel` what the actions have made of it."""
+
+    def __init__(self, k: Analysis, target: Target):
+        self.k, self.kernel, self.target = k, k.kernel, target
+        self.actions: tuple[Action, ...] = ()
+
+    # -- actions -----------------------------------------------------------------------------------------------
+    def do(self, *actions: Action) -> None:
+        """Apply them; ScheduleError, and nothing has happened, where one of them does not fit."""
+        kernel = self.kernel
+        for action in actions:
+            kernel = action.apply(kernel)
+            verify(str(action), kernel, kernel_spec)
+        self.kernel, self.actions = kernel, (*self.actions, *actions)
+
+    def attempt(self, *actions: Action) -> bool:
+        """Apply all of them or, where one does not fit, none; whether they were."""
+        try:
+            self.do(*actions)
+        except ScheduleError:
+            return False
+        return True
+
+    def legal(self, *actions: Action) -> bool:
+        """Whether they could be applied."""
+        mark = self.mark()
+        fits = self.attempt(*actions)
+        self.back(mark)
+        return fits
+
+    def mark(self) -> Mark:
+        return Mark(self.kernel, self.actions)
+
+    def back(self, mark: Mark) -> None:
+        self.kernel, self.actions = mark
+
+    def rewrite(self, *actions: Action) -> None:
+        """Actions after which the kernel is a different one to analyse, and has no axis bound yet."""
+        self.do(*actions)
+        self.k = Analysis(self.kernel)
+
+    # -- axes --------------------------------------------------------------------------------------------------
+    def exact(self, axis: str) -> Size:
+        return axis_size(find_axis(self.kernel, axis, stays=True))
+
+    def size(self, axis: str) -> int:
+        """The largest size of an axis."""
+        return size_max(self.exact(axis))
+
+    def left(self, r: UOp) -> str:
+        """What is a loop still of an axis of the kernel before the schedule; "" where nothing is."""
+        name = r.arg.name
+        mine = (o for o in ranges_of(self.kernel) if o.arg.name == name or o.arg.name.startswith(f"{name}."))
+        return next((o.arg.name for o in mine if o.arg.kind is AxisKind.LOOP), "")
+
+    def steps(self, r: UOp) -> int:
+        """Of what is left of an axis; 1 where nothing is."""
+        return self.size(loop) if (loop := self.left(r)) else 1
+
+    def split(self, axis: str, factor: int, shift: bool = False) -> tuple[str, str]:
+        """The blocks of an axis, and the steps of one."""
+        action = Split(axis, factor, overlap=shift)
+        self.do(action)
+        return action.outer, action.inner
+
+    def bind(self, axis: str, kind: AxisKind, dim: int = 0) -> None:
+        self.do(Bind(axis, kind, dim))
+
+    def reorder(self, *axes: str) -> None:
+        """These axes, outermost first, take each other's places in the nest."""
+        self.do(Reorder(axes))
+
+    def tile(self, axis: str, factor: int, kind: AxisKind, dim: int = 0) -> str:
+        """The inner `factor` of an axis is bound; what is left of it as a loop, or "".
+
+        Lanes of a last, shorter block: it begins earlier where that is legal; of a reduction it is peeled off. Else,
+        and for threads, what lies beyond the end is gated.
+        """
+        exact = self.exact(axis)
+        if factor == exact:
+            self.bind(axis, kind, dim)
+            return ""
+        if factor <= 1:
+            return axis
+        blocks = Split(axis, factor)
+        lanes = kind in LANES and not divides(as_index(exact), factor)
+        if not (lanes and (self.attempt(Peel(axis, factor)) or self.attempt(Split(axis, factor, overlap=True)))):
+            self.do(blocks)
+        self.bind(blocks.inner, kind, dim)
+        return blocks.outer
+
+    def group(self, axis: str, threads: int, dim: int) -> str:
+        """The inner steps of a reduced axis go to `threads` threads, which combine their results; what is left."""
+        self.do(GroupReduce(axis, threads, dim))
+        return Split(axis, threads).outer
+
+    def hoist(self, axis: str, at: str) -> Callable[[str], str]:
+        """A reduced loop goes around a step of `at`; how its sums' axes are called inside of it."""
+        self.do(Hoist(axis, at))
+        return lambda name: f"acc.{name}"
+
+    def stage(self, loads: Iterable[UOp], at: str, space: Space = Space.REGISTER, pad: int = 0) -> bool:
+        """Stage those of the loads that the kernel takes, and no others of their parameters; whether there are any."""
+        loads = list(loads)
+        others = [u for u in self.k.summed if u not in loads]
+        return any([self.attempt(s) for s in stages_of(loads, others, at, space, pad)])
+
+    def grid(self, axes: Iterable[str]) -> None:
+        """Loops over the workgroups, the longest first; the last ones share a dimension if need be."""
+        for i, axis in enumerate(sorted(axes, key=self.size, reverse=True)):
+            self.bind(axis, AxisKind.GRID, min(i, self.target.grid_dims - 1))
