@@ -33,15 +33,17 @@ NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 
 
 class Buffer:
-    """Device memory for `size` elements of `dtype`, zeros at first. It is freed when nobody refers to it any more."""
+    """Device memory for `size` elements of `dtype`, zeros at first, or anything without `zeroed`. It is freed when
+    nobody refers to it any more.
+    """
 
     __slots__ = ("__weakref__", "dtype", "handle", "nbytes", "runtime", "size")
 
-    def __init__(self, runtime: Runtime, size: int, dtype: DType):
+    def __init__(self, runtime: Runtime, size: int, dtype: DType, zeroed: bool = True):
         self.runtime, self.size, self.dtype = runtime, size, dtype
         self.nbytes = -(-dtype.nbytes(size) // 4) * 4  # whole words, as runtimes allocate
         reserve(runtime, self.nbytes, "a buffer")
-        self.handle: Handle = runtime.allocate(self.nbytes)
+        self.handle: Handle = runtime.allocate(self.nbytes, zeroed)
 
     @property
     def device(self) -> str:
@@ -139,12 +141,12 @@ class OpenDevice:
         self.runtime = open_runtime(name)
         self.compiled: dict[UOp, tuple[Program, Executable]] = {}
 
-    def memory(self, buffer: UOp) -> Buffer:
-        """The memory behind a BUFFER, allocated (zeroed) on first use."""
+    def memory(self, buffer: UOp, zeroed: bool = True) -> Buffer:
+        """The memory behind a BUFFER, allocated on first use: with zeros, unless what uses it writes all of it."""
         entry = BUFFERS.entries.get(id(buffer))  # for every buffer of every launch: no call where it is there
         found = BUFFERS.get(buffer) if entry is None or entry.buffer is None else entry.buffer
         if found is None:
-            found = Buffer(self.runtime, buffer.arg.size, buffer.dtype)
+            found = Buffer(self.runtime, buffer.arg.size, buffer.dtype, zeroed)
             BUFFERS.set(buffer, found)
         elif found.runtime is not self.runtime:
             raise DeviceError(
@@ -169,11 +171,13 @@ class OpenDevice:
         new = sum(nbytes(b) for b in own if b not in BUFFERS)
         reserve(self.runtime, new + sum(schedule.memory.pool_bytes), "a computation")
         self.compile(c.kernel for c in schedule.calls)
-        pools = [Buffer(self.runtime, size, dtypes.uint8) for size in schedule.memory.pool_bytes]
+        pools = [Buffer(self.runtime, size, dtypes.uint8, zeroed=False) for size in schedule.memory.pool_bytes]
         place = {b: pools[p] for b, p in schedule.memory.pool_of.items()}
         for call in schedule.calls:
+            whole = call.written_whole()
             for b in call.buffers:
-                place.setdefault(b, self.memory(b))
+                if b not in place:
+                    place[b] = self.memory(b, zeroed=b not in whole)
         return functools.partial(self.launch, schedule.calls, place, variables)
 
     def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Buffer], variables: Mapping[str, int]) -> None:

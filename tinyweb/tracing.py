@@ -132,6 +132,7 @@ class _Traced:
     pools: list[Buffer]
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
+    whole: set[UOp]  # of what it writes, what it writes all of before it reads any
 
 
 class jit(Generic[T]):
@@ -185,15 +186,20 @@ class jit(Generic[T]):
         device = Device[plan.device]
         reserve(device.runtime, sum(plan.pool_bytes), "a jit function")
         device.compile(plan.kernels)
-        pools = [Buffer(device.runtime, n, dtypes.uint8) for n in plan.pool_bytes]
+        pools = [Buffer(device.runtime, n, dtypes.uint8, zeroed=False) for n in plan.pool_bytes]
         temporaries = set(plan.temporaries)
         used = {b for c in plan.calls for b in c.buffers} - temporaries
         written = {c.buffers[0] for c in plan.calls} - temporaries
+        whole: set[UOp] = set()
+        touched: set[UOp] = set()
+        for call in plan.calls:
+            whole |= call.written_whole() - touched
+            touched.update(call.buffers)
         for b in (*inputs, *(view_base(r.view) for r in _results(result) if view_base(r.view) in record.produced)):
             # each call has memory of its own in their place
             BUFFERS.withdraw(b, "a tensor from the inside of a jit function is used outside of it: return it instead")
         record.result = None
-        return _Traced(record, inputs, list(storages.values()), result, pools, used, written)
+        return _Traced(record, inputs, list(storages.values()), result, pools, used, written, whole)
 
     def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
         plan, produced = traced.record.plan, traced.record.produced
@@ -222,7 +228,7 @@ class jit(Generic[T]):
             if b in produced and b not in table:
                 table[b] = new_buffer(b.arg.size, b.dtype)
         place = {b: traced.pools[p] for b, p in plan.memory.pool_of.items()}
-        place |= {b: device.memory(actual) for b, actual in table.items()}
+        place |= {b: device.memory(actual, zeroed=b not in traced.whole) for b, actual in table.items()}
         if not first:
             for buffer, data in plan.refreshed:
                 device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))

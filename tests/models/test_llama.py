@@ -160,7 +160,7 @@ def test_kernels_per_token(model_folder: Path, quant: str) -> None:
     layers = model.config.num_hidden_layers
     assert len(decode.calls) + len(sample.calls) <= 6 * layers + 8
     assert len(greedy.calls) <= 2
-    assert len(decode.kernels) <= 6 + 2  # the layers share theirs
+    assert len(decode.kernels) <= 6 + 3  # the layers share theirs, but for the first, which looks up its tokens
 
 
 def test_kernels_per_token_with_rounded_activations(model_folder: Path) -> None:

@@ -63,7 +63,7 @@ PRODUCTS: dict[str, tuple[list[np.ndarray], Callable[..., Tensor]]] = {
     "two small images": (arrays((2, 8, 4, 4), (16, 8, 3, 3)), lambda x, w: x.conv2d(w, padding=1)),
     "halves": (arrays((40, 32), (48, 32)), lambda a, b: a @ b.cast(dtypes.float16).contiguous().float().transpose()),
 }
-VARIANTS = {"a GPU": webgpu_target(shared_bytes=32768), "emulated": webgpu_target(emulated=True)}
+VARIANTS = {"much shared memory": webgpu_target(shared_bytes=32768), "little": webgpu_target(shared_bytes=4096)}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

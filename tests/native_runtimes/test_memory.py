@@ -9,6 +9,7 @@ from tests.native_runtimes.programs import Writer, elementwise, index
 from tinyweb.dtype import dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import UOp, Variable
+from tinyweb.native_runtimes.cpu.runtime import CpuRuntime
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Launch, Runtime
 from tinyweb.native_runtimes.wasm.allocator import Allocator
@@ -27,6 +28,23 @@ def test_new_memory_is_zero(runtime: Runtime) -> None:
         again = runtime.allocate(nbytes)  # where memory is taken up again, it is cleared
         assert runtime.copy_out(again, nbytes) == bytes(nbytes)
         runtime.free(again)
+
+
+def test_memory_given_back_is_taken_again() -> None:
+    """By the same handle, so that lists of launches prepared with it hold; and as it was where that will do."""
+    runtime = CpuRuntime(threads=1)
+    first, other = runtime.allocate(1000), runtime.allocate(1000)
+    runtime.copy_in(first, memoryview(b"\xff" * 1000))
+    runtime.free(first)
+    runtime.free(first)  # once is enough
+    assert runtime.allocate(1000, zeroed=False) is first and runtime.allocate(1000) not in (first, other)
+    assert runtime.copy_out(first, 1000) == b"\xff" * 1000
+    free = runtime.free_bytes()
+    many = [runtime.allocate(runtime.spare_bytes // 8) for _ in range(12)]
+    for handle in many:
+        runtime.free(handle)
+    assert sum(h.held for h in runtime._spare) <= runtime.spare_bytes and runtime._spare[-1] is many[-1]
+    assert free is None or runtime.free_bytes() is not None
 
 
 def test_copies_of_any_size_at_any_place(runtime: Runtime) -> None:

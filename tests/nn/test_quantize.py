@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyweb import Tensor, Variable
+from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops
-from tinyweb.graph.optimize import heuristic
-from tinyweb.graph.target import cpu_target
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import heuristic, optimize
+from tinyweb.graph.target import Target, cpu_target, wasm_target
+from tinyweb.native_runtimes.cpu.runtime import CpuRuntime
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import (
     BITS,
@@ -277,19 +279,27 @@ def test_names_of_formats() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_activations_of_many_rows_are_kept_in_16_bits(bits: int) -> None:
-    """From eight rows on, however they are arranged; a number of rows that varies counts once."""
-    q = quantize(random(4, 64), bits, "INTERPRETER")
+@pytest.mark.parametrize(
+    ("rows", "target", "kept"),
+    [
+        (1, cpu_target(8, 2), "int8"),
+        (1, cpu_target(8, 2, dots=False), "int16"),
+        (1, wasm_target(2), "int16"),
+        (16, cpu_target(8, 2), "int8"),
+        (16, wasm_target(2), "int16"),
+        (40, cpu_target(8, 2), "int16"),
+    ],
+)
+def test_what_activations_are_kept_in_is_the_schedules(bits: int, rows: int, target: Target, kept: str) -> None:
+    """Memory has 8 bits; a kernel has them as its instruction takes them."""
+    q = quantize(random(64, 128), bits)
     assert q is not None
-    n, x = Variable("n", 1, 9).bind(3), Tensor.empty(2, 9, 8, 64, device="INTERPRETER")
-    for rows, many in (
-        (x[0, 0, 0], False), (x[0, 0, :1], False), (x[0, 0, :7], False), (x[0, 0], True), (x[0, :, 0], True),
-        (x[:, 0, :4], True), (x[:1, :7, 0], False), (x[:1, :1], True), (x[0, :n, 0], False), (x[0, :n, :7], False),
-        (x[:, :n, :3], False), (x[:, :n, :4], True),
-    ):  # fmt: skip
-        sums = q.product(rows, "int8").uop.toposort()
-        stored = {u.dtype for u in sums if u.op is Ops.CAST and u.dtype in (dtypes.int8, dtypes.int16)}
-        assert stored == {dtypes.int16 if many else dtypes.int8}, rows.shape
+    plan = capture(lambda: q.product(Tensor(random(rows, 128)), "int8").realize())
+    kernel = plan.calls[-1].kernel
+    assert {u.dtype.name for u in kernel.toposort() if u.op is Ops.LOAD} == {f"int{bits}", "int8", "float16", "float32"}
+    program = lower(optimize(kernel, target), target)
+    octets = bits == 4 and target.instructions[0] == "dot8_u4_i8" and rows < 32
+    assert {u.src[1].dtype.name for u in program.uops if u.op is Ops.DOT} == {"int8" if octets else kept}
 
 
 def test_what_a_target_multiplies_with() -> None:
@@ -297,19 +307,29 @@ def test_what_a_target_multiplies_with() -> None:
     assert activations_for(replace(cpu_target(8, 2), dot_lanes=4)) == "int8"
 
 
+@pytest.mark.parametrize(
+    ("flags", "best"),
+    [
+        ({"avx2", "avx512_vnni"}, "dot4_i8"),
+        ({"avx2", "avx_vnni"}, "dot4_i8"),
+        ({"asimddp"}, "dot4_i8"),
+        ({"avx2"}, "dot2_i16"),
+        (set(), "dot4_i8"),
+    ],
+)
+def test_instructions_of_this_processor(flags: set[str], best: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of four bytes are preferred where the processor says that it has them, or nothing."""
+    monkeypatch.setattr("tinyweb.native_runtimes.cpu.runtime._processor_flags", lambda: flags)
+    instructions = CpuRuntime(1).target.instructions
+    assert next(i for i in instructions if i != "dot8_u4_i8") == best
+
+
 @pytest.mark.parametrize(("groups", "group"), [(1, 8), (2, 32), (3, 32), (8, 8), (6, 16), (1, 128)])
 def test_rounded_activations(groups: int, group: int) -> None:
-    """By the definition, for both ways to lay them out; where the places lie apart, all even ones come first."""
     x = random(2, groups, group, seed=5)
     x[0, 0] = 0
     x[1, 0, :4] = 127, 2.5, -3.5, 0.5
     want, steps = rounded(x.reshape(2, -1), group)
-    t = Tensor(x, device="INTERPRETER")
-    for dtype in (dtypes.int8, dtypes.int16):
-        integers, scales = quantize_activations(t, dtype)
-        assert integers.dtype is dtype and integers.numpy().tolist() == want.tolist()
-        np.testing.assert_array_equal(scales.numpy(), steps)
-    integers, scales = quantize_activations(t, apart=True)
-    assert integers.shape == (2, groups, group // 2, 2) and integers.dtype is dtypes.int8
-    assert integers.numpy().tolist() == want.reshape(2, groups, group // 2, 2).tolist()
+    integers, scales = quantize_activations(Tensor(x, device="INTERPRETER"))
+    assert integers.dtype is dtypes.int8 and integers.numpy().tolist() == want.tolist()
     np.testing.assert_array_equal(scales.numpy(), steps)

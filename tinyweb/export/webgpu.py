@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 VARIANTS = {
     "base": webgpu_target(),
     "subgroups": webgpu_target(subgroups=True),
-    "emulated": webgpu_target(emulated=True),
 }
 
 
@@ -69,7 +68,6 @@ def _write_variant(
     target = compiled.target
     return {
         "features": ["subgroups"] if target.subgroups else [],
-        **({"emulated": True} if target.emulated else {}),
         "file": f"kernels/{stem}.wgsl",
         "kernels": [
             {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}

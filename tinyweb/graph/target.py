@@ -27,7 +27,9 @@ class Target:
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
     vector_registers: int = 16
     tile_sums: int = 12  # vectors of sums that a tile of a product keeps in registers beside its operands
-    load_cost: float = 0.5  # of a vector load with its address, in multiplications and additions of vectors
+    product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
+    load_cost: float = 0.5  # cycles of a vector load with its address
+    broadcast_cost: float = 0.5  # … of loading one number into all lanes
     near_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
@@ -40,34 +42,35 @@ class Target:
     max_buffers: int = 2**31 - 1  # storage buffers one kernel may bind
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
-    emulated: bool = False  # a processor plays GPU: shared memory is no nearer, loads and barriers are dear
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 
 
-def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None) -> Target:
-    """Native C through Clang; as many vector registers as processors with such lanes have on x86."""
+def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, dots: bool = True) -> Target:
+    """Native C through Clang; as many vector registers as processors with such lanes have on x86. `dots`: it adds up
+    products of four bytes in one step.
+    """
     storage = _ALL_C | {dtypes.float16}
     registers = registers or (32 if lanes >= 16 else 16)
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 16, lane_shifts=lanes >= 8 or registers == 32,
-        instructions=("dot8_u4_i8", "dot4_i8", "dot2_i16"),
+        instructions=("dot8_u4_i8", *(("dot4_i8", "dot2_i16") if dots else ("dot2_i16", "dot4_i8"))),
     )  # fmt: skip
 
 
 def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
-    # engines compute most addresses apart; each thread has a stack of its own
+    # engines compute most addresses apart, and spread a number in a second step; each thread has a stack of its own
     return Target(
         "wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4,
         instructions=("dot2_i16", "dot8_u4_i8", "dot4_i8"),
-        tile_sums=8, load_cost=0.8, near_bytes=160 << 10, lane_shifts=False,
+        tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, near_bytes=160 << 10, lane_shifts=False,
     )  # fmt: skip
 
 
 def webgpu_target(
-    *, subgroups: bool = False, emulated: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
+    *, subgroups: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
@@ -77,7 +80,6 @@ def webgpu_target(
         "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
-        emulated=emulated,
     )  # fmt: skip
 
 

@@ -205,13 +205,13 @@ class Llama:
 
         Reads and updates `caches`, which must hold all positions before `start`.
         """
-        x = self.embedding(tokens).contiguous()
+        x = self.embedding(tokens)
         for layer, cache in zip(self.layers, caches, strict=True):
             mixed = self._attention(layer, layer.attention_norm(x), start, cache)
             x = x + layer.output(mixed, self.activations)
             h = layer.mlp_norm(x)
             gated = layer.gate(h, self.activations).silu() * layer.up(h, self.activations)
-            x = x + layer.down(gated.contiguous(), self.activations)
+            x = x + layer.down(gated, self.activations)
         return x
 
     def _attention(self, layer: Layer, h: Tensor, start: Size, cache: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ class Llama:
         heads, kv_heads, width = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         batch, tokens, _ = h.shape
         assert isinstance(batch, int) and isinstance(tokens, int)
-        qkv = layer.qkv(h, self.activations).contiguous().reshape(batch, tokens, heads + 2 * kv_heads, width)
+        qkv = layer.qkv(h, self.activations).reshape(batch, tokens, heads + 2 * kv_heads, width)
 
         # keys and values of these tokens go into the cache, all sequences' heads side by side
         key, value = qkv[:, :, heads : heads + kv_heads], qkv[:, :, heads + kv_heads :]
@@ -231,8 +231,6 @@ class Llama:
         group = heads // kv_heads  # query heads that share a key/value head
         query = self.rotary(qkv[:, :, :heads], start).reshape(batch, tokens, kv_heads, group, width)
         query = query.permute(0, 2, 3, 1, 4).reshape(batch * kv_heads, group, tokens, width)
-        if tokens > 1:
-            query = query.contiguous()  # turned once, not once for each key
         scores = (query @ seen[0].transpose(-1, -2)) * (1 / math.sqrt(width))
         if tokens > 1:
             position = Tensor.arange(tokens, device=h.device).unsqueeze(1) + Tensor(start, device=h.device)

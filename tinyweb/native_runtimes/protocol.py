@@ -27,8 +27,10 @@ class Runtime(Protocol):
     name: str
     target: Target
 
-    def allocate(self, nbytes: int) -> Handle:
-        """Zero-filled memory of at least `nbytes` (0 is allowed); MemoryError naming the bytes when there is none."""
+    def allocate(self, nbytes: int, zeroed: bool = True) -> Handle:
+        """Memory of at least `nbytes` (0 is allowed), filled with zeros or, without `zeroed`, with anything: for what
+        is written as a whole before it is read. MemoryError naming the bytes when there is none.
+        """
 
     def free_bytes(self) -> int | None:
         """Bytes that can still be allocated, all together; None where that is not known."""

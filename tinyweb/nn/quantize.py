@@ -11,13 +11,12 @@ The weight is never expanded in memory: `product` and `rows` are expressions tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd, prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import dtypes
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
@@ -25,8 +24,6 @@ BITS = {"q8": 8, "q4": 4}
 ACTIVATIONS = ("float", "int8")
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
-MANY = 8  # rows of activations from which they are kept in 16 bits
-BLOCK = 64  # activations whose even and odd places are told apart together: 4-bit weights of a vector of 256 bits
 CHUNK = 1 << 22  # weights quantised at a time, to bound the memory of the search
 HALF_MAX = float(np.finfo(np.float16).max)
 
@@ -55,15 +52,8 @@ class QuantizedWeight:
         grouped = x.float().reshape(*x.shape[:-1], groups, group)
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
-        many = prod(s for s in x.shape[:-1] if isinstance(s, int)) >= MANY
-        weights = self.values
-        if many or weights.dtype is not dtypes.int4:
-            integers, scales = quantize_activations(grouped, dtypes.int16 if many else dtypes.int8)
-        else:
-            integers, scales = quantize_activations(grouped, apart=True)
-            weights = weights.reshape(*weights.shape[:-1], *integers.shape[-2:])
-        inner = tuple(range(2 - weights.ndim, 0))
-        sums = (integers.unsqueeze(-weights.ndim).int() * weights.int()).sum(inner)
+        integers, scales = quantize_activations(grouped)
+        sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
         return (sums.float() * (scales.unsqueeze(-2) * self.scales.float())).sum(-1)
 
     def rows(self, ids: Tensor) -> Tensor:
@@ -87,24 +77,14 @@ def activations_for(target: Target) -> str:
     return "int8" if target.dot_lanes else "float"
 
 
-def quantize_activations(grouped: Tensor, dtype: DType = dtypes.int8, *, apart: bool = False) -> tuple[Tensor, Tensor]:
-    """(…, groups, group) float32 → integers of that shape and scales (…, groups) float32, both in memory of their own.
+def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
+    """(…, groups, group) float32 → int8 of that shape and scales (…, groups) float32, both in memory of their own.
 
-    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0. `dtype` is
-    how the integers are stored: processors multiply pairs of int16 as they are, which pays where many rows share them.
-    With `apart` integers are (…, groups, group / 2, 2), and in memory those at even places of a block of groups lie
-    before the odd ones: as 4-bit weights come out of their bytes, all low halves at once and then all high ones.
+    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0.
     """
     scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
     steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
-    integers = (grouped * steps).round().cast(dtype)
-    if not apart:
-        return integers.contiguous(), scales
-    *outer, groups, group = integers.shape
-    assert isinstance(groups, int) and isinstance(group, int)
-    together = gcd(groups, max(BLOCK // group, 1))
-    blocks = integers.reshape(*outer, groups // together, together * group // 2, 2)
-    return blocks.transpose(-1, -2).contiguous().transpose(-1, -2).reshape(*outer, groups, group // 2, 2), scales
+    return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
 
 
 def group_size(width: int) -> int | None:

@@ -142,17 +142,19 @@ def tune_kernels(
 def tune_for(
     target: Target, plans: Mapping[str, Plan], calls: Mapping[str, int], seconds: float, progress: Progress
 ) -> list[Tuned]:
-    """Tune what is to be written for a target, if a runtime here can say anything about it: a GPU about GPUs, a
-    processor that plays one about others that do.
-    """
+    """Tune what is to be written for a target, if a runtime here can say anything about it: a GPU about GPUs."""
     device = target.name.upper()
     if device == "WEBGPU":
+        from tinyweb.native_runtimes.webgpu import WebGpuRuntime
+
         try:
-            here = Device[device].runtime.target
+            runtime = Device[device].runtime
         except DeviceError:
-            here = None
-        if here is None or here.emulated != target.emulated or (target.subgroups and not here.subgroups):
-            progress(f"no adapter here like {'emulated' if target.emulated else 'hardware'} WebGPU: not tuned", 1, 1)
+            runtime = None
+        # what a processor that plays one takes says nothing about GPUs
+        gpu = isinstance(runtime, WebGpuRuntime) and not runtime.adapter.is_software
+        if runtime is None or not gpu or (target.subgroups and not runtime.target.subgroups):
+            progress("there is no GPU here for WebGPU: not tuned", 1, 1)
             return []
     return tune_kernels(plans, device, seconds, target=target, calls=calls, progress=progress)
 

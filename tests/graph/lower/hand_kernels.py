@@ -261,31 +261,21 @@ def quantised(dtype: DType) -> Case:
 
 
 def dots(dtype: DType, tokens: int = 2, outputs: int = 12, groups: int = 3) -> Case:
-    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats. Of two groups that are
-    multiplied with 4-bit integers, of the last one if it is alone, those at even places lie before those at odd ones.
-    """
-    (i, j), (g, k, h) = axes(tokens, outputs), axes(groups, 16, 2, reduce=True, first=2)
+    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats."""
+    (i, j), (g, k) = axes(tokens, outputs), axes(groups, 32, reduce=True, first=2)
     low = -8 if dtype is dtypes.int4 else -128
     weights, x = rng.integers(low, -low, (outputs, groups, 32)), rng.integers(-128, 128, (tokens, groups, 32))
     scales, steps = (np.abs(normal(outputs, groups)) / 16).astype(np.float16), normal(tokens, groups)
     size, length = outputs * groups * 32, groups * 32
-    held, lying, place = weights.astype(np.int8), x.astype(np.int8), g * 32 + k
-    inner = [k, h]
-    if dtype is dtypes.int4:
-        together = 2 - groups % 2
-        held, lying = pack4(weights), lying.reshape(tokens, -1, 16 * together, 2).swapaxes(2, 3)
-        at, place = g * 32 + k * 2 + h, g // together * (32 * together) + h * (16 * together) + g % together * 16 + k
-    else:
-        (k,) = axes(groups, 32, reduce=True, first=2)[1:]
-        inner, at, place = [k], g * 32 + k, g * 32 + k
-    a = param(1, size, dtype).load(j * length + at).cast(dtypes.int32)
-    b = param(2, tokens * length, I8).load(i * length + place).cast(dtypes.int32)
+    held = pack4(weights) if dtype is dtypes.int4 else weights.astype(np.int8)
+    a = param(1, size, dtype).load(j * length + g * 32 + k).cast(dtypes.int32)
+    b = param(2, tokens * length, I8).load(i * length + g * 32 + k).cast(dtypes.int32)
     scale = param(3, outputs * groups, F16).load(j * groups + g).cast(F32) * param(4, tokens * groups).load(
         i * groups + g
     )
-    value = total(total(a * b, *inner).cast(F32) * scale, g)
+    value = total(total(a * b, k).cast(F32) * scale, g)
     want = np.einsum("tgk,ogk,og,tg->to", x, weights, scales.astype(np.float64), steps.astype(np.float64))
-    before = [zeros(tokens, outputs), held, np.ascontiguousarray(lying), scales, steps]
+    before = [zeros(tokens, outputs), held, x.astype(np.int8), scales, steps]
     rows = "" if tokens > 1 else "_alone" if outputs > 24 else "_few"
     case = Case(
         f"dots_{dtype.short}{rows}{'' if groups == 3 else f'_{groups}'}",

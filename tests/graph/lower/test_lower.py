@@ -15,7 +15,6 @@ TARGETS = {
     "wasm": wasm_target(),
     "webgpu": webgpu_target(),
     "webgpu with subgroups": webgpu_target(subgroups=True),
-    "webgpu without a GPU": webgpu_target(emulated=True),
 }
 
 

@@ -21,7 +21,6 @@ TARGETS: dict[str, Target] = {
     "wasm": wasm_target(4),
     "webgpu": webgpu_target(),
     "subgroups": webgpu_target(subgroups=True, shared_bytes=32768),
-    "emulated": webgpu_target(emulated=True),
     "interpreter": interpreter_target(),
 }
 PROCESSORS = ("cpu", "cpu16", "alone", "wasm")

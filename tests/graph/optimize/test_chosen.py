@@ -41,13 +41,13 @@ RECORD = Path(__file__).with_name("chosen.txt")
 HOW = "python -m tests.graph.optimize.test_chosen"
 # targets that have rules of their own for a family; all where it is not named
 ASKED = {
-    "products": ("cpu", "cpu16", "wasm", "webgpu", "emulated"),
-    "mixed products": ("cpu", "wasm", "webgpu", "emulated"),
-    "convolutions": ("cpu", "wasm", "webgpu", "emulated"),
-    "rows": ("cpu", "webgpu", "subgroups", "emulated"),
+    "products": ("cpu", "cpu16", "wasm", "webgpu"),
+    "mixed products": ("cpu", "wasm", "webgpu"),
+    "convolutions": ("cpu", "wasm", "webgpu"),
+    "rows": ("cpu", "webgpu", "subgroups"),
     "dots": ("cpu", "alone", "wasm"),
-    "quantised": ("cpu", "webgpu", "subgroups", "emulated"),
-    "attention": ("cpu", "wasm", "webgpu", "emulated", "interpreter"),
+    "quantised": ("cpu", "webgpu", "subgroups"),
+    "attention": ("cpu", "wasm", "webgpu", "interpreter"),
 }
 
 

@@ -8,10 +8,11 @@ import pytest
 from tests.graph.lower.hand_kernels import linear
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind
+from tinyweb.graph.ir import AxisKind, Ops
+from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.target import cpu_target, wasm_target
+from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.tracing import capture
 
 rng = np.random.default_rng(5)
@@ -106,3 +107,12 @@ def test_a_vector_times_a_matrix_reads_rows() -> None:
     np.testing.assert_allclose(Tensor(w).max(0).numpy(), w.max(0))
     column = linear(1, 1024, 640).kernel
     assert not any("hoist" in str(a) for a in heuristic(column, cpu_target(8, 2)))
+
+
+@pytest.mark.parametrize("target", [cpu_target(16, 2), cpu_target(8, 2), wasm_target(2)], ids=lambda t: t.name)
+def test_panels_for_pairs_are_packed_in_vectors(target: Target) -> None:
+    """Of two rows of a matrix of bytes each pair of elements lies side by side: no element is stored alone."""
+    a, b = Tensor.empty(64, 128, dtype=dtypes.int8), Tensor.empty(128, 64, dtype=dtypes.int8)
+    program = lower(optimize(capture(lambda: (a.int() @ b.int()).realize()).calls[-1].kernel, target), target)
+    stored = [u.src[2] for u in program.uops if u.op is Ops.STORE and u.src[2].dtype is dtypes.int16]
+    assert stored and all(value.shape for value in stored)

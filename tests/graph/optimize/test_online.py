@@ -32,7 +32,7 @@ from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
 
-TARGETS = (cpu_target(8, 2), wasm_target(), webgpu_target(), webgpu_target(emulated=True), interpreter_target())
+TARGETS = (cpu_target(8, 2), wasm_target(), webgpu_target(), webgpu_target(subgroups=True), interpreter_target())
 
 
 def data(*shape: int, seed: int = 0) -> np.ndarray:

@@ -192,17 +192,16 @@ def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) 
     case, lanes, steps = BY_NAME[name], data.draw(st.sampled_from((4, 8))), data.draw(st.sampled_from((2, 4)))
     r, begin = "r1", list[Action]()
     if name != "dots_i8":
-        lanes, begin = 4, [Bind("r2", AxisKind.UNROLL)]
-        if steps == 2:  # the same of each half word's four
-            begin += [Split(r, 2), Bind(f"{r}.1", AxisKind.UNROLL)]
-            r = f"{r}.0"
+        # both of each byte, or the same of each half word's four
+        lanes, begin = 4, [Split(r, 8 // steps), Bind(f"{r}.1", AxisKind.UNROLL)]
+        r = f"{r}.0"
     begin += [Split(r, steps), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
         begin.insert(-1, Spread(f"{r}.0.1"))
     nibbles = name != "dots_i8" and steps == 4
     instruction = "dot8_u4_i8" if nibbles else "dot4_i8" if steps == 4 else "dot2_i16"
     begin.append(Tensorize(f"{r}.1", instruction, "i0" if nibbles else ""))
-    if not nibbles and steps == 2 and (name != "dots_i8" or data.draw(st.booleans())):
+    if name != "dots_i8" or (steps == 2 and data.draw(st.booleans())):
         begin.append(Stage(2, "i0", Space.REGISTER))
     scheduled = apply(case.kernel, begin)
     with enough_memory():

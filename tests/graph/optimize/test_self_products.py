@@ -36,7 +36,6 @@ TARGETS = {
     "wasm 4": wasm_target(4),
     "webgpu": webgpu_target(),
     "webgpu subgroups": webgpu_target(subgroups=True, shared_bytes=32768),
-    "webgpu emulated": webgpu_target(emulated=True),
 }
 
 

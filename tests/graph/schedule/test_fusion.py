@@ -16,6 +16,7 @@ from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.fusion import HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
+from tinyweb.nn.quantize import QuantizedWeight
 
 F32, I32 = dtypes.float32, dtypes.int32
 
@@ -285,3 +286,22 @@ def test_values_across_kernels() -> None:
     ):  # fmt: skip
         np.testing.assert_allclose(oracle.numpy(got), want, rtol=2e-5, atol=1e-5)
         assert oracle.kernels == count
+
+
+@pytest.mark.parametrize("more", range(4))
+def test_what_is_repeated_is_stored_once(more: int) -> None:
+    """Two products of one row in a third, whose rows are as many as the first ones' columns: with too many inputs for
+    one kernel the row gets memory, not the matrix of its copies.
+    """
+
+    def weight(rows: int, columns: int) -> QuantizedWeight:
+        groups = columns // 32
+        return QuantizedWeight(t(rows, groups, 32, dtype=dtypes.int8), t(rows, groups, dtype=dtypes.float16))
+
+    x = y = t(1, 64)
+    for _ in range(more):
+        y = y * t(64)
+    gate, up, down = weight(96, 64), weight(96, 64), weight(64, 96)
+    result = x + down.product(gate.product(y).silu() * up.product(y))
+    made = schedule([UOp(Ops.CONTIGUOUS, F32, (result.uop,))])
+    assert {call.buffers[0].arg.size for call in made.calls} == {96, 64}

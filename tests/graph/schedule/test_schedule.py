@@ -195,3 +195,23 @@ def test_versions_of_memory(roots: Any, want: Any, kernels: int) -> None:
     for got, expected in zip(plan.results, want(x), strict=True):
         np.testing.assert_allclose(oracle.data[got], expected, rtol=1e-6)
     assert len(plan.calls) == kernels
+
+
+def test_what_a_call_writes_whole() -> None:
+    """Memory for it need not be cleared; what is updated in place, in parts or up to a variable's value must be."""
+    n = Variable("n", 1, 4)
+    x, square, held = Tensor(A), Tensor(data(5, 5)), Tensor(data(3, 4)).realize()
+
+    def last(make: Callable[[], Tensor]) -> set[int]:
+        call = capture(lambda: make().realize()).calls[-1]
+        return {call.buffers.index(b) for b in call.written_whole()}
+
+    def update() -> Tensor:
+        held[1:2] = 3.0
+        return held
+
+    assert last(lambda: x.T.contiguous() + 1) == last(lambda: (x + 1).sum(0)) == {0}
+    assert last(lambda: (square @ square).sum()) == {0}
+    assert last(lambda: held.assign(held * 2)) == last(update) == set()
+    assert last(lambda: x.cumsum(1)) == set()
+    assert last(lambda: square[: n.bind(2)] + 1) == set()

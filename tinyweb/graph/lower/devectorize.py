@@ -111,6 +111,16 @@ class _Devectorizer:
             self._register_lanes[memory.buffer] = axis
         where = self._place(memory)
         out: list[UOp] = []
+        if axis is None and gate is None and (pair := self._interleaved(index, lanes)) is not None:
+            axis, beside = pair
+            for point in _points([r for r in lanes if r not in pair]):
+                for c in _chunks(axis, self.target):
+                    vectors = [self._vector(value, {**point, axis: c, **at}, axis) for at in _points([beside])]
+                    mixed = [lane(v, i) for i in range(c.width) for v in vectors]
+                    start = self._index({**point, axis: c.first, beside: 0}, index)
+                    parts = [stack(mixed[i : i + c.width]) for i in range(0, len(mixed), c.width)]
+                    out += self.memory.store(where, memory.buffer.dtype, start, parts, None)
+            return tuple(out)
 
         def here() -> UOp:
             """The memory; where parts of words are updated, behind the last update, which may have been of one word."""
@@ -169,6 +179,19 @@ class _Devectorizer:
         if buffer.op is Ops.BUFFER:
             return together[0] if together else None
         return together[0] if together else (vectors[-1] if vectors else None)
+
+    def _interleaved(self, index: UOp, lanes: Iterable[UOp]) -> tuple[UOp, UOp] | None:
+        """A VECTOR axis between whose elements those of an UNROLL axis lie: vectors are stored element by element in
+        turn.
+        """
+        strides = self._affine_of(index)[1]
+        beside = next((r for r in lanes if r.arg.kind is AxisKind.UNROLL and strides.get(r) == 1), None)
+        if beside is None or self.memory.partial_updates:
+            return None
+        vector = next(
+            (r for r in lanes if strides.get(r) == lane_count(beside) and r.arg.kind is AxisKind.VECTOR), None
+        )
+        return (vector, beside) if vector is not None and _chunks(vector, self.target)[0].width > 1 else None
 
     # -- values ------------------------------------------------------------------------------------------------
     def value(self, root: UOp, point: Point) -> UOp:

@@ -19,13 +19,16 @@ from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.stage import MAX_STAGED, whole_value
+from tinyweb.graph.symbolic import const_factor
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
 DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
 DEEP_ENOUGH = 128
-# cycles of a simple model: what a step of the innermost loop costs beside its arithmetic, an element that a block
-# brings near, that is packed in runs or one by one, and one that is stored alone
-STEP, FETCH, RUN, SINGLE, SCATTER = 0.8, 0.5, 0.4, 1.5, 1.5
+# cycles of a simple model: what a step of the innermost loop costs beside its arithmetic; an element that comes in
+# order from the second-level cache, that a block brings near, that is packed in runs or one by one; one that is
+# stored alone, to a cache line that the next rows of the tile fill, or to a line of its own
+STEP, NEAR, FETCH, RUN, SINGLE, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 1.0, 12
+SMALL = 4  # rows of a tile whose operands are read as they lie
 LATENCY = 4  # of an addition
 
 
@@ -49,8 +52,8 @@ def schedule_contraction(b: Builder) -> bool:
     plan = Contraction(b)
     if not plan.fits():
         return False
-    tile = min(plan.tiles(), key=plan.cost, default=None)
-    if tile is None or plan.cost(tile) > 1 / b.target.vector_lanes:  # twice what the arithmetic alone takes
+    tile = min(plan.tiles(), key=lambda t: (plan.cost(t), t.rows + t.columns / b.target.vector_lanes), default=None)
+    if tile is None or plan.cost(tile) > plan.cost_in_place():
         return False
     return nest(b, plan, tile)
 
@@ -116,25 +119,53 @@ class Contraction:
     def cost(self, tile: Tile) -> float:
         """Cycles for one multiplication and addition of an output, about."""
         k, vectors = self.k, tile.columns // self.target.vector_lanes
-        loads = (tile.rows + vectors) * self.target.load_cost
-        step = max(tile.rows * vectors / 2, loads, LATENCY / len(k.reduces)) + STEP
-        waste = 1.0
+        waste, step = 1.0, max(self.step(tile.rows, vectors), LATENCY / len(k.reduces))
         for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)):
             size = k.exact(r)
             if isinstance(size, int):
                 waste *= -(-size // n) * n / size
         cost = waste * step / (tile.rows * tile.columns)
         if not all(k.contiguous(s, tile.column) for s in k.stores):
-            cost += SCATTER / self.steps
+            cost += (SCATTER if all(k.contiguous(s, tile.row) for s in k.stores) else LINE) / self.steps
         reuse = min(k.volume(self.rows_of(tile)), 512)
         cost += self.packing(tile.column, tile.columns) / reuse
         if self.must_pack(tile):
             cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
         return cost
 
+    def step(self, rows: int, columns: int, broadcast: bool = True) -> float:
+        """Cycles of a step of the reduction for that many vectors of sums: loads overlap with arithmetic, not fully."""
+        t = self.target
+        loads = rows * (t.broadcast_cost if broadcast else t.load_cost) + columns * t.load_cost
+        arithmetic = rows * columns * t.product_cost
+        return max(arithmetic, loads) + min(arithmetic, loads) / 4 + STEP
+
+    def cost_in_place(self) -> float:
+        """The same without packed operands: a smaller tile, and operands that are read as they lie for each of them."""
+        k, lanes = self.k, self.target.vector_lanes
+        converted = 0.0 if all(u.dtype is dtypes.float32 for u in self.loads) else self.target.product_cost
+        for r in self.bound:
+            if self.vectors(r) and all(k.contiguous(u, r) for u in self.loads):
+                step = self.step(SMALL, 2, False) + (SMALL + 2) * converted
+                return step / (2 * SMALL * lanes) + NEAR / SMALL
+        for c in k.outputs:
+            if self.vectors(c) and self.touched[c] and all(k.contiguous(u, c) for u in self.touched[c]):
+                reuse = k.volume([r for r in k.outputs if self.apart(r, c)])
+                rows = max(min(SMALL // len(k.reduces), reuse), 1)  # wide vectors
+                step = self.step(rows, 2) + (rows + 2) * converted
+                return step / (2 * rows * lanes) + FETCH / 2 / rows
+        return 1.0
+
+    def vectors(self, r: UOp) -> bool:
+        """Whether little of an axis is left over by whole vectors."""
+        return const_factor(self.k.exact(r)) % self.target.vector_lanes == 0 or (
+            self.k.size(r) >= 4 * self.target.vector_lanes
+        )
+
     def packing(self, along: UOp, width: int) -> float:
         loads = [u for u in self.loads if along in u.ranges]
-        return RUN if all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
+        plain = all(u.dtype in self.target.arithmetic for u in loads)
+        return RUN if plain and all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
 
     def must_pack(self, tile: Tile) -> bool:
         """Whether the rows' operand is not read in runs of float32 where it lies."""
@@ -239,7 +270,7 @@ def _block(
     down, across = (-(-k.size(r) // n) for r, n in ((tile.row, tile.rows), (tile.column, tile.columns)))
     others = prod(k.size(r) for r in k.outputs if r not in (tile.row, tile.column))
     vectors = tile.columns // target.vector_lanes
-    work = plan.steps * max(tile.rows * vectors / 2, LATENCY) * len(k.reduces)
+    work = plan.steps * max(plan.step(tile.rows, vectors), LATENCY) * len(k.reduces)
     pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
     pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
     workers = target.parallel_threads

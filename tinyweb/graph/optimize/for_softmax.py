@@ -18,8 +18,6 @@ WORTH_SHARING = 1 << 15  # elements of work that are done sooner by several work
 BLOCK = 64  # keys whose scores stay near
 WIDEST = 256  # lanes of sums
 GPU_COLUMNS = 64  # threads side by side along the sums
-EMULATED = 32  # threads of a workgroup that a processor plays
-WORTH_TEXT = 1 << 26  # elements of work from which such a processor gains more by longer text than compiling it takes
 WORKGROUP = 64  # threads that share several rows
 MOST_PARTS = 16  # of a block of keys, each summed by threads of its own
 ROWS = 4  # queries that share what is read of keys and values
@@ -42,7 +40,7 @@ def _actions(k: Analysis, softmax: Softmax, target: Target) -> list[Action] | No
     if len(k.reduces) < 3 or any(r.arg.reduce for r in softmax.rows):
         return None
     if target.has_threads:
-        return (_for_emulated if target.emulated else _for_gpu)(k, softmax, target)
+        return _for_gpu(k, softmax, target)
     return _for_c(k, softmax, target) if target.language == "c" else _for_numpy(k, softmax)
 
 
@@ -115,31 +113,6 @@ def _vectors_of_rows(k: Analysis, softmax: Softmax, row: UOp, vectors: int, targ
         kernel = action.apply(kernel)
     stages = [Stage(slot, at, Space.REGISTER) for slot in sorted(queries) for at in names[-1:]]
     return [*actions, *apply_legal(kernel, stages)[0]]
-
-
-def _for_emulated(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
-    """Every thread works on rows of its own, without barriers."""
-    along = _along(k, softmax)
-    actions: list[Action] = [
-        Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL) for r in softmax.columns
-    ]
-    names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
-    row, rows, block = _shared_rows(k, softmax), 1, 8
-    if k.work >= WORTH_TEXT:
-        block = 16
-        rows = _tile(k, row, names, actions, 2) if row is not None else 1
-    if row in names:
-        threads = fitting(k.size(row) // rows, EMULATED)
-        if threads > 1:
-            actions += [Split(names[row], threads), Bind(f"{names[row]}.1", AxisKind.THREAD)]
-            names[row] += ".0"
-    _over_grid(k, names, target, actions)
-    columns, size = 16, k.size(along) if along is not None else 1
-    while columns > 1 and size % columns:
-        columns //= 2
-    actions.append(Online(softmax.row.arg.name, block, Space.REGISTER, columns=columns if columns > 1 else 0))
-    _vector_of_products(k, softmax, 4, actions)
-    return actions
 
 
 def _tile(k: Analysis, row: UOp, names: dict[UOp, str], actions: list[Action], most: int = ROWS) -> int:

@@ -9,11 +9,11 @@ from itertools import chain, count
 from math import prod
 from typing import ClassVar
 
-from tinyweb.dtype import dtypes
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, shift_into
-from tinyweb.graph.optimize.rewrite import loads_summed, loops_of
+from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
@@ -68,22 +68,30 @@ class Stage:
                 continue
             if value in table:
                 continue
-            if _as_pairs(value, load, above):
-                halves = self._staged(
-                    value.src[0].cast(dtypes.int16) if value.op is Ops.CAST else value.cast(dtypes.int16),
-                    load,
-                    summed,
-                    at,
-                    taken,
-                )
-                table[value] = halves.cast(value.dtype)
+            if (narrow := _factor_type(value, load)) is not None:
+                factor = value.src[0].cast(narrow) if value.op is Ops.CAST else value.cast(narrow)
+                table[value] = self._staged(factor, load, summed, at, taken).cast(value.dtype)
             else:
                 table[value] = self._staged(value, load, summed, at, taken)
         if not table:
             raise ScheduleError(
                 f"{self}: no reduction reads that parameter more than once, or converts it, in a step of that axis"
             )
+        for copies in self._copied(kernel).values():
+            table |= {substitute(value, copies): substitute(staged, copies) for value, staged in table.items()}
         return substitute(kernel, table)
+
+    def _copied(self, kernel: UOp) -> dict[UOp, dict[UOp, UOp]]:
+        """Loads in the loops of another stage that are also in the kernel's own, such as those of the sums of a shift:
+        they read the same memory, with what stands there for the kernel's axes.
+        """
+        named, nodes = {r.arg.name: r for r in ranges_of(kernel)}, set(kernel.toposort())
+        out: dict[UOp, dict[UOp, UOp]] = {}
+        for x in (x for u in loops_of(kernel).stages for x in u.toposort() if self._means(x)):
+            copies = {named[n]: r for r in x.ranges if (n := COPIES.sub("", r.arg.name)) in named and named[n] is not r}
+            if copies and substitute(x, {r: own for own, r in copies.items()}) in nodes:
+                out[x] = copies
+        return out
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Stage, ...]]:
@@ -110,6 +118,7 @@ class Stage:
         """
         reused: dict[UOp, tuple[UOp, ...]] = {}
         others: dict[UOp, tuple[UOp, ...]] = {}
+        again = self._copied(kernel)
         for u in kernel.toposort():
             if u.op is not Ops.REDUCE:
                 continue
@@ -118,7 +127,7 @@ class Stage:
                 if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and walked_inside(r, at, self.space)
             ]  # fmt: skip
             for x in u.src[0].toposort():
-                if self._means(x) and (not at.arg.reduce or at in x.ranges):
+                if self._means(x) and (not at.arg.reduce or at in x.ranges) and x not in again:
                     found = reused if any(r not in x.ranges for r in around) else others
                     found.setdefault(x, u.src[1:])
         return reused, others
@@ -132,6 +141,9 @@ class Stage:
         tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
         if not tile:
             raise ScheduleError(f"{self}: a step of that axis reads one element only")
+        reduced = {r.arg.kind for u in value.toposort() if u.op is Ops.REDUCE for r in u.src[1:]}
+        if self.space is Space.SHARED and AxisKind.THREAD in reduced:
+            raise ScheduleError(f"{self}: threads cannot fill apart what they reduce together")
         if any(r.src[0].op is not Ops.CONST for r in tile):
             raise ScheduleError(f"{self}: the size of what is staged must be constant; split the axes first")
         # filled in the order of the parameter's memory
@@ -142,20 +154,28 @@ class Stage:
         taken.add(name)
         copies: dict[UOp, UOp] = {}
         layout = sorted(tile, key=_nearness if self.space is Space.SHARED else _panels(summed))
+        beside: dict[UOp, AxisKind] = {}
+        kinds = [r.arg.kind for r in layout[-2:]]
+        if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
+            # whole vectors of what lies along memory, for each step of a dot, which are mixed when they are stored
+            beside = {layout[-2]: AxisKind.VECTOR, layout[-1]: AxisKind.UNROLL}
         for i, r in enumerate(tile):
             # lanes stay lanes only along what is filled; whatever else carried out the axis, filling is a loop over it
             # … except over what 4-bit integers are unpacked from: whole words
             words = load.dtype.bits < 8 and int(r.src[0].arg) in WORDS and r is tile[-1] and _stride(load, r) == 1
             lanes = (words or r.arg.kind is AxisKind.VECTOR) and r is layout[-1]
-            kind = AxisKind.VECTOR if lanes else AxisKind.LOOP
+            kind = AxisKind.VECTOR if lanes else beside.get(r, AxisKind.LOOP)
             axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
         filled = [copies[r] for r in layout]
-        last = layout[-1]
-        converted = value is not load and self.space is Space.REGISTER and filled[-1].arg.kind is AxisKind.LOOP
-        if converted and last is tile[-1] and _stride(load, last) == 1:
-            parts = _in_vectors(filled[-1])
-            copies[last], filled[-1:] = _joined(parts), parts
+        run = _side_by_side(load, layout, copies)
+        if value is not load and self.space is Space.REGISTER and run:
+            sizes = [int(r.src[0].arg) for r in run]
+            parts = _in_vectors(copies[run[0]], prod(sizes))
+            for i, r in enumerate(run):
+                place = _joined(parts) // prod(sizes[i + 1 :])
+                copies[r] = place % sizes[i] if i else place
+            filled[-len(run) :] = parts
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         if self.pad and row == len(layout):
             raise ScheduleError(f"{self}: there is one row, which needs no padding")
@@ -187,15 +207,27 @@ def stages_of(loads: Iterable[UOp], others: Iterable[UOp], at: str, space: Space
     return list(out)
 
 
-def _in_vectors(r: UOp) -> list[UOp]:
-    """A loop as a loop over vectors and their lanes, or as what it is where no vectors divide it."""
-    size = int(r.src[0].arg)
+def _side_by_side(load: UOp, layout: list[UOp], copies: dict[UOp, UOp]) -> list[UOp]:
+    """The last axes of what is staged, as far as they are loops over elements that lie side by side in memory too."""
+    run: list[UOp] = []
+    step = 1
+    for r in reversed(layout):
+        if copies[r].arg.kind is not AxisKind.LOOP or _stride(load, r) != step:
+            break
+        run.insert(0, r)
+        step *= int(r.src[0].arg)
+    return run
+
+
+def _in_vectors(r: UOp, size: int) -> list[UOp]:
+    """A loop over `size` steps as one over vectors and their lanes, or as what it is where no vectors divide it."""
     width = next((w for w in TOGETHER if size % w == 0), 1)
+    loop = r.replace(src=(UOp.const(size // width, r.dtype),))
     if width == 1:
-        return [r]
+        return [loop]
     lanes = replace(r.arg, name=f"{r.arg.name}.v", order=r.arg.order + 1, kind=AxisKind.VECTOR)
     inner = UOp(Ops.RANGE, r.dtype, (UOp.const(width, r.dtype),), lanes)
-    return [r.replace(src=(UOp.const(size // width, r.dtype),)), inner] if size > width else [inner]
+    return [loop, inner] if size > width else [inner]
 
 
 def _joined(parts: list[UOp]) -> UOp:
@@ -230,18 +262,13 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
     return value
 
 
-def _as_pairs(value: UOp, load: UOp, above: dict[UOp, list[UOp]]) -> bool:
-    """Whether integers are for dots of pairs alone, or multiplied with 16-bit ones: they are staged as such."""
-    if value.dtype is not dtypes.int32 or not load.dtype.is_int or shift_into(value, dtypes.int16) != 0:
-        return False
-    if any(r.arg.kind is AxisKind.DOT and r.src[0].arg == DOT_PAIRS for r in load.src[1].ranges):
-        return True
-    if value.op is not Ops.CAST or value.src[0] is not load or load.dtype.bits >= 16 or not load.dtype.is_signed:
-        return False
-    factors = [s for u in above[value] if u.op is Ops.MUL for s in u.src if s is not value]
-    return len(factors) == len(above[value]) and all(
-        s.op is Ops.CAST and s.src[0].op is Ops.LOAD and s.src[0].dtype is dtypes.int16 for s in factors
-    )
+def _factor_type(value: UOp, load: UOp) -> DType | None:
+    """What integers for a dot are staged as: the type of its factors."""
+    dot = next((r for r in load.src[1].ranges if r.arg.kind is AxisKind.DOT), None)
+    if dot is None or value.dtype is not dtypes.int32 or not load.dtype.is_int:
+        return None
+    narrow = dtypes.int16 if dot.src[0].arg == DOT_PAIRS else dtypes.int8
+    return narrow if shift_into(value, narrow) == 0 else None
 
 
 def _reads_index(u: UOp) -> bool:

@@ -51,8 +51,8 @@ class State:
 
 
 def base_of(u: UOp) -> UOp:
-    """Below views that only rename elements: it is the value itself that gets memory, not a rearrangement of it."""
-    while u.op in (Ops.RESHAPE, Ops.PERMUTE):
+    """Below views that rename or repeat elements: it is the value itself that gets memory, each element once."""
+    while u.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND):
         u = u.src[0]
     return u
 

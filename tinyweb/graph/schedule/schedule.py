@@ -29,7 +29,7 @@ from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.ordered import expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
-from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.symbolic import simplify, split_by
 
 _buffer_ids = itertools.count()
 
@@ -45,6 +45,15 @@ class KernelCall:
 
     kernel: UOp
     buffers: tuple[UOp, ...]
+
+    def written_whole(self) -> set[UOp]:
+        """The buffers that it writes every element of, and reads none of."""
+        whole: frozenset[int] | None = self.kernel.__dict__.get("whole")
+        if whole is None:
+            read = {u.src[0] for u in self.kernel.toposort() if u.op is Ops.LOAD}
+            slots = (s.src[0].arg.slot for s in self.kernel.src if s.src[0] not in read and _covers(s))
+            whole = self.kernel.__dict__["whole"] = frozenset(slots)
+        return {self.buffers[slot] for slot in whole}
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,26 @@ class _Recipe:
     kernel: UOp | None = None
     slots: tuple[int, ...] = ()
     reads: frozenset[int] = frozenset()
+
+
+def _covers(store: UOp) -> bool:
+    """Whether a store's index takes every value below the memory's size: its strides are those of dense rows."""
+    memory, rest = store.src[:2]
+    if len(store.src) > 3 or memory.op is not Ops.PARAM:
+        return False
+    strides: dict[int, int] = {}
+    for r in rest.ranges:
+        parts = split_by(rest, r)
+        if parts is None or not isinstance(parts[0], int) or r.src[0].op is not Ops.CONST:
+            return False
+        rest = parts[1]
+        strides[parts[0]] = int(r.src[0].arg)
+    dense = 1
+    for stride in sorted(strides):
+        if stride != dense:
+            return False
+        dense *= strides[stride]
+    return dense == memory.arg.size and rest.op is Ops.CONST and rest.arg == 0
 
 
 def schedule(roots: Sequence[UOp]) -> Schedule:

@@ -36,7 +36,7 @@ extern int sched_getaffinity(int process, size_t bytes, void *set);
 extern int pthread_setaffinity_np(void *thread, size_t bytes, const void *set);
 #endif
 
-enum { SPINS = 300, YIELDS = 100, SHARES = 8, LEAST_SHARES = 32, FEW = 512 };
+enum { SPINS = 300, YIELDS = 500, SHARES = 8, LEAST_SHARES = 32, FEW = 512 };
 enum { CPUS = 1024, WORD = 8 * sizeof(unsigned long) };
 
 typedef struct {

@@ -30,7 +30,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 class CpuBuffer:
-    """Aligned memory of this process. `address` is 0 once it has been freed."""
+    """Aligned memory of this process. `address` and `nbytes` are 0 once it has been freed."""
 
     def __init__(self, nbytes: int) -> None:
         try:
@@ -38,12 +38,20 @@ class CpuBuffer:
         except (MemoryError, ValueError) as error:
             raise MemoryError(f"the CPU has no memory for a buffer of {nbytes} bytes") from error
         start = -whole.ctypes.data % ALIGNMENT
-        self.bytes = memoryview(whole.data)[start : start + nbytes]
-        self.address: int = whole.ctypes.data + start
-        self.nbytes = nbytes
+        self._memory = memoryview(whole.data)[start : start + nbytes], whole.ctypes.data + start
+        self.use()
+
+    def use(self) -> None:
+        self.bytes, self.address = self._memory
+        self.nbytes = len(self.bytes)
 
     def free(self) -> None:
         self.bytes, self.address, self.nbytes = memoryview(b""), 0, 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that it takes, free or not."""
+        return len(self._memory[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,31 +103,62 @@ class CpuRuntime(Turns):
     """
 
     name = "CPU"
+    # memory given back that is kept, as the system would clear new pages one by one; here, as memory is also given back
+    # when the interpreter exits and modules are empty
+    max_spare, spare_bytes = 32, 128 << 20
 
     def __init__(self, threads: int | None = None) -> None:
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
         self.target: Target = cpu_target(
-            vector_lanes(), self.threads, 32 if platform.machine() in ("aarch64", "arm64") else None
+            vector_lanes(), self.threads, 32 if platform.machine() in ("aarch64", "arm64") else None, dot_products()
         )
         self._pool: Pool | None = None
         self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
+        self._spare: list[CpuBuffer] = []  # what was given back last at the end
         if hasattr(os, "register_at_fork"):  # Windows has no fork
             os.register_at_fork(after_in_child=self._forget_threads)
 
     def _forget_threads(self) -> None:
         self._pool, self._turn = None, threading.Lock()  # a forked child has the memory, not the threads
 
-    def allocate(self, nbytes: int) -> CpuBuffer:
-        return CpuBuffer(nbytes)
+    def allocate(self, nbytes: int, zeroed: bool = True) -> CpuBuffer:
+        for spare in reversed(self._spare):
+            if spare.held == nbytes:
+                try:
+                    self._spare.remove(spare)
+                except ValueError:
+                    continue  # another thread has taken it
+                spare.use()
+                if zeroed:
+                    ctypes.memset(spare.address, 0, nbytes)
+                return spare
+        try:
+            return CpuBuffer(nbytes)
+        except MemoryError:
+            self._give_up()
+            return CpuBuffer(nbytes)
+
+    @in_turn
+    def _give_up(self) -> None:
+        while self._spare:
+            self._release(self._spare.pop())
 
     def free_bytes(self) -> int | None:
-        return available_bytes()
+        free = available_bytes()
+        return None if free is None else free + sum(b.held for b in self._spare)
 
     def _free(self, handle: CpuBuffer) -> None:
+        if not handle.address:
+            return
+        handle.free()
+        self._spare.append(handle)
+        while len(self._spare) > self.max_spare or sum(b.held for b in self._spare) > self.spare_bytes:
+            self._release(self._spare.pop(0))
+
+    def _release(self, handle: CpuBuffer) -> None:
         for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
             del self._prepared[key]
-        handle.free()
 
     def copy_in(self, handle: CpuBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(handle.nbytes, data.nbytes, offset)
@@ -158,7 +197,7 @@ class CpuRuntime(Turns):
         """What the pool needs: a replayed plan runs the same list again and again, and gets what was made for it."""
         key = tuple(launches)
         prepared = self._prepared.get(key)
-        if prepared is None:
+        if prepared is None or not prepared.handles.isdisjoint(self._spare):  # which is refused
             prepared = self._prepared[key] = _List(launches)
             if len(self._prepared) > MAX_PREPARED:
                 self._prepared.popitem(last=False)
@@ -187,11 +226,25 @@ def vector_lanes() -> int:
     """32-bit lanes of a vector register worth aiming at: 16 on x86 with AVX-512, 8 with AVX2, 4 elsewhere."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return 4
-    try:
-        info = Path("/proc/cpuinfo").read_text()
-    except OSError:
+    flags = _processor_flags()
+    if not flags:
         return 8
-    flags = {flag for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags:
         return 16
     return 8 if "avx2" in flags else 4
+
+
+def dot_products() -> bool:
+    """Whether the processor adds up products of four bytes in one step; where it does not say, as most today do."""
+    flags = _processor_flags()
+    return not flags or not flags.isdisjoint({"avx_vnni", "avx512_vnni", "asimddp"})
+
+
+def _processor_flags() -> set[str]:
+    """What Linux calls the processor's features; empty elsewhere."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return set()
+    named = (line for line in info.splitlines() if line.startswith(("flags", "Features")))
+    return {flag for line in named for flag in line.split()}

@@ -29,7 +29,7 @@ class InterpreterRuntime:
         self.target = interpreter_target() if target is None else target
         self.subgroup = subgroup
 
-    def allocate(self, nbytes: int) -> Bytes:
+    def allocate(self, nbytes: int, zeroed: bool = True) -> Bytes:
         try:
             # whole words, since packed memory is accessed in words
             return np.zeros(-(-nbytes // 16) * 16, np.uint8)

@@ -131,9 +131,10 @@ class WasmRuntime(Turns):
 
     # -- memory -------------------------------------------------------------------------------------------------------
     @in_turn
-    def allocate(self, nbytes: int) -> WasmBuffer:
+    def allocate(self, nbytes: int, zeroed: bool = True) -> WasmBuffer:
         address = self._take(nbytes)
-        ctypes.memset(self._base() + address, 0, nbytes)
+        if zeroed:
+            ctypes.memset(self._base() + address, 0, nbytes)
         return WasmBuffer(address, nbytes)
 
     @in_turn

@@ -43,7 +43,6 @@ def target_of(adapter: Adapter) -> Target:
     """What programs for an adapter may use."""
     return webgpu_target(
         subgroups="subgroups" in adapter.features and not adapter.is_software,
-        emulated=adapter.is_software,
         shared_bytes=adapter.shared_bytes,
         max_binding_bytes=min(adapter.max_buffer_bytes, adapter.max_binding_bytes),
     )
@@ -73,7 +72,7 @@ class WebGpuRuntime(Turns):
 
     # -- memory -------------------------------------------------------------------------------------------------------
     @in_turn
-    def allocate(self, nbytes: int) -> WebGpuBuffer:
+    def allocate(self, nbytes: int, zeroed: bool = True) -> WebGpuBuffer:
         limit = min(self.adapter.max_buffer_bytes, self.adapter.max_binding_bytes)
         if nbytes > limit:
             raise MemoryError(

@@ -125,12 +125,9 @@ async function probeWebGpu(manifest: Manifest, options: BackendOptions, platform
     if (limit.startsWith("min") ? offered > needed : offered < needed)
       return `${name} offers ${limit} ${offered}, the model needs ${needed}`;
   }
-  const fitting = (emulated: boolean): WebGpuVariant | undefined =>
-    bestVariant(
-      target.variants.filter((variant) => variant.emulated === emulated),
-      adapter.features,
-    );
-  const variant = (isSoftware(adapter) ? fitting(true) : undefined) ?? fitting(false);
+  // What a processor only plays is no faster than without.
+  const variant =
+    (isSoftware(adapter) ? bestVariant(target.variants, new Set()) : undefined) ?? bestVariant(target.variants, adapter.features);
   if (!variant) return `${name} lacks the features the model needs (${target.variants[0]?.features.join(", ")})`;
   return { backend: "webgpu", adapter, name, target, variant, context };
 }

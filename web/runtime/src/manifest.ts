@@ -56,8 +56,6 @@ export interface Dispatch {
 export interface WebGpuVariant {
   name: string;
   features: string[];
-  /** Made for adapters that compute on the CPU. */
-  emulated: boolean;
   file: string;
   kernels: Kernel[];
   entryPoints: Map<string, Dispatch[]>;
@@ -256,8 +254,7 @@ function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: 
     return { kernel, buffers, grid };
   };
   const entryPoints = v.at("entry_points").map((entry) => entry.at("dispatches").list(dispatch));
-  const emulated = v.at("emulated").present && v.at("emulated").boolean();
-  return { name, features: v.at("features").list((feature) => feature.text()), emulated, file: v.at("file").path(), kernels, entryPoints };
+  return { name, features: v.at("features").list((feature) => feature.text()), file: v.at("file").path(), kernels, entryPoints };
 }
 
 function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[]): WasmTarget {

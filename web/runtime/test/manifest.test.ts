@@ -76,7 +76,7 @@ describe("manifest", () => {
   it("reads all of a WebGPU target", () => {
     const change: Change = (m) => {
       const { base } = m.targets.webgpu.variants;
-      m.targets.webgpu.variants = { base, fast: { ...base, features: ["shader-f16"], emulated: true }, slow: { ...base, emulated: false } };
+      m.targets.webgpu.variants = { base, fast: { ...base, features: ["shader-f16"] } };
       m.targets.webgpu.temporaries = [
         { id: 8, bytes: 4 },
         { id: 9, bytes: 8 },
@@ -92,10 +92,9 @@ describe("manifest", () => {
         { id: 9, bytes: 8 },
       ],
     });
-    expect(webgpu?.variants.map(({ name, features, emulated, file }) => [name, features, emulated, file])).toEqual([
-      ["base", [], false, "kernels/webgpu.wgsl"],
-      ["fast", ["shader-f16"], true, "kernels/webgpu.wgsl"],
-      ["slow", [], false, "kernels/webgpu.wgsl"],
+    expect(webgpu?.variants.map(({ name, features, file }) => [name, features, file])).toEqual([
+      ["base", [], "kernels/webgpu.wgsl"],
+      ["fast", ["shader-f16"], "kernels/webgpu.wgsl"],
     ]);
     const base = webgpu?.variants[0];
     expect(base?.kernels).toEqual(written.base.kernels);
@@ -263,7 +262,6 @@ describe("manifest", () => {
     ["a shape that is no size", (m) => (m.buffers[2].shape = [-1]), "buffers[2].shape[0]"],
     ["a feature that is no name", (m) => (m.targets.webgpu.variants.base.features = [5]), "base.features[0]"],
     ["a feature of WASM that is no name", (m) => (m.targets.wasm.variants.simd.features = [5]), "simd.features[0]"],
-    ["emulated that is no flag", (m) => (m.targets.webgpu.variants.base.emulated = 1), "base.emulated: must be true or false"],
     ["no variants", (m) => (m.targets.webgpu.variants = {}), "manifest.json: targets.webgpu.variants: is empty"],
     [
       "a grid that reads no variable",

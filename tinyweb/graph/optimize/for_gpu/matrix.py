@@ -3,7 +3,7 @@
 Each thread computes a tile of outputs, so that what it loads serves several multiplications. On a GPU the threads of a
 workgroup read both operands from shared memory, where blocks of them are brought together: of A, the operand that does
 not vary along the columns, transposed, so that both are read as vectors (the tiling of Volkov and Demmel 2008, as in
-CUTLASS). Where a processor emulates a GPU, tiles are chosen in emulated.py.
+CUTLASS).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.optimize.actions import Action, Bind, Split
 from tinyweb.graph.optimize.apply import apply_legal
-from tinyweb.graph.optimize.for_gpu.emulated import emulated_tile
 from tinyweb.graph.optimize.for_gpu.plan import WORKGROUP, Plan, fitting_divisor
 from tinyweb.graph.optimize.rewrite import loops_of
 from tinyweb.graph.optimize.stage import Stage, stages_of
@@ -60,8 +59,6 @@ def product(plan: Plan, heavy: UOp, outputs: list[UOp]) -> bool:
     axes = found.columns[0], found.rows[0]
     if any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])):
         return False
-    if plan.target.emulated:
-        return emulated_tile(plan, heavy, *axes)
     return min(map(k.size, axes)) >= MATRIX and shared_tile(plan, heavy, found, outputs)
 
 

@@ -8,8 +8,6 @@ from tinyweb.graph.optimize.for_gpu.plan import LARGE_WORKGROUP, WORKGROUP, Plan
 
 FULL = 1 << 13  # threads that keep a GPU busy; with fewer, reductions are shared
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
-EMULATED_WORKGROUP = 16  # threads of a workgroup that one core of a processor works off
-EMULATED_LANES = 4  # of them at a time: more threads for one row would wait for each other
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
 
@@ -30,7 +28,6 @@ def reduction(plan: Plan, heavy: UOp) -> None:
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
-    full, most = (EMULATED_WORKGROUP, EMULATED_LANES) if plan.target.emulated else (FULL, plan.most)
     groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in heavy.ranges))
     narrow = 32
     if axis is not None:
@@ -41,23 +38,17 @@ def reduction(plan: Plan, heavy: UOp) -> None:
             if axis in plan.left and narrow < 32:
                 # four words at a time, if that leaves enough steps for threads; at least the other half of a word
                 words = fitting_divisor(plan.left[axis][1], 32 // narrow)
-                shared = not plan.target.emulated
-                while shared and words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
+                while words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 plan.tile(axis, words, AxisKind.UNROLL)
                 steps //= words
         else:
             outputs //= width
-    if k.volume(reused) >= MATRIX and outputs >= full:
+    if k.volume(reused) >= MATRIX and outputs >= FULL:
         tile_of_registers(plan, rows, reused, axis)
         return
     serves = [r for r in rows if any(r not in u.src[1].ranges for u in loads)]
-    if plan.target.emulated and axis in bound and outputs >= WORKGROUP:
-        # threads take turns anyway: each does rows of its own, and what it loads of the input serves all of them
-        plan.unroll(serves, outputs, EMULATED_WORKGROUP, 8)
-        plan.spread(plan.by_nearness(rows), EMULATED_WORKGROUP)
-        return
-    if groups and axis in bound and not plan.target.emulated:
+    if groups and axis in bound:
         # sums of sums, as over groups of weights: the threads of a row share the groups
         count = WORKGROUP if plan.target.subgroups else ALONG
         outer = max(groups, key=k.size)
@@ -76,9 +67,9 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         return
     # with few outputs, several threads share each reduction
     count = 1
-    while outputs * count < full and count * 4 <= steps and count < most:
+    while outputs * count < FULL and count * 4 <= steps and count < plan.most:
         count *= 2
-    if axis in bound and steps >= 2 * ALONG and not plan.target.emulated:
+    if axis in bound and steps >= 2 * ALONG:
         count = max(count, ALONG)
     if count >= 4:
         # several rows to a thread, where there are plenty, share what is read and computed of the input
@@ -88,7 +79,7 @@ def reduction(plan: Plan, heavy: UOp) -> None:
         plan.share(heavy, min(count, max(plan.most // plan.threads, 1)), 2 - plan.dims)
         plan.spread([r for r in plan.by_nearness(rows) if r is not axis], max(WORKGROUP, plan.threads))
         return
-    plan.unroll([r for r in reused if r is not axis], outputs, full // 4)
+    plan.unroll([r for r in reused if r is not axis], outputs, FULL // 4)
     plan.spread(plan.by_nearness(rows), WORKGROUP)
 
 
@@ -107,9 +98,7 @@ def row_kernel(plan: Plan, heavy: UOp, rows: list[UOp], apart: list[UOp]) -> Non
     count = 4
     while count < plan.most and count * 2 <= length:
         count *= 2
-    if plan.target.emulated:
-        count = EMULATED_LANES if k.volume(rows) < EMULATED_WORKGROUP else 1
-    elif k.volume(rows) * count > FULL:
+    if k.volume(rows) * count > FULL:
         count = min(count, WORKGROUP)
     count = plan.share(heavy, count, 1)
     for r in plan.by_nearness(r for r in apart if r in plan.left)[:1]:
