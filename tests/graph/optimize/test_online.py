@@ -196,18 +196,36 @@ def test_every_block_computes_the_same(keys: int, block: int, together: int, col
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("keys", "split", "rows"), [(70, 1, False), (64, 4, True), (64, 2, False), (3, 1, True)])
-def test_threads_share_scores(keys: int, split: int, rows: bool) -> None:
-    unrolled = (Bind("i1", AxisKind.UNROLL),) if rows else (Bind("i1", AxisKind.GRID, 1),)
+SHARED_BLOCKS = [(70, 16, 1, 16), (64, 16, 4, 64), (64, 16, 2, 64), (3, 16, 1, 16), (128, 16, 4, 128), (48, 1, 1, 8)]
+
+
+@pytest.mark.parametrize(("keys", "across", "split", "block"), [*SHARED_BLOCKS, (48, 1, 4, 24), (48, 16, 1, 48)])
+@pytest.mark.parametrize("rows", [Bind("i1", AxisKind.UNROLL), Bind("i1", AxisKind.GRID, 1)], ids=str)
+def test_threads_share_scores(keys: int, across: int, split: int, block: int, rows: Bind) -> None:
     threads = (Bind("i0", AxisKind.GRID), Bind("i2", AxisKind.THREAD))
-    computed((*threads, *unrolled, Online("r2", 16 * split, Space.SHARED, split=split)), webgpu_target(), keys)
+    computed((*threads, rows, Online("r2", block, Space.SHARED, across=across, split=split)), webgpu_target(), keys)
 
 
-@pytest.mark.parametrize(("block", "split"), [(8, 1), (16, 2), (16, 4), (24, 4)])
-def test_blocks_smaller_than_the_workgroup(block: int, split: int) -> None:
-    """Not every thread fills: what says which is the same in every fill."""
-    threads = (Bind("i0", AxisKind.GRID), Bind("i1", AxisKind.GRID, 1), Bind("i2", AxisKind.THREAD))
-    computed((*threads, Online("r2", block, Space.SHARED, split=split)), webgpu_target(), 48)
+@pytest.mark.parametrize(("keys", "across", "block"), [(70, 16, 32), (64, 16, 64), (3, 16, 16), (48, 1, 8)])
+@pytest.mark.parametrize("lanes", [False, True])
+def test_threads_with_rows_of_their_own(keys: int, across: int, block: int, lanes: bool) -> None:
+    rows = (Split("i1", 2), Bind("i1.0", AxisKind.THREAD, 1), Bind("i1.1", AxisKind.UNROLL))
+    threads = (Bind("i0", AxisKind.GRID), Bind("i2", AxisKind.THREAD))
+    mine = rows if lanes else (Bind("i1", AxisKind.THREAD, 1),)
+    computed((*threads, *mine, Online("r2", block, Space.SHARED, across=across)), webgpu_target(), keys)
+
+
+def test_computed_queries_of_rows_that_are_threads() -> None:
+    """What keys would repeat is brought into shared memory by the threads of its row."""
+    inputs = [data(2, n, w) for n, w in ((4, 8), (50, 8), (50, 16))]
+    q, k, v = (Tensor(x).realize() for x in inputs)
+    threads = (Bind("i0", AxisKind.GRID), Bind("i1", AxisKind.THREAD, 1), Bind("i2", AxisKind.THREAD))
+    made = apply(
+        one_kernel(lambda: (q.exp() @ k.transpose(-1, -2)).softmax(-1) @ v),
+        (*threads, Online("r2", 32, Space.SHARED, across=16)),
+    )
+    result = run(lower(made, webgpu_target()), webgpu_target(), [np.zeros((2, 4, 16), np.float32), *inputs], {})[0]
+    np.testing.assert_allclose(result, attend(np.exp(inputs[0]), *inputs[1:]), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +245,12 @@ ERRORS = [
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.DEVICE)), "shared or register memory"),
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 7, Space.REGISTER, 2)), "a multiple of those computed together"),
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER, columns=3)), "16 columns are not divided by 3"),
-    ((Bind("i1", AxisKind.THREAD), Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.SHARED)), "the same rows"),
+    (
+        (Bind("i1", AxisKind.THREAD), Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.SHARED, across=8)),
+        "the same rows",
+    ),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 24, Space.SHARED, across=16)), "in equal parts"),
+    ((Bind("i2", AxisKind.VECTOR), Online("r2", 512, Space.SHARED)), "at most 256 scores"),
     ((Bind("i2", AxisKind.VECTOR), Online("r2", 8, Space.REGISTER), Split("r2.0", 2)), "carries a maximum"),
     (
         (Bind("i2", AxisKind.THREAD), Online("r2", 8, Space.SHARED), GroupReduce("r3", 4, 1)),

@@ -122,8 +122,8 @@ def steps(kernel: UOp) -> Iterator[Action]:
             (1025, 1, 0),
         ):
             yield Online(row, block, Space.REGISTER, together, columns, skip=block != 16)
-        for block, split in ((8, 1), (16, 4), (10, 4), (8, 0)):
-            yield Online(row, block, Space.SHARED, split=split)
+        for block, across, split in ((8, 1, 1), (16, 1, 4), (10, 1, 4), (8, 1, 0), (32, 8, 1), (32, 4, 2), (8, 0, 1)):
+            yield Online(row, block, Space.SHARED, across=across, split=split)
         yield from (
             Online(row, 8, Space.REGISTER, split=2),
             Online(row, 8, Space.DEVICE),

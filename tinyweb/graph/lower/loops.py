@@ -18,16 +18,16 @@ from math import prod
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
 from tinyweb.graph.ir.spec import combines_in_subgroups
-from tinyweb.graph.lower.constructors import add, identity, index_const, is_const, make
+from tinyweb.graph.ir.uop import on_node
+from tinyweb.graph.lower.constructors import add, both, identity, index_const, is_const, make
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, exchange_step
 from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
 
 # independent accumulators hide the latency of an addition; below this many, unrolled lanes stay apart
 ENOUGH_ACCUMULATORS = 4
-# up to this many partial results are read by every thread at once; more are combined in two steps
-FLAT_EXCHANGE = 16
 SMALLEST_SUBGROUP = 4
 # up to this many rounds in which a workgroup fills shared memory are unrolled: their loads do not wait for each other
 UNROLLED_TURNS = 8
@@ -188,11 +188,14 @@ class _Reduces:
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
         if joint:
             threads = sorted({r for u in group for r in u.src[1:] if r.op is Ops.SPECIAL}, key=lambda r: -int(r.arg[1]))
-            apart = [i for i, u in enumerate(group) if threads and set(threads) <= set(u.src[1:])]
-            if apart:
-                parts = self._exchange([group[i] for i in apart], [values[i] for i in apart], threads, outer)
-                for i, value in zip(apart, parts):
-                    values[i] = value
+            apart: dict[tuple[UOp, ...], list[int]] = {}
+            for i, u in enumerate(group):
+                apart.setdefault(tuple(t for t in threads if t in u.src[1:]), []).append(i)
+            for among, members in apart.items():
+                if among:
+                    parts = [group[i] for i in members], [values[i] for i in members]
+                    for i, value in zip(members, self._exchange(*parts, list(among), outer)):
+                        values[i] = value
             return values
         return self._exchange(group, values, threads, outer) if threads else values
 
@@ -285,13 +288,19 @@ class _Reduces:
         return memory.after(*close_loops([end], loops_among(ranges)))
 
     def _own(self, u: UOp) -> tuple[list[UOp], list[UOp]]:
-        """The lanes that a STAGE varies over beside its ranges, which have memory of their own: around each element,
-        as vectors lie, and around the whole of it."""
+        """The lanes, and of shared memory the threads, that a STAGE varies over beside its ranges, which have memory
+        of their own: around each element, as vectors lie, and around the whole of it."""
         if u.src[0] in self.carried:
             return [], []
         lanes = [r for r in self.lanes(self.done[u.src[0]]) if r not in u.src[1:]]
-        vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and not is_shared(u)]
+        if is_shared(u):
+            return [], [*lanes, *self._threads_of(u)]
+        vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
         return vector, [r for r in lanes if r not in vector]
+
+    def _threads_of(self, u: UOp) -> list[UOp]:
+        """The thread indices that a value of the kernel varies over."""
+        return sorted((t for t in specials_of(u) if t.arg[0] == "thread"), key=lambda t: int(t.arg[1]))
 
     def _copies(self, u: UOp) -> int:
         return prod(lane_count(r) for lanes in self._own(u) for r in lanes)
@@ -314,14 +323,22 @@ class _Reduces:
         return {u: memory.after(filled) for u, memory in zip(group, memories)}
 
     def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
-        """Stores a value for every step of a STAGE's ranges: all threads in rounds, neighbours beside each other."""
-        steps = loops_among(u.src[1:])
-        count = prod(lane_count(r) for r in steps)
+        """Stores a value for every step of a STAGE's ranges: each thread its own where threads are among them, else all
+        threads in rounds, neighbours beside each other."""
+        mine_alone = [r for r in u.src[1:] if r.op is Ops.SPECIAL]
+        known = [*mine_alone, *self._threads_of(u)]
         threads = [
             (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n)
             for d, n in enumerate(self.workgroup)
-            if n > 1
+            if n > 1 and all(t.arg[1] != d for t in known)
         ]
+        if mine_alone:
+            place, idle = self._place(u, staged_index(u, {})[0]), None
+            for t, _ in threads:
+                idle = both(idle, t.equal(0))
+            return memory.after(*fresh).store(simplify(place), self.done[u.src[0]], idle)
+        steps = loops_among(u.src[1:])
+        count = prod(lane_count(r) for r in steps)
         mine = _flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
         rounds = -(-count // team)
@@ -384,7 +401,7 @@ class _Reduces:
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         tiles = [list(self.lanes(v)) for v in values]
         if count > FLAT_EXCHANGE:
-            step = 1 << (((count - 1).bit_length() + 1) // 2)
+            step = exchange_step(count)
             values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step)
             count, gate = step, mine < step
         else:
@@ -497,6 +514,18 @@ def steps_before(kernel: UOp) -> dict[UOp, tuple[UOp, UOp]]:
                 if inside and simplify(u.src[1]) is previous and loop in u.ranges:
                     found[u] = (loop, store.src[2])
     return found
+
+
+def specials_of(u: UOp) -> frozenset[UOp]:
+    """The hardware indices that a value varies over: not those it is reduced or staged over."""
+    return on_node(u, "_specials", _specials_of)
+
+
+def _specials_of(u: UOp) -> frozenset[UOp]:
+    if u.op is Ops.SPECIAL:
+        return frozenset((u,))
+    found: frozenset[UOp] = frozenset().union(*(specials_of(s) for s in u.src))
+    return found.difference(u.src[1:]) if u.op in (Ops.REDUCE, Ops.STAGE) else found
 
 
 def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:

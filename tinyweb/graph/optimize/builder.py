@@ -73,6 +73,10 @@ class Builder:
         self.k = Analysis(self.kernel)
 
     # -- axes --------------------------------------------------------------------------------------------------
+    def has(self, axis: str) -> bool:
+        """Whether there is an axis of that name."""
+        return any(r.arg.name == axis for r in ranges_of(self.kernel))
+
     def exact(self, axis: str) -> Size:
         return axis_size(find_axis(self.kernel, axis, stays=True))
 

@@ -16,8 +16,14 @@ from tinyweb.graph.target import Target
 MAX_TILE = 512  # elements of one node: every one of them is emitted
 MAX_STAGED_BYTES = 1 << 19  # of register memory, which lies on a worker's stack
 FULL = 1 << 13  # threads that keep a GPU busy
+FLAT_EXCHANGE = 16  # up to this many partial results are read by every thread at once; more are combined in two steps
 SLOW = {Ops.DIV: 8.0, Ops.SQRT: 8.0, Ops.RECIPROCAL: 8.0, Ops.FLOORDIV: 12.0, Ops.MOD: 12.0}
 FREE = frozenset({Ops.CONST, Ops.PARAM, Ops.BUFFER, Ops.VARIABLE, Ops.SPECIAL, Ops.AFTER, Ops.END})
+
+
+def exchange_step(count: int) -> int:
+    """How many values the second of two steps combines, where so many are exchanged."""
+    return 1 << (((count - 1).bit_length() + 1) // 2)
 
 
 def refusal(kernel: UOp, target: Target) -> str:

@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp
-from tinyweb.graph.optimize.actions import Action, Bind, Split
+from dataclasses import dataclass
+from itertools import product
+
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.for_gpu.plan import fitting
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, exchange_step
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.symbolic import const_factor
-from tinyweb.graph.target import Target
 
 WORTH_SHARING = 1 << 15  # elements of work that are done sooner by several workers
 BLOCK = 64  # keys whose scores stay near
 WIDEST = 256  # lanes of sums
-GPU_COLUMNS = 64  # threads side by side along the sums
-WORKGROUP = 64  # threads that share several rows
-MOST_PARTS = 16  # of a block of keys, each summed by threads of its own
 ROWS = 4  # queries that share what is read of keys and values
+KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
+SIDE = 16  # threads side by side along the sums
+BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger ones cost work there
+WORKGROUP = 128  # threads, where some have rows of their own
+SCORE, RESCALED = 30, 40  # operations on a score after its sum, and on a row for each block
+AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
 def schedule_for_softmax(b: Builder) -> bool:
     """Kernels with a softmax of products whose axes allow one pass."""
+    recipe = {"c": on_a_processor, "wgsl": in_workgroups, "numpy": in_arrays}[b.target.language]
     for softmax in softmaxes(b.k.kernel):
-        actions = _actions(b.k, softmax, b.target)
-        if actions is not None:
-            b.do(*actions)
+        if _fits(b.k, softmax):
+            recipe(b, softmax)
             return True
     return False
 
 
-def _actions(k: Analysis, softmax: Softmax, target: Target) -> list[Action] | None:
+def _fits(k: Analysis, softmax: Softmax) -> bool:
     columns = softmax.columns
     if any(not isinstance(k.exact(r), int) for r in columns) or k.volume(columns) > WIDEST:
-        return None
-    if len(k.reduces) < 3 or any(r.arg.reduce for r in softmax.rows):
-        return None
-    if target.has_threads:
-        return _for_gpu(k, softmax, target)
-    return _for_c(k, softmax, target) if target.language == "c" else _for_numpy(k, softmax)
+        return False
+    return len(k.reduces) >= 3 and not any(r.arg.reduce for r in softmax.rows)
 
 
+# -- what is asked of a softmax ---------------------------------------------------------------------------------
 def _along(k: Analysis, softmax: Softmax) -> UOp | None:
     """The axis of the sums along which memory is read."""
     loads = [u for s in softmax.sums for u in k.loads_of(s.reduce)]
@@ -51,30 +51,61 @@ def _along(k: Analysis, softmax: Softmax) -> UOp | None:
     return max(follow, key=k.size, default=None)
 
 
-def _for_c(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
-    row = _shared_rows(k, softmax)
-    if row is not None and not k.in_place and not _gathers(k, softmax, row):
-        vectors = _vectors_that_fit(k.exact(row), target.vector_lanes)
+def _shared_rows(k: Analysis, softmax: Softmax) -> UOp | None:
+    """The longest axis of the scores along which the same keys are read again."""
+    keys = _keys(softmax)
+    candidates = [r for r in softmax.rows if r in k.outputs and not any(r in u.ranges for u in keys)]
+    return max(candidates, key=lambda r: (k.size(r), r.arg.order), default=None)
+
+
+def _keys(softmax: Softmax) -> list[UOp]:
+    """What is loaded of the keys: not a mask or a bias, of which a score has one element."""
+    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
+    return [u for u in loads if not u.ranges.isdisjoint(softmax.inner)]
+
+
+def _gathers(k: Analysis, softmax: Softmax, row: UOp) -> bool:
+    """Whether a vector along the rows would be gathered from memory for every key, as that of a mask."""
+    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
+    return any(row in u.ranges and not k.contiguous(u, row) for u in loads)
+
+
+def _vector_of_products(b: Builder, softmax: Softmax, width: int) -> None:
+    """Vectors along what queries and keys are multiplied over, in a loop."""
+    for r in softmax.inner:
+        if any(b.k.contiguous(u, r) for u in _keys(softmax)) and const_factor(b.k.exact(r)) % width == 0:
+            b.tile(r.arg.name, width, AxisKind.VECTOR)
+            return
+
+
+# -- processors -------------------------------------------------------------------------------------------------
+def on_a_processor(b: Builder, softmax: Softmax) -> None:
+    row = _shared_rows(b.k, softmax)
+    if row is not None and not b.k.in_place and not _gathers(b.k, softmax, row):
+        vectors = _vectors_that_fit(b.k.exact(row), b.target.vector_lanes)
         if vectors:
-            return _vectors_of_rows(k, softmax, row, vectors, target)
-    actions: list[Action] = []
-    along = _along(k, softmax)
+            vectors_of_rows(b, softmax, row, vectors)
+            return
+    vectors_of_columns(b, softmax, row)
+
+
+def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
+    """Columns in the lanes of vectors, a few queries beside each other."""
+    k, along = b.k, _along(b.k, softmax)
     for r in softmax.columns:
-        actions.append(Bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL))
-    left = [r for r in k.outputs if r not in softmax.columns]
-    names = {r: r.arg.name for r in left}
-    row, rows = _shared_rows(k, softmax), 1
+        b.bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL)
+    rows = 1
     if row is not None:
-        rows = _tile(k, row, names, actions)
-    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
-        actions += [Bind(name, AxisKind.GRID) for name in names.values()]
+        exact = k.exact(row)
+        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
+        b.tile(row.arg.name, rows, AxisKind.UNROLL)
+    _share(b, [b.left(r) for r in k.outputs if b.left(r)])
     # the sums of all rows and of the columns at hand stay in registers
-    columns, size = min(8 // rows, 4) * target.vector_lanes, k.size(along) if along is not None else 1
+    columns, size = min(8 // rows, 4) * b.target.vector_lanes, k.size(along) if along is not None else 1
     while columns > 1 and size % columns:
         columns //= 2
-    actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
-    _vector_of_products(k, softmax, target.vector_lanes, actions)
-    return actions
+    b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
+    _vector_of_products(b, softmax, b.target.vector_lanes)
 
 
 def _vectors_that_fit(size: Size, lanes: int) -> int:
@@ -84,130 +115,137 @@ def _vectors_that_fit(size: Size, lanes: int) -> int:
     return min((n for n in (2, 1) if lanes * n <= size), key=lambda n: -size % (lanes * n), default=0)
 
 
-def _gathers(k: Analysis, softmax: Softmax, row: UOp) -> bool:
-    """Whether a vector along the rows would be gathered from memory for every key, as that of a mask."""
-    loads = (u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges)
-    return any(row in u.ranges and not k.contiguous(u, row) for u in loads)
-
-
-def _vectors_of_rows(k: Analysis, softmax: Softmax, row: UOp, vectors: int, target: Target) -> list[Action]:
+def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> None:
     """Queries in the lanes of vectors: nothing is added up over lanes, and keys and values are read as they lie."""
-    lanes = target.vector_lanes
-    name = row.arg.name
-    block = f"{name}.0"
-    actions: list[Action] = [Split(name, vectors * lanes, overlap=True), Bind(f"{name}.1", AxisKind.VECTOR)]
-    if k.size(row) == vectors * lanes:
-        actions, block = [Bind(name, AxisKind.VECTOR)], ""
+    k = b.k
+    block = b.tile(row.arg.name, vectors * b.target.vector_lanes, AxisKind.VECTOR)
     names = [r.arg.name for r in k.outputs if r is not row and r not in softmax.columns] + [block] * bool(block)
-    if target.parallel_threads > 1 and k.work >= WORTH_SHARING:
-        actions += [Bind(n, AxisKind.GRID) for n in names]
+    _share(b, names)
     # half of the registers hold sums, of scores or of columns
-    columns = target.vector_registers // (2 * vectors)
+    columns = b.target.vector_registers // (2 * vectors)
     while columns > 1 and k.volume(softmax.columns) % columns:
         columns //= 2
-    actions.append(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 8 // vectors, columns if columns > 1 else 0))
+    b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 8 // vectors, columns if columns > 1 else 0))
     queries = {u.src[0].arg.slot for u in softmax.score.toposort() if u.op is Ops.LOAD and row in u.ranges
                and softmax.row not in u.ranges}  # fmt: skip
-    kernel = k.kernel
-    for action in actions:
-        kernel = action.apply(kernel)
-    stages = [Stage(slot, at, Space.REGISTER) for slot in sorted(queries) for at in names[-1:]]
-    return [*actions, *apply_legal(kernel, stages)[0]]
+    for slot in sorted(queries) if names else ():
+        b.attempt(Stage(slot, names[-1], Space.REGISTER))
 
 
-def _tile(k: Analysis, row: UOp, names: dict[UOp, str], actions: list[Action], most: int = ROWS) -> int:
-    """Some rows become lanes; how many."""
-    exact = k.exact(row)
-    rows = next((n for n in (most, 2) if isinstance(exact, int) and exact % n == 0), 1)
-    if rows > 1 and exact == rows:
-        actions.append(Bind(names.pop(row), AxisKind.UNROLL))
-    elif rows > 1:
-        actions += [Split(names[row], rows), Bind(f"{names[row]}.1", AxisKind.UNROLL)]
-        names[row] += ".0"
-    return rows
+def _share(b: Builder, axes: list[str]) -> None:
+    if b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING:
+        for axis in axes:
+            b.bind(axis, AxisKind.GRID)
 
 
-def _over_grid(k: Analysis, names: dict[UOp, str], target: Target, actions: list[Action]) -> None:
-    """What is left of the outputs, the longest axis first."""
-    for i, (_, name) in enumerate(sorted(names.items(), key=lambda item: -k.size(item[0]))):
-        actions.append(Bind(name, AxisKind.GRID, min(i, target.grid_dims - 1)))
+# -- GPUs -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Team:
+    """How a workgroup shares its work: `across` threads along the sums, that many with rows of their own, and parts of
+    the keys. A thread works on `rows` rows, computes scores of `keys` keys at a time and sums `sums` vectors.
+    """
+
+    across: int
+    apart: int
+    split: int
+    rows: int
+    keys: int
+    sums: int
+
+    @property
+    def threads(self) -> int:
+        return self.across * self.apart * self.split
+
+    def shared_bytes(self, fixed: int) -> int:
+        """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
+        together = self.across * self.split
+        sums = 4 * self.sums * together if self.split > 1 else 0
+        exchanged = together + (exchange_step(together) if together > FLAT_EXCHANGE else 0)
+        return 4 * self.rows * self.apart * (together * self.keys + 2 * exchanged + sums + fixed)
+
+    def steps(self, row: int, products: int) -> float:
+        """Operations of a thread: scores, exponentials, the exchange of maxima, sums; and putting together what parts
+        have summed."""
+        together = self.across * self.split
+        exchanged = together if together <= FLAT_EXCHANGE else exchange_step(together) + together**0.5
+        each = self.keys * (products + 4 * self.across * self.sums + SCORE) + 2 * exchanged + RESCALED
+        blocks = -(-row // (together * self.keys))
+        return self.rows * (blocks * each + (4 * self.sums * self.split if self.split > 1 else 0))
 
 
-def _vector_of_products(k: Analysis, softmax: Softmax, width: int, actions: list[Action]) -> None:
-    """Vectors along what queries and keys are multiplied over, in a loop."""
-    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
-    for r in softmax.inner:
-        exact, name = k.exact(r), r.arg.name
-        if any(k.contiguous(u, r) for u in keys) and const_factor(exact) % width == 0:
-            actions += [Bind(name, AxisKind.VECTOR)] if exact == width else [
-                Split(name, width), Bind(f"{name}.1", AxisKind.VECTOR)
-            ]  # fmt: skip
-            return
-
-
-def _for_gpu(k: Analysis, softmax: Softmax, target: Target) -> list[Action]:
-    """A workgroup for a few rows: threads over keys make scores, threads over columns and parts of the keys sum."""
-    actions: list[Action] = []
-    along, threads = _along(k, softmax), 1
+def in_workgroups(b: Builder, softmax: Softmax) -> None:
+    """Threads along the columns compute scores of a block's keys and then sum; others have rows of their own, or parts
+    of the keys.
+    """
+    k, along, across, sums = b.k, _along(b.k, softmax), 1, 1
     for r in softmax.columns:
-        name, size = r.arg.name, k.size(r)
         if r is not along:
-            actions.append(Bind(name, AxisKind.UNROLL))
+            b.bind(r.arg.name, AxisKind.UNROLL)
+            sums *= k.size(r)
             continue
-        if size % 4 == 0 and size > 4:
-            actions += [Split(name, 4), Bind(f"{name}.1", AxisKind.VECTOR)]
-            name, size = f"{name}.0", size // 4
-        threads = fitting(size, GPU_COLUMNS)
-        while size % threads:
-            threads //= 2
-        if threads < size:
-            actions += [Split(name, threads), Bind(f"{name}.0", AxisKind.UNROLL)]
-            name += ".1"
-        actions.append(Bind(name, AxisKind.THREAD))
-    names = {r: r.arg.name for r in k.outputs if r not in softmax.columns}
-    row, rows = _shared_rows(k, softmax), 1
-    if row is not None:
-        rows = _tile(k, row, names, actions)
-    _over_grid(k, names, target, actions)
-    # few rows: their keys are shared by as many threads as there may be
-    split, length = 1, k.size(softmax.row)
-    most = min(target.max_invocations, length, WORKGROUP if rows > 1 else 256)
-    columns = k.volume(softmax.columns)
-
-    def fits(parts: int) -> bool:
-        """Scores and weights of a block, and what the parts have summed when they are put together."""
-        return 4 * rows * (parts * (columns + 2) + 4 * parts * threads) <= target.shared_bytes
-
-    while 2 * split * threads <= most and 2 * split <= min(target.max_workgroup[1], MOST_PARTS) and fits(2 * split):
-        split *= 2
-    block = threads * split
-    axis = softmax.row.arg.name
-    actions.append(Online(axis, block, Space.SHARED, split=split))
-    if split > 1 and threads > 1:
-        actions += [Split(f"{axis}.max", threads), Bind(f"{axis}.max.1", AxisKind.THREAD)]
-        actions.append(Bind(f"{axis}.max.0", AxisKind.THREAD, 1))
-    elif block > 1:
-        actions.append(Bind(f"{axis}.max", AxisKind.THREAD, 1 if split > 1 else 0))
-    width = 4 if all(const_factor(k.exact(r)) % 4 == 0 for r in softmax.inner) else 2
-    _vector_of_products(k, softmax, width, actions)
-    return actions
+        left = b.tile(r.arg.name, 4, AxisKind.VECTOR) if k.size(r) % 4 == 0 else r.arg.name
+        if left:
+            across = _side(b.size(left))
+            sums *= b.size(left) // across
+            if loops := b.tile(left, across, AxisKind.THREAD):
+                b.bind(loops, AxisKind.UNROLL)
+    row, rows, blocks = _shared_rows(k, softmax), 1, ""
+    if row is not None and isinstance(k.exact(row), int):
+        rows = min(ROWS, k.size(row))
+        blocks = b.tile(row.arg.name, rows, AxisKind.UNROLL)
+    others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
+    team = _team(b, softmax, (across, rows, sums), b.size(blocks) if blocks else 1, others)
+    if team.apart > 1:
+        b.tile(blocks, team.apart, AxisKind.THREAD, 1)
+    b.grid([b.left(r) for r in k.outputs if b.left(r)])
+    block = across * team.split * team.keys
+    b.do(Online(softmax.row.arg.name, block, Space.SHARED, across=across, split=team.split))
+    for i in range(len(softmax.sums)):
+        summed = f"{softmax.row.arg.name}.sum{i or ''}"
+        if b.has(summed) and isinstance(b.exact(summed), int) and b.size(summed) % 4 == 0:
+            b.tile(summed, 4, AxisKind.UNROLL)
+    _vector_of_products(b, softmax, 4 if all(const_factor(k.exact(r)) % 4 == 0 for r in softmax.inner) else 2)
 
 
-def _shared_rows(k: Analysis, softmax: Softmax) -> UOp | None:
-    """The longest axis of the scores along which the same keys are read again."""
-    keys = [u for u in softmax.score.toposort() if u.op is Ops.LOAD and softmax.row in u.ranges]
-    candidates = [r for r in softmax.rows if r in k.outputs and not any(r in u.ranges for u in keys)]
-    return max(candidates, key=lambda r: (k.size(r), r.arg.order), default=None)
+def _side(size: int) -> int:
+    """Threads along an axis, which they divide: about SIDE of them."""
+    divisors = [n for n in range(1, min(size, WIDEST) + 1) if size % n == 0]
+    few = max(n for n in divisors if n <= SIDE)
+    return few if 2 * few > SIDE or few == size else min((n for n in divisors if n > SIDE), default=few)
 
 
-def _for_numpy(k: Analysis, softmax: Softmax) -> list[Action]:
+def _team(b: Builder, softmax: Softmax, tile: tuple[int, int, int], blocks: int, others: int) -> Team:
+    """What takes least time where BUSY threads run at once, and reads keys seldom."""
+    k, t, (across, rows, sums) = b.k, b.target, tile
+    length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
+    best: tuple[float, Team] | None = None
+    for apart, split, keys in product(range(1, min(blocks, WORKGROUP) + 1), (1, 2, 4, 8, 16), KEYS):
+        team = Team(across, apart, split, rows, keys, sums)
+        if team.threads > (WORKGROUP if apart > 1 else t.max_invocations) or team.shared_bytes(fixed) > t.shared_bytes:
+            continue
+        groups = -(-blocks // apart) * others
+        turns = max(groups * team.threads / BUSY, 1)
+        time = team.steps(length, products) * turns * (1 + 1 / apart)
+        if best is None or time < best[0]:
+            best = (time, team)
+    return best[1] if best is not None else Team(across, 1, 1, rows, 1, sums)
+
+
+def _fixed(k: Analysis, softmax: Softmax) -> int:
+    """Numbers of a query that are computed once for all of its keys, at most."""
+    fixed = (u for u in softmax.score.toposort() if u.dtype.is_float and softmax.row not in u.ranges)
+    computed = any(u.op in ELEMENTWISE and not u.ranges.isdisjoint(softmax.inner) for u in fixed)
+    return k.volume(softmax.inner) if computed else 0
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------
+def in_arrays(b: Builder, softmax: Softmax) -> None:
     """As many rows as possible at once; the columns, which share scores, one after another."""
-    actions: list[Action] = []
+    k = b.k
     again = k.volume(k.outputs) * k.volume(softmax.inner) * k.size(softmax.row)
-    kind = AxisKind.UNROLL if again > AFFORDABLE else AxisKind.GRID
-    actions += [Bind(r.arg.name, kind) for r in softmax.columns]
-    actions += [Bind(r.arg.name, AxisKind.GRID) for r in k.outputs if r not in softmax.columns]
-    return [*actions, Online(softmax.row.arg.name, 8, Space.REGISTER, skip=False)]
-
-
-AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
+    for r in softmax.columns:
+        b.bind(r.arg.name, AxisKind.UNROLL if again > AFFORDABLE else AxisKind.GRID)
+    for r in k.outputs:
+        if r not in softmax.columns:
+            b.bind(r.arg.name, AxisKind.GRID)
+    b.do(Online(softmax.row.arg.name, 8, Space.REGISTER, skip=False))

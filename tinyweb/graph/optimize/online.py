@@ -22,18 +22,21 @@ from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
+LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
+MAX_SCORES = 256  # of a block that one thread computes
 
 
 @dataclass(frozen=True)
 class Online:
     """The softmax whose maximum runs over `axis`, and the sums it weights, go through the row in blocks of `block`.
 
-    Scores and weights of a block lie in `space`: REGISTER memory, where `together` scores are computed side by side
-    and weights are vectors; or SHARED memory, filled by the threads together. Of a vector axis of the sums, `columns`
-    lanes are summed at a time (0: all), so that a block's sums stay in registers. With `split`, that many threads
-    (dimension y) each sum a part of a block, and combine their sums after the last. With `skip`, blocks that a mask
-    leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.max over the scores of a
-    block, and i.sum over its weights. Axes that only the sums vary over must be bound before.
+    Weights of a block lie in `space`. In REGISTER memory scores lie beside them, `together` computed side by side, and
+    weights are vectors. For SHARED memory each thread keeps scores of its own: `across` threads of dimension x and
+    `split` of dimension y, or z where y is bound to rows of scores, share a block, and each of the `split` sums its
+    part of it; they combine their sums after the last block. Rows that are threads have weights each. Of a vector axis
+    of the sums, `columns` lanes are summed at a time (0: all), so that a block's sums stay in registers. With `skip`,
+    blocks that a mask leaves nothing of are not walked. Axis i becomes i.0 over blocks, and inside of it i.sum over a
+    block's weights. Axes that only the sums vary over must be bound before.
     """
 
     name: ClassVar[str] = "online"
@@ -42,11 +45,12 @@ class Online:
     space: Space
     together: int = 1
     columns: int = 0
+    across: int = 1
     split: int = 1
     skip: bool = True
 
     def __str__(self) -> str:
-        named = ((n, getattr(self, n)) for n in ("together", "columns", "split", "skip"))
+        named = ((n, getattr(self, n)) for n in ("together", "columns", "across", "split", "skip"))
         more = "".join(f", {n}={v}" for n, v in named if v != type(self).__dataclass_fields__[n].default)
         return f"online({self.axis}, {self.block}, {self.space.name.lower()}{more})"
 
@@ -55,7 +59,8 @@ class Online:
         row = find_axis(kernel, self.axis)
         if self.space not in (Space.SHARED, Space.REGISTER):
             raise ScheduleError(f"{self}: scores are kept in shared or register memory")
-        if self.split < 1 or self.block % self.split or (self.split > 1 and self.space is Space.REGISTER):
+        threads = self.across * self.split
+        if min(self.across, self.split) < 1 or self.block % threads or (threads > 1 and self.space is Space.REGISTER):
             raise ScheduleError(f"{self}: threads that share scores share a block in equal parts")
         if not 1 <= self.block <= 1024 or self.together < 1 or self.block % self.together:
             raise ScheduleError(f"{self}: blocks have 1 to 1024 scores, a multiple of those computed together")
@@ -67,8 +72,11 @@ class Online:
         loose = [r for r in softmax.columns if r.arg.kind is AxisKind.LOOP]
         if loose and (self.space is not Space.REGISTER or any(r.src[0].op is not Ops.CONST for r in loose)):
             raise ScheduleError(f"{self}: axis {loose[0].arg.name} of the sums is a loop; bind it before")
-        if self.space is Space.SHARED and any(r.arg.kind is AxisKind.THREAD for r in softmax.rows):
+        taken = {d for d, n in ((0, self.across), (split_dim(softmax), self.split)) if n > 1}
+        if any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows):
             raise ScheduleError(f"{self}: threads that share scores must work on the same rows")
+        if self.space is Space.SHARED and self.block > threads * MAX_SCORES:
+            raise ScheduleError(f"{self}: a thread keeps at most {MAX_SCORES} scores")
         return _Steps(self, softmax).rewrite(kernel)
 
     @staticmethod
@@ -104,9 +112,9 @@ class _Steps:
         self.step = UOp.const(0, dtypes.index) if self.once else self._range("0", blocks)
         self.whole = divides(self.size, block)
 
-    def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP) -> UOp:
+    def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
         row = self.softmax.row
-        axis = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True)
+        axis = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True, dim)
         return UOp(Ops.RANGE, dtypes.index, (as_index(size),), axis)
 
     def rewrite(self, kernel: UOp) -> UOp:
@@ -115,30 +123,33 @@ class _Steps:
         # vectors run along the keys, or along rows where these are vectors already
         vectors = near and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
         lanes = AxisKind.VECTOR if vectors else AxisKind.LOOP
-        scores = self._scores()
-        place = self._range("max", action.block, lanes)
-        block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
+        begin, teams, mine = self._parts()
+        encode, decode = (ordered, from_ordered) if self._as_integers() else (lambda u: u, lambda u: u)
+        if near:
+            scores, place = self._scores(), self._range("max", action.block, lanes)
+            block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
+            # once more for the weights, which come after the maximum
+            own = [self._range("weight", action.block, lanes)]
+            score = scores.load(own[0])
+        else:
+            own, index = [*teams, *mine], UOp.const(0, dtypes.index)
+            for r in own:
+                index = index * r.src[0] + r
+            score = self._score(index, own)
+            block = UOp(Ops.REDUCE, encode(score).dtype, (encode(score), *own), Ops.MAX)
         maximum = now = block
         factor = UOp.const(1.0, self.dtype)
         if not self.once:
-            maximum = UOp(Ops.REDUCE, self.dtype, (block, self.step), Ops.MAX)
-            before = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), False)
-            now = UOp(Ops.RUNNING, self.dtype, (maximum, self.step), True)
+            largest = UOp(Ops.REDUCE, block.dtype, (block, self.step), Ops.MAX)
+            maximum = decode(largest)
+            before = decode(UOp(Ops.RUNNING, block.dtype, (largest, self.step), False))
+            now = decode(UOp(Ops.RUNNING, block.dtype, (largest, self.step), True))
             # what is equal is not subtracted: infinities have no distance
             factor = before.equal(now).where(factor, (before - now).alu(Ops.EXP))
-        place = self._range("weight", action.block, lanes)
-        weight = (scores.load(place) - self._finite(now)).alu(Ops.EXP)
-        weights = UOp(Ops.STAGE, self.dtype, (weight, place), StageArg(action.space))
+        weight = (score - self._finite(now)).alu(Ops.EXP)
+        weights = UOp(Ops.STAGE, self.dtype, (weight, *own), StageArg(action.space))
         # only what exists is summed, so that nothing is multiplied by a weight of 0 that was not asked for
         each = action.block // action.split
-        begin = UOp.const(0, dtypes.index)
-        teams: list[UOp] = []
-        if action.split > 1:
-            row = softmax.row
-            axis = Axis(f"{row.arg.name}.split", row.arg.order, AxisKind.THREAD, True, 1)
-            team = UOp(Ops.RANGE, dtypes.index, (as_index(action.split),), axis)
-            teams.append(team)
-            begin = team * each
         rest: UOp | int = each
         if not self.whole or self.walked is not self.size:
             rest = least(as_index(each), (self.walked - self.step * action.block - begin).maximum(0))
@@ -147,19 +158,36 @@ class _Steps:
         for i, s in enumerate(softmax.sums):
             name = f"sum{i}" if i else "sum"
             alone = s.value is s.exponential  # weights of what is beyond the row are 0
-            place = self._range(name, action.block, lanes) if alone and vectors else self._range(name, rest)
-            value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
-            value = substitute(value, {s.row: self.step * action.block + begin + place} | self.inner).cast(self.dtype)
-            value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
-            loops = teams if self.once else [self.step, *teams]
+            place = self._range(name, action.block, AxisKind.VECTOR) if alone and vectors else self._range(name, rest)
+            loops = [*([] if self.once else [self.step]), *teams]
+            if alone and not near:  # each thread adds up its own
+                value = UOp(Ops.REDUCE, self.dtype, (weight, mine[-1]), Ops.ADD)
+                loops += mine[:-1]
+            else:
+                value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
+                at = self.step * action.block + begin + place
+                value = substitute(value, {s.row: at} | self.inner).cast(self.dtype)
+                value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
             total = value if self.once else UOp(Ops.RESCALE, self.dtype, (value, factor))
             total = UOp(Ops.REDUCE, self.dtype, (total, *loops), Ops.ADD) if loops else total
             if softmax.plain:
                 total = nothing.where(UOp.const(math.nan, self.dtype), total)
             for divisor in s.divisors:
-                total = total.alu(Ops.DIV, divisor.cast(self.dtype))
+                total = self._divided(total, divisor)
             table[s.reduce] = self._stored_later(total).cast(s.reduce.dtype)
         return replace_in_order(kernel, table)
+
+    def _as_integers(self) -> bool:
+        """Whether threads compare scores as integers, which takes one operation where NaN takes more."""
+        return self.action.space is Space.SHARED and self.dtype is dtypes.float32
+
+    def _divided(self, total: UOp, divisor: UOp) -> UOp:
+        """By the sum of a row's exponentials, which is 1 at least: one division serves all columns."""
+        whole = divisor.src[0] if divisor.op is Ops.CAST else divisor
+        divisor = divisor.cast(self.dtype)
+        if any(whole is s.reduce and s.value is s.exponential for s in self.softmax.sums):
+            return total * UOp.const(1.0, self.dtype).alu(Ops.DIV, divisor)
+        return total.alu(Ops.DIV, divisor)
 
     def _stored_later(self, total: UOp) -> UOp:
         """The sums of all columns that are loops, in near memory, and of them the one at hand."""
@@ -185,24 +213,34 @@ class _Steps:
                 return UOp(Ops.STAGE, self.dtype, (value, part, lane), StageArg(Space.REGISTER)).load(r)
         return total
 
+    def _parts(self) -> tuple[UOp, list[UOp], list[UOp]]:
+        """How threads share a block: where the part at hand begins, the threads with a part each, and within a part the
+        threads that compute its scores and the lanes of each."""
+        action = self.action
+        each = action.block // action.split
+        dim = split_dim(self.softmax)
+        teams = [self._range("split", action.split, AxisKind.THREAD, dim)] if action.split > 1 else []
+        begin = teams[0] * each if teams else UOp.const(0, dtypes.index)
+        mine = [self._range("key", action.across, AxisKind.THREAD)] if action.across > 1 else []
+        return begin, teams, [*mine, self._range("key.1", each // action.across, AxisKind.UNROLL)]
+
     def _scores(self) -> UOp:
-        """The scores of a block; beyond the row there are none."""
-        action, softmax = self.action, self.softmax
-        together = action.together if action.space is Space.REGISTER else 1
-        outer = self._range("score", action.block // together)
-        ranges = [outer]
-        index = outer
+        """The scores of a block in near memory."""
+        block, together = self.action.block, self.action.together
+        ranges = [index := self._range("score", block // together)]
         if together > 1:
-            inner = self._range("score.1", together, AxisKind.UNROLL)
-            ranges.append(inner)
-            index = outer * together + inner
-        at = self.step * action.block + index
+            ranges.append(inner := self._range("score.1", together, AxisKind.UNROLL))
+            index = index * together + inner
+        return UOp(Ops.STAGE, self.dtype, (self._score(index, ranges), *ranges), StageArg(self.action.space))
+
+    def _score(self, index: UOp, ranges: Sequence[UOp]) -> UOp:
+        """A score of a block; beyond the row there are none."""
+        softmax = self.softmax
+        at = self.step * self.action.block + index
         inside = at if self.whole else least(at, self.size + -1)
         score = substitute(softmax.score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
-        if not self.whole:
-            score = (at < self.size).where(score, self.lowest)
-        return UOp(Ops.STAGE, self.dtype, (score, *ranges), StageArg(action.space))
+        return score if self.whole else (at < self.size).where(score, self.lowest)
 
     def _fixed(self, score: UOp) -> list[UOp]:
         """Factors of a score that do not vary along the row but take work: they are computed once."""
@@ -245,6 +283,11 @@ class _Steps:
         return maximum.equal(-math.inf).where(UOp.const(0.0, self.dtype), maximum)
 
 
+def split_dim(softmax: Softmax) -> int:
+    """The dimension of the threads that share the keys of a row."""
+    return 2 if any(r.arg.kind is AxisKind.THREAD and r.arg.dim == 1 for r in softmax.rows) else 1
+
+
 def least(a: UOp, b: UOp) -> UOp:
     return -((-a).maximum(-b))
 
@@ -285,16 +328,44 @@ def visible(score: UOp, row: UOp) -> UOp | None:
     for r in seen.ranges:
         if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID):
             continue
-        slope = split_by(simplify(seen), r)
-        if slope is None or not isinstance(slope[0], int) or r.src[0].op is not Ops.CONST:
+        rises = _rises(seen, r)
+        if rises is None or r.src[0].op is not Ops.CONST:
             return None
-        seen = slope[1] + (slope[0] * (int(r.src[0].arg) - 1) if slope[0] > 0 else 0)
+        seen = substitute(seen, {r: r.src[0] + -1 if rises else UOp.const(0, dtypes.index)})
     return simplify(seen.maximum(0))
+
+
+def _rises(u: UOp, r: UOp) -> bool | None:
+    """Whether an index grows with a range, or falls; None if neither is known."""
+    if u is r:
+        return True
+    parts = [s for s in u.src if r in s.ranges]
+    if u.op is Ops.MUL and len(parts) == 1:
+        (factor,) = (s for s in u.src if s is not parts[0])
+        rises = _rises(parts[0], r)
+        return None if factor.op is not Ops.CONST or rises is None else rises == (factor.arg > 0)
+    if u.op not in (Ops.ADD, Ops.MAX):
+        return None
+    ways = {_rises(s, r) for s in parts}
+    return ways.pop() if len(ways) == 1 else None
+
+
+def ordered(score: UOp) -> UOp:
+    """float32 as int32 in the same order: of negative numbers all bits but the sign are inverted. NaN with a sign is
+    the least; weights are NaN of themselves."""
+    bits = score.bitcast(dtypes.int32)
+    return bits ^ (bits.alu(Ops.SHR, 31) & 0x7FFFFFFF)
+
+
+def from_ordered(u: UOp) -> UOp:
+    """`ordered` undone; what is less than -inf, as nothing is before the first block, is -inf."""
+    u = u.maximum(LEAST_ORDERED)
+    return (u ^ (u.alu(Ops.SHR, 31) & 0x7FFFFFFF)).bitcast(dtypes.float32)
 
 
 def _unwrapped(u: UOp) -> UOp | None:
     """An integer as an index expression: casts of what is in range dropped; None if it is made of more."""
-    allowed = (Ops.RANGE, Ops.VARIABLE, Ops.CONST, Ops.CAST, Ops.ADD, Ops.MUL)
+    allowed = (Ops.RANGE, Ops.VARIABLE, Ops.CONST, Ops.CAST, Ops.ADD, Ops.MUL, Ops.MAX)
     done: dict[UOp, UOp] = {}
     for x in u.toposort():
         if x.op not in allowed or not x.dtype.is_int:
