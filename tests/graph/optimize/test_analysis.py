@@ -15,7 +15,7 @@ from tinyweb.graph.optimize import Bind, ScheduleError, apply
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.database import Database, DatabaseError, describe
-from tinyweb.graph.optimize.for_gpu.plan import fitting, fitting_divisor
+from tinyweb.graph.optimize.for_gpu import fitting, fitting_divisor
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.target import interpreter_target
 

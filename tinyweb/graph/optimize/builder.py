@@ -90,6 +90,10 @@ class Builder:
         mine = (o for o in ranges_of(self.kernel) if o.arg.name == name or o.arg.name.startswith(f"{name}."))
         return next((o.arg.name for o in mine if o.arg.kind is AxisKind.LOOP), "")
 
+    def threads(self) -> dict[int, int]:
+        """How many threads a workgroup has, by dimension."""
+        return {r.arg.dim: size_max(axis_size(r)) for r in ranges_of(self.kernel) if r.arg.kind is AxisKind.THREAD}
+
     def steps(self, r: UOp) -> int:
         """Of what is left of an axis; 1 where nothing is."""
         return self.size(loop) if (loop := self.left(r)) else 1

@@ -61,6 +61,19 @@ def excess(kernel: UOp, target: Target) -> str:
     return ""
 
 
+def exchange_bytes(kernel: UOp) -> int:
+    """Of shared memory, through which threads exchange what they have reduced, at most."""
+    threads = {r.arg.dim: r.src[0].vmax for r in loops_of(kernel).ranges if r.arg.kind is AxisKind.THREAD}
+    total = 0
+    for u in kernel.toposort():
+        dims = {r.arg.dim for r in u.src[1:] if r.arg.kind is AxisKind.THREAD} if u.op is Ops.REDUCE else ()
+        if dims:
+            count, teams = (prod(n for d, n in threads.items() if (d in dims) == mine) for mine in (True, False))
+            second = exchange_step(count) if count > FLAT_EXCHANGE else 0
+            total += u.dtype.nbytes(_elements(u) * teams * (count + second))
+    return total
+
+
 def _elements(u: UOp) -> int:
     return prod(r.src[0].vmax for r in u.lanes)
 
