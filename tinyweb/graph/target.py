@@ -31,6 +31,7 @@ class Target:
     load_cost: float = 0.5  # cycles of a vector load with its address
     broadcast_cost: float = 0.5  # … of loading one number into all lanes
     near_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
+    branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
@@ -53,7 +54,7 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, d
     storage = _ALL_C | {dtypes.float16}
     registers = registers or (32 if lanes >= 16 else 16)
     return Target(
-        "cpu", "c", lanes, 16, _ALL_C, storage, parallel_threads=threads, dot_lanes=min(lanes, 8),
+        "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 16, lane_shifts=lanes >= 8 or registers == 32,
         instructions=("dot8_u4_i8", *(("dot4_i8", "dot2_i16") if dots else ("dot2_i16", "dot4_i8"))),
     )  # fmt: skip
@@ -63,7 +64,7 @@ def wasm_target(threads: int = 4) -> Target:
     """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
     # engines compute most addresses apart, and spread a number in a second step; each thread has a stack of its own
     return Target(
-        "wasm", "c", 4, 16, _ALL_C, _ALL_C, parallel_threads=threads, dot_lanes=4,
+        "wasm", "c", 4, 16, _ALL_C, _ALL_C, branches=True, parallel_threads=threads, dot_lanes=4,
         instructions=("dot2_i16", "dot8_u4_i8", "dot4_i8"),
         tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, near_bytes=160 << 10, lane_shifts=False,
     )  # fmt: skip

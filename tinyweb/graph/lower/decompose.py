@@ -5,7 +5,8 @@ from __future__ import annotations
 from tinyweb.dtype import BY_NAME, dtypes
 from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
 from tinyweb.graph.lower.constructors import make
-from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS
+from tinyweb.graph.lower.transcendental import BRANCHING, CORRECTIONS, EXPANSIONS
+from tinyweb.graph.lower.transcendental.build import Branches
 from tinyweb.graph.target import Target
 
 
@@ -13,10 +14,11 @@ def decompose(kernel: UOp, target: Target) -> UOp:
     """The kernel without transcendental functions, unless the target has them itself; with division, square roots and
     comparisons corrected where the target's are not those of IEEE 754."""
     done: dict[UOp, UOp] = {}
+    branches = Branches()
     for u in kernel.toposort():
         src = tuple(done[s] for s in u.src)
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
-            done[u] = _expand(u, src, target)
+            done[u] = _expand(u, src, target, branches)
         elif u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
             done[u] = CORRECTIONS[u.op](*src)
         else:
@@ -24,13 +26,14 @@ def decompose(kernel: UOp, target: Target) -> UOp:
     return done[kernel]
 
 
-def _expand(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
+def _expand(u: UOp, src: tuple[UOp, ...], target: Target, branches: Branches) -> UOp:
     function = EXPANSIONS.get(u.op)
     if function is None:
         raise NotImplementedError(f"{u.op.name} is not supported on {target.name}")
+    more = {"branches": branches} if target.branches and u.op in BRANCHING else {}
     if u.dtype is dtypes.float64:
-        return function(*src, target.ieee)
-    return function(*(x.cast(dtypes.float32) for x in src), target.ieee).cast(u.dtype)
+        return function(*src, target.ieee, **more)
+    return function(*(x.cast(dtypes.float32) for x in src), target.ieee, **more).cast(u.dtype)
 
 
 def floor_division(u: UOp, a: UOp, b: UOp) -> UOp:

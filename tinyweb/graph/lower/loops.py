@@ -136,15 +136,19 @@ class _Reduces:
         self.buffers += 1
         return UOp(Ops.BUFFER, dtype, (), BufferArg(space, self.buffers - 1, size))
 
+    def _outer(self, u: UOp) -> list[UOp]:
+        """The serial loops a node of the kernel depends on, outermost first."""
+        return [self.done.get(r, r) for r in free_loops(u)]
+
     # -- one group ---------------------------------------------------------------------------------------------
     def _lower_group(self, group: list[UOp]) -> list[UOp]:
         first = group[0]
-        bound = first.src[1:]
+        bound = tuple(self.done.get(r, r) for r in first.src[1:])  # sizes may be reduced values
         joint = any(u.src[0].op is Ops.RESCALE for u in group)
         loops = [r for r in bound if r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP and not is_const(r.src[0], 1)]
         loops.sort(key=nest_key)
         threads = sorted((r for r in bound if r.op is Ops.SPECIAL), key=lambda r: -int(r.arg[1]))
-        outer = free_loops(first)
+        outer = self._outer(first)
         updates: list[UOp] = []
         results: list[tuple[UOp, UOp]] = []  # accumulator, its index
         kept_lanes: list[list[UOp]] = []
@@ -207,7 +211,7 @@ class _Reduces:
             if is_const(loop.src[0], 1):
                 return value if u.arg else identity(reduce.arg, reduce.dtype)
             memory, index = self._accumulator(reduce, value, [])
-            init = memory.after(*free_loops(reduce)).store(index, identity(reduce.arg, reduce.dtype))
+            init = memory.after(*self._outer(reduce)).store(index, identity(reduce.arg, reduce.dtype))
             inside = memory.after(init, loop)
             before = inside.load(index)
             after = UOp(reduce.arg, reduce.dtype, (before, value))
@@ -217,7 +221,7 @@ class _Reduces:
     def _kept_from_before(self, u: UOp, loop: UOp, value: UOp) -> UOp:
         """What the step of `loop` before this one has stored, in registers; zero in the first."""
         memory, index = self._accumulator(u, u, [])
-        outer = [r for r in free_loops(u) if r is not loop]
+        outer = [r for r in self._outer(u) if r is not loop]
         inside = memory.after(memory.after(*outer).store(index, UOp.const(0, u.dtype)), loop)
         self.updates.append((inside, index, value))
         return inside.load(index)
@@ -280,7 +284,7 @@ class _Reduces:
     # -- staging -----------------------------------------------------------------------------------------------
     def _stage_near(self, u: UOp) -> UOp:
         """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
-        value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), free_loops(u)
+        value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), self._outer(u)
         index, size = staged_index(u, {})
         memory = self._buffer(Space.REGISTER, u.dtype, size * self._copies(u))
         self.arrays.add(memory)
@@ -315,7 +319,7 @@ class _Reduces:
 
     def _stage_shared(self, group: list[UOp]) -> dict[UOp, UOp]:
         """Shared memories, filled by all threads together; those read in one place between one pair of barriers."""
-        outer = free_loops(group[0])
+        outer = self._outer(group[0])
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u)) for u in group]
@@ -362,7 +366,7 @@ class _Reduces:
     def _carry(self, reduces: Sequence[UOp]) -> None:
         """Reductions into memory, the loops over the block of sums inside of those that are reduced."""
         stages = [self.carried[u] for u in reduces]
-        outer, block = free_loops(stages[0]), loops_among(stages[0].src[1:])
+        outer, block = self._outer(stages[0]), loops_among(stages[0].src[1:])
         loops = loops_among(reduces[0].src[1:])
         zero = {r: r.replace(arg=replace(r.arg, name=f"zero.{r.arg.name}")) for r in block}
         memories: list[UOp] = []

@@ -28,6 +28,8 @@ EXPANSIONS: dict[Ops, Expansion] = {
     Ops.COSH: cosh, Ops.TANH: tanh, Ops.ASINH: asinh, Ops.ACOSH: acosh, Ops.ATANH: atanh, Ops.ERF: erf, Ops.ERFC: erfc,
     Ops.LGAMMA: lgamma, Ops.DIGAMMA: digamma, Ops.POW: pow,
 }  # fmt: skip
+BRANCHING = frozenset({Ops.SIN, Ops.COS, Ops.TAN})
+"""With a way for arguments that are rare, which `branches` allows to be left out."""
 CORRECTIONS: dict[Ops, Expansion] = {
     Ops.DIV: divide, Ops.RECIPROCAL: invert, Ops.SQRT: square_root, Ops.EQUAL: equal, Ops.LESS: less,
     Ops.ADD: add, Ops.MUL: multiply,

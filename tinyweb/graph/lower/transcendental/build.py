@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Axis, Ops, UOp
+from tinyweb.graph.lower.lanes import LANE_KINDS, nest_key
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,25 @@ def at_most(n: UOp, limit: int) -> UOp:
 def clamp(x: UOp, low: float, high: float) -> UOp:
     """A float that is no NaN, kept in a range."""
     return (x < low).where(x.lift(low), (x.lift(high) < x).where(x.lift(high), x))
+
+
+# -- branches ---------------------------------------------------------------------------------------------------------
+class Branches:
+    """The loops of a kernel that run once where a condition holds in some lane, else not at all: what is rare is
+    reduced over one of them.
+    """
+
+    def __init__(self) -> None:
+        self._loops: dict[UOp, UOp] = {}
+
+    def once_if_any(self, condition: UOp) -> UOp:
+        if condition not in self._loops:
+            lanes = sorted((r for r in condition.ranges if r.arg.kind in LANE_KINDS), key=nest_key)
+            times = condition.cast(dtypes.int32)
+            times = UOp(Ops.REDUCE, dtypes.int32, (times, *lanes), Ops.MAX) if lanes else times
+            axis = Axis(f"rare{len(self._loops)}", 1 << 20, reduce=True)
+            self._loops[condition] = UOp(Ops.RANGE, dtypes.index, (times.cast(dtypes.index),), axis)
+        return self._loops[condition]
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import math
 from typing import NamedTuple
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import UOp
+from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.lower.transcendental.build import (
+    Branches,
     Format,
     below,
     cut,
@@ -50,6 +51,9 @@ TAN = {
 }  # fmt: skip
 # half of the digits of pi/2, and the rest
 PI_HALF = {F32: (1.5703125, 0.0004838267923332751), F64: (1.570796325802803, 9.920935796805404e-10)}
+# its first 33 digits, whose products with integers below 2**20 are exact, and the rest
+PI_HALF_33 = 1.5707963267341256, 6.077100506506192e-11
+FAR = 2.0**20
 # the binary digits of 2/pi
 TWO_OVER_PI = int(
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1d"
@@ -69,18 +73,18 @@ class Reduced(NamedTuple):
     correction: UOp
 
 
-def sin(x: UOp, exact: bool) -> UOp:
-    return _sine(x, 0, exact)
+def sin(x: UOp, exact: bool, branches: Branches | None = None) -> UOp:
+    return _sine(x, 0, exact, branches)
 
 
-def cos(x: UOp, exact: bool) -> UOp:
-    return _sine(x, 1, exact)
+def cos(x: UOp, exact: bool, branches: Branches | None = None) -> UOp:
+    return _sine(x, 1, exact, branches)
 
 
-def _sine(x: UOp, quarters: int, exact: bool) -> UOp:
+def _sine(x: UOp, quarters: int, exact: bool, branches: Branches | None) -> UOp:
     """sin(x + quarters · pi/2)."""
     f, size = format_of(x), size_bits(x)
-    n, r, e = _reduce(size, f, exact)
+    n, r, e = _reduce(size, f, exact, branches)
     z = r * r
     first = muladd(z, -0.5, 1.0)
     sine = muladd(r * z, horner(SIN[x.dtype], z), e * first) + r
@@ -93,9 +97,9 @@ def _sine(x: UOp, quarters: int, exact: bool) -> UOp:
     return (size < f.infinity).where((raw(value) ^ sign).bitcast(x.dtype), x.lift(math.nan))
 
 
-def tan(x: UOp, exact: bool) -> UOp:
+def tan(x: UOp, exact: bool, branches: Branches | None = None) -> UOp:
     f, size = format_of(x), size_bits(x)
-    n, r, e = _reduce(size, f, exact)
+    n, r, e = _reduce(size, f, exact, branches)
     z = r * r
     tail = muladd(r * z, horner(TAN[x.dtype], z), muladd(e, z, e))
     t = r + tail
@@ -107,8 +111,10 @@ def tan(x: UOp, exact: bool) -> UOp:
     return (size < f.infinity).where((raw(value) ^ sign_bit(x)).bitcast(x.dtype), x.lift(math.nan))
 
 
-def _reduce(size: UOp, f: Format, exact: bool) -> Reduced:
+def _reduce(size: UOp, f: Format, exact: bool, branches: Branches | None) -> Reduced:
     """Of |x| with these bits; below pi/4 there is nothing to do, and no loss of tiny arguments."""
+    if branches is not None and f.float is F32:
+        return _reduce_what_is_near(size, f, branches)
     reduced = _reduce_to_quadrant(size, f, exact)
     x = size.bitcast(f.float)
     close = below(size, f, math.pi / 4)
@@ -117,6 +123,26 @@ def _reduce(size: UOp, f: Format, exact: bool) -> Reduced:
         close.where(x, reduced.rest),
         close.where(x.lift(0.0), reduced.correction),
     )
+
+
+def _reduce_what_is_near(size: UOp, f: Format, branches: Branches) -> Reduced:
+    """In float64, where n·pi/2 is exact but for the last digits of the product (Cody and Waite 1980); the long way, for
+    all lanes of a vector, where one of them is FAR.
+    """
+    far = below(size, f, FAR).logical_not()
+    x = far.where(size.lift(0), size).bitcast(F32).cast(F64)
+    n = muladd(x, 2 / math.pi, 0.5).alu(Ops.FLOOR)
+    high, low = PI_HALF_33
+    rest = muladd(n, -low, muladd(n, -high, x))
+    near = rest.cast(F32)
+    quick = n.cast(f.signed).bitcast(f.unsigned), near, (rest - near.cast(F64)).cast(F32)
+    taken = branches.once_if_any(far)
+    # the argument seems to depend on the step, so that the work stays inside of it
+    slow = _reduce_to_quadrant(size + taken.cast(f.unsigned), f, True)
+    bits = (raw(u) if u.dtype.is_float else u for u in slow)
+    kept = (UOp(Ops.REDUCE, u.dtype, (u, taken), Ops.ADD) for u in bits)
+    chosen = [far.where(a, raw(b) if b.dtype.is_float else b) for a, b in zip(kept, quick, strict=True)]
+    return Reduced(chosen[0], chosen[1].bitcast(F32), chosen[2].bitcast(F32))
 
 
 def _reduce_to_quadrant(size: UOp, f: Format, exact: bool) -> Reduced:
