@@ -48,7 +48,7 @@ from tests.figure_values import (
     untold,
 )
 from tinyweb.graph.lower import blocks, loops
-from tinyweb.graph.optimize import search
+from tinyweb.graph.optimize import cost, search
 from tinyweb.graph.schedule import work
 from tinyweb.models import detection
 from tinyweb.nn.quantize import GROUP
@@ -154,7 +154,7 @@ FIGURES = [
     ),
     Figure(ARCHITECTURE, r"a reduce to one number over at most (\d+) elements", constant(work.LAUNCH)),
     Figure(ARCHITECTURE, r"it is an error if they are more than ([\d.]+) times those", constant(work.MOST_REPEATED)),
-    Figure(ARCHITECTURE, r"in two steps beyond (\d+) threads", constant(loops.FLAT_EXCHANGE)),
+    Figure(ARCHITECTURE, r"in two steps beyond (\d+) threads", constant(cost.FLAT_EXCHANGE)),
     Figure(
         ARCHITECTURE,
         r"Llama-3.2-1B \((\d+) layers, (\d+) launches, (\d+) kernels\)",
