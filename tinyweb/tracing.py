@@ -18,8 +18,17 @@ from weakref import ref
 
 from tinyweb.array.core import TensorCore, live_tensors, realize_all
 from tinyweb.array.realize import due, forget_due, own, settle
-from tinyweb.array.storage import Storage, bound_size, drop_history, memory_view, next_number, owns_memory, replace_all
-from tinyweb.device import BUFFERS, Buffer, Device, bindings, is_recording, recording, reserve
+from tinyweb.array.storage import (
+    Storage,
+    bound_size,
+    drop_history,
+    memory_view,
+    next_number,
+    owns_memory,
+    replace_all,
+    tensors_beside_memory,
+)
+from tinyweb.device import BUFFERS, Buffer, Device, OpenDevice, bindings, is_recording, recording, reserve
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
@@ -119,6 +128,7 @@ class _Result:
 
     kind: type[TensorCore]
     view: UOp
+    base: UOp  # the BUFFER
     storage: Storage
     device: str
 
@@ -129,10 +139,20 @@ class _Traced:
     inputs: list[UOp]  # BUFFERs that stand for the arguments' memory
     storages: list[Storage]  # of the tensors that stand for the arguments
     result: Any  # with a _Result for each tensor
-    pools: list[Buffer]
+    fresh: list[UOp]  # memory that each call has of its own for results
+    pools: dict[UOp, Buffer]  # of temporaries
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
     whole: set[UOp]  # of what it writes, what it writes all of before it reads any
+
+    @functools.cached_property
+    def shares(self) -> bool:
+        """Whether the plan writes arguments, or memory from outside that an argument may be."""
+        return not self.written <= self.record.produced
+
+    @functools.cached_property
+    def writes_arguments(self) -> bool:
+        return not self.written.isdisjoint(self.inputs)
 
 
 class jit(Generic[T]):
@@ -162,8 +182,8 @@ class jit(Generic[T]):
         if is_recording():
             return self.function(*args, **kwargs)
         given = _Arguments()
-        kwargs = dict(sorted(kwargs.items()))
-        key = given.key((args, kwargs))
+        kwargs = dict(sorted(kwargs.items())) if kwargs else kwargs
+        key = (*[given.key(a) for a in args], given.key(kwargs) if kwargs else None)
         traced = self.traces.get(key)
         first = traced is None
         if traced is None:
@@ -195,15 +215,42 @@ class jit(Generic[T]):
         for call in plan.calls:
             whole |= call.written_whole() - touched
             touched.update(call.buffers)
-        for b in (*inputs, *(view_base(r.view) for r in _results(result) if view_base(r.view) in record.produced)):
+        fresh = list(
+            dict.fromkeys(r.base for r in _results(result) if r.base in record.produced and r.base not in inputs)
+        )
+        for b in (*inputs, *fresh):
             # each call has memory of its own in their place
             BUFFERS.withdraw(b, "a tensor from the inside of a jit function is used outside of it: return it instead")
         record.result = None
-        return _Traced(record, inputs, list(storages.values()), result, pools, used, written, whole)
+        placed = {b: pools[p] for b, p in plan.memory.pool_of.items()}
+        return _Traced(record, inputs, list(storages.values()), result, fresh, placed, used, written, whole)
 
     def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
-        plan, produced = traced.record.plan, traced.record.produced
+        plan = traced.record.plan
         device = Device[plan.device]
+        buffers = self._arguments(traced, given, device) if traced.shares else given.buffers
+        table = dict(zip(traced.inputs, buffers, strict=True))
+        if traced.writes_arguments:
+            for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
+                if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
+                    drop_history(t)
+        if tensors_beside_memory():
+            changed = {table.get(b, b) for b in traced.written - traced.record.produced}
+            settle(plan.device, {table.get(b, b) for b in traced.used}, changed)
+        for b in traced.fresh:
+            table[b] = new_buffer(b.arg.size, b.dtype)
+        place = dict(traced.pools)
+        for b, actual in table.items():
+            place[b] = device.memory(actual, b not in traced.whole)
+        if not first:
+            for buffer, data in plan.refreshed:
+                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
+        device.launch(plan.calls, place, {**traced.record.variables, **given.values})
+        storages = dict(zip(map(id, traced.storages), given.storages, strict=True))
+        return _map(traced.result, lambda r: _rebuild(r, table, storages, given.values))
+
+    def _arguments(self, traced: _Traced, given: _Arguments, device: OpenDevice) -> list[UOp]:
+        """The memory of a call's arguments; where the plan updates it as other memory, a copy."""
         buffers = list(given.buffers)
         for i, (stand_in, b) in enumerate(zip(traced.inputs, buffers, strict=True)):
             if b in traced.used and (b in traced.written or stand_in in traced.written):
@@ -216,25 +263,7 @@ class jit(Generic[T]):
                 content = device.runtime.copy_out(device.memory(b).handle, nbytes(b))
                 device.runtime.copy_in(device.memory(held).handle, memoryview(content))
                 buffers[i] = held
-        table = dict(zip(traced.inputs, buffers, strict=True))
-        for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
-            if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
-                drop_history(t)
-        settle(
-            plan.device, {table.get(b, b) for b in traced.used}, {table.get(b, b) for b in traced.written - produced}
-        )
-        for r in _results(traced.result):
-            b = view_base(r.view)
-            if b in produced and b not in table:
-                table[b] = new_buffer(b.arg.size, b.dtype)
-        place = {b: traced.pools[p] for b, p in plan.memory.pool_of.items()}
-        place |= {b: device.memory(actual, zeroed=b not in traced.whole) for b, actual in table.items()}
-        if not first:
-            for buffer, data in plan.refreshed:
-                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
-        device.launch(plan.calls, place, {**traced.record.variables, **given.values})
-        storages = dict(zip(map(id, traced.storages), given.storages, strict=True))
-        return _map(traced.result, lambda r: _rebuild(r, table, storages, given.values))
+        return buffers
 
 
 def _result(value: Any) -> Any:
@@ -242,7 +271,7 @@ def _result(value: Any) -> Any:
         return value
     view = memory_view(value.uop)
     assert view is not None
-    return _Result(type(value), view, value.storage, value.device)
+    return _Result(type(value), view, view_base(view), value.storage, value.device)
 
 
 def _results(value: Any) -> list[_Result]:
@@ -255,15 +284,14 @@ def _rebuild(r: Any, table: dict[UOp, UOp], storages: dict[int, Storage], values
     """The result of this call for that of the trace; `storages` grows by those of new memory."""
     if not isinstance(r, _Result):
         return r
-    base = view_base(r.view)
-    if base in table:
-        memory = table[base] if r.storage.memory is base else None
-        storage = storages.setdefault(id(r.storage), Storage(memory))
-    else:
+    base = table.get(r.base)
+    if base is None:
         storage = r.storage  # memory from outside
-    view = replace_all([r.view], table)[0] if base in table else r.view
-    view = _with_bounds(view, lambda s: bound_size(s, values))
-    return r.kind._wrap(view, r.device, storage)
+    elif (found := storages.get(id(r.storage))) is not None:
+        storage = found
+    else:
+        storage = storages[id(r.storage)] = Storage(base if r.storage.memory is r.base else None)
+    return r.kind._wrap(_with_bounds(r.view, base, lambda s: bound_size(s, values)), r.device, storage)
 
 
 class _Arguments:
@@ -300,12 +328,16 @@ class _Arguments:
         return (type(value), value)
 
     def _tensor(self, t: TensorCore) -> Any:
-        if not owns_memory(t):
-            own(t)
-        view = memory_view(t.uop)
+        view: UOp | None = t.uop
+        buffer = view_base(t.uop)
+        if buffer is not t.storage.memory:
+            if not owns_memory(t):
+                own(t)
+            view = memory_view(t.uop)
+            assert view is not None
+            buffer = view_base(view)
         assert view is not None
-        buffer = view_base(view)
-        form, bound = _form(view, buffer)
+        form, bound = view.__dict__.get("form") or _form(view, buffer)
         for name, number in bound.items():
             self._bind(name, number)
         if buffer not in self.buffers:
@@ -323,20 +355,18 @@ class _Arguments:
 def _form(view: UOp, buffer: UOp) -> tuple[UOp, dict[str, int]]:
     """A view of any memory of that size, and the values of the variables in it. Kept on the node: most calls of a
     function are given what other calls were given."""
-    found = view.__dict__.get("form")
-    if found is None:
-        any_memory = UOp(Ops.PARAM, buffer.dtype, (), ParamArg(0, buffer.arg.size))
-        form = _with_bounds(replace_all([view], {buffer: any_memory})[0], lambda s: s)
-        found = view.__dict__["form"] = (form, bindings([view]))
+    any_memory = UOp(Ops.PARAM, buffer.dtype, (), ParamArg(0, buffer.arg.size))
+    found = view.__dict__["form"] = (_with_bounds(view, any_memory, lambda s: s), bindings([view]))
     return found
 
 
-def _with_bounds(view: UOp, bind: Callable[[Size], Size]) -> UOp:
-    """A view whose symbolic bounds have lost their values, and got those of `bind`."""
+def _with_bounds(view: UOp, base: UOp | None, bind: Callable[[Size], Size]) -> UOp:
+    """A view, of `base` if that is given, whose symbolic bounds have lost their values, and got those of `bind`."""
     chain = []
     while view.op not in (Ops.BUFFER, Ops.PARAM):
         chain.append(view)
         view = view.src[0]
+    view = view if base is None else base
     for v in reversed(chain):
         arg = v.arg
         if v.op is Ops.SHRINK:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
@@ -13,8 +12,7 @@ Handle: TypeAlias = Any  # a piece of device memory
 Executable: TypeAlias = Any  # a compiled program
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel call: the executable, its memory arguments in slot order."""
 
     executable: Executable

@@ -15,6 +15,8 @@ BLOCKS_PER_WORKER = 4
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 32, 8  # sums that stay near, lanes of one, rows added at a time
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
+SIDE, LINE = 8, 16  # elements of a block that is read across: along what is stored, and along what is read
+LIGHT = 60  # nodes of a kernel that may be repeated for all of a block
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
 
@@ -55,8 +57,32 @@ def elementwise(b: Builder, axes: list[UOp]) -> None:
         fits = vector_width(b, follow, r, limit) if follow else 1
         if fits > width:
             best, width = r, fits
-    if best is not None:
-        b.tile(best.arg.name, width, AxisKind.VECTOR)
+    if best is None:
+        return
+    across = read_across(k, best, width, axes)
+    b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
+    if across is not None:
+        b.tile(across.arg.name, min(LINE, k.size(across)), AxisKind.UNROLL)
+
+
+def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | None:
+    """The axis that something is read side by side along, but not stored, as in a transposition: whole cache lines of
+    it are to be read in vectors, and taken apart in registers.
+    """
+    if len(k.nodes) > LIGHT:
+        return None
+    loads = [
+        u for u in k.nodes if u.op is Ops.LOAD and along in u.src[1].ranges and not k.follows(u, along, width, False)
+    ]
+    for r in axes:
+        if (
+            r is not along
+            and isinstance(k.exact(r), int)
+            and k.size(r) >= SIDE
+            and any(k.contiguous(u, r) for u in loads)
+        ):
+            return r
+    return None
 
 
 def sum_of_rows(b: Builder, heavy: UOp) -> bool:
