@@ -19,7 +19,6 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, size_max
 
 COUNTED = 256  # axes up to here are sorted by counting: the square of it is a small kernel still
-PICKED = 32  # elements of a block whose least is looked at first
 SMALL = 32  # longer axes are searched for single elements, not sorted
 _KEYS: dict[int, DType] = {32: dtypes.int32, 64: dtypes.int64}
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
@@ -148,13 +147,15 @@ class Sorting(Random):
         keys = self.contiguous()
         if n <= 2 * COUNTED:
             return keys._ranks()._inverted(k)
-        blocks = -(-n // PICKED)
-        if max(blocks, k * PICKED) <= 2 * COUNTED:
+        # ranks are quadratic in the number of blocks, and in that of the elements in k of them: both alike
+        size = 1 << max(round(math.log2(n / k) / 2), 0)
+        blocks = -(-n // size)
+        if max(blocks, k * size) <= 2 * COUNTED:
             # they are in the k blocks whose least keys are those
-            longer = keys._extended(blocks * PICKED)
-            least = longer._reshape((*rows, blocks, PICKED)).min(-1).contiguous()
-            begins = least._ranks()._inverted(k).mul(PICKED).unsqueeze(-1)
-            places = begins.add(self._iota(PICKED))._reshape((*rows, k * PICKED)).contiguous()
+            longer = keys._extended(blocks * size)
+            least = longer._reshape((*rows, blocks, size)).min(-1).contiguous()
+            begins = least._ranks()._inverted(k).mul(size).unsqueeze(-1)
+            places = begins.add(self._iota(size))._reshape((*rows, k * size)).contiguous()
             found = longer._pick(places, len(rows))._ranks(places)._inverted(k)
             return places._pick(found, len(rows)).contiguous()
         # those up to the k-th, found by their number
