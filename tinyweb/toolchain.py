@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +107,11 @@ def find_clang() -> Toolchain:
     return _system_clang("clang")
 
 
-def compile_shared(source: str, *, flags: Sequence[str] = ()) -> Path:
+def compile_shared(*sources: str, flags: Sequence[str] = ()) -> Path:
     """Compile C for this machine's processor; returns the path of the shared object, which stays in the cache.
 
-    The source may call libm and declares what it uses. `flags` are appended to the compiler's.
+    Several sources are compiled at the same time. They may call libm and declare what they use. `flags` are appended to
+    the compiler's.
     Raises ToolchainError with the compiler's first lines if it does not compile, or if the cache cannot be written.
     """
     toolchain = find_clang()
@@ -117,11 +119,18 @@ def compile_shared(source: str, *, flags: Sequence[str] = ()) -> Path:
     compile_flags = [*COMMON_FLAGS, *NATIVE_FLAGS, *own, *flags]
 
     def build(folder: Path, output: Path) -> None:
-        _compile(toolchain, compile_flags, source, folder / "code.o")
+        objects = [f"code{i}.o" for i in range(len(sources))]
+        with ThreadPoolExecutor(len(sources)) as threads:  # they wait for processes
+            done = [
+                threads.submit(_compile, toolchain, compile_flags, source, folder / name)
+                for source, name in zip(sources, objects, strict=True)
+            ]
+        for one in done:
+            one.result()
         libraries = ["-lm"] if toolchain.brings_libraries else [str(path) for path in _native_support(toolchain)]
-        _run([*toolchain.link_native, "code.o", *libraries, "-o", output.name], folder)
+        _run([*toolchain.link_native, *objects, *libraries, "-o", output.name], folder)
 
-    return cached([toolchain.name, _processor(), *compile_flags, source], ".so", build)
+    return cached([toolchain.name, _processor(), *compile_flags, *sources], ".so", build)
 
 
 def compile_wasm(

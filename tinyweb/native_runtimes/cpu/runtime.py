@@ -26,6 +26,7 @@ from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
 MAX_PREPARED = 32  # lists whose native form is kept, for when they run again
+WORTH_COMPILING = 1000  # operations of programs that take longer to compile than another compiler to start
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -172,7 +173,7 @@ class CpuRuntime(Turns):
     def compile(self, programs: Sequence[Program]) -> list[CpuExecutable]:
         if not programs:
             return []
-        library = ctypes.CDLL(str(compile_shared(render(programs))))
+        library = ctypes.CDLL(str(compile_shared(*map(render, parts(programs, self.threads)))))
         made = {}
         for p in programs:
             if p.name not in made:
@@ -207,6 +208,20 @@ class CpuRuntime(Turns):
 
     def synchronize(self) -> None:
         pass
+
+
+def parts(programs: Sequence[Program], count: int) -> list[list[Program]]:
+    """At most `count` lists that take about as long to compile, and as long as starting the compiler at least."""
+    distinct = {p.name: p for p in programs}.values()
+    total = sum(len(p.uops) for p in distinct)
+    count = max(min(count, total // WORTH_COMPILING), 1)
+    lists: list[list[Program]] = [[] for _ in range(count)]
+    lengths = [0] * count
+    for p in sorted(distinct, key=lambda p: (-len(p.uops), p.name)):
+        shortest = lengths.index(min(lengths))
+        lists[shortest].append(p)
+        lengths[shortest] += len(p.uops)
+    return [one for one in lists if one]
 
 
 def thread_count() -> int:
