@@ -47,7 +47,7 @@ from tests.figure_values import (
     shipped_pictures,
     untold,
 )
-from tinyweb.graph.lower import blocks, loops
+from tinyweb.graph.lower import blocks
 from tinyweb.graph.optimize import cost, search
 from tinyweb.graph.schedule import work
 from tinyweb.models import detection
