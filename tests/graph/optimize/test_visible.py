@@ -114,6 +114,21 @@ def test_a_bound_holds_for_all_lanes(slope: int) -> None:
     assert loop is not None and any(r.arg.name == "lane" for r in loop.ranges)
 
 
+@pytest.mark.parametrize("kind", [AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.THREAD])
+def test_blocks_of_rows_that_begin_earlier(kind: AxisKind) -> None:
+    """The last block of rows is moved up to end with the last row: the bound is that of its last row all the same."""
+    block = RANGE("block", 3, 2)
+    lane = RANGE("lane", 4, 3)
+    lane = lane.replace(arg=replace(lane.arg, kind=kind))
+    for row in (-((-(block * 4)).maximum(-5)) + lane, -((-(block * 4 + lane)).maximum(-8))):
+        found = bound(key < row + 1)
+        assert found is not None and found.ranges == {block}
+        values, columns = numbers(found, [row])
+        assert (meaning(row, columns)[0] < values).all(), show(found)
+        assert values.max() == 9
+    assert bound(key < (lane * -1).maximum(lane) + 1) is None  # neither grows nor falls
+
+
 def test_lanes_whose_bound_is_not_known() -> None:
     assert bound(key < LANE * N) is None
     symbolic = LANE.replace(src=(leaf("m", 1, 4),))
