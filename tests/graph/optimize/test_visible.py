@@ -126,7 +126,7 @@ def test_blocks_of_rows_that_begin_earlier(kind: AxisKind) -> None:
         values, columns = numbers(found, [row])
         assert (meaning(row, columns)[0] < values).all(), show(found)
         assert values.max() == 9
-    assert bound(key < (lane * -1).maximum(lane) + 1) is None  # neither grows nor falls
+    assert bound(key < (-lane + 2).maximum(lane) + 1) is None  # neither grows nor falls
 
 
 def test_lanes_whose_bound_is_not_known() -> None:
