@@ -19,6 +19,7 @@ BLOCK = 64  # keys whose scores stay near
 WIDEST = 256  # lanes of sums
 ROWS = 4  # queries that share what is read of keys and values
 KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
+FILLED = 4  # a row whose length varies is that part of its longest
 SIDE = 16  # threads side by side along the sums
 BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger ones cost work there
 WORKGROUP = 128  # threads, where some have rows of their own
@@ -218,6 +219,8 @@ def _team(b: Builder, softmax: Softmax, tile: tuple[int, int, int], blocks: int,
     """What takes least time where BUSY threads run at once, and reads keys seldom."""
     k, t, (across, rows, sums) = b.k, b.target, tile
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
+    if not isinstance(k.exact(softmax.row), int):
+        length = max(length // FILLED, 1)
     best: tuple[float, Team] | None = None
     for apart, split, keys in product(range(1, min(blocks, WORKGROUP) + 1), (1, 2, 4, 8, 16), KEYS):
         team = Team(across, apart, split, rows, keys, sums)
