@@ -209,7 +209,9 @@ def product(b: Builder, heavy: UOp, outputs: list[UOp]) -> bool:
     if found is None or k.in_place:  # blocks at the end overlap
         return False
     axes = found.columns[0], found.rows[0]
-    if any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])) or min(map(k.size, axes)) < MATRIX:
+    if any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])):
+        return False
+    if min(k.volume(found.columns), k.volume(found.rows)) < MATRIX or min(map(k.size, axes)) < MATRIX // 2:
         return False
     tile = tile_of(b, found, k.volume([r for r in outputs if r not in found.rows and r not in found.columns]))
     if tile is None:
@@ -234,8 +236,12 @@ def tile_of(b: Builder, found: Product, batches: int) -> tuple[Side, Side] | Non
         if row_threads * column_threads > most(b):
             continue
         rows = side(b.k, found.rows, row_threads, row_vectors)
-        columns = side(b.k, found.columns, column_threads, vectors)
-        if rows is not None and columns is not None:
+        if rows is None:
+            continue
+        # threads that the rows have no use for go along the columns
+        spare = row_threads * column_threads // rows.threads
+        columns = side(b.k, found.columns, spare, vectors) or side(b.k, found.columns, column_threads, vectors)
+        if columns is not None:
             chosen = rows, columns
             if rows.groups * columns.groups * batches >= ENOUGH:
                 break
@@ -248,7 +254,9 @@ def side(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> Side | Non
     lots = -(-k.size(near) // LANES)
     rest = k.volume(axes[1:])
     if lots >= threads * vectors:
-        return Side(near, threads, vectors, None, -(-lots // (threads * vectors)) * rest)
+        # as few threads as so many tiles need: the last tile computes the less again
+        groups = -(-lots // (threads * vectors))
+        return Side(near, -(-lots // (groups * vectors)), vectors, None, groups * rest)
     if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
         return Side(near, lots // vectors, vectors, None, rest)
     if lots > threads or lots * 2 < threads:
