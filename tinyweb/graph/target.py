@@ -30,7 +30,7 @@ class Target:
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
     load_cost: float = 0.5  # cycles of a vector load with its address
     broadcast_cost: float = 0.5  # … of loading one number into all lanes
-    near_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
+    cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
@@ -66,7 +66,7 @@ def wasm_target(threads: int = 4) -> Target:
     return Target(
         "wasm", "c", 4, 16, _ALL_C, _ALL_C, branches=True, parallel_threads=threads, dot_lanes=4,
         instructions=("dot2_i16", "dot8_u4_i8", "dot4_i8"),
-        tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, near_bytes=160 << 10, lane_shifts=False,
+        tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, cache_bytes=160 << 10, lane_shifts=False,
     )  # fmt: skip
 
 

@@ -54,14 +54,14 @@ def test_an_access_follows_an_axis(name: str, width: int) -> None:
 def test_what_there_is_to_do() -> None:
     k = Analysis(product_of(12, 16, 20, in_place=True))
     assert [r.arg.name for r in k.outputs] == ["i0", "i1"] and [r.arg.name for r in k.reduced] == ["r0"]
-    assert k.work == 12 * 20 + 12 * 16 * 20 and k.heavy is k.reduces[0] and k.in_place and not k.chases
+    assert k.work == 12 * 20 + 12 * 16 * 20 and k.dominant is k.reduces[0] and k.in_place and not k.chases
     assert [u.src[0].arg.slot for u in k.loads_of(k.reduces[0])] in ([1, 2], [2, 1])
     assert {u.src[0].arg.slot for u in k.summed} == {1, 2}
     assert [k.kernel_stores(u) for u in k.nodes if u.op is Ops.LOAD and u.src[0].arg.slot == 0] == [True]
     assert not any(k.kernel_stores(u) for u in k.summed)
     assert {k.traffic(u) for u in k.summed} == {12 * 16 * 32, 16 * 20 * 32}
     none = Analysis(elementwise(40))
-    assert none.heavy is None and none.work == 40 and not none.in_place and none.summed == ()
+    assert none.dominant is None and none.work == 40 and not none.in_place and none.summed == ()
     rows = Analysis(symbolic_rows(8, 64))
     assert rows.size(rows.outputs[0]) == 64 and rows.exact(rows.outputs[1]) == 8 and rows.work == 512
     assert isinstance(rows.exact(rows.outputs[0]), UOp) and Analysis(row_sums(3, 7, dtypes.float16)).work == 3 + 21
@@ -71,7 +71,7 @@ def test_loads_of_sums_inside_are_left_out() -> None:
     k = Analysis(chained(4, 10, 6))
     outer = next(u for u in k.reduces if u.src[0].op is Ops.REDUCE)
     assert k.loads_of(outer) == [] and [len(k.loads_of(u)) for u in k.reduces if u is not outer] == [1, 1]
-    assert k.heavy is not None and k.volume(set(k.heavy.ranges | set(k.heavy.src[1:]))) == 240
+    assert k.dominant is not None and k.volume(set(k.dominant.ranges | set(k.dominant.src[1:]))) == 240
     assert [Analysis(chased(64, n)).chases for n in (1, 6, 7)] == [False, False, True]
 
 

@@ -19,9 +19,9 @@ from tinyweb.graph.optimize import (
     Hoist,
     Peel,
     Reorder,
+    RFactor,
     ScheduleError,
     Split,
-    Spread,
     Stage,
     Tensorize,
     apply,
@@ -52,7 +52,7 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel", "hoist", "tensorize", "spread"] if r.arg.reduce else ["grid", "overlap", "fuse"]
+    kinds += ["peel", "hoist", "tensorize", "rfactor"] if r.arg.reduce else ["grid", "overlap", "fuse"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
@@ -63,8 +63,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
         return Fuse(name, draw(st.sampled_from([o.arg.name for o in ranges if not o.arg.reduce])))
     if kind == "peel":
         return Peel(name, draw(st.sampled_from(FACTORS)))
-    if kind == "spread":
-        return Spread(name)
+    if kind == "rfactor":
+        return RFactor(name)
     if kind == "tensorize":
         outputs = [o.arg.name for o in ranges if not o.arg.reduce] or [name]
         return Tensorize(name, draw(st.sampled_from(sorted(INSTRUCTIONS))), draw(st.sampled_from(["", *outputs])))
@@ -197,7 +197,7 @@ def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) 
         r = f"{r}.0"
     begin += [Split(r, steps), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
-        begin.insert(-1, Spread(f"{r}.0.1"))
+        begin.insert(-1, RFactor(f"{r}.0.1"))
     nibbles = name != "dots_i8" and steps == 4
     instruction = "dot8_u4_i8" if nibbles else "dot4_i8" if steps == 4 else "dot2_i16"
     begin.append(Tensorize(f"{r}.1", instruction, "i0" if nibbles else ""))

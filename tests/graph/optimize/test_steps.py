@@ -35,10 +35,10 @@ from tinyweb.graph.optimize import (
     Online,
     Peel,
     Reorder,
+    RFactor,
     Schedule,
     ScheduleError,
     Split,
-    Spread,
     Stage,
     Tensorize,
     heuristic,
@@ -100,7 +100,7 @@ def steps(kernel: UOp) -> Iterator[Action]:
         for kind in KINDS:
             yield from (Bind(n, kind, dim) for dim in ((0, 1) if kind in (AxisKind.GRID, AxisKind.THREAD) else (0,)))
         yield from (GroupReduce(n, f) for f in (2, 8))
-        yield Spread(n)
+        yield RFactor(n)
         yield from (Tensorize(n, i, names[0]) for i in INSTRUCTIONS)
         for p in slots:
             yield Stage(p, n, Space.REGISTER)

@@ -7,7 +7,7 @@ from tests.graph.lower.hand_kernels import BY_NAME, check
 from tinyweb import Tensor
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, ScheduleError, Split, Spread, Tensorize, apply, heuristic, optimize
+from tinyweb.graph.optimize import Bind, RFactor, ScheduleError, Split, Tensorize, apply, heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.tracing import capture
@@ -43,7 +43,7 @@ def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
 
 
 def test_gpus_have_none() -> None:
-    assert not any(isinstance(a, Spread) for a in heuristic(product(8, 1), webgpu_target()))
+    assert not any(isinstance(a, RFactor) for a in heuristic(product(8, 1), webgpu_target()))
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_gpus_have_none() -> None:
         ),
         ("dots_i8", [Split("r0", 4), Tensorize("r0.1", DOT4)], "takes 4 steps"),
         ("matmul", [Split("r2", 4), Tensorize("r2.1", DOT4)], "there is no axis|takes 4 steps"),
-        ("dots_i8", [Spread("r1")], "no integer sum would be left"),
-        ("dots_i8", [Spread("i0")], "not reduced"),
-        ("dots_i8", [Spread("r0")], "integers that cannot overflow"),
-        ("dots_i8", [Split("r1", 4), Spread("r1.0"), Spread("r1.0")], "integers that cannot overflow"),
+        ("dots_i8", [RFactor("r1")], "no integer sum would be left"),
+        ("dots_i8", [RFactor("i0")], "not reduced"),
+        ("dots_i8", [RFactor("r0")], "integers that cannot overflow"),
+        ("dots_i8", [Split("r1", 4), RFactor("r1.0"), RFactor("r1.0")], "integers that cannot overflow"),
         ("dots_i8", [Bind("r1", AxisKind.UNROLL), Tensorize("r1", NIBBLES)], "bound to unroll already"),
         ("dots_i8", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),
         ("dots_i4", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),
@@ -77,7 +77,7 @@ def test_gpus_have_none() -> None:
         ),
     ],
 )
-def test_refused(name: str, schedule: list[Split | Bind | Spread | Tensorize], message: str) -> None:
+def test_refused(name: str, schedule: list[Split | Bind | RFactor | Tensorize], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         apply(BY_NAME[name].kernel, schedule)
 

@@ -13,7 +13,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, toposort, users
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.dominators import PostDominators
-from tinyweb.graph.schedule.fusion import HEAVY_FROM, MAX_INPUTS, SHORT_REDUCE, TILED_REDUCE, Fusion
+from tinyweb.graph.schedule.fusion import MAX_INPUTS, SHORT_REDUCE, STORED_FROM, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.nn.quantize import QuantizedWeight
@@ -31,7 +31,7 @@ def kernels(*results: Tensor) -> int:
 
 # -- thresholds -------------------------------------------------------------------------------------------------------
 def test_the_thresholds() -> None:
-    assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, HEAVY_FROM) == (16384, 16, 256, 7, 256)
+    assert (LAUNCH, TILED_REDUCE, SHORT_REDUCE, MAX_INPUTS, STORED_FROM) == (16384, 16, 256, 7, 256)
 
 
 @pytest.mark.parametrize(("make", "limit", "below", "above"), [

@@ -20,10 +20,30 @@ from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import Spread, Tensorize
+from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 
 __all__ = [
-    "Action", "Bind", "FallbackWarning", "Fuse", "GroupReduce", "Hoist", "Online", "Partition", "Peel",
-    "Reorder", "Schedule", "ScheduleError", "Split", "Spread", "Stage", "Tensorize", "apply", "from_json", "heuristic",
-    "optimize", "optimize_then", "prepared", "to_json",
+    "Action",
+    "Bind",
+    "FallbackWarning",
+    "Fuse",
+    "GroupReduce",
+    "Hoist",
+    "Online",
+    "Partition",
+    "Peel",
+    "RFactor",
+    "Reorder",
+    "Schedule",
+    "ScheduleError",
+    "Split",
+    "Stage",
+    "Tensorize",
+    "apply",
+    "from_json",
+    "heuristic",
+    "optimize",
+    "optimize_then",
+    "prepared",
+    "to_json",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ from tinyweb.graph.optimize.rewrite import (
     replace_range,
 )
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import Spread, Tensorize
+from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -354,12 +354,12 @@ class GroupReduce:
 
 
 Action: TypeAlias = (
-    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | Spread | Tensorize | Partition"
+    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | RFactor | Tensorize | Partition"
 )
 Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
     a.name: a
-    for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, Spread, Tensorize, Partition)
+    for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition)
 }
 
 

@@ -75,7 +75,7 @@ class Analysis:
         return self._one.get((access.src[1], r, width), False)
 
     @cached_property
-    def heavy(self) -> UOp | None:
+    def dominant(self) -> UOp | None:
         """The REDUCE with most steps in all."""
         return max(self.reduces, key=lambda u: self.volume(u.ranges | set(u.src[1:])), default=None)
 

@@ -63,8 +63,8 @@ class Contraction:
 
     def __init__(self, b: Builder):
         self.k, self.target = b.k, b.target
-        k, heavy = b.k, b.k.heavy
-        self.bound = [r for r in k.reduced if heavy is not None and r in heavy.src[1:]]
+        k, dominant = b.k, b.k.dominant
+        self.bound = [r for r in k.reduced if dominant is not None and r in dominant.src[1:]]
         self.loads = list(dict.fromkeys(u for r in k.reduces for u in k.loads_of(r)))
         self.touched = {r: [u for u in self.loads if r in u.ranges] for r in k.outputs}
         self.steps = k.volume(self.bound)
@@ -72,12 +72,12 @@ class Contraction:
         self.value = {u: whole_value(u, above) for u in self.loads}
 
     def fits(self) -> bool:
-        k, heavy = self.k, self.k.heavy
-        if heavy is None or k.volume(heavy.ranges | set(heavy.src[1:])) < LEAST_WORK:
+        k, dominant = self.k, self.k.dominant
+        if dominant is None or k.volume(dominant.ranges | set(dominant.src[1:])) < LEAST_WORK:
             return False
-        if any(u.src[1:] != heavy.src[1:] or u.arg is not Ops.ADD for u in k.reduces):
+        if any(u.src[1:] != dominant.src[1:] or u.arg is not Ops.ADD for u in k.reduces):
             return False
-        if any(r not in heavy.ranges for r in k.outputs) or any(s.src[0].dtype.bits < 8 for s in k.stores):
+        if any(r not in dominant.ranges for r in k.outputs) or any(s.src[0].dtype.bits < 8 for s in k.stores):
             return False
         if any(not isinstance(k.exact(r), int) for r in self.bound):
             return False
@@ -282,7 +282,7 @@ def _block(
             continue  # further steps only of what is whole
         panel = panels * p * tile.columns * steps
         sums = 0 if symbolic else strips * q * panels * p * tile.rows * tile.columns
-        if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > target.near_bytes:
+        if max(panel, sums) > MAX_STAGED or 4 * (panel + sums) * len(k.reduces) > target.cache_bytes:
             continue
         count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
         one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row

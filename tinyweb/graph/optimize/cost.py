@@ -56,7 +56,7 @@ def excess(kernel: UOp, target: Target) -> str:
         return f"{staged[Space.SHARED]} bytes of shared memory are more than {target.name} has"
     if staged[Space.REGISTER] > MAX_STAGED_BYTES:
         return f"{staged[Space.REGISTER]} bytes staged by one worker are more than {MAX_STAGED_BYTES}"
-    if target.language == "c" and any(s.src[0].dtype.bits < 8 for s in kernel.src) and _spread(loops.ranges):
+    if target.language == "c" and any(s.src[0].dtype.bits < 8 for s in kernel.src) and _shares_grid(loops.ranges):
         return "two workers would update parts of one byte"
     return ""
 
@@ -78,7 +78,7 @@ def _elements(u: UOp) -> int:
     return prod(r.src[0].vmax for r in u.lanes)
 
 
-def _spread(ranges: tuple[UOp, ...]) -> bool:
+def _shares_grid(ranges: tuple[UOp, ...]) -> bool:
     return any(r.arg.kind is AxisKind.GRID and r.src[0].vmax > 1 for r in ranges)
 
 

@@ -22,11 +22,11 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(b: Builder) -> bool:
     """Any kernel on a processor."""
-    if b.k.heavy is None:
+    if b.k.dominant is None:
         elementwise(b, b.k.outputs)
         share(b)
-    elif not sum_of_rows(b, b.k.heavy):
-        reduction(b, b.k.heavy)
+    elif not sum_of_rows(b, b.k.dominant):
+        reduction(b, b.k.dominant)
     return True
 
 
@@ -85,7 +85,7 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
     return None
 
 
-def sum_of_rows(b: Builder, heavy: UOp) -> bool:
+def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     """A vector times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added to sums that
     stay near. Along columns every load would be on another page.
     """
@@ -99,7 +99,7 @@ def sum_of_rows(b: Builder, heavy: UOp) -> bool:
         return False
     if steps > ROWS_TOGETHER * LONGEST:
         return False
-    followed = [u for u in k.loads_of(heavy) if column in u.ranges]
+    followed = [u for u in k.loads_of(dominant) if column in u.ranges]
     if not followed or not all(k.contiguous(u, column) and row in u.ranges for u in followed):
         return False
     vectors = 1
@@ -118,17 +118,17 @@ def sum_of_rows(b: Builder, heavy: UOp) -> bool:
     return True
 
 
-def reduction(b: Builder, heavy: UOp) -> None:
+def reduction(b: Builder, dominant: UOp) -> None:
     """A vector along what most loads follow, a tile of sums in registers, the largest operand read once."""
     k, lanes = b.k, b.target.vector_lanes
-    loads = k.loads_of(heavy)
-    bound = [r for r in k.reduced if r in heavy.src[1:]]
-    free = [r for r in k.outputs if r in heavy.ranges]
+    loads = k.loads_of(dominant)
+    bound = [r for r in k.reduced if r in dominant.src[1:]]
+    free = [r for r in k.outputs if r in dominant.ranges]
     axis, width = vector_axis(b, loads, bound, free)
     if axis is not None:
         b.tile(axis.arg.name, width, AxisKind.VECTOR)
     # half of the registers hold sums; reductions that were merged have sums of their own
-    together = sum(u.src[1:] == heavy.src[1:] for u in k.reduces)
+    together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
     budget = min(budget, REPEATED // len(k.reduces))
     main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
@@ -154,7 +154,7 @@ def reduction(b: Builder, heavy: UOp) -> None:
         elementwise(b, apart)
     row = max((r for r in rows if b.left(r)), key=b.steps, default=None)
     if row is not None and b.steps(row) > 1 and any(b.steps(r) > 1 for r in others):
-        rows_first(b, heavy, row)
+        rows_first(b, dominant, row)
     else:
         share(b)
 
@@ -202,7 +202,7 @@ def unrolled(k: Analysis, r: UOp, most: int) -> int:
 
 
 # -- the nest ---------------------------------------------------------------------------------------------------
-def rows_first(b: Builder, heavy: UOp, row: UOp) -> None:
+def rows_first(b: Builder, dominant: UOp, row: UOp) -> None:
     """The large operand is read once: a block of its rows stays near while all that is multiplied with it passes by."""
     k, block = b.k, b.left(row)
     unrolled = -(-k.size(row) // b.size(block))
@@ -213,7 +213,7 @@ def rows_first(b: Builder, heavy: UOp, row: UOp) -> None:
         b.reorder(block, *(b.left(r) for r in k.outputs if r in loops))
     # what has to be converted is converted once per block
     narrow: dict[UOp, int] = {}
-    for around, u in ((r, u) for r in k.reduces if r.src[1:] == heavy.src[1:] for u in k.loads_of(r)):
+    for around, u in ((r, u) for r in k.reduces if r.src[1:] == dominant.src[1:] for u in k.loads_of(r)):
         if row in u.src[1].ranges and u.src[0].dtype.bits < 32 and not k.kernel_stores(u):
             if all(r in u.ranges for r in around.ranges & loops):
                 continue  # read once: nothing is gained
@@ -240,7 +240,7 @@ def share(b: Builder) -> None:
         if b.steps(r) >= blocks:
             b.bind(b.left(r), AxisKind.GRID)
             return
-    row = max((r for r in loops if k.heavy is None or r in k.heavy.ranges), key=b.steps, default=None)
+    row = max((r for r in loops if k.dominant is None or r in k.dominant.ranges), key=b.steps, default=None)
     if row is None or b.steps(row) <= 1:
         return
     block, factor = b.left(row), b.steps(row) // blocks
@@ -255,7 +255,7 @@ def share(b: Builder) -> None:
 def stage_inputs(b: Builder, row: UOp, at: str) -> None:
     """What is computed from the input for every row alike is computed once per block."""
     k, above = b.k, users([b.k.kernel])
-    for u in k.loads_of(k.heavy) if k.heavy is not None else ():
+    for u in k.loads_of(k.dominant) if k.dominant is not None else ():
         value = whole_value(u, above)
         if row in value.ranges or value is u or any(b.left(r) for r in value.ranges if r in k.outputs):
             continue

@@ -30,7 +30,7 @@ from tinyweb.graph.optimize.instructions import (
 )
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import MAX_STAGED, Stage
-from tinyweb.graph.optimize.tensorize import Spread, Tensorize, products
+from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
 # fewer products than this are done sooner by one worker than the others are woken
@@ -86,7 +86,7 @@ def _dots(b: Builder) -> Dots | None:
     """Dots of what lies side by side in memory, such as groups inside a sum of floats."""
     k = b.k
     dots = [u for u in k.reduces if products(u) is not None]
-    if not b.target.dot_lanes or not dots or k.heavy not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
+    if not b.target.dot_lanes or not dots or k.dominant not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
     free, inner = [r for r in k.outputs if r in dots[0].ranges], dots[0].src[-1]
     near = {r for r in free if all(k.contiguous(s, r) for s in k.stores)}
@@ -119,7 +119,7 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, vectors: int) -> bool:
     tile = _tile(b, columns, max(SUMS // (vectors * len(w.dots)), 1))
     row, lane = b.split(w.rows.arg.name, block, shift=size % block > 0)
     at = chunk = row
-    near = min(b.target.near_bytes // (2 * dtypes.int16.itemsize), MAX_STAGED)
+    near = min(b.target.cache_bytes // (2 * dtypes.int16.itemsize), MAX_STAGED)
     elements, steps = (max(k.volume(u.src[1].ranges) for u in loads) for loads in (w.others, w.weights))
     if elements <= near or not tile:
         _share(b, row, tile)
@@ -197,7 +197,7 @@ def _lanes(b: Builder, w: Dots, pairs: bool, packed: bool, convert: Callable[[],
         b.bind(several, AxisKind.UNROLL)
     b.bind(vector, AxisKind.VECTOR)
     if w.scaled:
-        b.do(Spread(vector))
+        b.do(RFactor(vector))
     convert()
     b.do(Tensorize(dot, instruction.name))
     return True
@@ -216,7 +216,7 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
     octets, half = b.split(w.dots[0].src[1].arg.name, NIBBLES)
     lane, dot = b.split(octets, DOT_STEPS)
     b.bind(half, AxisKind.UNROLL)
-    b.do(Spread(lane))
+    b.do(RFactor(lane))
     convert()
     words = size // DOT8_U4_I8.terms
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))

@@ -33,16 +33,16 @@ TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2
 
 def schedule_for_gpu(b: Builder) -> bool:
     """Any kernel on a GPU."""
-    if b.k.heavy is None:
+    if b.k.dominant is None:
         elementwise(b)
     else:
-        reduction(b, b.k.heavy)
+        reduction(b, b.k.dominant)
     return True
 
 
 def schedule_threads(b: Builder) -> bool:
     """A thread for each output."""
-    spread(b, by_nearness(b.k, b.k.outputs), WORKGROUP)
+    bind_threads(b, by_stride(b.k, b.k.outputs), WORKGROUP)
     b.grid(loops(b, b.k.outputs))
     return True
 
@@ -54,23 +54,23 @@ def elementwise(b: Builder) -> None:
     schedule_threads(b)
 
 
-def reduction(b: Builder, heavy: UOp) -> None:
+def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
     k = b.k
-    rows = [r for r in k.outputs if r in heavy.ranges]
+    rows = [r for r in k.outputs if r in dominant.ranges]
     apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
     if apart and k.volume(apart) > 1:
-        row_kernel(b, heavy, rows, apart)
+        row_kernel(b, dominant, rows, apart)
         return
-    if not product(b, heavy, rows):
-        sums(b, heavy, rows)
+    if not product(b, dominant, rows):
+        sums(b, dominant, rows)
     b.grid(loops(b, k.outputs))
 
 
-def row_kernel(b: Builder, heavy: UOp, rows: list[UOp], apart: list[UOp]) -> None:
+def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> None:
     """A workgroup per row or a few: its threads reduce together, then write the row together."""
     k = b.k
-    length = max(k.volume(apart), k.volume(set(heavy.src[1:])))
+    length = max(k.volume(apart), k.volume(set(dominant.src[1:])))
     for u in k.reduces:
         axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
         if axis is not None:
@@ -82,25 +82,25 @@ def row_kernel(b: Builder, heavy: UOp, rows: list[UOp], apart: list[UOp]) -> Non
         count *= 2
     if k.volume(rows) * count > FULL:
         count = min(count, WORKGROUP)
-    count = share(b, heavy, count, 1)
-    for r in by_nearness(k, (r for r in apart if b.left(r)))[:1] if count > 1 else ():
+    count = share(b, dominant, count, 1)
+    for r in by_stride(k, (r for r in apart if b.left(r)))[:1] if count > 1 else ():
         b.tile(b.left(r), count, AxisKind.THREAD)
-    spread(b, by_nearness(k, rows), WORKGROUP)
+    bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
     b.grid(loops(b, (r for r in k.outputs if r not in apart)))
 
 
-def sums(b: Builder, heavy: UOp, rows: list[UOp]) -> None:
+def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     """Reductions that are no products of matrices: vectors along memory, as many threads for each as keep all busy."""
     k, t = b.k, b.target
-    loads = k.loads_of(heavy)
-    bound = [r for r in heavy.src[1:] if r.op is Ops.RANGE]
+    loads = k.loads_of(dominant)
+    bound = [r for r in dominant.src[1:] if r.op is Ops.RANGE]
     axis, width = vector_axis(b, loads, bound, rows)
     follow = [u for u in loads if axis in rows and k.follows(u, axis, width)]
     main = max(follow or loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     reused = [r for r in rows if main is not None and r not in main.src[1].ranges]
     outputs, steps = k.volume(rows), k.volume(bound)
-    groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in heavy.ranges))
+    groups = list(dict.fromkeys(r for u in k.reduces for r in u.src[1:] if r in dominant.ranges))
     narrow = 32
     if axis is not None:
         left = b.tile(axis.arg.name, width, AxisKind.VECTOR)
@@ -128,7 +128,7 @@ def sums(b: Builder, heavy: UOp, rows: list[UOp]) -> None:
             unroll(b, serves, outputs * part, FULL // 2, 8 if narrow < 16 else 4)
             group(b, outer, part)
             if not t.subgroups or part < WORKGROUP // 2:
-                spread(b, by_nearness(k, rows), max(WORKGROUP, part))
+                bind_threads(b, by_stride(k, rows), max(WORKGROUP, part))
             return
     if t.subgroups and axis in bound and steps >= 2 * ALONG:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
@@ -144,14 +144,14 @@ def sums(b: Builder, heavy: UOp, rows: list[UOp]) -> None:
         count = max(count, ALONG)
     if count < 4:
         unroll(b, [r for r in reused if r is not axis], outputs, FULL // 4)
-        spread(b, by_nearness(k, rows), WORKGROUP)
+        bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
     # several rows to a thread, where there are plenty, share what is read and computed of the input
     unroll(b, [r for r in serves if r is not axis], outputs * count, FULL // 2)
     if axis in rows:
-        spread(b, [axis], WORKGROUP // 4)
-    share(b, heavy, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
-    spread(b, [r for r in by_nearness(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
+        bind_threads(b, [axis], WORKGROUP // 4)
+    share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
+    bind_threads(b, [r for r in by_stride(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
 
 
 def tile_of_registers(b: Builder, rows: list[UOp], reused: list[UOp], axis: UOp | None) -> None:
@@ -163,7 +163,7 @@ def tile_of_registers(b: Builder, rows: list[UOp], reused: list[UOp], axis: UOp 
             b.tile(b.left(r), min(4, b.steps(r)), AxisKind.UNROLL)
     near = [r for r in (axis if axis in rows else other, token, other) if r is not None]
     for r in dict.fromkeys(near):
-        spread(b, [r], min(threads(b) * 8, WORKGROUP))
+        bind_threads(b, [r], min(threads(b) * 8, WORKGROUP))
 
 
 # -- products of matrices ---------------------------------------------------------------------------------------
@@ -186,10 +186,10 @@ class Side:
     groups: int
 
 
-def product_of(k: Analysis, heavy: UOp, outputs: list[UOp]) -> Product | None:
+def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> Product | None:
     """How a reduction multiplies two operands that do not share their output axes; None if it does not."""
-    loads = [u for u in k.loads_of(heavy) if u.src[1].ranges.intersection(heavy.src[1:])]
-    order = by_nearness(k, outputs)
+    loads = [u for u in k.loads_of(dominant) if u.src[1].ranges.intersection(dominant.src[1:])]
+    order = by_stride(k, outputs)
     with_near = [u for u in loads if order and order[0] in u.src[1].ranges]
     others = [u for u in loads if u not in with_near]
     if not with_near or not others:
@@ -201,15 +201,15 @@ def product_of(k: Analysis, heavy: UOp, outputs: list[UOp]) -> Product | None:
     return Product(columns, sorted(rows, key=k.size, reverse=True))
 
 
-def product(b: Builder, heavy: UOp, outputs: list[UOp]) -> bool:
+def product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     """Blocks of both operands in shared memory, the largest tiles of which there are enough; whether this was a product
     that is worth it.
     """
-    k, found = b.k, product_of(b.k, heavy, outputs)
+    k, found = b.k, product_of(b.k, dominant, outputs)
     if found is None or k.in_place:  # blocks at the end overlap
         return False
     axes = found.columns[0], found.rows[0]
-    if any(not isinstance(k.exact(r), int) for r in (*axes, *heavy.src[1:])):
+    if any(not isinstance(k.exact(r), int) for r in (*axes, *dominant.src[1:])):
         return False
     if min(k.volume(found.columns), k.volume(found.rows)) < MATRIX or min(map(k.size, axes)) < MATRIX // 2:
         return False
@@ -221,8 +221,8 @@ def product(b: Builder, heavy: UOp, outputs: list[UOp]) -> bool:
     for depth in DEPTHS:
         cut(b, columns, 0)
         cut(b, rows, 1)
-        at = block(b, heavy, depth)
-        if at and stage(b, at, heavy, columns.axis):
+        at = block(b, dominant, depth)
+        if at and stage(b, at, dominant, columns.axis):
             return True
         b.back(mark)
     return False
@@ -284,10 +284,10 @@ def cut(b: Builder, s: Side, dim: int) -> None:
         b.tile(s.further[0].arg.name, s.further[1], AxisKind.UNROLL)
 
 
-def block(b: Builder, heavy: UOp, depth: int) -> str:
+def block(b: Builder, dominant: UOp, depth: int) -> str:
     """The reduced loops cut so that about `depth` steps lie inside of one loop; that loop, or "" if there is none."""
     inside = 1
-    for r in sorted(heavy.src[1:], key=lambda r: (r.arg.order, r.arg.name), reverse=True):
+    for r in sorted(dominant.src[1:], key=lambda r: (r.arg.order, r.arg.name), reverse=True):
         size, name = b.k.size(r), str(r.arg.name)
         if inside * size <= depth:
             inside *= size
@@ -298,10 +298,10 @@ def block(b: Builder, heavy: UOp, depth: int) -> str:
     return ""
 
 
-def stage(b: Builder, at: str, heavy: UOp, columns: UOp) -> bool:
+def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
     """Shared memory for what the threads read alike; whether there is something, and enough of it."""
     k = b.k
-    loads = {x: None for r in k.reduces if r.src[1:] == heavy.src[1:] for x in k.loads_of(r)}
+    loads = {x: None for r in k.reduces if r.src[1:] == dominant.src[1:] for x in k.loads_of(r)}
     operands: dict[tuple[UOp, bool], list[UOp]] = {}
     for u in sorted(loads, key=k.traffic, reverse=True):
         operands.setdefault((u.src[0], columns in u.ranges), []).append(u)
@@ -366,7 +366,7 @@ def loops(b: Builder, axes: Iterable[UOp]) -> list[str]:
     return [left for r in axes if (left := b.left(r))]
 
 
-def spread(b: Builder, axes: Iterable[UOp], wanted: int) -> None:
+def bind_threads(b: Builder, axes: Iterable[UOp], wanted: int) -> None:
     """Output axes over threads, one dimension each, until the workgroup has about `wanted` threads."""
     for r in axes:
         dim = len(b.threads())
@@ -377,27 +377,27 @@ def spread(b: Builder, axes: Iterable[UOp], wanted: int) -> None:
             b.tile(b.left(r), fitting(b.steps(r), room), AxisKind.THREAD, dim)
 
 
-def share(b: Builder, heavy: UOp, count: int, dims: int) -> int:
-    """All reductions over at most `count` threads in up to `dims` dimensions, made for the heavy one: as many as can
+def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
+    """All reductions over at most `count` threads in up to `dims` dimensions, made for the dominant one: as many as can
     exchange their results through shared memory; their number.
     """
     mark = b.mark()
-    while (total := _share(b, heavy, count, dims)) > 1 and exchange_bytes(b.kernel) > b.target.shared_bytes:
+    while (total := _share(b, dominant, count, dims)) > 1 and exchange_bytes(b.kernel) > b.target.shared_bytes:
         b.back(mark)
         count //= 2
     return total
 
 
-def _share(b: Builder, heavy: UOp, count: int, dims: int) -> int:
+def _share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
     k, parts = b.k, dict[int, int]()  # threads by dimension
-    for r in along(k, k.loads_of(heavy), [r for r in heavy.src[1:] if b.left(r)]):
+    for r in along(k, k.loads_of(dominant), [r for r in dominant.src[1:] if b.left(r)]):
         part = fitting(b.steps(r), count)
         if part > 1 and len(parts) < dims:
             dim = len(b.threads())
             b.group(b.left(r), part, dim)
             parts[dim] = part
             count //= part
-    done = set(heavy.src[1:])
+    done = set(dominant.src[1:])
     total = 1
     for part in parts.values():
         total *= part
@@ -433,7 +433,7 @@ def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:
     return sorted(axes, key=lambda r: distance(k, main, r)) if main is not None else axes
 
 
-def by_nearness(k: Analysis, axes: Iterable[UOp]) -> list[UOp]:
+def by_stride(k: Analysis, axes: Iterable[UOp]) -> list[UOp]:
     """Axes in the order in which neighbouring threads should walk them: those that stores follow first."""
     main = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
     return sorted(axes, key=lambda r: distance(k, main, r))

@@ -116,10 +116,10 @@ def search(
     """
     begin = clock()
     space = _Space(kernel, target, lower, keep_workgroups, random.Random(seed))
-    usual = space.usual
-    usual.ratios.append(1.0)
-    beam = [usual]
-    waiting: list[Schedule] = [*starts, *space.near(usual.schedule), *space.near(())]
+    baseline = space.baseline
+    baseline.ratios.append(1.0)
+    beam = [baseline]
+    waiting: list[Schedule] = [*starts, *space.near(baseline.schedule), *space.near(())]
     rounds = timed = problems = idle = failures = 0
     longest = 0.0  # round so far: the next one may take as long
     while idle < PATIENCE and failures < 2 and (now := clock()) - begin + longest < RESERVE * seconds:
@@ -127,10 +127,10 @@ def search(
         if not batch:
             break
         rounds += 1
-        again = [c for c in beam if c is not usual][:RETIMED]  # a lucky turn must not lead the search astray
+        again = [c for c in beam if c is not baseline][:RETIMED]  # a lucky turn must not lead the search astray
         tried = [*again, *batch]
         try:
-            reference, *timings = measure([usual.program, *(c.program for c in tried)], TURNS)
+            reference, *timings = measure([baseline.program, *(c.program for c in tried)], TURNS)
         except MeasureError:
             failures += 1
             continue
@@ -147,19 +147,19 @@ def search(
         if report:
             report(rounds, timed, beam[0].ratio)
     finalists = [c for c in beam if c.ratio < 1.0][:FINALISTS]
-    return Found(*_confirmed(usual, finalists, measure), rounds, timed, problems, space.refused)
+    return Found(*_confirmed(baseline, finalists, measure), rounds, timed, problems, space.refused)
 
 
-def _confirmed(usual: _Candidate, finalists: list[_Candidate], measure: Measure) -> tuple[Schedule, float, float]:
+def _confirmed(baseline: _Candidate, finalists: list[_Candidate], measure: Measure) -> tuple[Schedule, float, float]:
     """Of the finalists the one that is clearly faster in every fresh run, else the heuristic's schedule."""
     worst: dict[int, tuple[float, float]] = {i: (0.0, 0.0) for i in range(len(finalists))}
     for _ in range(FINAL_RUNS if finalists else 0):
         chosen = sorted(worst)
         try:
-            programs = [usual.program, *(finalists[i].program for i in chosen)]
+            programs = [baseline.program, *(finalists[i].program for i in chosen)]
             reference, *timings = measure(programs, FINAL_TURNS, fresh=True)
         except MeasureError:
-            return usual.schedule, 1.0, 0.0
+            return baseline.schedule, 1.0, 0.0
         for i, timing in zip(chosen, timings, strict=True):
             middle, spread = compare(timing, reference) if timing.seconds else (1.0, 0.0)
             if timing.problem or middle + spread > WORTH:
@@ -169,7 +169,7 @@ def _confirmed(usual: _Candidate, finalists: list[_Candidate], measure: Measure)
         if not worst:
             break
     if not worst:
-        return usual.schedule, 1.0, 0.0
+        return baseline.schedule, 1.0, 0.0
     best = min(worst, key=lambda i: worst[i])
     return finalists[best].schedule, *worst[best]
 
@@ -206,7 +206,7 @@ class _Space:
         self.refused = 0  # by lowering
         schedule = heuristic(kernel, target)
         program = lower(apply(kernel, schedule), target)
-        self.usual = _Candidate(schedule, program, estimate(program, target))
+        self.baseline = _Candidate(schedule, program, estimate(program, target))
         self.schedules.add(schedule)
         self.programs.add(program.name)
         self.longest = max(MAX_UOPS, 2 * len(program.uops))

@@ -1,4 +1,4 @@
-"""Tensorize: a part of a sum becomes an instruction of the processor; Spread takes lanes out of such sums."""
+"""Tensorize: a part of a sum becomes an instruction of the processor; RFactor takes lanes out of such sums."""
 
 from __future__ import annotations
 
@@ -126,18 +126,18 @@ def products(reduce: UOp) -> tuple[UOp, UOp] | None:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RFactor:
     """An axis of integer sums inside of a float sum goes to the float sum: Σ s · float(Σ v) becomes Σ Σ s · float(v).
 
     Each lane of the axis then has a sum of its own until the end, instead of being added up in every step of the outer
     sum. Only of integers that cannot overflow; where they are beyond 2²⁴, both ways round to float32, at other places.
     """
 
-    name: ClassVar[str] = "spread"
+    name: ClassVar[str] = "rfactor"
     axis: str
 
     def __str__(self) -> str:
-        return f"spread({self.axis})"
+        return f"rfactor({self.axis})"
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
@@ -177,10 +177,10 @@ class Spread:
         raise ScheduleError(f"{self}: the integer sum is no term of a sum of floats")
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Spread, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[RFactor, ...]]:
         """Every reduced axis of integer sums that stand inside of others."""
         for r in loops_of(kernel).ranges:
             if r.arg.reduce and any(
                 u.op is Ops.REDUCE and r in u.src[1:] and len(u.src) > 2 and u.dtype.is_int for u in kernel.toposort()
             ):
-                yield (Spread(r.arg.name),)
+                yield (RFactor(r.arg.name),)

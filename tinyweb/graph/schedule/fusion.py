@@ -27,7 +27,7 @@ TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles
 SHORT_REDUCE = 256  # elements of a reduce of integers that is carried out inside the reduce that needs it
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
-HEAVY_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
+STORED_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
 
 
 class Kind(Enum):
@@ -43,7 +43,7 @@ class State:
     kind: Kind = Kind.NONE
     row_size: Size = 1  # elements of the reduces below
     row_axes: frozenset[int] = frozenset()  # ROW: the node's axes that share a reduce
-    heavy: bool = False  # every element has transcendental work of its own
+    transcendental: bool = False  # every element has transcendental work of its own
     # FULL: the reduce reads its memory more than once (a matrix product), so there is no row in memory that others walk
     contraction: bool = False
     inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
@@ -156,7 +156,7 @@ class Fusion:
             # each short sum is needed once, and would take a good part of the memory of what it is made of
             return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
-            if s.reduces and not s.heavy and 2 * sum(_elements(u) for u in s.reduces) <= _elements(x):
+            if s.reduces and not s.transcendental and 2 * sum(_elements(u) for u in s.reduces) <= _elements(x):
                 self.cheaper |= s.reduces
             self._realize(x)
             s = self.state[x]
@@ -185,7 +185,7 @@ class Fusion:
             if along_row and not s.contraction and x not in self.apart:
                 return State(Kind.ROW, s.row_size, axes, inputs=s.inputs, reduces=frozenset({x}))
             self._realize(x)
-        elif s.kind is Kind.ROW or (s.heavy and size_max(size_prod(x.shape)) >= HEAVY_FROM):
+        elif s.kind is Kind.ROW or (s.transcendental and size_max(size_prod(x.shape)) >= STORED_FROM):
             self._realize(x)
         s = self.state[x]
         return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs, reduces=s.reduces)
@@ -210,7 +210,7 @@ class Fusion:
             return s
         if u.op is Ops.PERMUTE:
             return State(
-                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.heavy,
+                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.transcendental,
                 inputs=s.inputs, reduces=s.reduces,
             )  # fmt: skip
         if u.op is Ops.RESHAPE:
@@ -223,7 +223,7 @@ class Fusion:
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)
             else:
-                return State(s.kind, s.row_size, frozenset(moved), s.heavy, inputs=s.inputs, reduces=s.reduces)
+                return State(s.kind, s.row_size, frozenset(moved), s.transcendental, inputs=s.inputs, reduces=s.reduces)
         self._realize(x)
         return self.state[x]
 
@@ -251,14 +251,14 @@ class Fusion:
                     self._realize(s)
         states = {s: self.state[s] for s in u.src}
         inputs = frozenset().union(*(st.inputs for st in states.values()))
-        heavy = u.op in TRANSCENDENTAL or any(st.heavy for st in states.values())
+        transcendental = u.op in TRANSCENDENTAL or any(st.transcendental for st in states.values())
         for want in (Kind.FULL, Kind.ROW):
             for st in states.values():
                 if st.kind is want:
                     contraction = any(other.contraction for other in states.values())
                     reduces = frozenset().union(*(other.reduces for other in states.values()))
-                    return State(want, st.row_size, st.row_axes, heavy, contraction, inputs, reduces)
-        return State(heavy=heavy, inputs=inputs)
+                    return State(want, st.row_size, st.row_axes, transcendental, contraction, inputs, reduces)
+        return State(transcendental=transcendental, inputs=inputs)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
         """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same
