@@ -11,11 +11,19 @@ before `.realize()`, `.numpy()`, `.item()` or `.tolist()` asks for a value.
 
 from __future__ import annotations
 
+from tinyweb.array.attention import Attention
 from tinyweb.array.core import realize_all
+from tinyweb.array.ctc import Sequences
+from tinyweb.array.differentiation import Differentiation
+from tinyweb.array.einsum import Einsum
+from tinyweb.array.image import Image
 from tinyweb.array.inplace import InPlace
+from tinyweb.array.loss import Loss
+from tinyweb.array.selection import Selection
+from tinyweb.array.spectral import Spectral
 
 
-class Tensor(InPlace):
+class Tensor(Image, InPlace, Attention, Loss, Einsum, Spectral, Selection, Sequences, Differentiation):
     """A lazy n-dimensional array on a device."""
 
     __slots__ = ()

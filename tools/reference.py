@@ -108,7 +108,7 @@ def public(name: str) -> bool:
 
 
 def tensor_page(missing: list[str]) -> str:
-    """All methods of Tensor, a section for each layer it is made of."""
+    """All methods of Tensor, a section for each mixin it is made of."""
     sections = []
     defined: set[str] = set()
     for layer in Tensor.__mro__:

@@ -9,7 +9,9 @@ from contextvars import ContextVar
 from typing import Self
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.selection import Selection
+from tinyweb.array.moments import Moments
+from tinyweb.array.random import Random
+from tinyweb.array.views import Views
 
 _training: ContextVar[bool] = ContextVar("training", default=False)
 
@@ -19,7 +21,7 @@ def is_training(given: bool | None) -> bool:
     return _training.get() if given is None else given
 
 
-class Activation(Selection):
+class Activation(Random, Views, Moments):
     """Elementwise non-linearities, and those along an axis. Integers are taken as float32 where the result is no
     integer."""
 

@@ -10,8 +10,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
+from tinyweb.array.padding import Padding
+from tinyweb.array.reduction import Reduction
 from tinyweb.dtype import dtypes, promote
 from tinyweb.graph.ir import Ops, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
@@ -40,7 +41,7 @@ def positive(value: Any, n: int, method: str, name: str) -> tuple[int, ...]:
     return each
 
 
-class Convolution(Activation):
+class Convolution(Padding, Reduction):
     """Convolutions over one to three axes, their transposes, and windows as columns."""
 
     __slots__ = ()

@@ -8,11 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.image import Image
+from tinyweb.array.gathering import Gathering
 from tinyweb.array.loss import REDUCTIONS
+from tinyweb.array.moments import Moments
+from tinyweb.array.padding import Padding
 
 
-class Sequences(Image):
+class Sequences(Gathering, Padding, Moments):
     """ctc_loss."""
 
     __slots__ = ()

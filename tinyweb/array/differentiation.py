@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore, live_tensors
+from tinyweb.array.creation import Creation
 from tinyweb.array.ctc import Sequences
 from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Ops, UOp
 
 
-class Differentiation(Sequences):
+class Differentiation(Creation):
     """Derivatives as lazy tensors."""
 
     __slots__ = ()

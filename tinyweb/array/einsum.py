@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.scatter import Scatter
+from tinyweb.array.joining import Joining
+from tinyweb.array.linalg import Linalg
 from tinyweb.dtype import promote
 from tinyweb.graph.ir import Size, size_max
 from tinyweb.graph.schedule.indexing import same
@@ -21,7 +22,7 @@ T = TypeVar("T", bound="Einsum")
 Labels = tuple[str, ...]
 
 
-class Einsum(Scatter):
+class Einsum(Linalg, Joining):
     """`einsum`."""
 
     __slots__ = ()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.einsum import Einsum
+from tinyweb.array.gathering import Gathering
+from tinyweb.array.linalg import Linalg
 from tinyweb.array.movement import broadcast_shapes
 from tinyweb.dtype import dtypes, promote
 from tinyweb.graph.ir import Shape
@@ -24,7 +25,7 @@ from tinyweb.graph.schedule.indexing import same
 EPSILON = {dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
 
 
-class Elimination(Einsum):
+class Elimination(Linalg, Gathering):
     """Factors of square matrices and what they are good for. All methods take batches (…, n, n)."""
 
     __slots__ = ()

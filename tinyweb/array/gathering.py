@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.core import TensorCore
+from tinyweb.array.creation import Creation
+from tinyweb.array.joining import Joining
 from tinyweb.array.movement import broadcast_shapes
-from tinyweb.array.padding import Padding
+from tinyweb.array.reduction import Reduction
 from tinyweb.device import is_recording
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
@@ -27,7 +29,7 @@ def host_value(t: TensorCore, method: str) -> npt.NDArray[Any]:
     return t.numpy()
 
 
-class Gathering(Padding):
+class Gathering(Joining, Reduction, Creation):
     """take, gather and their kin. An index outside of its axis gives 0; negative ones count from the end.
 
     The gradient of what is picked along an axis of n is a masked sum: it costs n times what was picked.

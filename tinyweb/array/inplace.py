@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.differentiation import Differentiation
+from tinyweb.array.random import Random
 from tinyweb.array.threefry import Generator
 
 _RANKS = {"bool": 0, "uint": 1, "int": 1}  # floats: 2
@@ -24,7 +24,7 @@ def _form(name: str) -> Callable[..., Any]:
     return method
 
 
-class InPlace(Differentiation):
+class InPlace(Random):
     """Methods that end in _ and the augmented operators. The tensor keeps its shape and dtype, as in PyTorch: TypeError
     where a float would have to become an integer, or an integer a bool; ValueError where the result is larger."""
 

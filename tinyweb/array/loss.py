@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from tinyweb.array.attention import Attention
+from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
+from tinyweb.array.normalization import Normalization
 from tinyweb.graph.ir import Shape
 from tinyweb.graph.schedule.indexing import same
 
@@ -18,7 +19,7 @@ def _alike(a: Shape, b: Shape) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
-class Loss(Attention):
+class Loss(Activation, Normalization):
     """Methods `input.…_loss(target)`. `reduction` is "mean", "sum" or "none"."""
 
     __slots__ = ()

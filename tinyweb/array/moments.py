@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+from tinyweb.array.creation import Creation
 from tinyweb.array.reduction import Reduction
 from tinyweb.dtype import DTypeLike, dtypes
 from tinyweb.graph.ir import size_max
 
 
-class Moments(Reduction):
+class Moments(Reduction, Creation):
     """Statistics along axes. Half floats are computed in float32."""
 
     __slots__ = ()

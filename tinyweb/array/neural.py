@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Self
 
-from tinyweb.array.activation import is_training
+from tinyweb.array.activation import Activation, is_training
 from tinyweb.array.core import TensorCore
-from tinyweb.array.normalization import Normalization
+from tinyweb.array.gathering import Gathering
+from tinyweb.array.linalg import Linalg
 from tinyweb.graph.ir import Shape
 from tinyweb.graph.schedule.indexing import same
 
 
-class Neural(Normalization):
+class Neural(Linalg, Activation, Gathering):
     """Layers as functions."""
 
     __slots__ = ()

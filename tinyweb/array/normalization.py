@@ -7,13 +7,14 @@ from typing import Any, Self
 
 from tinyweb.array.activation import is_training
 from tinyweb.array.core import TensorCore, realize_with_next
-from tinyweb.array.pooling import Pooling
+from tinyweb.array.moments import Moments
+from tinyweb.array.padding import Padding
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Size
 from tinyweb.graph.schedule.indexing import same
 
 
-class Normalization(Pooling):
+class Normalization(Padding, Moments):
     """layer_norm and its relatives, unit vectors, distances."""
 
     __slots__ = ()

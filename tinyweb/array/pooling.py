@@ -9,14 +9,16 @@ from typing import Any, Self
 
 import numpy as np
 
+from tinyweb.array.activation import Activation
 from tinyweb.array.convolution import Convolution, positive, spread
 from tinyweb.array.core import TensorCore, leaf
+from tinyweb.array.scatter import Scatter
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient as differentiate
 from tinyweb.graph.ir import Size, size_max, size_prod
 
 
-class Pooling(Convolution):
+class Pooling(Activation, Scatter, Convolution):
     """Of (N, C, L), (N, C, H, W) or (N, C, D, H, W); the batch N may be missing."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypedDict, Unpack
 
 from tinyweb.array.movement import as_shape, sizes_of
-from tinyweb.array.spectral import Spectral
+from tinyweb.array.reduction import Reduction
 from tinyweb.array.threefry import Generator, below, default_generator, exponential, gumbel, normal, threefry, uniform
 from tinyweb.device import on_replay
 from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
@@ -29,7 +29,7 @@ class Drawn(TypedDict, total=False):
     generator: Generator | None
 
 
-class Random(Spectral):
+class Random(Reduction):
     """Class methods that draw tensors, and their `_like` forms. `generator` defaults to the one `manual_seed` sets."""
 
     __slots__ = ()

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.creation import Creation
+from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 
 
-class Reduction(Creation):
+class Reduction(Operators):
     """Reductions over one, several or (without an axis) all axes. With `keepdim` these keep the size 1."""
 
     __slots__ = ()

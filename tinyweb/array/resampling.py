@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.loss import Loss
+from tinyweb.array.pooling import Pooling
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp, size_prod
 
@@ -19,7 +19,7 @@ MODES = ("nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic
 CUBIC = -0.75  # the free number of cubic convolution (Keys 1981) that image libraries use
 
 
-class Resampling(Loss):
+class Resampling(Pooling):
     """interpolate, grid_sample, affine_grid, pixel_shuffle."""
 
     __slots__ = ()

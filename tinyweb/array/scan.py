@@ -9,15 +9,16 @@ import math
 from typing import Self, TypeVar
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.linalg import Linalg
+from tinyweb.array.joining import Joining
+from tinyweb.array.reduction import Reduction
 from tinyweb.dtype import DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, UOp, size_max
 
-T = TypeVar("T", bound=Linalg)
+T = TypeVar("T", bound="Scan")
 BLOCK = 16
 
 
-class Scan(Linalg):
+class Scan(Joining, Reduction):
     """Methods whose element i depends on elements 0 … i."""
 
     __slots__ = ()

@@ -12,9 +12,8 @@ from typing import Any, Self
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.gathering import host_value
-from tinyweb.array.indexing import Pick, View, place
+from tinyweb.array.indexing import Indexing, Pick, View, place
 from tinyweb.array.movement import broadcast_shapes
-from tinyweb.array.scan import Scan
 from tinyweb.device import is_recording
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, size_prod
@@ -23,7 +22,7 @@ from tinyweb.graph.schedule.indexing import same
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-class Scatter(Scan):
+class Scatter(Indexing):
     """Methods that write to chosen places."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyweb.array.core import TensorCore
 from tinyweb.array.gathering import host_value
+from tinyweb.array.random import Random
 from tinyweb.array.sorting import Sorting
 from tinyweb.array.threefry import Generator
 from tinyweb.dtype import dtypes, promote
@@ -18,7 +19,7 @@ from tinyweb.graph.ir import size_max
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-class Selection(Sorting):
+class Selection(Random, Sorting):
     """Medians, quantiles, modes, histograms, unique elements, permutations and samples."""
 
     __slots__ = ()

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from tinyweb.array.random import Random
+from tinyweb.array.gathering import Gathering
+from tinyweb.array.scan import Scan
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, size_max
 
@@ -24,7 +25,7 @@ _KEYS: dict[int, DType] = {32: dtypes.int32, 64: dtypes.int64}
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
 
 
-class Sorting(Random):
+class Sorting(Gathering, Scan):
     """Methods that put elements in order."""
 
     __slots__ = ()

@@ -9,14 +9,14 @@ from typing import Any, Self
 import numpy as np
 
 from tinyweb.array.creation import checked_sizes
-from tinyweb.array.moments import Moments
 from tinyweb.array.movement import as_shape
+from tinyweb.array.operators import Operators
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 
-class Views(Moments):
+class Views(Operators):
     """What the six movements make of one tensor."""
 
     __slots__ = ()
