@@ -14,13 +14,26 @@ import pytest
 from tests.graph.lower.evaluation import evaluate, leaf
 from tests.graph.lower.hand_kernels import INDEX, Case, axes, check, kernel, param, reduce, total
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, Variable, as_index
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    BufferArg,
+    Ops,
+    Space,
+    UOp,
+    Variable,
+    as_index,
+    identity,
+    is_lane,
+    lane_count,
+    nest_key,
+    row_major,
+)
 from tinyweb.graph.lower import lower
 from tinyweb.graph.lower.blocks import BLOCK, LONGEST, LONGEST_OF_TILES, block_sums
 from tinyweb.graph.lower.constructors import (
     add,
     both,
-    identity,
     index_const,
     is_const,
     lane,
@@ -29,8 +42,7 @@ from tinyweb.graph.lower.constructors import (
     splat,
     stack,
 )
-from tinyweb.graph.lower.hardware import bind_hardware, size_of
-from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
+from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.optimize import Bind, Split, Stage, apply
 from tinyweb.graph.target import cpu_target, webgpu_target
@@ -123,14 +135,13 @@ def ranged(name: str, size: int | UOp, kind: AxisKind = AxisKind.LOOP, order: in
 def test_lanes_of_values() -> None:
     v, u, r = ranged("v", 4, AxisKind.VECTOR, 2), ranged("u", 3, AxisKind.UNROLL, 1), ranged("r", 5)
     d = ranged("d", 4, AxisKind.DOT, 0)
-    lanes = Lanes()
     assert [is_lane(x) for x in (v, u, d, r, index_const(1))] == [True, True, True, False, False]
-    assert lanes(v + u * r) == (u, v) and lanes(r) == () and lanes(d + v) == (d, v)
+    assert (v + u * r).lanes == (u, v) and r.lanes == () and (d + v).lanes == (d, v)
     memory = param(0, 60)
-    assert lanes(memory.load(v * 3 + u)) == (u, v) and lanes(memory.load(r)) == ()
-    assert lanes(memory.after(memory.store(v, memory.load(v))).load(u)) == (u,), "memory has none"
-    assert lanes(total(memory.load(v + u), u)) == (v,) and lanes(total(memory.load(v + u), u, v)) == ()
-    assert lanes(Variable("n", 0, 3) + v) == (v,)
+    assert memory.load(v * 3 + u).lanes == (u, v) and memory.load(r).lanes == ()
+    assert memory.after(memory.store(v, memory.load(v))).load(u).lanes == (u,), "memory has none"
+    assert total(memory.load(v + u), u).lanes == (v,) and total(memory.load(v + u), u, v).lanes == ()
+    assert (Variable("n", 0, 3) + v).lanes == (v,)
     assert lane_count(v) == 4 and nest_key(v) == (2, "v")
     with pytest.raises(ValueError, match="axis n is bound to vector and needs a constant size"):
         lane_count(ranged("n", Variable("n", 0, 3), AxisKind.VECTOR))
@@ -140,9 +151,7 @@ def test_lanes_of_values() -> None:
 def bound(sizes: list[int], kinds: list[tuple[AxisKind, int]], target=WEBGPU, stored: int | None = None):  # type: ignore[no-untyped-def]
     """A copy over axes of these sizes and kinds (the index is row-major), bound; and its launch."""
     ranges = [ranged(f"i{n}", s, k, n, d) for n, (s, (k, d)) in enumerate(zip(sizes, kinds))]
-    at = index_const(0)
-    for r in ranges[: stored if stored is not None else len(ranges)]:
-        at = at * size_of(r) + r
+    at = row_major(ranges[: stored if stored is not None else len(ranges)])
     size = math.prod(sizes)
     return bind_hardware(kernel(param(0, size).store(at, param(1, size).load(at))), target)
 

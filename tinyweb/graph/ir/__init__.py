@@ -1,5 +1,6 @@
 """The intermediate representation: one node type, patterns, rewriting, specs, printer."""
 
+from tinyweb.graph.ir.axes import axis_size, identity, is_lane, lane_count, nest_key, nested, row_major
 from tinyweb.graph.ir.ops import (
     BINARY,
     COMMUTATIVE,
@@ -63,8 +64,15 @@ __all__ = [
     "Variable",
     "any_node",
     "as_index",
+    "axis_size",
     "constant",
     "graph_rewrite",
+    "identity",
+    "is_lane",
+    "lane_count",
+    "nest_key",
+    "nested",
+    "row_major",
     "size_add",
     "size_max",
     "size_mul",

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyweb.dtype import ALL, DType, dtypes
+from tinyweb.graph.ir.axes import nested
 from tinyweb.graph.ir.ops import (
     COMPARISON,
     ELEMENTWISE,
@@ -325,7 +326,7 @@ class _Text:
                 self._store(u)
             elif u is not root:
                 self.visit(u)
-        outer = sorted((u for u in root.ranges), key=lambda r: (r.arg.order, r.arg.name))
+        outer = nested(root.ranges)
         name = getattr(root.arg, "name", "") or "kernel"
         loops = ", ".join(self._range(r) for r in outer)
         schedule = [f"# {line}" for line in getattr(root.arg, "schedule", ())]

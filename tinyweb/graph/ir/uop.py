@@ -23,6 +23,7 @@ T = TypeVar("T")
 LIKE_THEIR_SOURCE = frozenset({
     Ops.FLIP, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.AFTER, Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT,
 })  # fmt: skip
+NO_LANES = TENSOR_ONLY | {Ops.AFTER, Ops.END, Ops.BARRIER, Ops.SINK}  # arrays, memory and effects
 
 
 class graph_property(Generic[T]):
@@ -154,9 +155,11 @@ class UOp:
         """The VECTOR, UNROLL and DOT ranges this node's value varies over, in order."""
         if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT):
             return (self,)
-        if self.op in TENSOR_ONLY or not self.src or isinstance(self.arg, tuple):
+        if self.op in NO_LANES or not self.src or isinstance(self.arg, tuple):
             return ()
-        among = {s.lanes for s in self.src}
+        # memory does not count: only where it is read
+        staged = self.op is not Ops.LOAD or self.src[0].op is Ops.STAGE
+        among = {s.lanes for s in (self.src if staged else self.src[1:])}
         among.discard(())
         if len(among) < 2 and self.op not in (Ops.REDUCE, Ops.STAGE):
             return among.pop() if among else ()

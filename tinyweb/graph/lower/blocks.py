@@ -6,8 +6,7 @@ Numerical Algorithms, 4.2) about the longest loop's steps: here 256 + 64.
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
-from tinyweb.graph.lower.lanes import nest_key
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested
 from tinyweb.graph.optimize.actions import Peel
 from tinyweb.graph.optimize.errors import ScheduleError
 
@@ -31,7 +30,7 @@ def block_sums(kernel: UOp) -> UOp:
 
 
 def _loops(u: UOp) -> list[UOp]:
-    return sorted((r for r in u.src[1:] if r.arg.kind is AxisKind.LOOP), key=nest_key)
+    return nested(r for r in u.src[1:] if r.arg.kind is AxisKind.LOOP)
 
 
 def _long_loop(kernel: UOp, left_alone: set[str]) -> UOp | None:

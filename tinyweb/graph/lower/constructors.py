@@ -14,17 +14,6 @@ def index_const(value: int) -> UOp:
     return UOp.const(value, dtypes.index)
 
 
-def identity(op: Ops, dtype: DType) -> UOp:
-    """The value that changes nothing when it is reduced with `op`."""
-    if op is Ops.ADD:
-        return UOp.const(0, dtype)
-    if op is Ops.MUL:
-        return UOp.const(1, dtype)
-    if op is Ops.MAX:
-        return UOp.const(dtype.min, dtype)
-    raise ValueError(f"no reduction with {op.name}: use ADD, MUL or MAX")
-
-
 def is_const(u: UOp, value: Any = None) -> bool:
     return u.op is Ops.CONST and (value is None or u.arg == value)
 

@@ -13,10 +13,9 @@ from itertools import product
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, substitute, toposort
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, is_lane, lane_count, substitute, toposort
 from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.decompose import floor_division
-from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count
 from tinyweb.graph.lower.memory_access import Memory, Place, Run
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -51,7 +50,6 @@ class _Devectorizer:
     def __init__(self, target: Target, arrays: frozenset[UOp]):
         self.target, self.arrays = target, arrays
         self.memory = Memory(target)
-        self.lanes = Lanes()
         self._values: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
         self._effects: dict[UOp, tuple[UOp, ...]] = {}
         self._affine: dict[UOp, Affine] = {}
@@ -81,7 +79,7 @@ class _Devectorizer:
         """What must have happened: effects, or values that must have been read."""
         if u in self._effects:
             return self._effects[u]
-        return tuple(dict.fromkeys(self.value(u, point) for point in _points(list(self.lanes(u)))))
+        return tuple(dict.fromkeys(self.value(u, point) for point in _points(list(u.lanes))))
 
     def _effect_order(self, root: UOp) -> list[UOp]:
         """Effects, memory and loops below an effect, sources first. A value's loads lead to the memory they read."""
@@ -105,7 +103,7 @@ class _Devectorizer:
     def _store(self, u: UOp) -> tuple[UOp, ...]:
         memory, index, value = u.src[:3]
         gate = u.src[3] if len(u.src) > 3 else None
-        lanes = tuple(dict.fromkeys(r for s in u.src[1:] for r in self.lanes(s)))
+        lanes = tuple(dict.fromkeys(r for s in u.src[1:] for r in s.lanes))
         axis = self._statement_axis(memory.buffer, index, lanes)
         if self._is_variables(memory.buffer):
             self._register_lanes[memory.buffer] = axis
@@ -135,7 +133,7 @@ class _Devectorizer:
                 continue
             chunks: list[Point] = [{**point, axis: c} for c in _chunks(axis, self.target)]
             together = self._affine_of(index)[1].get(axis) == 1
-            if together and gate is not None and axis in self.lanes(gate):
+            if together and gate is not None and axis in gate.lanes:
                 flat = [self._uniform(gate, axis, p) for p in chunks]
                 together = len(set(flat)) == 1 and flat[0] is not None
                 # one gate for the whole run, or every chunk by itself
@@ -200,7 +198,7 @@ class _Devectorizer:
         """
         values = self._values
         order = self._orders.get(root)
-        everything = order or [(u, self.lanes(u)) for u in self._value_order(root)]
+        everything = order or [(u, u.lanes) for u in self._value_order(root)]
         for u, lanes in everything:
             key = (u, tuple([point[r] for r in lanes]))
             if key not in values:
@@ -237,7 +235,7 @@ class _Devectorizer:
         return None
 
     def _known(self, u: UOp, point: Point) -> UOp:
-        return self._values[(u, tuple([point[r] for r in self.lanes(u)]))]
+        return self._values[(u, tuple([point[r] for r in u.lanes]))]
 
     def _expand(self, u: UOp, point: Point) -> UOp:
         if u.op is Ops.CONST or u.op is Ops.VARIABLE:
@@ -256,7 +254,7 @@ class _Devectorizer:
         summand = self._summand(u)
         if summand is not None:
             start = self._known(u.src[0], point)
-            if start.shape and not any(isinstance(point[r], Chunk) for r in self.lanes(summand)):
+            if start.shape and not any(isinstance(point[r], Chunk) for r in summand.lanes):
                 # one sum beside a vector: a chain per lane would be the same work again and again
                 return u.replace(src=(start, splat(self._reduce(summand, point, None), lanes_of(start))))
             return self._reduce(summand, point, start)
@@ -281,7 +279,7 @@ class _Devectorizer:
         """A reduction over lanes: vectors first as a whole, then their lanes in pairs."""
         inner, axes = u.src[0], list(u.src[1:])
         vector = next((r for r in axes if r.arg.kind is AxisKind.VECTOR and _chunks(r, self.target)[0].width > 1), None)
-        outer_chunk = [r for r in self.lanes(u) if isinstance(point[r], Chunk)]
+        outer_chunk = [r for r in u.lanes if isinstance(point[r], Chunk)]
         along = vector if vector is not None else outer_chunk[0] if outer_chunk else None
         dot = self._dot_axes(u, along) if vector is None or not outer_chunk else ()
         for r in dot:
@@ -400,7 +398,7 @@ class _Devectorizer:
         return (elements.cast(dtypes.int16) if pairs else elements), None
 
     def _dot_elements(self, memory: UOp, index: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
-        stride = self._affine_of(index)[1].get(along) if along in self.lanes(index) else 0
+        stride = self._affine_of(index)[1].get(along) if along in index.lanes else 0
         chunk, steps = point[along], lane_count(dot)
         assert isinstance(chunk, Chunk)
         if stride == steps:
@@ -420,7 +418,7 @@ class _Devectorizer:
         memory, index = u.src[:2]
         gate = u.src[2] if len(u.src) > 2 else None
         buffer = memory.buffer
-        axis = next((r for r in self.lanes(u) if isinstance(point[r], Chunk)), None)
+        axis = next((r for r in u.lanes if isinstance(point[r], Chunk)), None)
         if self._is_variables(buffer):
             return self._load_register(u, buffer, point, axis)
         if axis is None:
@@ -431,9 +429,9 @@ class _Devectorizer:
                 width = _chunks(along, self.target)[0].width
                 return lane(self.value(u, {**point, along: Chunk(at // width * width, width)}), at % width)
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
-        if axis in self.lanes(index) and self._affine_of(index)[1].get(axis) != 1:
+        if axis in index.lanes and self._affine_of(index)[1].get(axis) != 1:
             return self._load_lanes(u, point, axis)
-        if gate is None or axis not in self.lanes(gate):
+        if gate is None or axis not in gate.lanes:
             return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
         uniform = self._uniform(gate, axis, point)
         if uniform is not None:
@@ -450,12 +448,12 @@ class _Devectorizer:
     def _vector_in_memory(self, u: UOp) -> UOp | None:
         """The VECTOR axis along which what a LOAD reads lies side by side, in the buffer's own vectors."""
         index, gates = u.src[1], u.src[2:]
-        for r in self.lanes(index):
+        for r in index.lanes:
             if r.arg.kind is AxisKind.VECTOR and self._affine_of(index)[1].get(r) == 1:
                 width = _chunks(r, self.target)[0].width
-                start = self._index({o: 0 for o in self.lanes(index)}, index)
+                start = self._index({o: 0 for o in index.lanes}, index)
                 whole = width > 1 and self.memory.alignment(start) % width == 0
-                return r if whole and not any(r in self.lanes(g) for g in gates) else None
+                return r if whole and not any(r in g.lanes for g in gates) else None
         return None
 
     def _load_lanes(self, u: UOp, point: Point, axis: UOp) -> UOp:
@@ -466,12 +464,12 @@ class _Devectorizer:
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
         memory, index = u.src[:2]
         # lanes far away from this chunk may be read with it only where the gate covers them
-        chunk_only = gate is not None and axis is not None and axis in self.lanes(u.src[2])
+        chunk_only = gate is not None and axis is not None and axis in u.src[2].lanes
         if gate is not None and gate.op is Ops.CONST:
             if not gate.arg:
                 return UOp.const(0, u.dtype)
             gate = None
-        chunk = None if axis is None or axis not in self.lanes(index) else point[axis]
+        chunk = None if axis is None or axis not in index.lanes else point[axis]
         if isinstance(chunk, Chunk):
             assert axis is not None
             run, before = self._run_along(u, point, axis)
@@ -493,7 +491,7 @@ class _Devectorizer:
         count, before, start = lane_count(axis), 0, {**point, axis: 0}
         strides = self._affine_of(index)[1] if self.target.has_threads else {}
         further = {stride: r for r, stride in strides.items() if r.arg.kind is AxisKind.UNROLL}
-        while (r := further.get(count)) is not None and not any(r in self.lanes(g) for g in gates):
+        while (r := further.get(count)) is not None and not any(r in g.lanes for g in gates):
             at = start[r]
             assert isinstance(at, int)
             before, start[r] = before + at * count, 0
@@ -523,7 +521,7 @@ class _Devectorizer:
             if self._is_computed(index):
                 return self._affine.setdefault(index, (index, {}))
             base, strides = index, {}
-            for r in self.lanes(index):
+            for r in index.lanes:
                 parts = split_by(base, r)
                 if parts is not None and isinstance(parts[0], int):
                     strides[r], base = parts[0], parts[1]
@@ -540,7 +538,7 @@ class _Devectorizer:
         """An index at a point without chunks."""
         base, strides = self._affine_of(index)
         offset = sum(stride * at for r, stride in strides.items() if isinstance(at := point[r], int))
-        lanes = self.lanes(base)
+        lanes = base.lanes
         key = (base, tuple(point[r] for r in lanes))
         if key not in self._bases:
             numbers = {r: at for r in lanes if isinstance(at := point[r], int)}
@@ -553,7 +551,7 @@ class _Devectorizer:
     # -- gates -------------------------------------------------------------------------------------------------
     def _uniform(self, gate: UOp, axis: UOp, point: Point) -> UOp | None:
         """The gate as one scalar, where it is provably the same for all lanes of the chunk of `axis`."""
-        if axis not in self.lanes(gate):
+        if axis not in gate.lanes:
             return self.value(gate, point)
         if gate.op is Ops.AND:
             a, b = self._uniform(gate.src[0], axis, point), self._uniform(gate.src[1], axis, point)

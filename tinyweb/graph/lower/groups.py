@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, is_lane, nest_key, nested, substitute
 from tinyweb.graph.lower.constructors import is_const
-from tinyweb.graph.lower.lanes import is_lane, nest_key
 
 
 class Groups:
@@ -94,12 +93,12 @@ def groups_of(kernel: UOp) -> Groups:
 
 def free_loops(u: UOp) -> list[UOp]:
     """The serial loops a node depends on, outermost first."""
-    return sorted((r for r in u.ranges if r.arg.kind is AxisKind.LOOP), key=nest_key)
+    return nested(r for r in u.ranges if r.arg.kind is AxisKind.LOOP)
 
 
 def loops_among(ranges: Sequence[UOp]) -> list[UOp]:
     """The ranges that are not lanes, outermost first."""
-    return sorted((r for r in ranges if not is_lane(r)), key=nest_key)
+    return nested(r for r in ranges if not is_lane(r))
 
 
 def is_carried(u: UOp) -> bool:
@@ -130,7 +129,7 @@ def stage_key(u: UOp, depth: int) -> tuple[object, ...]:
 
 
 def _bound_key(r: UOp) -> tuple[int, str]:
-    return (r.arg.order, r.arg.name) if r.op is Ops.RANGE else (-1, str(r.arg))
+    return nest_key(r) if r.op is Ops.RANGE else (-1, str(r.arg))
 
 
 def maxima(factor: UOp) -> list[UOp]:

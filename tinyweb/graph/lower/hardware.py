@@ -10,7 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Size, UOp, as_index, size_add, size_max, size_mul, substitute
+from tinyweb.graph.ir import (
+    AxisKind,
+    Ops,
+    Size,
+    UOp,
+    as_index,
+    axis_size,
+    nested,
+    size_add,
+    size_max,
+    size_mul,
+    substitute,
+)
 from tinyweb.graph.lower.constructors import both, index_const
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -24,14 +36,9 @@ class Launch:
     workgroup: tuple[int, int, int]
 
 
-def size_of(r: UOp) -> Size:
-    """The size of a RANGE as an int where it is constant."""
-    return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
-
-
 def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
     """The kernel with its GRID and THREAD ranges replaced by SPECIAL nodes; ValueError where the target cannot."""
-    ranges = sorted((u for u in kernel.toposort() if u.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
+    ranges = nested(u for u in kernel.toposort() if u.op is Ops.RANGE)
     grids: dict[int, list[UOp]] = {}
     threads: dict[int, list[UOp]] = {}
     for r in ranges:
@@ -55,7 +62,7 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
     for dim, members in grids.items():
         total: Size = 1
         for r in members:
-            total = size_mul(total, size_of(r))
+            total = size_mul(total, axis_size(r))
         grid[dim] = total
     used = {dim: UOp(Ops.SPECIAL, dtypes.index, (as_index(grid[dim]),), ("grid", dim)) for dim in grids}
     excess, grid = _within_limits(used, grid, target)
@@ -65,9 +72,9 @@ def bind_hardware(kernel: UOp, target: Target) -> tuple[UOp, Launch]:
             table[members[0]] = flat
             continue
         for i, r in reversed(list(enumerate(members))):
-            table[r] = flat % as_index(size_of(r)) if i else flat
+            table[r] = flat % as_index(axis_size(r)) if i else flat
             if i:
-                flat = flat // as_index(size_of(r))
+                flat = flat // as_index(axis_size(r))
     for dim, members in threads.items():
         for r in members:
             table[r] = UOp(Ops.SPECIAL, dtypes.index, (r.src[0],), ("thread", dim))
@@ -88,7 +95,7 @@ def _workgroup(threads: dict[int, list[UOp]], target: Target) -> tuple[int, int,
     for dim, members in threads.items():
         if dim > 2:
             raise ValueError(f"axis {members[0].arg.name} is bound to thread dimension {dim}; there are 3")
-        sizes = {size_of(r) for r in members}
+        sizes = {axis_size(r) for r in members}
         size = next(iter(sizes))
         if len(sizes) > 1 or not isinstance(size, int):
             names = ", ".join(r.arg.name for r in members)

@@ -16,12 +16,23 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, BufferArg, Ops, Space, UOp, substitute
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    BufferArg,
+    Ops,
+    Space,
+    UOp,
+    identity,
+    is_lane,
+    lane_count,
+    nest_key,
+    substitute,
+)
 from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.ir.uop import on_node
-from tinyweb.graph.lower.constructors import add, both, identity, index_const, is_const, make
+from tinyweb.graph.lower.constructors import add, both, index_const, is_const, make
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
-from tinyweb.graph.lower.lanes import Lanes, is_lane, lane_count, nest_key
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, exchange_step
 from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
@@ -78,7 +89,6 @@ class _Reduces:
     def __init__(self, kernel: UOp, target: Target, workgroup: tuple[int, int, int]):
         self.target, self.workgroup = target, workgroup
         self.done: dict[UOp, UOp] = {}
-        self.lanes = Lanes()
         self.arrays: set[UOp] = set()
         self.buffers = 0
         # exchanges outside of loops take rounds with two sets of buffers, ordered by what the last one read
@@ -172,7 +182,7 @@ class _Reduces:
                 results.append((acc, index))
                 kept_lanes.append([])
                 continue
-            lanes = [r for r in bound if is_lane(r) and r in self.lanes(self.done[u.src[0]])]
+            lanes = [r for r in bound if is_lane(r) and r in self.done[u.src[0]].lanes]
             idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
             value = self._repeated(u, self.done[u.src[0]], idle)
             if not loops:
@@ -258,7 +268,7 @@ class _Reduces:
         vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and self.target.max_vector > 1]
         kept = vectors[:1]
         width = min(prod(lane_count(r) for r in kept), self.target.max_vector)
-        chains = prod(lane_count(r) for r in self.lanes(value) if r not in lanes)
+        chains = prod(lane_count(r) for r in value.lanes if r not in lanes)
         chains = chains * prod(lane_count(r) for r in kept) // width
         for r in lanes:
             if r not in kept and r.arg.kind is not AxisKind.DOT and chains * lane_count(r) <= ENOUGH_ACCUMULATORS:
@@ -270,7 +280,7 @@ class _Reduces:
         """A REGISTER buffer with an element per lane of `inner`, the VECTOR axis innermost, and the index of a lane
         in it.
         """
-        lanes = list(self.lanes(inner))
+        lanes = list(inner.lanes)
         # of several, the innermost: the one along memory, where the result is stored
         vectors = [r for r in kept if r.arg.kind is AxisKind.VECTOR] or [
             r for r in reversed(lanes) if r.arg.kind is AxisKind.VECTOR
@@ -296,7 +306,7 @@ class _Reduces:
         of their own: around each element, as vectors lie, and around the whole of it."""
         if u.src[0] in self.carried:
             return [], []
-        lanes = [r for r in self.lanes(self.done[u.src[0]]) if r not in u.src[1:]]
+        lanes = [r for r in self.done[u.src[0]].lanes if r not in u.src[1:]]
         if is_shared(u):
             return [], [*lanes, *self._threads_of(u)]
         vector = [r for r in lanes if r.arg.kind is AxisKind.VECTOR]
@@ -403,7 +413,7 @@ class _Reduces:
         team, teams = _flatten(others), prod(n for _, n in others)
         # what an earlier round of the enclosing loops still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        tiles = [list(self.lanes(v)) for v in values]
+        tiles = [list(v.lanes) for v in values]
         if count > FLAT_EXCHANGE:
             step = exchange_step(count)
             values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step)
@@ -427,7 +437,7 @@ class _Reduces:
         self.exchanges += 1
         stores, places = [], []
         for number, (u, value) in enumerate(zip(group, values)):
-            index, tile = tile_index(self.lanes(value))
+            index, tile = tile_index(value.lanes)
             shared = self._shared(in_loop, number, u.dtype, tile * slots)
             if not in_loop:
                 fresh = self.last_reads

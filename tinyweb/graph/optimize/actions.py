@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeAlias, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, size_add, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_add, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -49,10 +49,6 @@ GROUPS = (4, 8, 16, 32, 64, 128, 256)  # threads along one axis
 def dimension(dim: int) -> str:
     """The name of a hardware dimension."""
     return "xyz"[dim] if 0 <= dim < 3 else str(dim)
-
-
-def axis_size(r: UOp) -> Size:
-    return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
 
 
 @dataclass(frozen=True)

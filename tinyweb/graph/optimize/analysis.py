@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, size_max
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, size_max
 from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
@@ -30,7 +30,7 @@ class Analysis:
         return size_max(self.exact(r))
 
     def exact(self, r: UOp) -> Size:
-        return int(r.src[0].arg) if r.src[0].op is Ops.CONST else r.src[0]
+        return axis_size(r)
 
     def volume(self, ranges: frozenset[UOp] | set[UOp] | list[UOp]) -> int:
         return prod(self.size(r) for r in ranges)

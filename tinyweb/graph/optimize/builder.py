@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tinyweb.graph.ir import AxisKind, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.ir import AxisKind, Size, Space, UOp, as_index, axis_size, size_max
 from tinyweb.graph.ir.spec import kernel_spec, verify
-from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Peel, Reorder, Split, axis_size
+from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.hoist import Hoist

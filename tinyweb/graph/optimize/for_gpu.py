@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested
 from tinyweb.graph.optimize.actions import GroupReduce
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
@@ -287,7 +287,7 @@ def cut(b: Builder, s: Side, dim: int) -> None:
 def block(b: Builder, dominant: UOp, depth: int) -> str:
     """The reduced loops cut so that about `depth` steps lie inside of one loop; that loop, or "" if there is none."""
     inside = 1
-    for r in sorted(dominant.src[1:], key=lambda r: (r.arg.order, r.arg.name), reverse=True):
+    for r in reversed(nested(dominant.src[1:])):
         size, name = b.k.size(r), str(r.arg.name)
         if inside * size <= depth:
             inside *= size

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, row_major, substitute, users
 from tinyweb.graph.ir.uop import toposort
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber
@@ -73,10 +72,7 @@ class Hoist:
             layout = sorted(mine, key=lambda r: (r.arg.kind is not AxisKind.LOOP, r.arg.kind is AxisKind.VECTOR))
             sums = u.replace(src=(value, axis))
             stage = UOp(Ops.STAGE, u.dtype, (sums, *(copies[r] for r in layout)), StageArg(Space.REGISTER))
-            index = UOp.const(0, dtypes.index)
-            for r in layout:
-                index = index * int(r.src[0].arg) + r
-            table[u] = stage.load(index)
+            table[u] = stage.load(row_major(layout))
         within = {r for u in reduces for r in u.toposort() if r.op is Ops.RANGE and r.arg.reduce and r is not axis}
         kernel = substitute(kernel, table)
         known = ranges_of(kernel)

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, ParamArg, UOp
-
-COMMUTATIVE = (Ops.ADD, Ops.MUL)
+from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, row_major
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,9 @@ def _dot(name: str, operands: tuple[DType, DType], sizes: tuple[int, ...], cost:
         UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"k{i}", i, AxisKind.LOOP, True))
         for i, n in enumerate(sizes)
     ]
-    index = UOp.const(0, dtypes.index)
-    for r, n in zip(axes, sizes):
-        index = index * n + r
     a, b = (
-        UOp(Ops.PARAM, t, (), ParamArg(i, prod(sizes))).load(index).cast(dtypes.int32) for i, t in enumerate(operands)
+        UOp(Ops.PARAM, t, (), ParamArg(i, prod(sizes))).load(row_major(axes)).cast(dtypes.int32)
+        for i, t in enumerate(operands)
     )
     return Instruction(name, operands, UOp(Ops.REDUCE, dtypes.int32, (a * b, *axes), Ops.ADD), cost)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
+from tinyweb.graph.ir import AxisKind, Ops, UOp, nested, substitute
 from tinyweb.graph.symbolic import simplify
 
 
@@ -53,4 +53,4 @@ def _merges(kernel: UOp) -> dict[UOp, UOp]:
 
 
 def _bound(u: UOp) -> list[UOp]:
-    return sorted((r for r in u.src[1:] if r.op is Ops.RANGE), key=lambda r: (r.arg.order, r.arg.name))
+    return nested(r for r in u.src[1:] if r.op is Ops.RANGE)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, substitute
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, nested, row_major, substitute
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import replace_in_order
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
@@ -132,10 +132,8 @@ class _Steps:
             own = [self._range("weight", action.block, lanes)]
             score = scores.load(own[0])
         else:
-            own, index = [*teams, *mine], UOp.const(0, dtypes.index)
-            for r in own:
-                index = index * r.src[0] + r
-            score = self._score(index, own)
+            own = [*teams, *mine]
+            score = self._score(row_major(own), own)
             block = UOp(Ops.REDUCE, encode(score).dtype, (encode(score), *own), Ops.MAX)
         maximum = now = block
         factor = UOp.const(1.0, self.dtype)
@@ -194,9 +192,7 @@ class _Steps:
         lanes = [r for r in self.inner.values() if r in total.ranges]
         if not lanes:
             return total
-        index = UOp.const(0, dtypes.index)
-        for r, lane in self.inner.items():
-            index = index * r.src[0] + r if lane in lanes else index
+        index = row_major(r for r, lane in self.inner.items() if lane in lanes)
         return UOp(Ops.STAGE, total.dtype, (total, *lanes), StageArg(Space.REGISTER)).load(index)
 
     def _in_parts(self, total: UOp, number: int) -> UOp:
@@ -263,7 +259,7 @@ class _Steps:
 
     def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """`value` in near memory."""
-        bound = sorted((r for r in value.ranges if r in self.softmax.inner), key=lambda r: (r.arg.order, r.arg.name))
+        bound = nested(r for r in value.ranges if r in self.softmax.inner)
         copies = {
             r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.fixed", order=(1 << 16) + r.arg.order)) for r in bound
         }
@@ -273,10 +269,7 @@ class _Steps:
             (substitute(value, copies), *(copies[r] for r in bound)),
             StageArg(self.action.space),
         )
-        index = UOp.const(0, dtypes.index)
-        for r in bound:
-            index = index * r.src[0] + r
-        return stage.load(index)
+        return stage.load(row_major(bound))
 
     def _finite(self, maximum: UOp) -> UOp:
         """What to subtract from scores: nothing where all are -inf."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyweb.dtype import DType
-from tinyweb.graph.ir import Ops, UOp, substitute
+from tinyweb.graph.ir import Ops, UOp, identity, nested, substitute
 from tinyweb.graph.ir.uop import on_node, toposort
 from tinyweb.graph.symbolic import simplify
 
@@ -34,7 +33,7 @@ def _nested(nodes: Iterable[UOp]) -> Loops:
     for u in nodes:
         by_op[(Ops.RANGE, Ops.STAGE, Ops.RUNNING).index(u.op)].append(u)
     ranges, stages, running = by_op
-    return Loops(tuple(sorted(ranges, key=lambda r: (r.arg.order, r.arg.name))), tuple(stages), tuple(running))
+    return Loops(tuple(nested(ranges)), tuple(stages), tuple(running))
 
 
 def ranges_of(kernel: UOp) -> tuple[UOp, ...]:
@@ -122,7 +121,7 @@ class _Rebuild:
             ranges = [n for s in u.src[1:] for n in (self.parts if s is self.r else (changed.get(s, s),))]
             first = src[0]
             if self.gate is not None and not (u.arg is Ops.ADD and self._zero_beyond(u.src[0])):
-                first = self.gate.where(first, _identity(u.arg, u.dtype))
+                first = self.gate.where(first, identity(u.arg, u.dtype))
             src = (first, *ranges)
         elif self.gate is not None and u.op in (Ops.LOAD, Ops.STORE) and self.r in u.src[1].ranges:
             position = 2 if u.op is Ops.LOAD else 3
@@ -151,9 +150,3 @@ class _Rebuild:
         if u.op is Ops.ADD:
             return all(map(self._zero_beyond, u.src))
         return u.op is Ops.CAST and self._zero_beyond(u.src[0])
-
-
-def _identity(op: Ops, dtype: DType) -> UOp:
-    if op is Ops.MAX:
-        return UOp.const(dtype.min, dtype)
-    return UOp.const(0 if op is Ops.ADD else 1, dtype)

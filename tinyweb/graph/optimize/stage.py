@@ -10,7 +10,7 @@ from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, substitute, users
+from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, shift_into
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
@@ -147,7 +147,7 @@ class Stage:
         if any(r.src[0].op is not Ops.CONST for r in tile):
             raise ScheduleError(f"{self}: the size of what is staged must be constant; split the axes first")
         # filled in the order of the parameter's memory
-        tile.sort(key=lambda r: (-_stride(load, r), r.arg.order, r.arg.name))
+        tile.sort(key=lambda r: (-_stride(load, r), nest_key(r)))
         if prod(int(r.src[0].arg) for r in tile) > MAX_STAGED:
             raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
@@ -248,7 +248,7 @@ def walked_inside(r: UOp, at: UOp, space: Space) -> bool:
         return True
     if r.arg.reduce != at.arg.reduce:
         return bool(r.arg.reduce)
-    return bool((r.arg.order, r.arg.name) > (at.arg.order, at.arg.name))
+    return nest_key(r) > nest_key(at)
 
 
 def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
@@ -276,15 +276,15 @@ def _reads_index(u: UOp) -> bool:
     return u.dtype is dtypes.index
 
 
-def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, int, str]]:
+def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, tuple[int, str]]]:
     """The order of memory that one invocation reads from the first element to the last: output loops as they nest,
     then a panel for a tile of outputs: its single lanes, what is reduced, the lanes of a vector, the steps of a dot.
     """
 
-    def key(r: UOp) -> tuple[int, int, str]:
+    def key(r: UOp) -> tuple[int, tuple[int, str]]:
         together = {AxisKind.DOT: 4, AxisKind.VECTOR: 3}.get(r.arg.kind)
         rank = together or (2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0)
-        return rank, r.arg.order, r.arg.name
+        return rank, nest_key(r)
 
     return key
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, nest_key, nested, row_major, substitute, users
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
 from tinyweb.graph.optimize.rewrite import loops_of, replace_range
@@ -72,12 +72,12 @@ class Tensorize:
 
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
         """The sums of what the shifted operand is multiplied with, times a factor, kept for a step of `at`."""
-        ranges = sorted((r for r in other.ranges if r not in u.src), key=lambda r: (r.arg.order, r.arg.name))
+        ranges = nested(r for r in other.ranges if r not in u.src)
         tile = [r for r in ranges if walked_inside(r, at, Space.REGISTER)]
         sizes = [r.src[0].arg for r in tile]
         if not all(isinstance(s, int) for s in sizes) or prod(sizes) > MAX_STAGED:
             raise ScheduleError(f"{self}: the sums of a step of that axis have no constant size, or are too many")
-        tile.sort(key=lambda r: (r.arg.kind is AxisKind.VECTOR, r.arg.order, r.arg.name))
+        tile.sort(key=lambda r: (r.arg.kind is AxisKind.VECTOR, nest_key(r)))
         copies = {}
         for i, r in enumerate((*tile, *u.src[1:])):
             kind = AxisKind.LOOP
@@ -90,10 +90,7 @@ class Tensorize:
         value = substitute(other * factor, copies)
         total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
         stage = UOp(Ops.STAGE, u.dtype, (total, *(copies[r] for r in tile)), StageArg(Space.REGISTER))
-        index = UOp.const(0, dtypes.index)
-        for r in tile:
-            index = index * int(r.src[0].arg) + r
-        return stage.load(index)
+        return stage.load(row_major(tile))
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Tensorize, ...]]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, size_max, size_prod, substitute
+from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, nested, size_max, size_prod, substitute
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.symbolic import simplify
@@ -128,8 +128,7 @@ class Softmax:
     @property
     def columns(self) -> list[UOp]:
         """The axes of the weighted sums that the scores do not vary over."""
-        found = {r for s in self.sums for r in s.reduce.ranges if r not in self.rows}
-        return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
+        return nested({r for s in self.sums for r in s.reduce.ranges if r not in self.rows})
 
     @property
     def inner(self) -> list[UOp]:
@@ -247,5 +246,4 @@ def alike(a: UOp, b: UOp, row: UOp, other: UOp) -> bool:
 
 def _bound_in(u: UOp) -> list[UOp]:
     """The ranges of the reductions in a value, from the outside in."""
-    found = {r for x in u.toposort() if x.op is Ops.REDUCE for r in x.src[1:]}
-    return sorted(found, key=lambda r: (r.arg.order, r.arg.name))
+    return nested({r for x in u.toposort() if x.op is Ops.REDUCE for r in x.src[1:]})

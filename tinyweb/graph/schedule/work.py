@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, ParamArg, UOp, size_max, size_prod, substitute, toposort
+from tinyweb.graph.ir import Ops, ParamArg, UOp, row_major, size_max, size_prod, substitute, toposort
 from tinyweb.graph.ir.spec import SpecError
 from tinyweb.graph.schedule.attention import softmaxes
 
@@ -61,10 +60,7 @@ def executed(kernel: UOp) -> int:
 
 def _given(value: UOp, ranges: list[UOp], number: int) -> UOp:
     """Memory in place of a value: as good as that is what a pass keeps near."""
-    index = UOp.const(0, dtypes.index)
-    for r in ranges:
-        index = index * r.src[0] + r
-    return UOp(Ops.PARAM, value.dtype, (), ParamArg(1000 + number, 1 << 40)).load(index)
+    return UOp(Ops.PARAM, value.dtype, (), ParamArg(1000 + number, 1 << 40)).load(row_major(ranges))
 
 
 def _steps(roots: Sequence[UOp]) -> int:

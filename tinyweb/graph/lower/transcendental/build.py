@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, Ops, UOp
-from tinyweb.graph.lower.lanes import LANE_KINDS, nest_key
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Branches:
 
     def once_if_any(self, condition: UOp) -> UOp:
         if condition not in self._loops:
-            lanes = sorted((r for r in condition.ranges if r.arg.kind in LANE_KINDS), key=nest_key)
+            lanes = condition.lanes
             times = condition.cast(dtypes.int32)
             times = UOp(Ops.REDUCE, dtypes.int32, (times, *lanes), Ops.MAX) if lanes else times
             axis = Axis(f"rare{len(self._loops)}", 1 << 20, reduce=True)
