@@ -169,6 +169,40 @@ def test_products_with_rounded_activations(device: str, bits: int, rows: int, wi
         np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
 
 
+@pytest.mark.parametrize("device", ["CPU", "WASM", "INTERPRETER"])
+@pytest.mark.parametrize(("bits", "group"), [(8, 16), (8, 96), (4, 16), (4, 48), (4, 96)])
+def test_products_with_zero_points(device: str, bits: int, group: int) -> None:
+    """Every form of the product is that with (integer - zero point) · scale."""
+    weight = random(9, 96) + 0.5
+    q = quantize(weight, bits, device, group=group, symmetric=False)
+    assert q is not None and q.zeros is not None and q.values.shape == (9, 96 // group, group)
+    integers, zeros, scales = (t.numpy().astype(np.float64) for t in (q.values, q.zeros, q.scales))
+    dense = ((integers - zeros[..., None]) * scales[..., None]).reshape(9, 96)
+    np.testing.assert_allclose(q.dense().numpy(), dense, rtol=1e-6)
+    np.testing.assert_allclose(q.rows(Tensor([4, 0], device=device)).numpy(), dense[[4, 0]], rtol=1e-6)
+    for tokens in (1, 5):
+        x = random(tokens, 96, seed=tokens) * 2
+        np.testing.assert_allclose(q.product(Tensor(x, device=device)).numpy(), x @ dense.T, rtol=1e-4, atol=1e-4)
+        wanted, steps = rounded(x, group)
+        rows = (wanted * steps[..., None]).reshape(tokens, 96)
+        got = q.product(Tensor(x, device=device), "int8").numpy()
+        np.testing.assert_allclose(got, rows @ dense.T, rtol=1e-4, atol=1e-4)
+    assert set(q.tensors()) == {"weight", "scales", "zeros"}
+
+
+@pytest.mark.parametrize(("bits", "gain"), [(8, 1.6), (4, 1.5)])
+def test_zero_points_serve_ranges_beside_zero(bits: int, gain: float) -> None:
+    weight = random(64, 128) + 2
+    errors = []
+    for symmetric in (True, False):
+        q = quantize(weight, bits, group=64, symmetric=symmetric)
+        assert q is not None
+        errors.append(np.linalg.norm(q.dense().numpy() - weight))
+    assert errors[0] > gain * errors[1]
+    shifted = quantize(np.zeros((2, 32)), bits, symmetric=False)
+    assert shifted is not None and not shifted.dense().numpy().any(), "a group of zeros stays one"
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 def test_extreme_integers(bits: int) -> None:
     """The largest products there are, of every combination of signs."""

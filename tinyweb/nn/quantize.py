@@ -1,15 +1,18 @@
-"""Weights in 8 or 4 bits: integers with one half-float scale for every group along the input.
+"""Weights in 8 or 4 bits: integers with one half-float scale, and if asked for one zero point, for every group along
+the input.
 
-A value is integer · scale. For 8 bits the scale puts a group's largest magnitude at ±127. For 4 bits it is searched:
-the largest magnitude is tried at several places near −8, where the integers reach farthest, each time followed by the
-least-squares scale for the rounded integers; the scale of least squared error stays. Neither needs data to calibrate
-on.
+A value is (integer − zero point) · scale. Symmetric weights have signed integers and no zero points. For 8 bits the
+scale puts a group's largest magnitude at ±127. For 4 bits it is searched: the largest magnitude is tried at several
+places near −8, where the integers reach farthest, each time followed by the least-squares scale for the rounded
+integers; the scale of least squared error stays. With zero points the integers cover a group's range, from
+its least value to its largest; of 4 bits, smaller ranges are tried in the same way. None needs data to calibrate on.
 
 The weight is never expanded in memory: `product` and `rows` are expressions that a kernel evaluates as it reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +33,15 @@ HALF_MAX = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A matrix (out, in = groups · group). `values`: int8 or int4 (out, groups, group); `scales`: f16 (out, groups)."""
+    """A matrix (out, in = groups · group). `values`: int8 or int4 (out, groups, group); `scales`: f16 (out,
+    groups); `zeros`: the integers that stand for 0, of the values' type (out, groups), or None: 0 does.
+
+    Groups of any size: one group per row is a scale for each output channel.
+    """
 
     values: Tensor
     scales: Tensor
+    zeros: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,23 +61,35 @@ class QuantizedWeight:
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, scales = quantize_activations(grouped)
+        scale = scales.unsqueeze(-2) * self.scales.float()
         sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
-        return (sums.float() * (scales.unsqueeze(-2) * self.scales.float())).sum(-1)
+        y = (sums.float() * scale).sum(-1)
+        if self.zeros is None:
+            return y
+        # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
+        totals = integers.int().sum(-1).contiguous()
+        return y - (self.zeros.float() * totals.float().unsqueeze(-2) * scale).sum(-1)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows by integer id: ids.shape + (in,), float32."""
-        picked = self.values[ids].float() * self.scales[ids].float().unsqueeze(-1)
-        return picked.reshape(*ids.shape, self.shape[1])
+        picked = QuantizedWeight(self.values[ids], self.scales[ids], None if self.zeros is None else self.zeros[ids])
+        return picked._dense().reshape(*ids.shape, self.shape[1])
 
     def dense(self) -> Tensor:
         """The matrix (out, in), float32."""
         return self._dense().reshape(*self.shape)
 
     def _dense(self) -> Tensor:
-        return self.values.float() * self.scales.float().unsqueeze(-1)
+        return self._integers().float() * self.scales.float().unsqueeze(-1)
+
+    def _integers(self) -> Tensor:
+        """The multiples of the scales, int32."""
+        values = self.values.int()
+        return values if self.zeros is None else values - self.zeros.int().unsqueeze(-1)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"weight": self.values, "scales": self.scales}
+        found = {"weight": self.values, "scales": self.scales}
+        return found if self.zeros is None else {**found, "zeros": self.zeros}
 
 
 def activations_for(target: Target) -> str:
@@ -87,9 +107,9 @@ def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
     return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
 
 
-def group_size(width: int) -> int | None:
-    """Weights per scale for rows of `width`: 32, or the largest smaller power of two that fits; None below 8."""
-    group = GROUP
+def group_size(width: int, most: int = GROUP) -> int | None:
+    """Weights per scale for rows of `width`: `most`, or the largest fitting half, quarter, … of it; None below 8."""
+    group = most
     while group >= SMALLEST_GROUP:
         if width % group == 0:
             return group
@@ -97,30 +117,60 @@ def group_size(width: int) -> int | None:
     return None
 
 
-def quantize(weight: npt.NDArray[Any], bits: int, device: str | None = None) -> QuantizedWeight | None:
-    """A matrix (out, in) in 8 or 4 bits; None where its rows do not divide into groups: keep half floats then."""
-    group = group_size(weight.shape[1])
-    if group is None:
+def quantize(
+    weight: npt.NDArray[Any], bits: int, device: str | None = None, group: int = GROUP, symmetric: bool = True
+) -> QuantizedWeight | None:
+    """A matrix (out, in) in 8 or 4 bits, in groups of up to `group` weights; None where its rows do not divide into
+    groups of at least 8: keep half floats then. Not `symmetric`: with zero points.
+    """
+    size = group_size(weight.shape[1], group)
+    if size is None:
         return None
-    values, scales = quantize_groups(weight.reshape(-1, group), bits)
-    rows = weight.shape[0]
+    groups, rows = weight.reshape(-1, size), weight.shape[0]
+    dtype, zeros = dtypes.int8 if bits == 8 else dtypes.int4, None
+    if symmetric:
+        values, scales = quantize_groups(groups, bits)
+    else:
+        values, scales, points = quantize_ranges(groups, bits)
+        zeros = Tensor(points.reshape(rows, -1), dtype=dtype, device=device)
     return QuantizedWeight(
-        Tensor(values.reshape(rows, -1, group), dtype=dtypes.int8 if bits == 8 else dtypes.int4, device=device),
+        Tensor(values.reshape(rows, -1, size), dtype=dtype, device=device),
         Tensor(scales.reshape(rows, -1), device=device),
+        zeros,
     )
 
 
 def quantize_groups(groups: npt.NDArray[Any], bits: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
-    """Integers (n, group) and scales (n,) for groups of weights (n, group)."""
-    if bits not in (8, 4):
-        raise ValueError(f"weights can be quantised to 8 or 4 bits, not {bits}")
+    """Signed integers (n, group) and scales (n,) for groups of weights (n, group)."""
+    _check_bits(bits)
     one = _eight_bits if bits == 8 else _four_bits
     values = np.empty(groups.shape, np.int8)
     scales = np.empty(len(groups), np.float16)
-    step = max(CHUNK // groups.shape[1], 1)
-    for at in range(0, len(groups), step):
-        values[at : at + step], scales[at : at + step] = one(groups[at : at + step].astype(np.float32))
+    for part in _chunks(groups):
+        values[part], scales[part] = one(groups[part].astype(np.float32))
     return values, scales
+
+
+def quantize_ranges(
+    groups: npt.NDArray[Any], bits: int
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16], npt.NDArray[np.int8]]:
+    """Signed integers (n, group), scales (n,) and zero points (n,) for groups of weights (n, group)."""
+    _check_bits(bits)
+    values = np.empty(groups.shape, np.int8)
+    scales, zeros = np.empty(len(groups), np.float16), np.empty(len(groups), np.int8)
+    for part in _chunks(groups):
+        values[part], scales[part], zeros[part] = _range(groups[part].astype(np.float32), bits)
+    return values, scales, zeros
+
+
+def _check_bits(bits: int) -> None:
+    if bits not in (8, 4):
+        raise ValueError(f"weights can be quantised to 8 or 4 bits, not {bits}")
+
+
+def _chunks(groups: npt.NDArray[Any]) -> Iterator[slice]:
+    step = max(CHUNK // groups.shape[1], 1)
+    return (slice(at, at + step) for at in range(0, len(groups), step))
 
 
 Floats = npt.NDArray[np.float32]
@@ -155,3 +205,22 @@ def _four_bits(groups: Floats) -> tuple[Floats, Floats]:
             better = error < best_error
             best_values[better], best_scale[better], best_error[better] = values[better], scale[better], error[better]
     return best_values, best_scale
+
+
+def _range(groups: Floats, bits: int) -> tuple[Floats, Floats, Floats]:
+    most, least = 2**bits - 1, -(2 ** (bits - 1))
+    low, high = np.minimum(groups.min(axis=1), 0), np.maximum(groups.max(axis=1), 0)  # 0 is a multiple of the scale
+    best: list[Floats] = [np.zeros_like(groups), np.ones(len(groups), np.float32), np.zeros(len(groups), np.float32)]
+    best_error = np.full(len(groups), np.inf, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # as above
+        for part in (1.0,) if bits == 8 else np.linspace(0.7, 1, 7, dtype=np.float32):
+            scale = _half((high * part - low * part) / most)
+            zero = np.clip(np.round(-low * part / scale), 0, most)
+            values = np.clip(np.round(groups / scale[:, None]) + zero[:, None], 0, most)
+            multiples = values - zero[:, None]
+            scale = _half((multiples * groups).sum(axis=1) / (multiples * multiples).sum(axis=1))
+            error = ((multiples * scale[:, None] - groups) ** 2).sum(axis=1)
+            better = error < best_error
+            for kept, found in zip((*best, best_error), (values, scale, zero, error), strict=True):
+                kept[better] = found[better]
+    return best[0] + least, best[1], best[2] + least

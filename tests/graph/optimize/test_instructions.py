@@ -17,7 +17,7 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.optimize.instructions import DOT2_I16, DOT4_I8, DOT8_U4_I8, INSTRUCTIONS, Instruction, unify
 from tinyweb.graph.target import Target, cpu_target, wasm_target
-from tinyweb.nn.quantize import QuantizedWeight, quantize_groups
+from tinyweb.nn.quantize import QuantizedWeight, quantize, quantize_groups
 from tinyweb.tracing import capture
 
 I4, I8, U8, I16, I32 = dtypes.int4, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
@@ -153,6 +153,15 @@ def test_groups_of_any_size_are_dots(target: Target, bits: int, group: int, toke
     plan = capture(lambda: q.product(x, "int8").realize())
     assert dots(plan.calls[-1].kernel, target)
     assert len(plan.calls) == 3 and max(t.arg.size for t in plan.temporaries) == tokens * 768
+
+
+@pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: t.name)
+@pytest.mark.parametrize(("bits", "group"), [(8, 32), (8, 96), (8, 768), (4, 32), (4, 64), (4, 128), (4, 768)])
+def test_zero_points_leave_dots_to_be_dots(target: Target, bits: int, group: int) -> None:
+    q = quantize(np.random.default_rng(group).standard_normal((64, 768)), bits, group=group, symmetric=False)
+    assert q is not None and q.zeros is not None and q.zeros.shape == (64, 768 // group)
+    plan = capture(lambda: q.product(Tensor.empty(1, 768), "int8").realize())
+    assert dots(plan.calls[-1].kernel, target)
 
 
 @pytest.mark.parametrize("device", ["CPU", "WASM"])

@@ -52,7 +52,7 @@ def schedule_for_dots(b: Builder) -> bool:
     if work is not None:
         if work.columns is not None and b.k.size(work.columns) >= WORTH_TURNING and work.scaled:
             recipes += [partial(_along_rows, b, work, work.columns, vectors) for vectors in (VECTORS, 1)]
-        recipes.append(partial(_along_groups, b, work))
+        recipes += [partial(_along_groups, b, work, name) for name in b.target.instructions]
     recipes.append(partial(_in_pairs, b))
     return any(_whole(b, recipe) for recipe in recipes)
 
@@ -140,14 +140,15 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, vectors: int) -> bool:
 
 
 # -- lanes along groups -----------------------------------------------------------------------------------------
-def _along_groups(b: Builder, w: Dots) -> bool:
+def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     """Lanes are steps of a group. A single column's rows are done one by one: memory is read in one stream then, which
     is what bounds it.
     """
     k, row, tile = b.k, w.rows.arg.name, ""
     packed = all(x.dtype is dtypes.int4 for x in w.weights)
-    best = next(name for name in b.target.instructions if packed or name != DOT8_U4_I8.name)
-    pairs = best == DOT2_I16.name
+    if instruction == (DOT4_I8.name if packed else DOT8_U4_I8.name):
+        return False  # bytes are made of 4-bit integers two at a time, or for pairs
+    pairs = instruction == DOT2_I16.name
     steps = _finished_together(k, w) if pairs and w.columns is None else None
     if w.columns is not None:
         tile = _tile(b, w.columns, COLUMNS)
@@ -163,7 +164,7 @@ def _along_groups(b: Builder, w: Dots) -> bool:
         b.bind(lane, AxisKind.VECTOR)
     # a row's scales are converted together, several by one instruction; and those of a tile once for many columns
     convert = partial(_stage, b, w.scales if w.columns is None or tile else [], at)
-    if not (_nibbles(b, w, row, convert) if best == DOT8_U4_I8.name else _lanes(b, w, pairs, packed, convert)):
+    if not (_nibbles(b, w, row, convert) if instruction == DOT8_U4_I8.name else _lanes(b, w, pairs, packed, convert)):
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
@@ -207,13 +208,13 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
     """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
     takes the low halves of a word's bytes and the high ones.
     """
-    k = b.k
-    outer = {u.src[1:] for u in k.reduces if u not in w.dots}
+    k, axis = b.k, w.dots[0].src[1]
+    outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
     ranges = outer.pop() if len(outer) == 1 else ()
-    size, groups = k.exact(w.dots[0].src[1]), k.exact(ranges[0]) if len(ranges) == 1 else None
+    size, groups = k.exact(axis), k.exact(ranges[0]) if len(ranges) == 1 else None
     if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % DOT8_U4_I8.terms or not isinstance(groups, int):
         return False
-    octets, half = b.split(w.dots[0].src[1].arg.name, NIBBLES)
+    octets, half = b.split(axis.arg.name, NIBBLES)
     lane, dot = b.split(octets, DOT_STEPS)
     b.bind(half, AxisKind.UNROLL)
     b.do(RFactor(lane))
