@@ -153,10 +153,11 @@ setup-dev: setup-run .venv/.dev .venv/.browser ## What the tests need on top: Py
 	@$(QUIETLY) "starting PyTorch, which tests compare with" "is there a PyTorch for this platform?" $(BIN)/python -c "import torch"
 	@touch $@
 
-.venv/.browser: tools/browser.py tools/vulkan.py .venv/.dev
+.venv/.browser: tools/browser.py tools/vulkan.py tools/debian.py .venv/.dev
 	@echo "tinyweb: looking for a browser and a Vulkan driver for the tests"
 	@$(BIN)/python tools/browser.py --all
 	@$(BIN)/python tools/vulkan.py
+	@$(BIN)/python tools/debian.py qemu-aarch64 qemu-user
 	@touch $@
 
 # llama.cpp is compiled for this machine's processor, as its users do; its build tools are in the list
