@@ -167,6 +167,5 @@ def replace_versions(roots: list[UOp], table: dict[UOp, UOp], gone: Container[UO
             lost.discard(u)
             done[u] = done[u.src[0]]
             continue
-        src = tuple(done[s] for s in u.src)
-        done[u] = u if src == u.src else u.replace(src=src)
+        done[u] = u.with_sources(tuple(done[s] for s in u.src))
     return [done[r] for r in roots]

@@ -21,7 +21,7 @@ from tinyweb.graph.ir.ops import (
     Space,
     StageArg,
 )
-from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, substitute
+from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, rebuild, substitute
 from tinyweb.graph.ir.uop import (
     Shape,
     Size,
@@ -72,6 +72,7 @@ __all__ = [
     "lane_count",
     "nest_key",
     "nested",
+    "rebuild",
     "row_major",
     "size_add",
     "size_max",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tinyweb.dtype import DType
@@ -132,7 +132,7 @@ def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str |
             stack += wait
             continue
         src = tuple([done[s] for s in node.src])
-        rebuilt = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
+        rebuilt = node.with_sources(src)
         if rebuilt not in done:
             result = rules.rewrite(rebuilt, ctx)
             if result is not None and result not in done:
@@ -149,6 +149,18 @@ def graph_rewrite(root: UOp, rules: PatternMatcher, ctx: Any = None, keep: str |
             # no node holds itself: it would never be freed at once
             u.__dict__[keep] = None if result is u else result
     return done[root]
+
+
+def rebuild(nodes: Iterable[UOp], rule: Callable[[UOp, tuple[UOp, ...]], UOp | None]) -> dict[UOp, UOp]:
+    """What each of `nodes` (all below some roots, sources first) becomes: what `rule` makes of it and of what its
+    sources have become; where that is None, the same operation on these.
+    """
+    done: dict[UOp, UOp] = {}
+    for u in nodes:
+        src = tuple([done[s] for s in u.src])
+        new = rule(u, src)
+        done[u] = u.with_sources(src) if new is None else new
+    return done
 
 
 def substitute(root: UOp, table: dict[UOp, UOp]) -> UOp:
@@ -171,7 +183,7 @@ def substitute(root: UOp, table: dict[UOp, UOp]) -> UOp:
                 done[s] = s
         else:
             src = tuple([done[s] for s in u.src])
-            done[u] = new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+            done[u] = new = u.with_sources(src)
             if not above:
                 return new
             u, rest = above.pop()

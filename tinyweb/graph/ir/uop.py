@@ -145,6 +145,10 @@ class UOp:
         get = changes.get
         return UOp(get("op", self.op), get("dtype", self.dtype), get("src", self.src), get("arg", self.arg))
 
+    def with_sources(self, src: tuple[UOp, ...]) -> UOp:
+        """The same operation on other sources."""
+        return self if src == self.src else UOp(self.op, self.dtype, src, self.arg)
+
     # -- graph walks ------------------------------------------------------------------------------------------------
     def toposort(self) -> list[UOp]:
         """Every node reachable from this one, sources before users, each once."""

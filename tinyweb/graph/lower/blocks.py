@@ -6,7 +6,7 @@ Numerical Algorithms, 4.2) about the longest loop's steps: here 256 + 64.
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested, rebuild
 from tinyweb.graph.optimize.actions import Peel
 from tinyweb.graph.optimize.errors import ScheduleError
 
@@ -47,17 +47,17 @@ def _long_loop(kernel: UOp, left_alone: set[str]) -> UOp | None:
 
 def _nest(kernel: UOp, blocks: set[str]) -> UOp:
     """Each loop of a blocked reduction gets accumulators of its own; unrolled lanes stay with the innermost loop."""
-    done: dict[UOp, UOp] = {}
-    for u in kernel.toposort():
-        src = tuple([done[s] for s in u.src])
+
+    def with_blocks(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         loops = _loops(u) if u.op is Ops.REDUCE else []
-        if any(r.arg.name in blocks for r in loops):
-            value, bound = src[0], list(u.src[1:])
-            unrolled = [r for r in bound if r.arg.kind is AxisKind.UNROLL]
-            for r in reversed(loops[1:]):
-                value = UOp(Ops.REDUCE, u.dtype, (value, r, *unrolled), u.arg)
-                bound = [b for b in bound if b is not r and b not in unrolled]
-                unrolled = []
-            src = (value, *bound)
-        done[u] = u if src == u.src else u.replace(src=src)
-    return done[kernel]
+        if not any(r.arg.name in blocks for r in loops):
+            return None
+        value, bound = src[0], list(u.src[1:])
+        unrolled = [r for r in bound if r.arg.kind is AxisKind.UNROLL]
+        for r in reversed(loops[1:]):
+            value = UOp(Ops.REDUCE, u.dtype, (value, r, *unrolled), u.arg)
+            bound = [b for b in bound if b is not r and b not in unrolled]
+            unrolled = []
+        return u.with_sources((value, *bound))
+
+    return rebuild(kernel.toposort(), with_blocks)[kernel]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.dtype import BY_NAME, dtypes
-from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp
+from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp, rebuild
 from tinyweb.graph.lower.constructors import make
 from tinyweb.graph.lower.transcendental import BRANCHING, CORRECTIONS, EXPANSIONS
 from tinyweb.graph.lower.transcendental.build import Branches
@@ -13,17 +13,16 @@ from tinyweb.graph.target import Target
 def decompose(kernel: UOp, target: Target) -> UOp:
     """The kernel without transcendental functions, unless the target has them itself; with division, square roots and
     comparisons corrected where the target's are not those of IEEE 754."""
-    done: dict[UOp, UOp] = {}
     branches = Branches()
-    for u in kernel.toposort():
-        src = tuple(done[s] for s in u.src)
+
+    def decomposed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
-            done[u] = _expand(u, src, target, branches)
-        elif u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
-            done[u] = CORRECTIONS[u.op](*src)
-        else:
-            done[u] = u if src == u.src else u.replace(src=src)
-    return done[kernel]
+            return _expand(u, src, target, branches)
+        if u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
+            return CORRECTIONS[u.op](*src)
+        return None
+
+    return rebuild(kernel.toposort(), decomposed)[kernel]
 
 
 def _expand(u: UOp, src: tuple[UOp, ...], target: Target, branches: Branches) -> UOp:

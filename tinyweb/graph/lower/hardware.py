@@ -18,6 +18,7 @@ from tinyweb.graph.ir import (
     as_index,
     axis_size,
     nested,
+    rebuild,
     size_add,
     size_max,
     size_mul,
@@ -158,18 +159,16 @@ def _within_limits(
 
 def _gate_users(kernel: UOp, flat: UOp, gate: UOp) -> UOp:
     """The kernel with `gate` on all stores, and on all loads whose index depends on `flat`."""
-    table: dict[UOp, UOp] = {}
     depends: set[UOp] = {flat}
-    for u in kernel.toposort():
-        src = tuple(table[s] for s in u.src)
-        if u.op is Ops.LOAD and u.src[1] in depends:
-            src = _with_gate(src, 2, gate)
-        elif u.op is Ops.STORE:
-            src = _with_gate(src, 3, gate)
-        if any(s in depends for s in u.src):
+
+    def gated(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if not depends.isdisjoint(u.src):
             depends.add(u)
-        table[u] = u if src == u.src else u.replace(src=src)
-    return table[kernel]
+        if u.op is Ops.STORE:
+            return u.with_sources(_with_gate(src, 3, gate))
+        return u.with_sources(_with_gate(src, 2, gate)) if u.op is Ops.LOAD and u.src[1] in depends else None
+
+    return rebuild(kernel.toposort(), gated)[kernel]
 
 
 def _with_gate(src: tuple[UOp, ...], position: int, gate: UOp) -> tuple[UOp, ...]:

@@ -63,8 +63,7 @@ class _Splitter:
         elif any(s in self.pairs for s in u.src):
             self.single[u] = self._from_pairs(u)
         else:
-            src = tuple(self.single[s] for s in u.src)
-            self.single[u] = u if src == u.src else u.replace(src=src)
+            self.single[u] = u.with_sources(tuple(self.single[s] for s in u.src))
 
     def _happened(self, u: UOp) -> tuple[UOp, ...]:
         return self.effects.get(u) or self.pairs.get(u) or (self.single[u],)

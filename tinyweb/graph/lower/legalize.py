@@ -75,7 +75,7 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return u
     dtype = computed_as(u.dtype, target)
     if u.op is Ops.STORE:
-        return u if src == u.src else u.replace(src=src)
+        return u.with_sources(src)
     if u.op is Ops.CAST:
         return _cast(u, src[0], target)
     if u.op is Ops.BITCAST:
@@ -84,7 +84,7 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         out = _shift(u.op, src[0], src[1], u.dtype)
         return in_range(out, u.dtype) if u.op is Ops.SHL and dtype is not u.dtype else out
     if dtype is u.dtype:
-        return u if src == u.src else u.replace(src=src)
+        return u.with_sources(src)
     if u.op is Ops.CONST:
         return UOp.const(round_to(u.arg, u.dtype) if is_narrow(u.dtype) else u.arg, dtype)
     out = u.replace(dtype=dtype, src=src)

@@ -139,8 +139,7 @@ class _Reduces:
             memory, index = self.done[u.src[0]], self.done[u.src[1]]
             self.done[u] = u.replace(src=(memory, self._place(u.src[0], index), *(self.done[s] for s in u.src[2:])))
             return
-        src = tuple(self.done[s] for s in u.src)
-        self.done[u] = u if src == u.src else u.replace(src=src)
+        self.done[u] = u.with_sources(tuple(self.done[s] for s in u.src))
 
     def _buffer(self, space: Space, dtype: DType, size: int) -> UOp:
         self.buffers += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyweb.graph.ir import Ops, UOp, identity, nested, substitute
+from tinyweb.graph.ir import Ops, UOp, identity, nested, rebuild, substitute
 from tinyweb.graph.ir.uop import on_node, toposort
 from tinyweb.graph.symbolic import simplify
 
@@ -80,13 +80,13 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
 
 def gate_loads(value: UOp, r: UOp, step: UOp, loop: UOp, gate: UOp) -> UOp:
     """The value with `gate` on loads that depend on `r` but, once `step` is in its place, not on `loop`."""
-    done: dict[UOp, UOp] = {}
-    for u in value.toposort():
-        src = tuple(done[s] for s in u.src)
+
+    def gated(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op is Ops.LOAD and r in u.src[1].ranges and loop not in simplify(substitute(u.src[1], {r: step})).ranges:
-            src = (*src[:2], gate if len(src) == 2 else src[2] & gate)
-        done[u] = u if src == u.src else u.replace(src=src)
-    return done[value]
+            return u.with_sources((*src[:2], gate if len(src) == 2 else src[2] & gate))
+        return None
+
+    return rebuild(value.toposort(), gated)[value]
 
 
 def replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:
@@ -97,8 +97,7 @@ def replace_in_order(kernel: UOp, table: dict[UOp, UOp]) -> UOp:
         if target is not None:
             done[u] = substitute(target, {n: done[n] for n in target.toposort() if n in done and done[n] is not n})
         else:
-            src = tuple(done[s] for s in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
+            done[u] = u.with_sources(tuple(done[s] for s in u.src))
     return done[kernel]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, Ordered, Shape, Size, UOp, size_max, size_prod, size_sub, toposort
+from tinyweb.graph.ir import Ops, Ordered, Shape, Size, UOp, rebuild, size_max, size_prod, size_sub, toposort
 from tinyweb.graph.schedule.views import is_broadcast, view_base
 
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
@@ -26,16 +26,13 @@ def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tu
     if not any(u.op in (Ops.SCAN, Ops.SCATTER) for u in nodes):
         return roots, frozenset()
     expansion = _Expansion(new)
-    done: dict[UOp, UOp] = {}
-    for u in nodes:
-        src = tuple(done[s] for s in u.src)
+
+    def expanded(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op is Ops.SCAN:
-            done[u] = expansion.scan(u.arg[0], u.arg[1], src)
-        elif u.op is Ops.SCATTER:
-            done[u] = expansion.scatter(u.arg[0], u.arg[1], *src)
-        else:
-            done[u] = u if src == u.src else u.replace(src=src)
-    return _in_place(roots, done), frozenset(expansion.buffers)
+            return expansion.scan(u.arg[0], u.arg[1], src)
+        return expansion.scatter(u.arg[0], u.arg[1], *src) if u.op is Ops.SCATTER else None
+
+    return _in_place(roots, rebuild(nodes, expanded)), frozenset(expansion.buffers)
 
 
 def _in_place(roots: Sequence[UOp], done: dict[UOp, UOp]) -> list[UOp]:

@@ -16,6 +16,7 @@ from tinyweb.graph.ir import (
     ParamArg,
     Space,
     UOp,
+    rebuild,
     size_max,
     size_prod,
     substitute,
@@ -159,13 +160,11 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
 
 def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
     """The roots with the values of `updates` put into memory before they are written to their place."""
-    done: dict[UOp, UOp] = {}
-    for u in toposort(roots):
-        src = tuple(done[s] for s in u.src)
-        if u in updates:
-            assert src[1].op is not Ops.CONTIGUOUS
-            src = (src[0], UOp(Ops.CONTIGUOUS, u.dtype, (src[1],)))
-        done[u] = u if src == u.src else u.replace(src=src)
+
+    def first(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        return u.with_sources((src[0], UOp(Ops.CONTIGUOUS, u.dtype, (src[1],)))) if u in updates else None
+
+    done = rebuild(toposort(roots), first)
     return [done[r] for r in roots]
 
 
@@ -176,8 +175,7 @@ def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
         if u.op in (Ops.LEAF, Ops.DETACH, Ops.CUSTOM_GRADIENT):
             done[u] = done[u.src[0]]
         else:
-            src = tuple(done[s] for s in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
+            done[u] = u.with_sources(tuple(done[s] for s in u.src))
     return [done[r] for r in roots]
 
 
