@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.native_runtimes.programs import Writer, index, splat
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp, Variable
+from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.program import Program
 from tinyweb.render_c import dots, render
 from tinyweb.render_c.c_types import declare, scalar_name, unsigned_name, vector_name
@@ -101,7 +103,8 @@ def filling(fill: Callable[[Writer, UOp, UOp, UOp, UOp], None]) -> list[str]:
     r = w.buffer(F32, 8)
     fill(w, out, a, g, r)
     w.store(out, g, w.load(r, g))
-    return render([w.program("p", (8, 1, 1))]).splitlines()
+    program = w.program("p", (8, 1, 1))
+    return render([replace(program, uops=once_per_call(program.uops))]).splitlines()
 
 
 def before_grid(lines: list[str]) -> int:

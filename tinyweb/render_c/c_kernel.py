@@ -10,7 +10,6 @@ from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c.c_ops import EMITTERS, mask_bits
 from tinyweb.render_c.c_types import SCALARS, literal, scalar_name, vector_name
-from tinyweb.render_c.loop_invariant import filled_once
 from tinyweb.render_c.prefetch import AHEAD, streamed
 from tinyweb.render_common import (
     MAX_INLINE,
@@ -25,6 +24,7 @@ from tinyweb.render_common import (
 )
 
 CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
+GRID_LOOP = "for (i32 grid = begin; grid < end; ++grid) {"
 
 
 class Kernel:
@@ -104,14 +104,10 @@ class Kernel:
                 f"n_{v.arg[0]}" if f"n_{v.arg[0]}".isidentifier() and v.arg[0].isascii() else f"n_{slot}"
             )
             out.add(f"const i32 {name} = variables[{slot}];")
-        before = filled_once(p, self._registers)
+        if not any(u.op is Ops.SPECIAL for u in p.uops):
+            out.open(GRID_LOOP)
         for u in p.uops:
-            if u in before:
-                self._statement(u)
-        out.open("for (i32 grid = begin; grid < end; ++grid) {")
-        for u in p.uops:
-            if u not in before:
-                self._statement(u)
+            self._statement(u)
         while out.depth:
             out.close()
 
@@ -132,6 +128,7 @@ class Kernel:
         elif u.op is Ops.SPECIAL:
             if u.arg != ("grid", 0):
                 raise DeviceError(f"program {self.program.name}: C has no hardware index {u.arg}, only ('grid', 0)")
+            self._out.open(GRID_LOOP)
             self._emitted[u] = "grid"
         elif u.op is Ops.RANGE:
             i = f"i{self._loops}" if f"i{self._loops}" not in SCALARS else f"i{self._loops}_"  # i8 is a type

@@ -14,6 +14,7 @@ from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.int64 import split_int64
 from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
+from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.program import ParamInfo, Program
@@ -47,6 +48,8 @@ def lower(kernel: UOp, target: Target) -> Program:
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"
         )
     uops = tuple(linearize(expanded))
+    if not target.has_threads:
+        uops = once_per_call(uops)
     verify("lower", uops, program_spec)
     shared = _shared_bytes(uops)
     if shared > target.shared_bytes:
