@@ -19,16 +19,19 @@ from tinyweb.export.function import load_maker
 from tinyweb.export.inspect import inspect_site, table
 from tinyweb.graph.ir import Variable
 from tinyweb.models.convnet import RandomWeights, convolution
+from tinyweb.nn.quantize import quantize
 from tinyweb.tensor import Tensor
 
 
-def run(site: Path, inputs: dict[str, np.ndarray], name: str = "run") -> dict[str, np.ndarray]:
+def run(site: Path, inputs: dict[str, np.ndarray], name: str = "run", variant: str = "simd") -> dict[str, np.ndarray]:
     """One call of an exported function in wasmtime, knowing only the manifest."""
-    return calls(site, [(name, inputs)])[0]
+    return calls(site, [(name, inputs)], variant)[0]
 
 
-def calls(site: Path, made: list[tuple[str, dict[str, np.ndarray]]]) -> list[dict[str, np.ndarray]]:
-    bundle = WasmBundle(site / "model")
+def calls(
+    site: Path, made: list[tuple[str, dict[str, np.ndarray]]], variant: str = "simd"
+) -> list[dict[str, np.ndarray]]:
+    bundle = WasmBundle(site / "model", variant)
     results = []
     for name, given in made:
         section = bundle.manifest["functions"][name]
@@ -254,3 +257,33 @@ def test_what_is_no_maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name, said in wrong.items():
         with pytest.raises(ExportError, match=said):
             load_maker(name)()
+
+
+@pytest.mark.parametrize("groups", [8, 9])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_quantized_weights_with_and_without_relaxed_simd(tmp_path: Path, bits: int, groups: int) -> None:
+    """Modules of either kind multiply rounded activations exactly; 4-bit integers of -8 and activations of ±127 too."""
+    random, rows = np.random.default_rng(groups), 48
+    made = [quantize(random.standard_normal((rows, 32 * groups), np.float32), bits) for _ in range(2)]
+    a, b = (q for q in made if q is not None)
+
+    def gated(x: Tensor) -> dict[str, Tensor]:
+        one = a.product(x, "int8")
+        return {"one": one, "gated": one.silu() * b.product(x, "int8"), "few": b.product(x * ramp, "int8")}
+
+    ramp = Tensor(np.arange(1, 4, dtype=np.float32)[:, None])
+    x = random.standard_normal((1, 32 * groups)).astype(np.float32)
+    export_function(gated, {"x": Tensor(x)}, tmp_path / "site", targets=["wasm"])
+
+    def rounded(values: np.ndarray) -> np.ndarray:
+        grouped = values.reshape(len(values), groups, 32)
+        steps = np.abs(grouped).max(-1, keepdims=True) * np.float32(1 / 127)
+        return (np.rint(grouped / steps) * steps.astype(np.float64)).reshape(values.shape)
+
+    first, second = (rounded(x) @ q.dense().numpy().astype(np.float64).T for q in (a, b))
+    few = rounded(x * ramp.numpy()) @ b.dense().numpy().astype(np.float64).T
+    for variant in ("simd", "relaxed"):
+        found = run(tmp_path / "site", {"x": x}, variant=variant)
+        np.testing.assert_allclose(found["one"], first, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found["gated"], first / (1 + np.exp(-first)) * second, rtol=2e-4, atol=2e-3)
+        np.testing.assert_allclose(found["few"], few, rtol=1e-4, atol=1e-3)

@@ -426,7 +426,7 @@ def test_sums_of_products_of_bytes(n: int) -> None:
 
 def test_sums_of_products_of_nibbles_and_pairs() -> None:
     text, value = text_of([(U32, 8), (I8, 32), (I8, 32), (I32, 8)], I32, 8, dot)
-    assert "nibbles_x8(v0 ^ 0x88888888u, v1, v2, v3)" in text
+    assert "nibbles_x8(v0, v1, v2, v3)" in text
     assert "__builtin_ia32_pmaddubsw256" in text and "dot_x8" in text
     for place, shifted in ((0, " << 12"), (1, " << 8"), (2, " << 4"), (3, "")):
         text, value = text_of(

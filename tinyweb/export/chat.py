@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ExportError, ModelFormatError
-from tinyweb.export.compile import Progress, compile_plans
+from tinyweb.export.compile import Progress
 from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory
 from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
-from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
+from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
@@ -110,8 +110,8 @@ def _write_bundle(
     plans = captured[chosen["webgpu"]]
     tune, calls = options.tune / 2, usual_calls(plans)
     webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory, variables)
-    compiled = compile_plans(captured[chosen["wasm"]], targets["wasm"], progress, tune, calls)
-    wasm = write_wasm(bundle, compiled, memory, variables, progress)
+    modules = compile_modules(captured[chosen["wasm"]], progress, tune, calls)
+    wasm = write_wasm(bundle, modules, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     _write_texts(bundle, source.path, tokenizer)

@@ -39,12 +39,15 @@ def compile_plans(
     progress: Progress,
     tune: float = 0.0,
     calls: Mapping[str, int] | None = None,
+    tuned: Target | None = None,
 ) -> Compiled:
     """Optimise and lower the kernels of all plans for `target`.
 
-    `tune`: seconds to look for faster ones before that; `calls`: how often each plan runs in typical use.
+    `tune`: seconds to look for faster ones before that; `calls`: how often each plan runs in typical use. Schedules
+    that were found for the target `tuned`, which can do no more than this one, serve here too.
     """
     from tinyweb.graph.lower import program_for
+    from tinyweb.graph.optimize.database import remembered
 
     if tune > 0:
         from tinyweb.tuning import tune_for
@@ -55,7 +58,7 @@ def compile_plans(
     names: dict[UOp, str] = {}
     for done, kernel in enumerate(kernels):
         progress(f"compiling kernels for {target.name}", done, len(kernels))
-        program = program_for(kernel, target)
+        program = program_for(kernel, tuned if tuned and remembered(kernel, tuned) is not None else target)
         names[kernel] = program.name
         programs.setdefault(program.name, program)
     progress(f"compiling kernels for {target.name}", len(kernels), len(kernels))

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ExportError
-from tinyweb.export.compile import Progress, compile_plans
+from tinyweb.export.compile import Progress
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
 from tinyweb.export.site import check_library, check_output, copy_library, new_site
-from tinyweb.export.wasm import MAX_THREADS, plan_layout, write_wasm
+from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
-from tinyweb.graph.target import wasm_target
 
 ENTRY = "run"
 TARGETS = ("webgpu", "wasm")
@@ -131,8 +130,8 @@ def write_functions(
         variants = compile_variants(plans["webgpu"], progress, tune / len(targets))
         compiled["webgpu"] = write_webgpu(bundle, variants, memory, ())
     if "wasm" in targets:
-        kernels = compile_plans(plans["wasm"], wasm_target(MAX_THREADS), progress, tune / len(targets))
-        compiled["wasm"] = write_wasm(bundle, kernels, memory, (), progress)
+        modules = compile_modules(plans["wasm"], progress, tune / len(targets))
+        compiled["wasm"] = write_wasm(bundle, modules, memory, (), progress)
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)

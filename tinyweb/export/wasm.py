@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinyweb.errors import ExportError
-from tinyweb.export.compile import Compiled, Progress, used_variables
+from tinyweb.export.compile import Compiled, Progress, compile_plans, used_variables
 from tinyweb.export.memory import Memory
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.program import Program
+from tinyweb.graph.target import wasm_target
 from tinyweb.render_common import local_bytes
+
+if TYPE_CHECKING:
+    from tinyweb.tracing import Plan
 
 PAGE = 65536
 MAX_PAGES = 65536  # 4 GiB, all that 32-bit addresses reach
@@ -78,27 +82,35 @@ def plan_layout(memory: Memory, programs: Sequence[Program] = ()) -> Layout:
     return Layout(tuple(addresses), pages, stack_bytes)
 
 
+def compile_modules(
+    plans: Mapping[str, Plan], progress: Progress, tune: float = 0.0, calls: Mapping[str, int] | None = None
+) -> dict[bool, Compiled]:
+    """The plans without and with relaxed SIMD. Tuned are those without: the runtime here has nothing else."""
+    plain, relaxed = (wasm_target(MAX_THREADS, r) for r in (False, True))
+    return {
+        False: compile_plans(plans, plain, progress, tune, calls),
+        True: compile_plans(plans, relaxed, progress, tuned=plain),
+    }
+
+
 def write_wasm(
-    bundle: Path, compiled: Compiled, memory: Memory, variables: tuple[UOp, ...], progress: Progress
+    bundle: Path, compiled: Mapping[bool, Compiled], memory: Memory, variables: tuple[UOp, ...], progress: Progress
 ) -> dict[str, Any]:
     """Write the modules into `bundle`; the manifest's `targets.wasm`. `variables` in slot order."""
-    from tinyweb.render_wasm import BundleCall, bundle_source, compile_bundle
+    from tinyweb.render_wasm import compile_bundle
 
     if len(variables) > MAX_VARIABLES:
         raise AssertionError(f"{len(variables)} variables do not fit before the control block")
-    layout = plan_layout(memory, compiled.programs)
-    calls = {
-        entry: [BundleCall(d.program, tuple(layout.addresses[memory.ids[b]] for b in d.buffers)) for d in dispatches]
-        for entry, dispatches in compiled.entries.items()
-    }
+    layout = plan_layout(memory, [p for c in compiled.values() for p in c.programs])
     slots = {str(v.arg[0]): i for i, v in enumerate(variables)}
-    source = bundle_source(compiled.programs, calls, slots, VARIABLES, CONTROL)
+    sources = {relaxed: _source(c, memory, layout, slots) for relaxed, c in compiled.items()}
+    plain = compiled[False]
     (bundle / "kernels").mkdir(exist_ok=True)
     for done, (name, variant) in enumerate(VARIANTS.items()):
         progress("compiling WebAssembly", done, len(VARIANTS))
         module = compile_bundle(
-            source,
-            list(calls),
+            sources[variant.relaxed],
+            list(plain.entries),
             threads=variant.threads,
             relaxed_simd=variant.relaxed,
             pages=layout.pages,
@@ -121,10 +133,20 @@ def write_wasm(
             for name, variant in VARIANTS.items()
         },
         "entry_points": {
-            entry: {"function": entry, "variables": used_variables(compiled, dispatches), "kernels": len(dispatches)}
-            for entry, dispatches in compiled.entries.items()
+            entry: {"function": entry, "variables": used_variables(plain, dispatches), "kernels": len(dispatches)}
+            for entry, dispatches in plain.entries.items()
         },
     }
+
+
+def _source(compiled: Compiled, memory: Memory, layout: Layout, slots: Mapping[str, int]) -> str:
+    from tinyweb.render_wasm import BundleCall, bundle_source
+
+    calls = {
+        entry: [BundleCall(d.program, tuple(layout.addresses[memory.ids[b]] for b in d.buffers)) for d in dispatches]
+        for entry, dispatches in compiled.entries.items()
+    }
+    return bundle_source(compiled.programs, calls, slots, VARIABLES, CONTROL)
 
 
 def _file(variant: str) -> str:

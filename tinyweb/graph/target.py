@@ -60,12 +60,15 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, d
     )  # fmt: skip
 
 
-def wasm_target(threads: int = 4) -> Target:
-    """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic."""
+def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
+    """C through Clang for wasm32 with SIMD128; half floats are converted in integer arithmetic. `relaxed`: with relaxed
+    SIMD, which has dots of bytes with integers of 7 bits; 4-bit ones are so, once they are shifted to unsigned.
+    """
+    pairs, nibbles = "dot2_i16", "dot8_u4_i8"
     # engines compute most addresses apart, and spread a number in a second step; each thread has a stack of its own
     return Target(
         "wasm", "c", 4, 16, _ALL_C, _ALL_C, branches=True, parallel_threads=threads, dot_lanes=4,
-        instructions=("dot2_i16", "dot8_u4_i8", "dot4_i8"),
+        instructions=((nibbles, pairs) if relaxed else (pairs, nibbles)) + ("dot4_i8",),
         tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, cache_bytes=160 << 10, lane_shifts=False,
     )  # fmt: skip
 

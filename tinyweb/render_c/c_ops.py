@@ -172,7 +172,7 @@ def _dot(k: Kernel, u: UOp) -> str:
     for name, text in texts.items():
         k.need(name, text, vectors)
     if high:
-        return f"nibbles_x{n}({k.x(a)} ^ 0x88888888u, {k.x(b)}, {k.x(high[0])}, {k.x(c)})"
+        return f"nibbles_x{n}({k.x(a)}, {k.x(b)}, {k.x(high[0])}, {k.x(c)})"
     return f"dot_x{n}({k.x(a)}, {k.x(b)}, {k.x(c)})"
 
 

@@ -222,17 +222,19 @@ class _Devectorizer:
                 done[u] = None
                 continue
             stack.append((u, True))
-            summand = self._summand(u)
+            _, summand = self._chain(u)
             for s in reversed(u.src):
                 if s not in done and s is not summand and (s, ()) not in self._values:
                     stack.append((s, False))
         return list(done)
 
-    def _summand(self, u: UOp) -> UOp | None:
-        """In `acc + sum over lanes`, the sum: it is carried out as a chain that starts at acc."""
-        if u.op is Ops.ADD and u.src[1].op is Ops.REDUCE and u.src[1].arg is Ops.ADD and u.src[0].op is Ops.LOAD:
-            return u.src[1]
-        return None
+    def _chain(self, u: UOp) -> tuple[UOp | None, UOp | None]:
+        """acc and the sum in `acc + sum over lanes`, of integers in either order: a chain that starts at acc."""
+        if u.op is Ops.ADD:
+            for acc, total in (u.src, u.src[::-1]) if u.dtype.is_int else (u.src,):
+                if acc.op is Ops.LOAD and total.op is Ops.REDUCE and total.arg is Ops.ADD:
+                    return acc, total
+        return None, None
 
     def _known(self, u: UOp, point: Point) -> UOp:
         return self._values[(u, tuple([point[r] for r in u.lanes]))]
@@ -251,9 +253,9 @@ class _Devectorizer:
             return self._load(u, point)
         if u.op is Ops.REDUCE:
             return self._reduce(u, point, None)
-        summand = self._summand(u)
-        if summand is not None:
-            start = self._known(u.src[0], point)
+        acc, summand = self._chain(u)
+        if acc is not None and summand is not None:
+            start = self._known(acc, point)
             if start.shape and not any(isinstance(point[r], Chunk) for r in summand.lanes):
                 # one sum beside a vector: a chain per lane would be the same work again and again
                 return u.replace(src=(start, splat(self._reduce(summand, point, None), lanes_of(start))))

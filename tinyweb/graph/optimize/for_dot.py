@@ -14,6 +14,7 @@ from math import gcd
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize.actions import Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
@@ -41,6 +42,7 @@ SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
 WORTH_TURNING = 32  # columns from which such a block of rows, which is gathered element by element, is worth it
 BLOCKS_PER_WORKER = 4
+SCALES = 4  # of groups, which one load brings
 TOGETHER = 8  # rows whose sums are finished together
 DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 
@@ -149,7 +151,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     if instruction == (DOT4_I8.name if packed else DOT8_U4_I8.name):
         return False  # bytes are made of 4-bit integers two at a time, or for pairs
     pairs = instruction == DOT2_I16.name
-    steps = _finished_together(k, w) if pairs and w.columns is None else None
+    steps = _finished_together(k, w) if (pairs or _dear_spread(b)) and w.columns is None else None
     if w.columns is not None:
         tile = _tile(b, w.columns, COLUMNS)
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
@@ -223,13 +225,23 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))
     if joined * words % 4:
         return False
+    group = ranges[0].arg.name
+    group = group if b.has(group) else Split(group, groups).inner  # whose whole goes around a block of rows
     if joined > 1:
-        _, together = b.split(ranges[0].arg.name, joined)
+        _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
         lane = together
+    elif w.columns is None and _dear_spread(b) and groups % SCALES == 0:
+        _, several = b.split(group, SCALES)
+        b.bind(several, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
     b.do(Tensorize(dot, DOT8_U4_I8.name, row))
     return True
+
+
+def _dear_spread(b: Builder) -> bool:
+    """Whether one load of several numbers, each then spread over all lanes, is less than as many loads that spread."""
+    return b.target.broadcast_cost > b.target.load_cost
 
 
 def _finished_together(k: Analysis, w: Dots) -> UOp | None:
