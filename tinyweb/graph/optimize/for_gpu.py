@@ -254,9 +254,11 @@ def side(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> Side | Non
     lots = -(-k.size(near) // LANES)
     rest = k.volume(axes[1:])
     if lots >= threads * vectors:
-        # as few threads as so many tiles need: the last tile computes the less again
-        groups = -(-lots // (threads * vectors))
-        return Side(near, -(-lots // (groups * vectors)), vectors, None, groups * rest)
+        # as many threads as leave the last tile, which begins earlier, least to compute again
+        few = -(-lots // (threads * vectors))
+        sizes = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
+        groups, each = min(sizes, key=lambda s: (s[0] * s[1], s[0]))
+        return Side(near, each, vectors, None, groups * rest)
     if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
         return Side(near, lots // vectors, vectors, None, rest)
     if lots > threads or lots * 2 < threads:
@@ -292,7 +294,10 @@ def block(b: Builder, dominant: UOp, depth: int) -> str:
         if inside * size <= depth:
             inside *= size
         elif depth // inside > 1:
-            return b.split(name, depth // inside)[0]
+            # of about as many steps those that fill the last block best
+            about = depth // inside
+            factors = range(-(-about // 2), about * 5 // 4 + 1)
+            return b.split(name, min(factors, key=lambda f: (-(-size // f) * f, abs(about - f))))[0]
         else:
             return name if inside > 1 else ""
     return ""
