@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from tinyweb.graph.ir import KernelInfo, Ops, Size, Space, UOp, as_index, size_max
+from tinyweb.graph.ir import KernelInfo, Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.ir.spec import program_spec, verify
 from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.decompose import decompose
@@ -16,6 +16,7 @@ from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
+from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.graph.symbolic import simplify
@@ -48,10 +49,9 @@ def lower(kernel: UOp, target: Target) -> Program:
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"
         )
     uops = tuple(linearize(expanded))
-    if not target.has_threads:
-        uops = once_per_call(uops)
+    uops = share_memory(uops, target.shared_bytes) if target.has_threads else once_per_call(uops)
     verify("lower", uops, program_spec)
-    shared = _shared_bytes(uops)
+    shared = shared_bytes(uops)
     if shared > target.shared_bytes:
         raise ValueError(
             f"kernel {info.name or prefix} needs {shared} bytes of shared memory; "
@@ -93,10 +93,6 @@ def _variables(uops: Sequence[UOp], grid: Sequence[Size]) -> tuple[UOp, ...]:
     for size in grid:
         found.update(as_index(size).variables())
     return tuple(sorted(found, key=lambda v: str(v.arg[0])))
-
-
-def _shared_bytes(uops: Sequence[UOp]) -> int:
-    return sum(u.dtype.nbytes(u.arg.size) for u in uops if u.op is Ops.BUFFER and u.arg.space is Space.SHARED)
 
 
 # -- names -----------------------------------------------------------------------------------------------------

@@ -91,10 +91,7 @@ class _Reduces:
         self.done: dict[UOp, UOp] = {}
         self.arrays: set[UOp] = set()
         self.buffers = 0
-        # exchanges outside of loops take rounds with two sets of buffers, ordered by what the last one read
-        self.parity = self.exchanges = 0
-        self.pools: dict[tuple[int, int, DType], UOp] = {}
-        self.last_reads: tuple[UOp, ...] = ()
+        self.exchanges = 0
         groups = groups_of(kernel)
         self.kernel, self.order, self.depth = groups.kernel, groups.order, groups.depth
         self.groups, self.carried = groups.groups, groups.carried
@@ -431,15 +428,11 @@ class _Reduces:
         size = UOp(Ops.SUBGROUP_SIZE, dtypes.index, ())
         slots = -(-count // SMALLEST_SUBGROUP)
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        in_loop = bool(fresh)
-        self.parity ^= 1
         self.exchanges += 1
         stores, places = [], []
-        for number, (u, value) in enumerate(zip(group, values)):
+        for u, value in zip(group, values):
             index, tile = tile_index(value.lanes)
-            shared = self._shared(in_loop, number, u.dtype, tile * slots)
-            if not in_loop:
-                fresh = self.last_reads
+            shared = self._buffer(Space.SHARED, u.dtype, tile * slots)
             base = make(Ops.MUL, dtypes.index, (index, index_const(slots)))
             together = UOp(Ops.SUBGROUP, u.dtype, (value,), u.arg)
             stores.append(shared.after(*fresh).store(add(base, mine // size), together, (mine % size).equal(0)))
@@ -457,8 +450,6 @@ class _Reduces:
             sums.append((acc, index))
         end = UOp(Ops.END, dtypes.void, (*updates, round_))
         out = [acc.after(end).load(index) for acc, index in sums]
-        if not in_loop:
-            self.last_reads = tuple(out)
         return out
 
     def _round(
@@ -468,15 +459,10 @@ class _Reduces:
         """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined."""
         count = mine[1]
         stores, places = [], []
-        in_loop = bool(fresh)
-        self.parity ^= 1
         self.exchanges += 1
-        for number, (u, value, lanes) in enumerate(zip(group, values, tiles)):
+        for u, value, lanes in zip(group, values, tiles):
             index, size = tile_index(lanes)
-            shared = self._shared(in_loop, number, u.dtype, size * team[1] * count)
-            if not in_loop:
-                # between a read and the next write of one buffer lies the barrier of the other set's exchange
-                fresh = self.last_reads
+            shared = self._buffer(Space.SHARED, u.dtype, size * team[1] * count)
             base = add(index * team[1], team[0]) if team[1] > 1 else index
             base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
             stores.append(shared.after(*fresh).store(add(base, mine[0]), value, gate))
@@ -497,17 +483,7 @@ class _Reduces:
             if inside is not None and u.arg is not Ops.ADD:
                 value = inside.where(value, identity(u.arg, u.dtype))
             out.append(UOp(Ops.REDUCE, u.dtype, (value, round_), u.arg))
-        if not in_loop:
-            self.last_reads = tuple(out)
         return out
-
-    def _shared(self, in_loop: bool, position: int, dtype: DType, size: int) -> UOp:
-        if in_loop:
-            return self._buffer(Space.SHARED, dtype, size)
-        found = self.pools.get((self.parity, position, dtype))
-        if found is None or found.arg.size < size:
-            found = self.pools[self.parity, position, dtype] = self._buffer(Space.SHARED, dtype, size)
-        return found
 
 
 def steps_before(kernel: UOp) -> dict[UOp, tuple[UOp, UOp]]:

@@ -19,6 +19,7 @@ from tinyweb.graph.optimize.cost import FULL, excess, exchange_bytes
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 LARGE_WORKGROUP = 256
+SUBGROUP = 32  # threads that hardware issues together, as most has it
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
@@ -184,6 +185,7 @@ class Side:
     vectors: int
     further: tuple[UOp, int] | None  # another axis, of which each thread takes so many steps
     groups: int
+    again: float  # elements computed, over those that there are
 
 
 def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> Product | None:
@@ -235,38 +237,47 @@ def tile_of(b: Builder, found: Product, batches: int) -> tuple[Side, Side] | Non
             continue  # each further sum needs a tile of registers of its own
         if row_threads * column_threads > most(b):
             continue
-        rows = side(b.k, found.rows, row_threads, row_vectors)
-        if rows is None:
-            continue
-        # threads that the rows have no use for go along the columns
-        spare = row_threads * column_threads // rows.threads
-        columns = side(b.k, found.columns, spare, vectors) or side(b.k, found.columns, column_threads, vectors)
-        if columns is not None:
-            chosen = rows, columns
-            if rows.groups * columns.groups * batches >= ENOUGH:
+        fitting = [
+            (rows, columns)
+            for rows in sides(b.k, found.rows, row_threads, row_vectors)
+            # threads that the rows have no use for go along the columns
+            for columns in sides(b.k, found.columns, row_threads * column_threads // rows.threads, vectors)
+            or sides(b.k, found.columns, column_threads, vectors)
+        ]
+        if fitting:
+            chosen = min(fitting, key=lambda tile: (_idle(*tile), tile[0].groups * tile[1].groups))
+            if chosen[0].groups * chosen[1].groups * batches >= ENOUGH:
                 break
     return chosen
 
 
-def side(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> Side | None:
-    """The axes cut into tiles of about threads · vectors vectors; None where too much of the tiles would be idle."""
-    near = axes[0]
-    lots = -(-k.size(near) // LANES)
+def _idle(rows: Side, columns: Side) -> float:
+    """What is computed over what is wanted: outputs twice; and by threads that a subgroup lacks, which count half, for
+    hardware with narrower ones does not have to wait for them.
+    """
+    threads = rows.threads * columns.threads
+    return rows.again * columns.again * (1 + -(-threads // SUBGROUP) * SUBGROUP / threads)
+
+
+def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> list[Side]:
+    """The axes cut into tiles of about threads · vectors vectors; none where too much of the tiles would be idle."""
+    near, size = axes[0], k.size(axes[0])
+    lots = -(-size // LANES)
     rest = k.volume(axes[1:])
     if lots >= threads * vectors:
-        # as many threads as leave the last tile, which begins earlier, least to compute again
         few = -(-lots // (threads * vectors))
-        sizes = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
-        groups, each = min(sizes, key=lambda s: (s[0] * s[1], s[0]))
-        return Side(near, each, vectors, None, groups * rest)
+        # more tiles of fewer threads may leave less for the last one, which begins earlier, to compute again
+        cuts = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
+        return [Side(near, n, vectors, None, g * rest, g * n * vectors * LANES / size) for g, n in cuts]
+    again = lots * LANES / size
     if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
-        return Side(near, lots // vectors, vectors, None, rest)
+        return [Side(near, lots // vectors, vectors, None, rest, again)]
     if lots > threads or lots * 2 < threads:
-        return None
+        return []
     for r in axes[1:]:
         if (steps := fitting_divisor(k.size(r), vectors)) > 1:
-            return Side(near, lots, 1, (r, steps), rest // steps)
-    return Side(near, lots, 1, None, rest)
+            return [Side(near, lots, 1, (r, steps), rest // steps, again)]
+    return [Side(near, lots, 1, None, rest, again)]
 
 
 def cut(b: Builder, s: Side, dim: int) -> None:

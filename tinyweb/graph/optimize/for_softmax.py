@@ -22,8 +22,9 @@ KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
 FILLED = 4  # a row whose length varies is that part of its longest
 SIDE = 16  # threads side by side along the sums
 BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger ones cost work there
-WORKGROUP = 128  # threads, where some have rows of their own
-SCORE, RESCALED = 30, 40  # operations on a score after its sum, and on a row for each block
+WORKGROUP = 128  # threads, where some have rows of their own and workgroups are fewer than …
+MANY = 64
+SCORE, RESCALED, LOADED = 30, 40, 4  # operations on a score after its sum, on a row for each block, on a vector read
 AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
@@ -160,18 +161,21 @@ class Team:
     def shared_bytes(self, fixed: int) -> int:
         """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
         together = self.across * self.split
-        sums = 4 * self.sums * together if self.split > 1 else 0
         exchanged = together + (exchange_step(together) if together > FLAT_EXCHANGE else 0)
-        return 4 * self.rows * self.apart * (together * self.keys + 2 * exchanged + sums + fixed)
+        # after the last block sums are where weights were
+        sums, more = (4 * self.sums * together, exchanged) if self.split > 1 else (exchanged, 0)
+        return 4 * self.rows * self.apart * (max(together * self.keys, sums) + more + exchanged + fixed)
 
     def steps(self, row: int, products: int) -> float:
-        """Operations of a thread: scores, exponentials, the exchange of maxima, sums; and putting together what parts
-        have summed."""
+        """Operations of a thread, a vector loaded being a few: scores, exponentials, the exchange of maxima, sums; and
+        putting together what parts have summed."""
         together = self.across * self.split
         exchanged = together if together <= FLAT_EXCHANGE else exchange_step(together) + together**0.5
-        each = self.keys * (products + 4 * self.across * self.sums + SCORE) + 2 * exchanged + RESCALED
+        summed = self.across * self.keys
+        each = self.rows * (self.keys * (products + SCORE) + summed * 4 * self.sums + 2 * exchanged + RESCALED)
+        loads = products / 4 * (self.keys + self.rows) + summed * (self.sums + self.rows / 4)
         blocks = -(-row // (together * self.keys))
-        return self.rows * (blocks * each + (4 * self.sums * self.split if self.split > 1 else 0))
+        return blocks * (each + LOADED * loads) + (4 * self.rows * self.sums * self.split if self.split > 1 else 0)
 
 
 def in_workgroups(b: Builder, softmax: Softmax) -> None:
@@ -190,14 +194,14 @@ def in_workgroups(b: Builder, softmax: Softmax) -> None:
             sums *= b.size(left) // across
             if loops := b.tile(left, across, AxisKind.THREAD):
                 b.bind(loops, AxisKind.UNROLL)
-    row, rows, blocks = _shared_rows(k, softmax), 1, ""
-    if row is not None and isinstance(k.exact(row), int):
-        rows = min(ROWS, k.size(row))
-        blocks = b.tile(row.arg.name, rows, AxisKind.UNROLL)
+    row = _shared_rows(k, softmax)
+    row = row if row is not None and isinstance(k.exact(row), int) else None
     others = k.volume([r for r in k.outputs if r is not row and r not in softmax.columns])
-    team = _team(b, softmax, (across, rows, sums), b.size(blocks) if blocks else 1, others)
-    if team.apart > 1:
-        b.tile(blocks, team.apart, AxisKind.THREAD, 1)
+    team = _team(b, softmax, across, sums, k.size(row) if row is not None else 1, others)
+    if row is not None:
+        blocks = b.tile(row.arg.name, team.rows, AxisKind.UNROLL)
+        if team.apart > 1:
+            b.tile(blocks, team.apart, AxisKind.THREAD, 1)
     b.grid([b.left(r) for r in k.outputs if b.left(r)])
     block = across * team.split * team.keys
     b.do(Online(softmax.row.arg.name, block, Space.SHARED, across=across, split=team.split))
@@ -215,23 +219,27 @@ def _side(size: int) -> int:
     return few if 2 * few > SIDE or few == size else min((n for n in divisors if n > SIDE), default=few)
 
 
-def _team(b: Builder, softmax: Softmax, tile: tuple[int, int, int], blocks: int, others: int) -> Team:
-    """What takes least time where BUSY threads run at once, and reads keys seldom."""
-    k, t, (across, rows, sums) = b.k, b.target, tile
+def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, others: int) -> Team:
+    """What takes least time where BUSY threads run at once, reads keys seldom and computes few rows again."""
+    k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
     if not isinstance(k.exact(softmax.row), int):
         length = max(length // FILLED, 1)
     best: tuple[float, Team] | None = None
-    for apart, split, keys in product(range(1, min(blocks, WORKGROUP) + 1), (1, 2, 4, 8, 16), KEYS):
-        team = Team(across, apart, split, rows, keys, sums)
-        if team.threads > (WORKGROUP if apart > 1 else t.max_invocations) or team.shared_bytes(fixed) > t.shared_bytes:
-            continue
-        groups = -(-blocks // apart) * others
-        turns = max(groups * team.threads / BUSY, 1)
-        time = team.steps(length, products) * turns * (1 + 1 / apart)
-        if best is None or time < best[0]:
-            best = (time, team)
-    return best[1] if best is not None else Team(across, 1, 1, rows, 1, sums)
+    for rows in range(1, min(ROWS, size) + 1):
+        blocks = -(-size // rows)
+        for apart, split, keys in product(range(1, min(blocks, t.max_invocations) + 1), (1, 2, 4, 8, 16), KEYS):
+            team = Team(across, apart, split, rows, keys, sums)
+            groups = -(-blocks // apart)
+            most = WORKGROUP if apart > 1 and groups * others < MANY else t.max_invocations
+            if team.threads > most or team.shared_bytes(fixed) > t.shared_bytes:
+                continue
+            turns = max(groups * others * team.threads / BUSY, 1)
+            again = groups * apart * rows / size
+            time = team.steps(length, products) * turns * again * (1 + 4 / (rows * apart))
+            if best is None or time < best[0]:
+                best = (time, team)
+    return best[1] if best is not None else Team(across, 1, 1, 1, 1, sums)
 
 
 def _fixed(k: Analysis, softmax: Softmax) -> int:

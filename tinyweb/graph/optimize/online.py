@@ -218,7 +218,7 @@ class _Steps:
         teams = [self._range("split", action.split, AxisKind.THREAD, dim)] if action.split > 1 else []
         begin = teams[0] * each if teams else UOp.const(0, dtypes.index)
         mine = [self._range("key", action.across, AxisKind.THREAD)] if action.across > 1 else []
-        return begin, teams, [*mine, self._range("key.1", each // action.across, AxisKind.UNROLL)]
+        return begin, teams, [*mine, self._range("key.1", each // action.across, AxisKind.VECTOR)]
 
     def _scores(self) -> UOp:
         """The scores of a block in near memory."""
