@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir.ops import Ops
+from tinyweb.graph.ir import Ops, UOp
 
 _WIDE = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index})
 _ALL_C = _WIDE | {
@@ -21,7 +21,7 @@ class Target:
     language: str  # "c" or "wgsl"
     vector_lanes: int  # 32-bit lanes worth aiming at: 4 for WASM SIMD and WGSL vec4, 8 for AVX2, 16 for AVX-512
     max_vector: int  # the widest vector a program node may have
-    arithmetic: frozenset[DType]  # types that can be computed with; others are widened (f16 → f32) or refused
+    arithmetic: frozenset[DType]  # types that can be computed with; others are widened or refused (floats: legalize.py)
     storage: frozenset[DType]  # types memory can be declared as; others are packed into uint32 words
     native_math: frozenset[Ops] = field(default_factory=lambda: frozenset({Ops.SQRT, Ops.FLOOR, Ops.TRUNC}))
     ieee: bool = True  # division and square root are rounded correctly; NaN and infinity are compared as they should
@@ -45,6 +45,19 @@ class Target:
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
+
+    def fitted(self, kernel: UOp) -> Target:
+        """The target without half floats where the kernel has none, so that its program is the same with and without,
+        or looks at their bits, which words have.
+        """
+        half = dtypes.float16
+        if half not in self.arithmetic:
+            return self
+        nodes = kernel.toposort()
+        bits = any(u.op is Ops.BITCAST and half in (u.dtype, u.src[0].dtype) for u in nodes)
+        if any(u.dtype is half for u in nodes) and not bits:
+            return self
+        return replace(self, arithmetic=self.arithmetic - {half}, storage=self.storage - {half})
 
 
 def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, dots: bool = True) -> Target:
@@ -74,14 +87,16 @@ def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
 
 
 def webgpu_target(
-    *, subgroups: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
+    *, subgroups: bool = False, f16: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
-    Half floats are pairs in words with or without the feature shader-f16: one load and `unpack2x16float` give two.
+    `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words.
     """
+    half = frozenset({dtypes.float16} if f16 else ())
+    storage = half | {dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}
     return Target(
-        "webgpu", "wgsl", 4, 4, _WIDE, frozenset({dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}),
+        "webgpu", "wgsl", 4, 4, _WIDE | half, storage,
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
     )  # fmt: skip

@@ -39,6 +39,19 @@ fn f32_to_f16_x${n}(single: ${F}) -> ${U} {
 }
 """)
 
+# A single as the nearest number that a half holds, to even: the conversion, whose rounding WGSL leaves open, is exact then.
+# Adding a half leaves a subnormal's digits at the end of a single.
+ROUND_F16 = Template("""\
+fn round_f16_x${n}(single: ${F}) -> ${F} {
+  let size = bitcast<${U}>(single) & ${U}(0x7fffffffu);
+  let normal = (size + ${U}(0xfffu) + ((size >> ${U}(13u)) & ${U}(1u))) & ${U}(0xffffe000u);
+  let count = bitcast<${U}>(bitcast<${F}>(size) + ${F}(0.5f)) - ${U}(0x3f000000u);
+  var half = select(normal, bitcast<${U}>(${F}(count) * ${F}(0x1p-24f)), size < ${U}(0x38800000u));
+  half = select(half, max(size, ${U}(0x7f800000u)), size >= ${U}(0x477ff000u));
+  return bitcast<${F}>(half | (bitcast<${U}>(single) & ${U}(0x80000000u)));
+}
+""")
+
 
 def instantiate(template: Template, n: int) -> str:
     """The function for `n` lanes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyweb.dtype import DType
+from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Space, UOp
 from tinyweb.graph.program import Program
@@ -121,6 +121,8 @@ class Kernel:
         helpers = [self._helpers[h] for h in sorted(self._helpers)]
         head = [f"@compute @workgroup_size({', '.join(map(str, p.workgroup))})", f"fn main({', '.join(arguments)}) {{"]
         enabled = ["enable subgroups;"] if ops & {Ops.SUBGROUP, Ops.SUBGROUP_SIZE} else []
+        if any(u.dtype is dtypes.float16 for u in p.uops):
+            enabled.append("enable f16;")
         return "\n".join([*enabled, str(top), *helpers, *head, *self._prologue, str(out)])
 
     def _variable(self, v: UOp) -> None:

@@ -107,8 +107,10 @@ def _maximum(k: Kernel, u: UOp) -> str:
             # with a number on one side, one comparison lets a NaN on the other through
             x, c = k.x(k.named(other)), k.x(number)
             return f"select({x}, {c}, {c} > {x})"
-    name = f"maximum_x{lanes(u)}"
+    name, wide = f"maximum_x{lanes(u)}", type_name("f32", lanes(u))
     k.need(name, wgsl_helpers.instantiate(wgsl_helpers.MAXIMUM, lanes(u)))
+    if u.dtype is dtypes.float16:  # the conversion back is exact
+        return f"{k.type(u)}({name}({wide}({bare(k.x(a))}), {wide}({bare(k.x(b))})))"
     return f"{name}({k.x(a)}, {k.x(b)})"
 
 
@@ -139,7 +141,7 @@ def _both_halves(bits: UOp) -> list[UOp] | None:
 def _f32_to_f16(k: Kernel, u: UOp) -> str:
     name = f"f32_to_f16_x{lanes(u)}"
     k.need(name, wgsl_helpers.instantiate(wgsl_helpers.F32_TO_F16, lanes(u)))
-    return f"{name}({k.x(u.src[0])})"
+    return f"{name}({bare(k.x(u.src[0]))})"
 
 
 def _less(k: Kernel, u: UOp) -> str:
@@ -158,7 +160,10 @@ def _muladd(k: Kernel, u: UOp) -> str:
 
 
 def _cast(k: Kernel, u: UOp) -> str:
-    x = k.x(u.src[0])
+    x, n = k.x(u.src[0]), lanes(u)
+    if u.dtype is dtypes.float16 is not u.src[0].dtype:
+        k.need(f"round_f16_x{n}", wgsl_helpers.instantiate(wgsl_helpers.ROUND_F16, n))
+        x = f"round_f16_x{n}({bare(x)})"
     return x if k.type(u) == k.type(u.src[0]) else f"{k.type(u)}({bare(x)})"
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.render_common import f32_bits, f32_text
 
-_SCALARS = {dtypes.bool: "bool", dtypes.int32: "i32", dtypes.uint32: "u32", dtypes.float32: "f32", dtypes.index: "i32"}
+_SCALARS = {
+    dtypes.bool: "bool", dtypes.int32: "i32", dtypes.uint32: "u32", dtypes.float32: "f32", dtypes.index: "i32",
+    dtypes.float16: "f16",
+}  # fmt: skip
 
 OPAQUE = "nothing"
 """A module-scope variable that holds 0u. Compilers refuse infinities and NaNs that they can compute in advance."""
@@ -28,6 +33,10 @@ def literal(value: bool | int | float, dtype: DType) -> str:
         return "true" if value else "false"
     if dtype is dtypes.float32:
         return _float(float(value))
+    if dtype is dtypes.float16:
+        if np.isfinite(half := np.float16(value)) and not (half == 0 and np.signbit(half)):
+            return f"({float(half)!r}h)" if half < 0 else f"{float(half)!r}h"
+        return f"f16({_float(float(half))})"
     number = int(value)
     if dtype is dtypes.uint32:
         return f"{number}u"

@@ -15,4 +15,5 @@ def program_for(kernel: UOp, target: Target) -> Program:
 
     What was made before, by whatever process, is read from the cache on disk.
     """
+    target = target.fitted(kernel)
     return kept(kernel, target, lambda: optimize_then(kernel, target, lambda scheduled: lower(scheduled, target)))

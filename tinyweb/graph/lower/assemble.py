@@ -29,6 +29,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     ValueError where the kernel exceeds a limit of the target that lowering cannot split (buffers, threads, shared
     memory); NotImplementedError naming a type or operation that the target cannot compute with.
     """
+    target = target.fitted(kernel)
     info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
     params = [u for u in kernel.toposort() if u.op is Ops.PARAM]
     if len(params) > target.max_buffers:

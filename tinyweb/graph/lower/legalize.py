@@ -1,7 +1,7 @@
 """Types the target cannot compute with become wider ones, and what its instructions leave open is decided.
 
-Narrow floats are computed as float32 and rounded only where the graph casts or stores; small integers are int32 or
-uint32 kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs
+Narrow floats are computed as float32 and rounded only where the graph casts or stores, in their own type only where
+that gives the same number (`_narrowed`); small integers are int32 or uint32 kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs
 to the access. 64-bit integers stay what they are: `int64.py` makes pairs of them once the program is written out.
 
 Casts of floats to integers hold the value within the type's range and make 0 of NaN; shifts by less than 0 or by the
@@ -26,7 +26,7 @@ _ON_PAIRS = frozenset({
 
 def computed_as(dtype: DType, target: Target) -> DType:
     """The type that values of `dtype` have in registers; NotImplementedError where there is none."""
-    if dtype in target.arithmetic or dtype.kind == "void" or dtype.bits == 64:
+    if (dtype in target.arithmetic and not is_narrow(dtype)) or dtype.kind == "void" or dtype.bits == 64:
         return dtype
     wider = F32 if is_narrow(dtype) else {"int": I32, "uint": U32}.get(dtype.kind)
     if wider is None or wider.bits < dtype.bits or wider not in target.arithmetic:
@@ -75,7 +75,10 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return u
     dtype = computed_as(u.dtype, target)
     if u.op is Ops.STORE:
-        return u.with_sources(src)
+        value = _narrowed(src[2], u.src[0].dtype, target, rounded=True)
+        return u.with_sources(src if value is None else (*src[:2], value, *src[3:]))
+    if u.op is Ops.STAGE and (value := _narrowed(src[0], u.dtype, target)) is not None:
+        return u.with_sources((value, *src[1:]))
     if u.op is Ops.CAST:
         return _cast(u, src[0], target)
     if u.op is Ops.BITCAST:
@@ -151,9 +154,34 @@ def is_nan(x: UOp, target: Target) -> UOp:
 
 def _round(value: UOp, dtype: DType, target: Target) -> UOp:
     """A float32 rounded to a narrower format."""
+    if (narrow := _narrowed(value, dtype, target, rounded=True)) is not None:
+        return narrow.cast(F32)
     if dtype in target.storage:
         return value.cast(dtype).cast(F32)
     return decode(encode(value, dtype), dtype)
+
+
+def _narrowed(value: UOp, dtype: DType, target: Target, rounded: bool = False) -> UOp | None:
+    """A float32 as a value of a narrow type that the target computes with, where that is the same number; `rounded`:
+    the same as the float32 rounded. A sum and a product of half floats are: float32 has more than twice their digits,
+    so rounding twice is rounding once (Figueroa 1995). A third operand would need more.
+    """
+    if dtype not in target.arithmetic or not is_narrow(dtype) or not value.dtype.is_float:
+        return None
+    if value.op is Ops.LOAD and value.src[0].dtype is dtype:
+        return value.replace(dtype=dtype)
+    if value.op is Ops.CAST and value.src[0].dtype is dtype:
+        return value.src[0]
+    if value.op is Ops.CONST:
+        same = value.arg != value.arg or round_to(value.arg, dtype) == value.arg
+        return UOp.const(value.arg, dtype) if same else None
+    sign = value.op is Ops.MUL and value.src[1].op is Ops.CONST and abs(value.src[1].arg) == 1
+    if value.op not in (Ops.WHERE, Ops.MAX) and not (value.op in (Ops.ADD, Ops.MUL) and (rounded or sign)):
+        return None
+    condition = value.src[:1] if value.op is Ops.WHERE else ()
+    parts = [_narrowed(s, dtype, target) for s in value.src[len(condition) :]]
+    known = tuple(p for p in parts if p is not None)
+    return value.replace(dtype=dtype, src=(*condition, *known)) if len(known) == len(parts) else None
 
 
 def _bitcast(u: UOp, x: UOp, target: Target) -> UOp:

@@ -145,7 +145,7 @@ class Database:
 
     def find(self, kernel: UOp, target: Target) -> Entry | None:
         """The entry of a kernel; ScheduleError if there is one that makes no sense."""
-        entries = self.targets.get(target_key(target))
+        entries = self.targets.get(target_key(target.fitted(kernel)))
         if not entries or (found := entries.get(digest(kernel))) is None:
             return None
         if not isinstance(found, dict):
@@ -156,7 +156,7 @@ class Database:
         return Entry(str(found.get("kernel", "")), from_json(found.get("actions", ())), float(ratio))
 
     def add(self, kernel: UOp, target: Target, schedule: Schedule, ratio: float) -> None:
-        self.targets.setdefault(target_key(target), {})[digest(kernel)] = {
+        self.targets.setdefault(target_key(target.fitted(kernel)), {})[digest(kernel)] = {
             "kernel": describe(kernel),
             "ratio": round(ratio, 3),
             "schedule": [str(a) for a in schedule],
@@ -165,7 +165,7 @@ class Database:
 
     def remove(self, kernel: UOp, target: Target) -> None:
         """Forget a kernel: the heuristic is as good."""
-        self.targets.get(target_key(target), {}).pop(digest(kernel), None)
+        self.targets.get(target_key(target.fitted(kernel)), {}).pop(digest(kernel), None)
 
 
 def user_file() -> Path | None:

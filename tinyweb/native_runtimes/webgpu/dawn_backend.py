@@ -43,7 +43,7 @@ class DawnBackend:
                 adapter = utils.request_adapter_sync(webgpu.WGPUPowerPreference_HighPerformance)
                 names = (f.removeprefix("WGPUFeatureName_") for f in utils.supported_features(adapter))
                 offered = [f for f in names if f in _FEATURES]
-                used = [webgpu.WGPUFeatureName_Subgroups] if "Subgroups" in offered else []
+                used = [getattr(webgpu, f"WGPUFeatureName_{f}") for f in ("ShaderF16", "Subgroups") if f in offered]
                 self._device = utils.request_device_sync(adapter, used)
         except (RuntimeError, AssertionError) as error:
             raise DeviceError(f"WebGPU through Dawn needs a GPU driver ({error}): install a Vulkan driver") from error

@@ -43,6 +43,7 @@ def target_of(adapter: Adapter) -> Target:
     """What programs for an adapter may use."""
     return webgpu_target(
         subgroups="subgroups" in adapter.features and not adapter.is_software,
+        f16="shader-f16" in adapter.features,
         shared_bytes=adapter.shared_bytes,
         max_binding_bytes=min(adapter.max_buffer_bytes, adapter.max_binding_bytes),
     )

@@ -19,7 +19,7 @@ STAGING_BYTES = 4 << 20  # read-back goes through one buffer of this size, in pi
 
 # wgpu's own spelling of the features a program may ask for
 FEATURES = {"shader-f16": "shader-f16", "subgroup": "subgroups", "timestamp-query": "timestamp-query"}
-USED_FEATURES = ("subgroup",)
+USED_FEATURES = ("shader-f16", "subgroup")
 
 
 @functools.cache
