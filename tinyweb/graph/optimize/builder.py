@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tinyweb.graph.ir import AxisKind, Size, Space, UOp, as_index, axis_size, size_max
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
 from tinyweb.graph.ir.spec import kernel_spec, verify
 from tinyweb.graph.optimize.actions import Action, Bind, GroupReduce, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.optimize.stage import stages_of
+from tinyweb.graph.optimize.stage import stages_of, whole_value
 from tinyweb.graph.symbolic import divides
 from tinyweb.graph.target import Target
 
@@ -141,10 +142,20 @@ class Builder:
         return lambda name: f"acc.{name}"
 
     def stage(self, loads: Iterable[UOp], at: str, space: Space = Space.REGISTER, pad: int = 0) -> bool:
-        """Stage those of the loads that the kernel takes, and no others of their parameters; whether there are any."""
+        """Stage those of the loads that the kernel takes, and no others of their parameters; whether there are any.
+
+        SHARED memory holds what is but converted as it is, where the target reads such types.
+        """
         loads = list(loads)
         others = [u for u in self.k.summed if u not in loads]
-        return any([self.attempt(s) for s in stages_of(loads, others, at, space, pad)])
+        raw = space is Space.SHARED and all(self._narrow(u) for u in loads)
+        return any([self.attempt(s) for s in stages_of(loads, others, at, space, pad, raw)])
+
+    def _narrow(self, load: UOp) -> bool:
+        """Whether a load of half floats, which the target computes with, is but cast before it meets other values."""
+        value = whole_value(load, users([self.k.kernel]))
+        half = load.dtype is dtypes.float16 and load.dtype in self.target.arithmetic
+        return half and value.op is Ops.CAST and value.src[0] is load
 
     def grid(self, axes: Iterable[str]) -> None:
         """Loops over the workgroups, the longest first; the last ones share a dimension if need be."""

@@ -32,6 +32,7 @@ class Stage:
     products that vary over the same axes are done once, on the way. SHARED memory is filled by all threads of the
     workgroup together; REGISTER memory is an array of one invocation. `pad` elements of SHARED memory are left unused
     after what one step of the staged loops reads, so that threads that fill different steps write to different banks.
+    `raw`: loads are staged as they lie in memory, narrower than what they are cast to.
     """
 
     name: ClassVar[str] = "stage"
@@ -40,10 +41,12 @@ class Stage:
     space: Space
     pad: int = 0
     axes: tuple[str, ...] = ()
+    raw: bool = False
 
     def __str__(self) -> str:
         which = f"p{self.param}" + (f"[{', '.join(self.axes)}]" if self.axes else "")
-        return f"stage({which}, at={self.at}, {self.space.name.lower()}{f', pad={self.pad}' if self.pad else ''})"
+        how = (f", pad={self.pad}" if self.pad else "") + (", raw" if self.raw else "")
+        return f"stage({which}, at={self.at}, {self.space.name.lower()}{how})"
 
     def apply(self, kernel: UOp) -> UOp:
         at = find_axis(kernel, self.at, stays=True)
@@ -63,7 +66,7 @@ class Stage:
         reused, others = self._reads(kernel, at)
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
-            value = whole_value(load, above)
+            value = load if self.raw else whole_value(load, above)
             if not reused and value is load:
                 continue
             if value in table:
@@ -197,13 +200,15 @@ def axes_of(load: UOp) -> frozenset[str]:
     return frozenset(axis_name(r.arg.name) for r in load.ranges)
 
 
-def stages_of(loads: Iterable[UOp], others: Iterable[UOp], at: str, space: Space, pad: int = 0) -> list[Stage]:
+def stages_of(
+    loads: Iterable[UOp], others: Iterable[UOp], at: str, space: Space, pad: int = 0, raw: bool = False
+) -> list[Stage]:
     """What stages these loads but none of the others: parameters as a whole, except where others read them too."""
     shared = {u.src[0] for u in others}
     out: dict[Stage, None] = {}
     for u in loads:
         axes = tuple(sorted(axes_of(u))) if u.src[0] in shared else ()
-        out[Stage(u.src[0].arg.slot, at, space, pad, axes)] = None
+        out[Stage(u.src[0].arg.slot, at, space, pad, axes, raw)] = None
     return list(out)
 
 
