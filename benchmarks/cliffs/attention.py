@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks.cliffs.work import Array, Inputs, Needs, Work, alike, needs, normal, softmax_needs
+from benchmarks.cliffs.work import Array, Inputs, Needs, Work, alike, halves, needs, normal, softmax_needs
+from tinyweb import Tensor
 
 WINDOW = 64
 Scores = Callable[..., Any]
@@ -23,6 +24,15 @@ def works() -> Iterator[Work]:
     yield plain("attention-queries-1500", 6, 1500, 1500, 64)
     yield plain("attention-queries-4096", 1, 4096, 4096, 64)
     yield plain("attention-queries-4096-head-40", 1, 4096, 4096, 40)
+    for heads, queries, keys in ((8, 1, 1024), (6, 33, 1500)):
+        yield alike(
+            f"attention-f16-cache-{queries}x{keys}",
+            halves(*shapes(heads, queries, keys, 64), floats=1),
+            lambda q, k, v: attend(q, k.float(), v.float()),
+            product_needs(heads, queries, keys, 64)
+            + softmax_needs(heads * queries * keys)
+            + needs(half=heads * keys * 64),
+        )
     for heads, queries, keys in ((4, 256, 256), (6, 33, 1500), (8, 1, 1024)):
         size = f"{queries}x{keys}"
         for name, extra, weights, more in variants(heads, queries, keys):
@@ -42,6 +52,11 @@ def product_needs(heads: int, queries: int, keys: int, width: int) -> Needs:
 
 def shapes(heads: int, queries: int, keys: int, width: int) -> list[tuple[int, ...]]:
     return [(1, heads, queries, width), (1, heads, keys, width), (1, heads, keys, width)]
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    """Of either library."""
+    return q.scaled_dot_product_attention(k, v) if isinstance(q, Tensor) else scaled_dot_product_attention(q, k, v)
 
 
 def plain(name: str, heads: int, queries: int, keys: int, width: int) -> Work:

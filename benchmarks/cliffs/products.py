@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.cliffs.work import Array, Work, alike, needs, normal
+from benchmarks.cliffs.work import Array, Work, alike, halves, needs, normal
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.nn.quantize import QuantizedWeight, quantize_groups
@@ -71,15 +71,17 @@ def matrices() -> Iterator[Work]:
         lambda x, w, b: x @ w.T + b,
         needs(2 * 64 * 384 * 1536 + 64 * 1536),
     )
-    yield alike(
-        "matmul-f16-weights",
-        lambda r: [
-            r.standard_normal((4, 1024), np.float32),
-            r.standard_normal((1024, 1024), np.float32).astype(np.float16),
-        ],
-        lambda x, w: x @ w.float().T,
-        needs(2 * 4 << 20, half=1 << 19),
-    )
+    for name, rows, k, n in (("", 4, 1024, 1024), ("-one-row", 1, 1024, 4096), ("-many-rows", 197, 768, 1003)):
+        yield alike(
+            f"matmul-f16-weights{name}",
+            halves((rows, k), (n, k), floats=1),
+            lambda x, w: x @ w.float().T,
+            needs(2 * rows * k * n, half=k * n // 2),
+        )
+    for name, m, k, n in (("odd", 127, 131, 129), ("512", 512, 512, 512)):
+        half = (m * k + k * n) // 2 + m * n
+        needed = needs(2 * m * k * n, half=half)
+        yield alike(f"matmul-f16-{name}-{m}x{k}x{n}", halves((m, k), (k, n)), lambda a, b: a @ b, needed)
     yield alike("matvec-4096x1024", normal((4096, 1024), (1024,)), lambda a, x: a @ x, needs(2 * 4096 * 1024))
     yield alike("matvec-transposed", normal((1024, 4096), (1024,)), lambda a, x: x @ a, needs(2 * 4096 * 1024))
     yield alike("matvec-odd", normal((1003, 1009), (1009,)), lambda a, x: a @ x, needs(2 * 1003 * 1009))

@@ -57,6 +57,16 @@ def normal(*shapes: Sequence[int]) -> Inputs:
     return lambda random: [random.standard_normal(tuple(shape), dtype=np.float32) for shape in shapes]
 
 
+def halves(*shapes: Sequence[int], floats: int = 0) -> Inputs:
+    """Numbers around zero, of which the first `floats` arrays are float32 and the others float16."""
+
+    def make(random: np.random.Generator) -> list[Array]:
+        arrays = [random.standard_normal(tuple(shape), dtype=np.float32) for shape in shapes]
+        return [a if i < floats else a.astype(np.float16) for i, a in enumerate(arrays)]
+
+    return make
+
+
 def distinct(*shape: int) -> Inputs:
     """Float32 numbers of which no two are equal: how ties are sorted is not laid down."""
     return lambda random: [random.permutation(math.prod(shape)).reshape(shape).astype(np.float32)]

@@ -32,6 +32,7 @@ HARDWARE = [(kind, dim) for kind in ("grid", "thread") for dim in range(3)]
 # values in the registers of others: parts, groups, and the same bits by another name
 ALIASES = (Ops.LANE, Ops.STACK, Ops.BITCAST, Ops.AFTER)
 UNKNOWN = (Ops.LOAD, Ops.SUBGROUP)
+COMPUTED = frozenset({*ELEMENTWISE, Ops.F16_TO_F32, Ops.F32_TO_F16})
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Counts:
     group_loaded: int  # each address once in a workgroup (CPU: in a step of the grid)
     group_stored: int
     once: int  # each kernel's memory once
-    shared_loads: int  # elements
+    shared_loads: int  # words of 32 bits
     shared_stores: int
     barriers: int  # that a thread passes
     registers: int  # values of 32 bits that live at once
@@ -72,7 +73,7 @@ def _operations(u: UOp) -> int:
     if u.op is Ops.DOT:
         return 2 * _lanes(u.src[1])
     values = u.src[0].dtype if u.op in COMPARISON else u.dtype
-    if u.op not in ELEMENTWISE or u.op is Ops.BITCAST or values.kind in ("index", "bool"):
+    if u.op is Ops.BITCAST or u.op not in COMPUTED or values.kind in ("index", "bool"):
         return 0
     return (2 if u.op is Ops.MULADD else 1) * _lanes(u)
 
@@ -315,7 +316,7 @@ class _Counter:
                     issued[u.op, memory] += self.executions(path, _gate(u)) * _width(u)
                 elif memory.arg.space is Space.SHARED:
                     which = "shared_loads" if u.op is Ops.LOAD else "shared_stores"
-                    totals[which] += self.executions(path, _gate(u)) * _width(u)
+                    totals[which] += memory.dtype.nbytes(self.executions(path, _gate(u)) * _width(u)) // 4
         exact = self.exact
         moved: defaultdict[tuple[str, Ops], int] = defaultdict(int)
         for (op, memory), places in accesses.items():

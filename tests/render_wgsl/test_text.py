@@ -74,7 +74,7 @@ def test_infinities_are_not_constant_expressions() -> None:
 
 
 def test_types_wgsl_does_not_have() -> None:
-    for dtype in (dtypes.float64, dtypes.int64, dtypes.uint8, dtypes.float16):
+    for dtype in (dtypes.float64, dtypes.int64, dtypes.uint8):
         with pytest.raises(DeviceError, match=f"{dtype.name} has no WGSL type"):
             render(elementwise("copy", [dtype], dtype, lambda x: x, 4, 1), {})
 

@@ -160,7 +160,9 @@ def entry_kernels(section: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _variant(variant: Mapping[str, Any], model: Path) -> dict[str, Any]:
-    shown: dict[str, Any] = {"file": variant["file"], "file_bytes": _inside(model, variant["file"]).stat().st_size}
+    files = [variant["file"], *variant.get("shared", ())]
+    size = sum(_inside(model, f).stat().st_size for f in files)
+    shown: dict[str, Any] = {"file": variant["file"], "file_bytes": size}
     if "kernels" in variant:
         shown |= {"features": variant["features"], "kernels": len(variant["kernels"])}
     if "threads" in variant:

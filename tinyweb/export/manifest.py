@@ -89,7 +89,8 @@ def _named_files(manifest: Mapping[str, Any]) -> set[str]:
     """What a loader reads beside manifest.json and weights, relative to the bundle."""
     variants = [v for target in manifest.get("targets", {}).values() for v in target["variants"].values()]
     parts = [f"{folder}manifest.json" for folder in manifest.get("parts", {}).values()]
-    return {*manifest["files"].values(), *(v["file"] for v in variants), *parts}
+    kernels = (file for v in variants for file in (v["file"], *v.get("shared", ())))
+    return {*manifest["files"].values(), *kernels, *parts}
 
 
 def _file_row(path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 # the first is for every adapter; of the others the loader takes one where it fits better
 VARIANTS = {
     "base": webgpu_target(),
+    "f16": webgpu_target(f16=True),
     "subgroups": webgpu_target(subgroups=True),
+    "subgroups-f16": webgpu_target(subgroups=True, f16=True),
 }
 
 
 def compile_variants(
     plans: Mapping[str, Plan], progress: Progress, tune: float = 0.0, calls: Mapping[str, int] | None = None
 ) -> dict[str, Compiled]:
-    """The plans for every variant, `compile_plans` for each; variants with the programs of the first are left out."""
+    """The plans for every variant, `compile_plans` for each; those with the programs of one before are left out."""
     compiled: dict[str, Compiled] = {}
     for name, target in VARIANTS.items():
         found = compile_plans(plans, target, progress, tune / len(VARIANTS), calls)
-        if not compiled or found.programs != next(iter(compiled.values())).programs:
+        if all(found.programs != other.programs for other in compiled.values()):
             compiled[name] = found
     return compiled
 
@@ -39,39 +41,60 @@ def compile_variants(
 def write_webgpu(
     bundle: Path, compiled: Mapping[str, Compiled], memory: Memory, variables: tuple[UOp, ...]
 ) -> dict[str, Any]:
-    """Write a WGSL file for each variant into `bundle`; the manifest's `targets.webgpu`. `variables` in slot order."""
+    """Write the kernels' WGSL files into `bundle`; the manifest's `targets.webgpu`. `variables` in slot order."""
     slots = {v.arg[0]: i for i, v in enumerate(variables)}
     first_pool = len(memory.named)
+    texts = {
+        name: [render(p, slots).rstrip() for p in found.programs] for name, found in compiled.items()
+    }  # programs of one text, for grids of several sizes, are compiled once
+    modules = {text: p for name in compiled for text, p in zip(texts[name], compiled[name].programs)}
+    files = _write_modules(bundle, texts, {text: p.name for text, p in modules.items()})
     return {
         "limits": limits(compiled.values(), memory),
         "bytes": {"weights": memory.total("weight"), "state": memory.total("state"), "temporaries": memory.pool_bytes},
         "temporaries": [{"id": first_pool + i, "bytes": size} for i, size in enumerate(memory.pools)],
         "variants": {
-            name: _write_variant(bundle, "webgpu" if name == "base" else f"webgpu-{name}", found, memory, slots)
+            name: {
+                "features": found.target.features,
+                "file": files[name][0],
+                **({"shared": files[name][1:]} if files[name][1:] else {}),
+                **_variant(found, texts[name], modules, memory),
+            }
             for name, found in compiled.items()
         },
     }
 
 
-def _write_variant(
-    bundle: Path, stem: str, compiled: Compiled, memory: Memory, slots: Mapping[str, int]
+def _write_modules(bundle: Path, texts: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Each kernel in one file, that of the variants which have it; the files of each variant, its own first."""
+    members: dict[str, list[str]] = {}  # of each text
+    for variant, found in texts.items():
+        for text in dict.fromkeys(found):
+            members.setdefault(text, []).append(variant)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for text, having in members.items():
+        together.setdefault(tuple(having), []).append(text)
+    files: dict[str, list[str]] = {}
+    for variants, kernels in sorted(together.items(), key=lambda item: len(item[0])):
+        everywhere = len(variants) == len(texts)
+        path = bundle / "kernels" / f"{'-'.join(('webgpu', *(() if everywhere else variants)))}.wgsl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"//# kernel {names[kernel]}\n{kernel}\n\n" for kernel in kernels)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        for variant in variants:
+            files.setdefault(variant, []).append(path.relative_to(bundle).as_posix())
+    return files
+
+
+def _variant(
+    compiled: Compiled, texts: Sequence[str], modules: Mapping[str, Program], memory: Memory
 ) -> dict[str, Any]:
-    modules: dict[str, Program] = {}  # programs of one text, for grids of several sizes, are compiled once
-    texts = [render(p, slots).rstrip() for p in compiled.programs]
-    for module, program in zip(texts, compiled.programs):
-        modules.setdefault(module, program)
-    index = {module: i for i, module in enumerate(modules)}
-    text = "".join(f"//# kernel {p.name}\n{module}\n\n" for module, p in modules.items())
-    path = bundle / "kernels" / f"{stem}.wgsl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
-    target = compiled.target
+    """Its kernels, and what its entry points launch."""
+    index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    kernels = [modules[text] for text in index]
     return {
-        "features": ["subgroups"] if target.subgroups else [],
-        "file": f"kernels/{stem}.wgsl",
         "kernels": [
-            {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)}
-            for p in modules.values()
+            {"name": p.name, "entry": "main", "bindings": bindings(p), "uniform": has_uniform(p)} for p in kernels
         ],
         "entry_points": {
             name: {

@@ -46,6 +46,12 @@ class Target:
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 
+    @property
+    def features(self) -> list[str]:
+        """WebGPU's optional features that programs may need, by their names there."""
+        used = {"shader-f16": dtypes.float16 in self.arithmetic, "subgroups": self.subgroups}
+        return [name for name, is_used in used.items() if is_used]
+
     def fitted(self, kernel: UOp) -> Target:
         """The target without half floats where the kernel has none, so that its program is the same with and without,
         or looks at their bits, which words have.

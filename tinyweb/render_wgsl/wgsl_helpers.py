@@ -39,8 +39,8 @@ fn f32_to_f16_x${n}(single: ${F}) -> ${U} {
 }
 """)
 
-# A single as the nearest number that a half holds, to even: the conversion, whose rounding WGSL leaves open, is exact then.
-# Adding a half leaves a subnormal's digits at the end of a single.
+# A single as the nearest number that a half holds, to even: WGSL leaves open how a conversion rounds, but this one is
+# exact then. Where 0.5 is added, the last place is the smallest half.
 ROUND_F16 = Template("""\
 fn round_f16_x${n}(single: ${F}) -> ${F} {
   let size = bitcast<${U}>(single) & ${U}(0x7fffffffu);

@@ -153,7 +153,7 @@ def tune_for(
             runtime = None
         # what a processor that plays one takes says nothing about GPUs
         gpu = isinstance(runtime, WebGpuRuntime) and not runtime.adapter.is_software
-        if runtime is None or not gpu or (target.subgroups and not runtime.target.subgroups):
+        if runtime is None or not gpu or not set(target.features) <= {*runtime.target.features}:
             progress("there is no GPU here for WebGPU: not tuned", 1, 1)
             return []
     return tune_kernels(plans, device, seconds, target=target, calls=calls, progress=progress)

@@ -1,8 +1,9 @@
 """Types the target cannot compute with become wider ones, and what its instructions leave open is decided.
 
 Narrow floats are computed as float32 and rounded only where the graph casts or stores, in their own type only where
-that gives the same number (`_narrowed`); small integers are int32 or uint32 kept in their range. LOADs and STOREs then name memory of one type and a value of another: the conversion belongs
-to the access. 64-bit integers stay what they are: `int64.py` makes pairs of them once the program is written out.
+that gives the same number (`_narrowed`); small integers are int32 or uint32 kept in their range. LOADs and STOREs then
+name memory of one type and a value of another: the conversion belongs to the access. 64-bit integers stay what they
+are: `int64.py` makes pairs of them once the program is written out.
 
 Casts of floats to integers hold the value within the type's range and make 0 of NaN; shifts by less than 0 or by the
 type's width and more shift everything out. The CASTs and shifts that are left after this pass are plain ones.

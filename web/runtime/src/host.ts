@@ -239,7 +239,8 @@ export class ModelHost {
   private async create(candidate: Candidate, signal: AbortSignal): Promise<Engine> {
     if (candidate.backend === "webgpu") {
       const { adapter, name, target, variant } = candidate;
-      const source = this.file(variant.file, signal).then((bytes) => new TextDecoder().decode(bytes));
+      const files = [variant.file, ...variant.shared].map((file) => this.file(file, signal));
+      const source = Promise.all(files).then((texts) => texts.map((bytes) => new TextDecoder().decode(bytes)).join("\n"));
       const lost = (reason: string): void => this.settings.onEvent("device-lost", { reason });
       const { chat } = this.manifest;
       const first = chat

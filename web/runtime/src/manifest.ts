@@ -57,6 +57,8 @@ export interface WebGpuVariant {
   name: string;
   features: string[];
   file: string;
+  /** Files with kernels that other variants have as well. */
+  shared: string[];
   kernels: Kernel[];
   entryPoints: Map<string, Dispatch[]>;
 }
@@ -254,7 +256,15 @@ function parseWebGpuVariant(v: Value, name: string, bufferCount: number, slots: 
     return { kernel, buffers, grid };
   };
   const entryPoints = v.at("entry_points").map((entry) => entry.at("dispatches").list(dispatch));
-  return { name, features: v.at("features").list((feature) => feature.text()), file: v.at("file").path(), kernels, entryPoints };
+  const shared = v.at("shared");
+  return {
+    name,
+    features: v.at("features").list((feature) => feature.text()),
+    file: v.at("file").path(),
+    shared: shared.present ? shared.list((file) => file.path()) : [],
+    kernels,
+    entryPoints,
+  };
 }
 
 function parseWasm(t: Value, buffers: BufferSpec[], variables: Variable[]): WasmTarget {

@@ -101,7 +101,7 @@ export class WebGpuEngine implements Engine {
 
   /**
    * Allocates all buffers and starts compiling.
-   * @param source the variant's WGSL file, perhaps still on its way
+   * @param source the variant's WGSL, perhaps still on its way
    * @param first entry points to compile now; the others are compiled when they are first run
    * @throws TinywebError "no-backend" | "out-of-memory"
    */

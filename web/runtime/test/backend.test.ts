@@ -103,12 +103,15 @@ describe("the choice of a backend", () => {
       m.targets.webgpu.variants = {
         base,
         f16: { ...base, features: ["shader-f16"] },
-        both: { ...base, features: ["shader-f16", "subgroups"] },
+        subgroups: { ...base, features: ["subgroups"] },
+        "subgroups-f16": { ...base, features: ["shader-f16", "subgroups"] },
       };
     };
     expect((await choose({}, { gpu: gpu({}) }, variants)).variants).toEqual(["base"]);
     expect((await choose({}, { gpu: gpu({ features: ["shader-f16"] }) }, variants)).variants).toEqual(["f16"]);
-    expect((await choose({}, { gpu: gpu({ features: ["subgroups", "shader-f16"] }) }, variants)).variants).toEqual(["both"]);
+    expect((await choose({}, { gpu: gpu({ features: ["subgroups"] }) }, variants)).variants).toEqual(["subgroups"]);
+    const all = { features: ["subgroups", "shader-f16", "timestamp-query"] };
+    expect((await choose({}, { gpu: gpu(all) }, variants)).variants).toEqual(["subgroups-f16"]);
     const two = (m: any): void => {
       const { base } = m.targets.webgpu.variants;
       m.targets.webgpu.variants = { base, sub: { ...base, features: ["subgroups"] } };

@@ -421,6 +421,18 @@ it("takes the variant for relaxed SIMD, which this browser has", async () => {
   expect(opened.error).toMatchObject({ code: "download-failed", message: expect.stringContaining("relaxed.wasm") });
 });
 
+it("reads kernels that variants share from files of their own", async () => {
+  const bundle = fakeBundle((m) => (m.targets.webgpu.variants.base.shared = ["kernels/shared.wgsl"]));
+  const code = new TextDecoder().decode(bundle.files.get("kernels/webgpu.wgsl"));
+  const second = code.indexOf("//# kernel", code.indexOf("//# kernel") + 1);
+  const [own, shared] = [code.slice(0, second), code.slice(second)].map((part) => new TextEncoder().encode(part));
+  const split = exportedWith(bundle, "kernels/webgpu.wgsl", own as Uint8Array);
+  site.bundles.set("shared", exportedWith(split, "kernels/shared.wgsl", shared as Uint8Array));
+  await visit();
+  expect((await load({ backend: "webgpu" }, "shared")).backend).toBe("webgpu");
+  expect((await ids(PROMPT, { maxTokens: 5 })).ids).toEqual(expected(PROMPT, 5));
+});
+
 it("guesses ahead on WebGPU without changing the answer", async () => {
   await visit();
   await load({ backend: "webgpu" });

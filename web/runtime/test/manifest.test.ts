@@ -76,7 +76,7 @@ describe("manifest", () => {
   it("reads all of a WebGPU target", () => {
     const change: Change = (m) => {
       const { base } = m.targets.webgpu.variants;
-      m.targets.webgpu.variants = { base, fast: { ...base, features: ["shader-f16"] } };
+      m.targets.webgpu.variants = { base, fast: { ...base, features: ["shader-f16"], shared: ["kernels/more.wgsl"] } };
       m.targets.webgpu.temporaries = [
         { id: 8, bytes: 4 },
         { id: 9, bytes: 8 },
@@ -92,9 +92,9 @@ describe("manifest", () => {
         { id: 9, bytes: 8 },
       ],
     });
-    expect(webgpu?.variants.map(({ name, features, file }) => [name, features, file])).toEqual([
-      ["base", [], "kernels/webgpu.wgsl"],
-      ["fast", ["shader-f16"], "kernels/webgpu.wgsl"],
+    expect(webgpu?.variants.map(({ name, features, file, shared }) => [name, features, file, shared])).toEqual([
+      ["base", [], "kernels/webgpu.wgsl", []],
+      ["fast", ["shader-f16"], "kernels/webgpu.wgsl", ["kernels/more.wgsl"]],
     ]);
     const base = webgpu?.variants[0];
     expect(base?.kernels).toEqual(written.base.kernels);
@@ -260,6 +260,7 @@ describe("manifest", () => {
     ["a segment behind its shard", (m) => (m.buffers[0].segments[1].offset = 101), "offset: 101 is outside 0 … 100"],
     ["a limit that is no number", (m) => (m.targets.webgpu.limits.maxBufferSize = "large"), "limits.maxBufferSize"],
     ["a shape that is no size", (m) => (m.buffers[2].shape = [-1]), "buffers[2].shape[0]"],
+    ["a shared file that is no path", (m) => (m.targets.webgpu.variants.base.shared = [5]), "base.shared[0]"],
     ["a feature that is no name", (m) => (m.targets.webgpu.variants.base.features = [5]), "base.features[0]"],
     ["a feature of WASM that is no name", (m) => (m.targets.wasm.variants.simd.features = [5]), "simd.features[0]"],
     ["no variants", (m) => (m.targets.webgpu.variants = {}), "manifest.json: targets.webgpu.variants: is empty"],
