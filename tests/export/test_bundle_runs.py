@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,31 @@ def test_what_a_phone_must_offer(small_model: Path, tmp_path: Path) -> None:
     }
     assert webgpu["limits"].keys() == guaranteed.keys()
     assert [name for name, value in webgpu["limits"].items() if not 0 <= value <= guaranteed[name]] == []
-    text = (tmp_path / "site/model" / webgpu["variants"]["base"]["file"]).read_text()
-    names = [line.removeprefix("//# kernel ") for line in text.splitlines() if line.startswith("//# kernel ")]
-    assert names == [k["name"] for k in webgpu["variants"]["base"]["kernels"]]
+
+
+def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
+    """For each set of features one; every kernel is written once, to a file of the variants that have it."""
+    export_chat(small_model, tmp_path / "site", ExportOptions("q8"), lambda step, done, total: None)
+    model = tmp_path / "site" / "model"
+    manifest = json.loads((model / "manifest.json").read_text())
+    variants = manifest["targets"]["webgpu"]["variants"]
+    assert {n: v["features"] for n, v in variants.items()} == {
+        "base": [], "f16": ["shader-f16"], "subgroups": ["subgroups"], "subgroups-f16": ["shader-f16", "subgroups"],
+    }  # fmt: skip
+    files = {path.relative_to(model).as_posix(): path.read_text() for path in model.glob("kernels/*.wgsl")}
+    kernels = {file: re.findall(r"^//# kernel (\S+)$", text, re.MULTILINE) for file, text in files.items()}
+    everything = [name for names in kernels.values() for name in names]
+    assert len(everything) == len(set(everything))
+    for variant in variants.values():
+        named = [variant["file"], *variant["shared"]]
+        assert len(set(named)) == len(named) and set(named) <= manifest["integrity"].keys()
+        # nothing is loaded that is not used
+        found = [name for file in named for name in kernels[file]]
+        assert sorted(found) == sorted(k["name"] for k in variant["kernels"])
+        needs = {"enable f16;": "shader-f16", "enable subgroups;": "subgroups"}
+        text = "".join(files[file] for file in named)
+        assert {feature for line, feature in needs.items() if line in text} == set(variant["features"])
+    texts = "".join(files.values())
+    bodies = re.split(r"^//# kernel \S+$", texts, flags=re.MULTILINE)[1:]
+    assert len({body.strip() for body in bodies}) == len(bodies)
+    assert {file for v in variants.values() for file in (v["file"], *v["shared"])} == files.keys()
