@@ -26,7 +26,7 @@ from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
 from tinyweb.native_runtimes.open import open_runtime
-from tinyweb.native_runtimes.protocol import Executable, Handle, Launch, Runtime
+from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
 
 _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
 NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
@@ -133,6 +133,18 @@ def check_indices(kernel: UOp) -> None:
             fits(max(u.vmax, -u.vmin))
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Launches that run again and again, and the memory that belongs to them."""
+
+    memory: tuple[Buffer, ...]
+    run: Replay
+
+    def __call__(self, variables: Mapping[str, int]) -> None:
+        """Run once, where all memory is known."""
+        self.run((), variables)
+
+
 class OpenDevice:
     """A runtime together with everything compiled for it."""
 
@@ -178,15 +190,18 @@ class OpenDevice:
             for b in call.buffers:
                 if b not in place:
                     place[b] = self.memory(b, zeroed=b not in whole)
-        return functools.partial(self.launch, schedule.calls, place, variables)
+        return functools.partial(self.replay(schedule.calls, place, ()), variables)
 
-    def launch(self, calls: Sequence[KernelCall], place: Mapping[UOp, Buffer], variables: Mapping[str, int]) -> None:
-        """Run compiled calls with some buffers placed in given memory, the others in their own."""
-        launches = [
-            Launch(self.compiled[c.kernel][1], tuple((place.get(b) or self.memory(b)).handle for b in c.buffers))
-            for c in calls
-        ]
-        self.runtime.run(launches, variables)
+    def replay(self, calls: Sequence[KernelCall], place: Mapping[UOp, Buffer], varying: Sequence[UOp]) -> Prepared:
+        """What runs compiled calls, as often as one likes: some buffers are placed in given memory, `varying` are the
+        memory that a run is given, in that order, the others lie in their own.
+        """
+        memory = {b: place.get(b) or self.memory(b) for c in calls for b in c.buffers if b not in varying}
+        fixed = tuple(dict.fromkeys(memory.values()))
+        number: dict[object, int] = {m: i for i, m in enumerate((*fixed, *varying))}
+        slots = [tuple(number[memory.get(b, b)] for b in c.buffers) for c in calls]
+        executables = [self.compiled[c.kernel][1] for c in calls]
+        return Prepared(fixed, self.runtime.prepare(executables, slots, [m.handle for m in fixed]))
 
 
 class _Devices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Generic, TypeVar
@@ -28,13 +28,14 @@ from tinyweb.array.storage import (
     replace_all,
     tensors_beside_memory,
 )
-from tinyweb.device import BUFFERS, Buffer, Device, OpenDevice, bindings, is_recording, recording, reserve
+from tinyweb.device import BUFFERS, Buffer, Device, OpenDevice, Prepared, bindings, is_recording, recording, reserve
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.views import view_base
+from tinyweb.native_runtimes.protocol import Handle
 
 T = TypeVar("T")
 
@@ -131,6 +132,7 @@ class _Result:
     base: UOp  # the BUFFER
     storage: Storage
     device: str
+    symbolic: bool  # whether the view has bounds that are known when it is called
 
 
 @dataclass
@@ -140,7 +142,9 @@ class _Traced:
     storages: list[Storage]  # of the tensors that stand for the arguments
     result: Any  # with a _Result for each tensor
     fresh: list[UOp]  # memory that each call has of its own for results
-    pools: dict[UOp, Buffer]  # of temporaries
+    device: OpenDevice
+    varying: list[UOp]  # of `inputs` and `fresh`, what the plan reads or writes
+    replay: Prepared
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
     whole: set[UOp]  # of what it writes, what it writes all of before it reads any
@@ -223,31 +227,36 @@ class jit(Generic[T]):
             BUFFERS.withdraw(b, "a tensor from the inside of a jit function is used outside of it: return it instead")
         record.result = None
         placed = {b: pools[p] for b, p in plan.memory.pool_of.items()}
-        return _Traced(record, inputs, list(storages.values()), result, fresh, placed, used, written, whole)
+        varying = [b for b in (*inputs, *fresh) if b in used]
+        replay = device.replay(plan.calls, placed, varying)
+        return _Traced(
+            record, inputs, list(storages.values()), result, fresh, device, varying, replay, used, written, whole
+        )
 
     def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
-        plan = traced.record.plan
-        device = Device[plan.device]
-        buffers = self._arguments(traced, given, device) if traced.shares else given.buffers
-        table = dict(zip(traced.inputs, buffers, strict=True))
+        device, buffers = traced.device, given.buffers
+        if traced.shares and buffers:
+            buffers = self._arguments(traced, given, device)
+        table = dict(zip(traced.inputs, buffers, strict=True)) if buffers else {}
         if traced.writes_arguments:
             for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
                 if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
                     drop_history(t)
         if tensors_beside_memory():
             changed = {table.get(b, b) for b in traced.written - traced.record.produced}
-            settle(plan.device, {table.get(b, b) for b in traced.used}, changed)
+            settle(device.name, {table.get(b, b) for b in traced.used}, changed)
         for b in traced.fresh:
             table[b] = new_buffer(b.arg.size, b.dtype)
-        place = dict(traced.pools)
-        for b, actual in table.items():
-            place[b] = device.memory(actual, b not in traced.whole)
+        handles: Sequence[Handle] = ()
+        if traced.varying:
+            handles = [device.memory(table[b], b not in traced.whole).handle for b in traced.varying]
         if not first:
-            for buffer, data in plan.refreshed:
+            for buffer, data in traced.record.plan.refreshed:
                 device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
-        device.launch(plan.calls, place, {**traced.record.variables, **given.values})
-        storages = dict(zip(map(id, traced.storages), given.storages, strict=True))
-        return _map(traced.result, lambda r: _rebuild(r, table, storages, given.values))
+        variables = traced.record.variables
+        traced.replay.run(handles, {**variables, **given.values} if given.values else variables)
+        storages = dict(zip(map(id, traced.storages), given.storages, strict=True)) if buffers else {}
+        return _rebuilt(traced.result, table, storages, given.values)
 
     def _arguments(self, traced: _Traced, given: _Arguments, device: OpenDevice) -> list[UOp]:
         """The memory of a call's arguments; where the plan updates it as other memory, a copy."""
@@ -271,7 +280,8 @@ def _result(value: Any) -> Any:
         return value
     view = memory_view(value.uop)
     assert view is not None
-    return _Result(type(value), view, view_base(view), value.storage, value.device)
+    symbolic = _with_bounds(view, None, unbound) is not view
+    return _Result(type(value), view, view_base(view), value.storage, value.device, symbolic)
 
 
 def _results(value: Any) -> list[_Result]:
@@ -280,18 +290,23 @@ def _results(value: Any) -> list[_Result]:
     return found
 
 
-def _rebuild(r: Any, table: dict[UOp, UOp], storages: dict[int, Storage], values: dict[str, int]) -> Any:
-    """The result of this call for that of the trace; `storages` grows by those of new memory."""
-    if not isinstance(r, _Result):
-        return r
-    base = table.get(r.base)
+def _rebuilt(value: Any, table: dict[UOp, UOp], storages: dict[int, Storage], values: dict[str, int]) -> Any:
+    """The results of this call for those of the trace; `storages` grows by those of new memory."""
+    if type(value) is list:  # what most functions return
+        return [_rebuilt(v, table, storages, values) for v in value]
+    if type(value) is not _Result:
+        return _map(value, lambda v: _rebuilt(v, table, storages, values) if type(v) is _Result else v)
+    base = table.get(value.base)
     if base is None:
-        storage = r.storage  # memory from outside
-    elif (found := storages.get(id(r.storage))) is not None:
+        storage = value.storage  # memory from outside
+    elif (found := storages.get(id(value.storage))) is not None:
         storage = found
     else:
-        storage = storages[id(r.storage)] = Storage(base if r.storage.memory is r.base else None)
-    return r.kind._wrap(_with_bounds(r.view, base, lambda s: bound_size(s, values)), r.device, storage)
+        storage = storages[id(value.storage)] = Storage(base if value.storage.memory is value.base else None)
+    view = value.view
+    if base is not None or value.symbolic:
+        view = _with_bounds(view, base, lambda s: bound_size(s, values))
+    return value.kind._wrap(view, value.device, storage, (base or value.base) is not storage.memory)
 
 
 class _Arguments:
@@ -371,7 +386,7 @@ def _with_bounds(view: UOp, base: UOp | None, bind: Callable[[Size], Size]) -> U
         arg = v.arg
         if v.op is Ops.SHRINK:
             arg = tuple(tuple(s if isinstance(s, int) else bind(unbound(s)) for s in pair) for pair in v.arg)
-        view = v if view is v.src[0] and arg is v.arg else v.replace(src=(view,), arg=arg)
+        view = v if view is v.src[0] and arg is v.arg else UOp(v.op, v.dtype, (view,), arg)
     return view
 
 

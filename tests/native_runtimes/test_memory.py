@@ -193,6 +193,26 @@ def test_a_replayed_list_after_its_buffers_changed(runtime: Runtime) -> None:
     runtime.free(a)
 
 
+def test_prepared_launches_get_other_memory(runtime: Runtime) -> None:
+    program = elementwise("twofold", [F32], F32, lambda x: x + x, 4, 1)
+    (executable,) = runtime.compile([program])
+    a, first, second, small = (runtime.allocate(n) for n in (16, 16, 16, 4))
+    runtime.copy_in(a, memoryview(np.arange(4, dtype=np.float32)).cast("B"))
+    run = runtime.prepare([executable, executable], [(1, 0), (2, 1)], [a])  # the double, and its double
+    for given in ((first, second), (second, first)):
+        run(given, {})
+        for handle, factor in zip(given, (2, 4)):
+            found = np.frombuffer(runtime.copy_out(handle, 16), np.float32)
+            np.testing.assert_array_equal(found, np.arange(4) * factor)
+    for refused, says in (((first, small), "needs 16"), ((first, first), "passed a second time")):
+        for _ in range(2):
+            with pytest.raises(DeviceError, match=says):
+                run(refused, {})
+    run((first, second), {})
+    for handle in (a, first, second, small):
+        runtime.free(handle)
+
+
 def test_unknown_device() -> None:
     with pytest.raises(DeviceError, match="unknown device 'TPU'"):
         open_runtime("TPU")

@@ -317,13 +317,13 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many kernels each run of the CPU has launched."""
     counts: list[int] = []
     runtime = Device["CPU"].runtime
-    run = runtime.run
+    prepare = runtime.prepare
 
-    def counted(what: Any, variables: Any) -> None:
-        counts.append(len(what))
-        run(what, variables)
+    def counted(executables: Any, *rest: Any) -> Any:
+        counts.append(len(executables))
+        return prepare(executables, *rest)
 
-    monkeypatch.setattr(runtime, "run", counted)
+    monkeypatch.setattr(runtime, "prepare", counted)
     yield counts
 
 
@@ -438,18 +438,23 @@ _different = itertools.count(1000)  # kernels that no test has compiled
 
 def test_an_interrupt_waits_until_memory_and_graph_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = Device["CPU"].runtime
-    run = runtime.run
+    prepare = runtime.prepare
 
-    def interrupted(*what: Any) -> None:
-        run(*what)
-        os.kill(os.getpid(), signal.SIGINT)
+    def interrupted(*launches: Any) -> Any:
+        run = prepare(*launches)
+
+        def replay(*given: Any) -> None:
+            run(*given)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        return replay
 
     t = Tensor(np.ones(3, np.float32))
     t.assign(t + 1)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(runtime, "run", interrupted)
+            patch.setattr(runtime, "prepare", interrupted)
             t.realize()
     finally:
         signal.signal(signal.SIGINT, before)

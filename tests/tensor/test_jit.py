@@ -128,6 +128,27 @@ def test_replays_refresh_what_differs_from_call_to_call() -> None:
     assert [draw().item() for _ in range(4)] == [0, 1, 2, 3]
 
 
+def test_temporaries_of_replays_are_memory_of_their_own() -> None:
+    x, a, b = Tensor.rand(4, 16).realize(), Tensor.rand(16, 16).realize(), Tensor.rand(16, 4).realize()
+    step = jit(lambda: ((x @ a).softmax(-1) @ b).sum(0))
+    expected = step().numpy()
+    others = [Tensor.full((4, 16), 7.0).contiguous().realize() for _ in range(8)]
+    np.testing.assert_array_equal(step().numpy(), expected)
+    assert all((t.numpy() == 7).all() for t in others)
+
+
+def test_updates_between_replays_are_seen() -> None:
+    weight = Tensor([1.0, 2.0])
+    step = jit(lambda x: x + weight)
+    one = Tensor([1.0, 1.0])
+    assert step(one).tolist() == [2, 3]
+    weight.assign(weight * 10)  # pending until it is asked for
+    assert step(one).tolist() == [11, 21]
+    weight[0:1] = 5.0
+    kept = weight + 0
+    assert step(one).tolist() == [6, 21] and kept.tolist() == [5, 20]
+
+
 def test_a_jit_within_a_jit_is_part_of_it() -> None:
     inner = jit(lambda x: x + 1)
     outer = jit(lambda x: inner(x) * 2)

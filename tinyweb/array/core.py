@@ -83,9 +83,9 @@ class TensorCore(Value):
         self.storage.memory = stored.buffer
         return stored
 
-    def _begin(self) -> None:
+    def _begin(self, beside: bool = True) -> None:
         self.requires_grad, self.grad = False, None
-        remember(self)
+        remember(self, beside)
 
     @staticmethod
     def _store(array: npt.NDArray[Any], dtype: DType, device: str) -> UOp:
@@ -132,11 +132,12 @@ class TensorCore(Value):
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), sizes), name, Storage(buffer))
 
     @classmethod
-    def _wrap(cls, uop: UOp, device: str, storage: Storage | None = None) -> Self:
-        """A tensor of a node: a value of its own, unless it is given the storage of another."""
+    def _wrap(cls, uop: UOp, device: str, storage: Storage | None = None, beside: bool = True) -> Self:
+        """A tensor of a node: a value of its own, unless it is given the storage of another. `beside`: unless the node
+        is a view of that storage's memory."""
         t = object.__new__(cls)
         t.uop, t.device, t.storage = uop, device, storage or Storage()
-        t._begin()
+        t._begin(beside)
         return t
 
     def _new(self, uop: UOp) -> Self:

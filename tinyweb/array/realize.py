@@ -15,6 +15,7 @@ from tinyweb.array.storage import (
     Storage,
     Value,
     aliases,
+    change,
     drop_history,
     in_memory,
     leaf,
@@ -90,7 +91,7 @@ class _Work:
             # memory of another tensor: as a value of its own it can be given memory
             value = leaf(base)
             for x, u in zip(mine, replace_all([x.uop for x in mine], {base: value}), strict=True):
-                x.uop = u
+                change(x, u)
             base = value
         whole = _only_renamed(t.uop, base) or is_broadcast(t.uop) or len(mine) > 1
         self.nodes.setdefault(base if whole else t.uop, t.storage)
@@ -161,7 +162,7 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
     with uninterrupted():
         launch()
         for t, u in commit:
-            t.uop = u
+            change(t, u)
         for buffer, storage in owners.items():
             storage.memory = buffer
 
@@ -305,4 +306,4 @@ def settle(device: str, used: set[UOp], changed: set[UOp]) -> None:
             _run(device, work, {}, changed, copies or ())
         else:  # nobody reads it: only histories that did are dropped
             for t, u in _replacement({}, changed):
-                t.uop = u
+                change(t, u)

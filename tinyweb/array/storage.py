@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container
 from typing import TYPE_CHECKING, Self
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from tinyweb.graph.ir import Ops, Shape, UOp, size_max, substitute
 from tinyweb.graph.schedule.indexing import unbound
@@ -43,7 +43,21 @@ class Value:
         raise NotImplementedError
 
 
-_live: WeakValueDictionary[int, Value] = WeakValueDictionary()
+class _Entry(ref[Value]):
+    """A live tensor in the tables below, which it leaves when its last reference goes."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+_live: dict[int, _Entry] = {}
+_beside: dict[int, _Entry] = {}  # what may not be views of its storage's memory: few, and every replay looks at them
+
+
+def _leave(entry: _Entry, live: dict[int, _Entry] = _live, beside: dict[int, _Entry] = _beside) -> None:
+    if live.get(entry.key) is entry:
+        del live[entry.key]
+        beside.pop(entry.key, None)
 
 
 def next_number() -> int:
@@ -53,23 +67,38 @@ def next_number() -> int:
 
 def live_values() -> list[Value]:
     """Every tensor somebody holds: who reads memory that is about to change, and who waits for gradients."""
-    return list(_live.values())
+    return [t for entry in list(_live.values()) if (t := entry()) is not None]
 
 
 def tensors_beside_memory() -> list[Value]:
     """Live tensors that are not simply (views of) their own storage's memory: pending, or values with a history."""
-    held = (t for weak in _live.valuerefs() if (t := weak()) is not None)
-    return [t for t in held if t.uop is not t.storage.memory and view_base(t.uop) is not t.storage.memory]
+    found = []
+    for key, entry in list(_beside.items()):
+        if (t := entry()) is not None:
+            _beside.pop(key, None)  # before it is looked at: another thread may be changing it
+            if view_base(t.uop) is not t.storage.memory:
+                _beside[key] = entry
+                found.append(t)
+    return found
 
 
-def remember(t: Value) -> None:
-    """`t` is live from now until its last reference goes."""
-    _live[id(t)] = t
+def remember(t: Value, beside: bool = True) -> None:
+    """`t` is live from now until its last reference goes. `beside`: unless it is a view of its storage's memory."""
+    entry = _live[id(t)] = _Entry(t, _leave)
+    entry.key = id(t)
+    if beside:
+        _beside[entry.key] = entry
+
+
+def change(t: Value, node: UOp) -> None:
+    """Make `node` what `t` is."""
+    t.uop = node
+    _beside[id(t)] = _live[id(t)]
 
 
 def aliases(storage: Storage, base: UOp) -> list[Value]:
     """The live tensors that are views of `base` and share its storage."""
-    return [t for t in _live.values() if t.storage is storage and view_base(t.uop) is base]
+    return [t for t in live_values() if t.storage is storage and view_base(t.uop) is base]
 
 
 def memory_view(u: UOp) -> UOp | None:
@@ -103,7 +132,7 @@ def drop_history(t: Value) -> None:
     if base.op is Ops.CUSTOM_GRADIENT and in_memory(base):
         mine = aliases(t.storage, base)
         for x, u in zip(mine, replace_all([x.uop for x in mine], {base: base.src[0]}), strict=True):
-            x.uop = u
+            change(x, u)
 
 
 def with_history(memory: UOp, value: UOp) -> UOp:

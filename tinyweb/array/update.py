@@ -6,7 +6,7 @@ import itertools
 from weakref import ref
 
 from tinyweb.array.realize import own
-from tinyweb.array.storage import Value, aliases, leaf, replace_all, shaped
+from tinyweb.array.storage import Value, aliases, change, leaf, replace_all, shaped
 from tinyweb.device import bindings, current_recorder, not_recording
 from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_max, size_prod
 from tinyweb.graph.schedule import new_buffer
@@ -63,7 +63,7 @@ def update(method: str, target: Value, value: Value) -> None:
         written = _assign(replace_all([target.uop], {base: first})[0], value.uop)
         table = {base: replace_all([first], {start: written})[0]}
     for t, u in zip(mine, replace_all([t.uop for t in mine], table), strict=True):
-        t.uop = u
+        change(t, u)
     storage.memory = memory
 
 

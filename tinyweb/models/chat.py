@@ -221,7 +221,9 @@ class Chat:
             Buffer(self.device.runtime, max(s[i] for s in sizes if i < len(s)), dtypes.uint8)
             for i in range(max(map(len, sizes)))
         ]
-        self._places = {name: _place(plan, pools) for name, plan in self._plans.items()}
+        self._replays = {
+            name: self.device.replay(plan.calls, _place(plan, pools), ()) for name, plan in self._plans.items()
+        }
 
     def generate(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> Iterator[Part]:
         """The assistant's answer, token by token; the end token comes last, without text.
@@ -339,7 +341,7 @@ class Chat:
             shared += count
 
     def _launch(self, entry: str, **variables: int) -> None:
-        self.device.launch(self._plans[entry].calls, self._places[entry], variables)
+        self._replays[entry](variables)
 
     def _write(self, state: Tensor, values: npt.NDArray[np.float32] | npt.NDArray[np.int32], at: int = 0) -> None:
         memory = self.device.memory(state.uop.buffer)

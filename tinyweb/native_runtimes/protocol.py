@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tinyweb.graph.program import Program
@@ -10,6 +10,8 @@ from tinyweb.graph.target import Target
 
 Handle: TypeAlias = Any  # a piece of device memory
 Executable: TypeAlias = Any  # a compiled program
+Replay: TypeAlias = Callable[[Sequence[Handle], Mapping[str, int]], None]
+"""Carries out prepared launches with the memory and the values of VARIABLEs of one run."""
 
 
 class Launch(NamedTuple):
@@ -48,5 +50,28 @@ class Runtime(Protocol):
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         """Carry out the launches in order, with these values of VARIABLEs. May return before they finish."""
 
+    def prepare(
+        self, executables: Sequence[Executable], slots: Sequence[Sequence[int]], fixed: Sequence[Handle]
+    ) -> Replay:
+        """Launches that run again and again. `slots` has the memory arguments of each, as numbers among `fixed` and
+        then what each run is given. Different numbers that are written are different memory.
+        """
+
     def synchronize(self) -> None:
         """Wait until everything asked for has happened."""
+
+
+class Unprepared:
+    """Base of runtimes that make nothing of launches before they run."""
+
+    def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it runs launches")
+
+    def prepare(
+        self, executables: Sequence[Executable], slots: Sequence[Sequence[int]], fixed: Sequence[Handle]
+    ) -> Replay:
+        def replay(handles: Sequence[Handle], variables: Mapping[str, int]) -> None:
+            memory = (*fixed, *handles)
+            self.run([Launch(e, tuple(memory[i] for i in s)) for e, s in zip(executables, slots)], variables)
+
+        return replay

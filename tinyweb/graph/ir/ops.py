@@ -201,6 +201,9 @@ class BufferArg:
     id: int
     size: int
 
+    def __hash__(self) -> int:
+        return self.id  # made for every new buffer, and Python's hash of an Enum is slow
+
 
 @dataclass(frozen=True)
 class ParamArg:

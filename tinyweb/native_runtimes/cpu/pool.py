@@ -243,11 +243,12 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._library = _library()
+        self._run = self._library.pool_run
         self._pool = self._library.pool_create(threads)
 
-    def run(self, launches: ctypes.Array[LaunchRecord], count: int) -> None:
-        """Carry out `launches`; returns when all have finished."""
-        self._library.pool_run(self._pool, launches, count)
+    def run(self, launches: int, count: int) -> None:
+        """Carry out the `LaunchRecord`s at this address; returns when all have finished."""
+        self._run(self._pool, launches, count)
 
     def close(self) -> None:
         """Stop the threads."""

@@ -6,10 +6,10 @@ import ctypes
 import os
 import platform
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from tinyweb.graph.target import Target, cpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
 from tinyweb.native_runtimes.host_memory import available_bytes
-from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.protocol import Launch, Replay
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
-MAX_PREPARED = 32  # lists whose native form is kept, for when they run again
 WORTH_COMPILING = 1000  # operations of programs that take longer to compile than another compiler to start
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -65,36 +64,65 @@ class CpuExecutable:
     library: ctypes.CDLL
 
 
-class _List:
-    """A list of launches as the pool wants it; values of variables are filled in before each run."""
+class _Prepared:
+    """Launches as the pool wants them. What differs from run to run is filled in before each: the addresses of memory
+    that is not fixed, and the values of variables.
+    """
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
-        self.records = (LaunchRecord * len(launches))()
-        self.tables: dict[tuple[str, ...], ctypes.Array[ctypes.c_int]] = {}
-        self.handles = {b for launch in launches for b in launch.buffers}
-        self.keep: list[object] = []
+    def __init__(
+        self, executables: Sequence[CpuExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[CpuBuffer]
+    ) -> None:
+        self.executables, self.slots, self.fixed = executables, slots, fixed
+        self.records = (LaunchRecord * len(executables))()
+        tables: dict[tuple[str, ...], ctypes.Array[ctypes.c_int]] = {}
+        self.pointers = [(ctypes.c_void_p * max(len(s), 1))() for s in slots]
+        self.users: dict[int, list[int]] = {}  # the launches that a slot's memory is handed to
         accesses = []
-        for record, launch in zip(self.records, launches):
-            executable, program = launch.executable, launch.executable.program
-            addresses = [b.address for b in launch.buffers]
-            check_launch(program, [b.nbytes for b in launch.buffers], addresses)
-            pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-            names = tuple(v.arg[0] for v in program.variables)
-            table = self.tables.setdefault(names, (ctypes.c_int * max(len(names), 1))())
+        for number, (record, executable, s) in enumerate(zip(self.records, executables, slots)):
+            names = tuple(v.arg[0] for v in executable.program.variables)
+            table = tables.setdefault(names, (ctypes.c_int * max(len(names), 1))())
             record.run, record.grid = executable.run, executable.grid
-            record.buffers, record.variables = ctypes.addressof(pointers), ctypes.addressof(table)
-            self.keep.append(pointers)
-            spans = [(b.address, b.address + b.nbytes) for b in launch.buffers]
-            reads = tuple(spans[i.slot] for i in program.params if i.read)
-            writes = tuple(spans[i.slot] for i in program.params if i.written)
+            record.buffers, record.variables = ctypes.addressof(self.pointers[number]), ctypes.addressof(table)
+            for i in s:
+                self.users.setdefault(i, []).append(number)
+            spans = [(i, i + 1) for i in s]
+            used = executable.program.params[: len(s)]
+            reads = tuple(spans[p.slot] for p in used if p.read)
+            writes = tuple(spans[p.slot] for p in used if p.written)
             accesses.append(Access(reads, writes))
         for record, barrier in zip(self.records, barriers(accesses)):
             record.barrier = barrier
+        self.unnamed = tables.get(())  # what the C side is handed where there are no variables
+        self.tables = [(names, table) for names, table in tables.items() if names]
+        last = max(self.users, default=-1)
+        self.memory: list[tuple[int, int] | None] = [None] * max(last + 1, len(fixed))  # address and bytes, by slot
+        varying = {n for i in range(len(fixed), last + 1) for n in self.users.get(i, ())}
+        for i, handle in enumerate(fixed):
+            self.memory[i] = handle.address, handle.nbytes
+        self._place(n for n in range(len(slots)) if n not in varying)
 
-    def fill(self, variables: Mapping[str, int]) -> None:
-        for names, table in self.tables.items():
-            for i, value in enumerate(variable_values(names, variables)):
-                table[i] = value
+    def use(self, handles: Sequence[CpuBuffer]) -> None:
+        """Get ready for a run with `handles` in the slots after the fixed ones."""
+        memory, changed = self.memory, []
+        for i, h in enumerate(handles, len(self.fixed)):
+            if memory[i] != (h.address, h.nbytes):
+                memory[i] = h.address, h.nbytes
+                changed.append(i)
+        if changed:
+            try:
+                self._place({n for i in changed for n in self.users[i]})
+            except DeviceError:
+                for i in changed:
+                    memory[i] = None  # to be refused again
+                raise
+
+    def _place(self, launches: Iterable[int]) -> None:
+        """Check the memory of some launches, and hand it to them."""
+        for n in launches:
+            found = [m for i in self.slots[n] if (m := self.memory[i])]
+            addresses: list[Any] = [address for address, _ in found]
+            check_launch(self.executables[n].program, [nbytes for _, nbytes in found], addresses)
+            self.pointers[n][: len(addresses)] = addresses
 
 
 class CpuRuntime(Turns):
@@ -115,7 +143,6 @@ class CpuRuntime(Turns):
             vector_lanes(), self.threads, 32 if platform.machine() in ("aarch64", "arm64") else None, dot_products()
         )
         self._pool: Pool | None = None
-        self._prepared: OrderedDict[tuple[Launch, ...], _List] = OrderedDict()
         self._spare: list[CpuBuffer] = []  # what was given back last at the end
         if hasattr(os, "register_at_fork"):  # Windows has no fork
             os.register_at_fork(after_in_child=self._forget_threads)
@@ -143,7 +170,7 @@ class CpuRuntime(Turns):
     @in_turn
     def _give_up(self) -> None:
         while self._spare:
-            self._release(self._spare.pop())
+            self._spare.pop()
 
     def free_bytes(self) -> int | None:
         free = available_bytes()
@@ -155,11 +182,7 @@ class CpuRuntime(Turns):
         handle.free()
         self._spare.append(handle)
         while len(self._spare) > self.max_spare or sum(b.held for b in self._spare) > self.spare_bytes:
-            self._release(self._spare.pop(0))
-
-    def _release(self, handle: CpuBuffer) -> None:
-        for key in [k for k, prepared in self._prepared.items() if handle in prepared.handles]:
-            del self._prepared[key]
+            self._spare.pop(0)
 
     def copy_in(self, handle: CpuBuffer, data: memoryview, offset: int = 0) -> None:
         check_range(handle.nbytes, data.nbytes, offset)
@@ -184,27 +207,35 @@ class CpuRuntime(Turns):
                 made[p.name] = CpuExecutable(p, run, grid, library)
         return [made[p.name] for p in programs]
 
-    @in_turn
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
-        if not launches:
-            return
-        prepared = self._prepare(launches)
-        prepared.fill(variables)
-        if self._pool is None:
-            self._pool = Pool(self.threads)
-        self._pool.run(prepared.records, len(launches))
+        if launches:
+            handles = list({id(b): b for launch in launches for b in launch.buffers}.values())
+            slot = {id(b): i for i, b in enumerate(handles)}
+            slots = [tuple(slot[id(b)] for b in launch.buffers) for launch in launches]
+            self.prepare([launch.executable for launch in launches], slots, handles)((), variables)
 
-    def _prepare(self, launches: Sequence[Launch]) -> _List:
-        """What the pool needs: a replayed plan runs the same list again and again, and gets what was made for it."""
-        key = tuple(launches)
-        prepared = self._prepared.get(key)
-        if prepared is None or not prepared.handles.isdisjoint(self._spare):  # which is refused
-            prepared = self._prepared[key] = _List(launches)
-            if len(self._prepared) > MAX_PREPARED:
-                self._prepared.popitem(last=False)
-        else:
-            self._prepared.move_to_end(key)
-        return prepared
+    def prepare(
+        self, executables: Sequence[CpuExecutable], slots: Sequence[Sequence[int]], fixed: Sequence[CpuBuffer]
+    ) -> Replay:
+        prepared = _Prepared(executables, slots, fixed)
+        first, count = ctypes.addressof(prepared.records), len(executables)
+
+        def replay(handles: Sequence[CpuBuffer], variables: Mapping[str, int]) -> None:
+            try:
+                with self._turn:
+                    if handles:
+                        prepared.use(handles)
+                    for names, table in prepared.tables:
+                        for i, value in enumerate(variable_values(names, variables)):
+                            table[i] = value
+                    if self._pool is None:
+                        self._pool = Pool(self.threads)
+                    self._pool.run(first, count)
+            finally:
+                if self._given_back:
+                    self._settle()
+
+        return replay
 
     def synchronize(self) -> None:
         pass

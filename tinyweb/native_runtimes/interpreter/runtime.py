@@ -13,12 +13,12 @@ from tinyweb.graph.target import Target, interpreter_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
 from tinyweb.native_runtimes.interpreter.execute import Executor
-from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.protocol import Launch, Unprepared
 
 Bytes = npt.NDArray[np.uint8]
 
 
-class InterpreterRuntime:
+class InterpreterRuntime(Unprepared):
     """Runs programs of any target: vectors, threads with shared memory, subgroups of a size to choose, and packed
     atomics included.
     """

@@ -15,7 +15,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, wasm_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
-from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.protocol import Launch, Unprepared
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.native_runtimes.wasm.allocator import Allocator
 from tinyweb.render_wasm import compile_module, static_data_bytes
@@ -103,7 +103,7 @@ class _List:
         return self.words
 
 
-class WasmRuntime(Turns):
+class WasmRuntime(Turns, Unprepared):
     """Runtime (see `native_runtimes.protocol`) for WebAssembly with SIMD. Every call returns when its work is done."""
 
     name = "WASM"

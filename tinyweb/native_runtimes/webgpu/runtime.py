@@ -13,7 +13,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, evaluate, variable_values
 from tinyweb.native_runtimes.host_memory import available_bytes
-from tinyweb.native_runtimes.protocol import Launch
+from tinyweb.native_runtimes.protocol import Launch, Unprepared
 from tinyweb.native_runtimes.turns import Turns, in_turn
 from tinyweb.native_runtimes.webgpu.backend import Adapter, Backend, Dispatch, open_backend
 from tinyweb.render_wgsl import bindings, has_uniform, render
@@ -49,7 +49,7 @@ def target_of(adapter: Adapter) -> Target:
     )
 
 
-class WebGpuRuntime(Turns):
+class WebGpuRuntime(Turns, Unprepared):
     """Runtime (see `native_runtimes.protocol`) for GPUs. `run` returns once the work is submitted.
 
     `backend`: an open one, or "wgpu" or "dawn", by default TINYWEB_WEBGPU or wgpu. `target` says what its adapter
