@@ -84,7 +84,9 @@ def node(u: UOp, src: list[np.ndarray], device: str) -> Any:
     if op is Ops.SCAN:
         return scanned(u.arg[0], u.arg[1], src)
     if op is Ops.SCATTER:
-        return scattered(*src, *u.arg)
+        return scattered(*src, *u.arg[:2])
+    if op is Ops.FETCH_ADD:
+        return fetched(*src)
     if op is Ops.REDUCE:
         least = -np.inf if u.dtype.is_float else u.dtype.min
         initial = {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: least}[u.arg[0]]
@@ -122,6 +124,17 @@ def scanned(op: Ops, axis: int, src: list[np.ndarray]) -> np.ndarray:
     for i in range(1, len(x)):
         out[i] = out[i - 1] * factors[0][i] + x[i] if factors else BINARY[op](out[i - 1], x[i])
     return np.moveaxis(out, 0, axis)
+
+
+def fetched(x: np.ndarray, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The definition: the sums, then what each step found."""
+    out, found = x.copy(), np.zeros(index.shape, x.dtype)
+    for at in np.ndindex(*index.shape):
+        if 0 <= index[at] < x.shape[-1]:
+            place = (*at[:-1], int(index[at]))
+            found[at] = out[place]
+            out[place] += values[at]
+    return np.concatenate([out, found], -1)
 
 
 def scattered(x: np.ndarray, index: np.ndarray, values: np.ndarray, shared: int, op: Ops | None) -> np.ndarray:

@@ -45,8 +45,10 @@ class Selection(Random, Sorting):
             raise ValueError(f"{method}: axis {axis} of {self.shape} has no elements")
         at = x.full_like((n - 1) // 2, dtypes.int32)._along(a, 0, 1)
         if x.dtype.is_float:
-            nans = x.isnan().sum(a, keepdim=True)
-            at = nans.neg().add(n - 1).maximum(0).bitwise_right_shift(1) if skip_nan else nans.ne(0).where(n - 1, at)
+            if skip_nan:
+                at = x.isnan().sum(a, keepdim=True).neg().add(n - 1).maximum(0).bitwise_right_shift(1)
+            else:
+                at = x.detach().max(a, keepdim=True).isnan().where(n - 1, at)
         found = x._order_statistic(a, at)
         if not self.ndim:
             return found[0]._reshape(()), found[1]._reshape(())

@@ -1,27 +1,33 @@
 """Sorting along an axis.
 
-Elements are compared by integer keys of a total order: NaN is above everything, and equal elements keep their order.
-Blocks of up to 256 are sorted by counting, for every element, how many come before it. Longer axes merge sorted blocks,
-pairs at a time: where an output comes from is found by bisection along the diagonal of the two blocks (Green, Odeh
-and Birk: Merge Path, 2014). That is n·log²(n) steps in three kernels for each doubling, two of which are the same for
-all. Single elements and the first few are found by bisection of their keys, without sorting.
+Elements are ordered by unsigned words: NaN is above everything, and equal elements keep their order. Short axes are
+sorted by counting, for every pair, which comes first; others digit by digit from the lowest (Knuth, The Art of Computer
+Programming, volume 3, 5.2.5: radix sort), each pass a stable counting sort. A pass counts the digits of a block and
+numbers equal ones in one walk (FETCH_ADD), blocks side by side; sums of the counts say where each element goes.
+The first few are looked for in the blocks whose first elements are the first few, and single elements by counting the
+digits of those that agree in the digits before (radix selection).
 
 The gradient of what is sorted is a gather through the inverse permutation.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Self
 
 from tinyweb.array.gathering import Gathering
 from tinyweb.array.scan import Scan
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp, size_max
+from tinyweb.graph.ir import Ops, UOp, size_max, size_prod
+from tinyweb.graph.schedule.ordered import BLOCK, WIDE
+from tinyweb.graph.schedule.work import LAUNCH
 
-COUNTED = 256  # axes up to here are sorted by counting: the square of it is a small kernel still
-SMALL = 32  # longer axes are searched for single elements, not sorted
-_KEYS: dict[int, DType] = {32: dtypes.int32, 64: dtypes.int64}
+DIGIT = 8  # bits of a digit: so many counts of a block are about as many as its elements
+PAIR, STEP, COUNT = 1, 12, 3  # costs of a pair of keys; of a key in a pass, and of a count: steps of a reduction
+BLOCKS = 16  # at least so many are compared with each other at once
+KERNELS = 5  # launches of a pass
 _WORDS: dict[int, DType] = {32: dtypes.uint32, 64: dtypes.uint64}
 
 
@@ -60,8 +66,9 @@ class Sorting(Gathering, Scan):
         n = self.shape[a] if self.shape else 1
         if not isinstance(k, int) or not 0 <= k <= size_max(n):
             raise ValueError(f"topk: k must be between 0 and the size {n} of axis {axis}, got {k}")
-        if isinstance(n, int) and 0 < k < n and n > SMALL:
-            order = self._order_keys(largest).transpose(a, -1)._first(k).transpose(a, -1)
+        if self.shape and isinstance(n, int) and 0 < k < n:
+            order = self.detach().transpose(a, -1)._rows()._first(k, largest)
+            order = order._reshape((*self.transpose(a, -1).shape[:-1], k)).transpose(a, -1)
             return self._gather(a, order), order
         values, order = self.sort(axis, descending=largest)
         return (values._along(a, 0, k), order._along(a, 0, k)) if self.shape else (values, order)
@@ -84,175 +91,228 @@ class Sorting(Gathering, Scan):
         if not self.shape:
             none = self._new(UOp.const(0, dtypes.int32))
             return none, none, a
-        n = self.shape[a]
-        if not isinstance(n, int):
+        if not isinstance(self.shape[a], int):
             raise ValueError(f"{method}: axis {axis} of {self.shape} has a symbolic size")
-        keys = self._order_keys(descending).transpose(a, -1)
-        if n <= COUNTED:
-            rank = keys._ranks()
-            order = rank._inverted()
-        else:
-            order = keys._merged()
-            place = self._iota(n)._broadcast_to(order.shape)
-            rank = order._new(UOp(Ops.SCATTER, order.dtype, (order.uop, order.uop, place.uop), (order.ndim - 1, None)))
-        return order.transpose(a, -1), rank.transpose(a, -1), a
+        turned = self.transpose(a, -1)
+        keys, bits = turned._order_keys(descending)
+        order = keys._rows()._order(bits)
+        rank = order._inverse()
+        return order._reshape(turned.shape).transpose(a, -1), rank._reshape(turned.shape).transpose(a, -1), a
 
-    def _order_keys(self, descending: bool) -> Self:
-        """Integers in the order of the elements, without gradients."""
+    def _rows(self) -> Self:
+        """All axes but the last as one."""
+        return self._reshape((size_prod(self.shape[:-1]), self.shape[-1]))
+
+    def _order_keys(self, descending: bool) -> tuple[Self, int]:
+        """Unsigned words in the order of the elements, without gradients; and how many of their bits there are."""
         x = self.detach()
         if x.dtype.is_float:
+            # a narrow float is a float32 whose last bits are zeros
+            spare = 0 if x.dtype.bits >= 32 else 23 - x.dtype.mantissa
             x = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-            kind = _KEYS[x.dtype.bits]
-            bits = x.eq(0).where(0.0, x).bitcast(kind)  # the zeros are equal
-            # negative floats order the other way round: all bits but the sign turn
-            ordered = bits.less(0).where(bits.bitwise_xor(int(kind.max)), bits)
-            x = x.isnan().where(int(kind.max), ordered)
-        elif x.dtype.bits < 32:
-            x = x.cast(dtypes.int32)
-        return x.bitwise_not() if descending else x
+            bits, word = x.dtype.bits, _WORDS[x.dtype.bits]
+            signed = dtypes.int32 if bits == 32 else dtypes.int64
+            whole = x.eq(0).where(0.0, x).bitcast(signed)  # the zeros are equal
+            # negative floats order the other way round: all their bits turn, and the sign of the others
+            turned = whole.bitwise_right_shift(bits - 1).bitwise_or(int(signed.min))
+            key = x.isnan().where(int(word.max), whole.bitwise_xor(turned).bitcast(word))
+            key = key.bitwise_right_shift(spare) if spare else key
+            bits -= spare
+        else:
+            bits = 1 if x.dtype is dtypes.bool else x.dtype.bits
+            word = _WORDS[max(bits, 32)]
+            if x.dtype.is_signed and bits >= 32:
+                key = x.bitcast(word).bitwise_xor(1 << (bits - 1))
+            else:
+                key = (x.cast(dtypes.int32).add(1 << (bits - 1)) if x.dtype.is_signed else x).cast(word)
+        return (key.bitwise_xor((1 << bits) - 1) if descending else key), bits
 
-    def _order_statistic(self, axis: int, rank: Self) -> tuple[Self, Self]:
-        """(value, position) of the element that so many others along an axis precede in order; `rank` is int32, with
-        an axis of size 1."""
-        if self._fixed(axis, "order statistic") > SMALL:
-            keys = self._order_keys(False).transpose(axis, -1)
-            place = keys._selected(rank.transpose(axis, -1)).transpose(axis, -1)
-            return self._gather(axis, place), place
-        values, order = self.sort(axis)
-        return values._gather(axis, rank), order._gather(axis, rank)
-
-    def _selected(self, rank: Self) -> Self:
-        """The position of the key of the last axis that `rank` (…, 1) others precede in order: bit by bit, the largest
-        number that no more keys than that are below, then the largest position that no more of its equals are before.
-        """
-        keys = self.contiguous()
-        word = _WORDS[keys.dtype.bits]
-        ordered = keys.bitcast(word).bitwise_xor(1 << (word.bits - 1))
-        found = rank.cast(word).mul(0)
-        for bit in reversed(range(word.bits)):
-            higher = found.add(1 << bit)
-            found = ordered.less(higher).sum(-1, keepdim=True).le(rank).where(higher, found)
-        among = rank.sub(ordered.less(found).sum(-1, keepdim=True))
-        n = size_max(keys.shape[-1])
-        equal, position, place = ordered.eq(found), self._iota(n)._broadcast_to(keys.shape), rank.mul(0)
-        for bit in reversed(range((n - 1).bit_length())):
-            later = place.add(1 << bit)
-            before = equal.logical_and(position.less(later)).sum(-1, keepdim=True)
-            place = before.le(among).where(later, place)
-        return place.contiguous()
-
-    def _first(self, k: int) -> Self:
-        """The positions of the k least keys of the last axis, in order."""
-        *rows, n = self.shape
-        assert isinstance(n, int)
-        keys = self.contiguous()
-        if n <= 2 * COUNTED:
-            return keys._ranks()._inverted(k)
-        # ranks are quadratic in the number of blocks, and in that of the elements in k of them: both alike
-        size = 1 << max(round(math.log2(n / k) / 2), 0)
-        blocks = -(-n // size)
-        if max(blocks, k * size) <= 2 * COUNTED:
-            # they are in the k blocks whose least keys are those
-            longer = keys._extended(blocks * size)
-            least = longer._reshape((*rows, blocks, size)).min(-1).contiguous()
-            begins = least._ranks()._inverted(k).mul(size).unsqueeze(-1)
-            places = begins.add(self._iota(size))._reshape((*rows, k * size)).contiguous()
-            found = longer._pick(places, len(rows))._ranks(places)._inverted(k)
-            return places._pick(found, len(rows)).contiguous()
-        # those up to the k-th, found by their number
-        at = keys._selected(self._new(UOp.const(k - 1, dtypes.int32))._broadcast_to((*rows, 1)))
-        last = keys._pick(at, len(rows))
-        chosen = keys.less(last).logical_or(keys.eq(last).logical_and(self._iota(n).le(at)))
-        number = self._iota(k)._broadcast_to((*rows, k))
-        places = chosen.cast(dtypes.int32).cumsum(-1)._insertion(number, after=True).contiguous()
-        found = keys._pick(places, len(rows))
-        order = found._ranks()._inverted() if k <= COUNTED else found._merged()
-        return places._pick(order, len(rows)).contiguous()
-
-    def _insertion(self, wanted: Self, after: bool) -> Self:
-        """Where values belong in this sorted last axis (int32): before equal elements, or after them."""
-        n, shared = self._fixed(self.ndim - 1, "searchsorted"), self.ndim - 1
-        low = wanted.full_like(0, dtypes.int32)
-        high = low.add(n)
-        for _ in range(n.bit_length()):
-            middle = low.add(high).bitwise_right_shift(1)
-            here = self._pick(middle, shared)
-            # NaN comes behind everything
-            before = here.gt(wanted).logical_not() if after else here.ge(wanted).logical_not()
-            inside = low.less(high)
-            low, high = (
-                inside.logical_and(before).where(middle.add(1), low),
-                inside.logical_and(before.logical_not()).where(middle, high),
-            )
-        return low
-
-    def _extended(self, size: int) -> Self:
-        """Keys of a longer last axis: what is added is no smaller than any key, and comes after all that are equal."""
-        *rows, n = self.shape
-        if n == size:
-            return self.contiguous()
-        longer = self._pad([*[(0, 0)] * len(rows), (0, size - n)]).contiguous()
-        return self._iota(size).less(n).where(longer, longer._constant(self.dtype.max)).contiguous()
+    # below, `self` is (rows, n), keys of `bits` bits unless it says otherwise
+    def _order(self, bits: int) -> Self:
+        """(rows, n): which key comes i-th."""
+        rows, n = self._fixed(0, "sort"), self._fixed(1, "sort")
+        if n < 2 or _by_pairs(rows, n) <= _by_digits(rows, n, bits):
+            return self._ranks()._inverse()
+        return self._by_digits(bits)
 
     def _ranks(self, place: Self | None = None) -> Self:
-        """How many keys of the last axis come before each: of equal ones those of a lower `place`, or position."""
+        """How many keys of its row come before each: of equal ones those of a lower place, or position."""
         keys = self.contiguous()
-        place = self._iota(keys.shape[-1]) if place is None else place
+        place = self._iota(self.shape[-1]) if place is None else place
         mine, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
         earlier = place.unsqueeze(-2).less(place.unsqueeze(-1))
         before = other.less(mine).logical_or(other.eq(mine).logical_and(earlier))
         return before.sum(-1).contiguous()
 
-    def _inverted(self, k: int | None = None) -> Self:
-        """Of a permutation along a short last axis: where each number, or each below k, stands."""
-        place = self._iota(self.shape[-1])
-        number = place if k is None else self._iota(k)
-        here = self.unsqueeze(-2).eq(number.unsqueeze(1))  # (…, number, position)
-        return here.where(place, 0).sum(-1).contiguous()
+    def _inverse(self, k: int | None = None, place: Self | None = None) -> Self:
+        """Of permutations: the position, or `place`, where each number stands, or each below k."""
+        rows, n = self.shape
+        empty = self._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, n if k is None else k))
+        place = (self._iota(n) if place is None else place)._broadcast_to(self.shape)
+        return self._new(UOp(Ops.SCATTER, dtypes.int32, (empty.uop, self.uop, place.uop), (1, None, True)))
 
-    def _merged(self) -> Self:
-        """The order of the keys of a long last axis: sorted blocks are merged in pairs until there is one."""
-        *rows, n = self.shape
-        assert isinstance(n, int)
-        blocks = 1 << max(math.ceil(n / COUNTED) - 1, 0).bit_length()
-        size = -(-n // blocks)
-        total = blocks * size
-        unsorted = self._extended(total)
-        split = (*rows, blocks, size)
-        within = unsorted._reshape(split)._ranks()._inverted()
-        begins = self._iota(blocks).mul(size)._reshape((blocks, 1))
-        order = within.add(begins)._reshape((*rows, total)).contiguous()
-        shared = len(rows)
-        keys = unsorted._pick(order, shared).contiguous()
-        while size < total:
-            source = keys._merge_sources(size).contiguous()
-            order = order._pick(source, shared).contiguous()
-            size *= 2
-            if size < total:
-                keys = keys._pick(source, shared).contiguous()
-        return order._along(shared, 0, n)
+    def _by_digits(self, bits: int) -> Self:
+        """The order by stable counting sorts of the digits, the lowest first."""
+        rows, n = self._fixed(0, "sort"), self._fixed(1, "sort")
+        passes, width, blocks = _digits(rows, n, bits)
+        size, bins = -(-n // blocks), 1 << width
+        keys = self._extended(blocks * size, bits)
+        order = self._iota(blocks * size)._broadcast_to(keys.shape)
+        zeros = order._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, blocks, bins))
+        ones = order._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, blocks, size))
+        for p in range(passes):
+            ordered = keys._pick(order, 1) if p else keys
+            digit = ordered.bitwise_right_shift(p * width) if p else ordered
+            digit = digit.bitwise_and(bins - 1).cast(dtypes.uint32).bitcast(dtypes.int32)
+            digit = digit._reshape((rows, blocks, size)).contiguous()
+            counted = order._new(UOp(Ops.FETCH_ADD, dtypes.int32, (zeros.uop, digit.uop, ones.uop), 2))
+            counts, earlier = counted._along(2, 0, bins), counted._along(2, bins, bins + size)
+            # before an element come those of lower digits, those of its digit in blocks before, and in its own
+            until = counts.permute(0, 2, 1)._reshape((rows, bins * blocks)).cumsum(1)
+            before = until._along(1, 0, bins * blocks - 1)._pad_along(1, 1, 0)
+            before = before._reshape((rows, bins, blocks)).permute(0, 2, 1)._pick(digit, 2)
+            place = before.add(earlier)._reshape(keys.shape)
+            order = order._new(UOp(Ops.SCATTER, dtypes.int32, (order.uop, place.uop, order.uop), (1, None, True)))
+        return order._along(1, 0, n)
 
-    def _merge_sources(self, size: int) -> Self:
-        """Where, in the last axis of blocks of `size` sorted keys, the elements of merged pairs of blocks come from."""
-        shared, shape = self.ndim - 1, self.shape
-        place = self._iota(shape[-1])._broadcast_to(shape).uop
-        at = place % (2 * size)  # in the output of its pair
-        begin = place - at
+    def _extended(self, size: int, bits: int) -> Self:
+        """Keys of longer rows: what is added is no smaller than any key, and comes after all that are equal."""
+        rows, n = self.shape
+        if n == size:
+            return self.contiguous()
+        inside = self._iota(size).less(n)._broadcast_to((size_max(rows), size))
+        return inside.where(self._pad_along(1, 0, size - size_max(n)), (1 << bits) - 1).contiguous()
 
-        def key(position: UOp) -> UOp:
-            return UOp(Ops.TAKE, self.dtype, (self.uop, position), shared)
+    def _first(self, k: int, largest: bool) -> Self:
+        """(rows, k): the positions of the largest or least k of n elements (no keys), in order.
 
-        # how many of the first `at` outputs come from the first block, by bisection; written with nodes rather than
-        # tensors, as they are many
-        low = (at - size).maximum(0)
-        high = at - low
-        mirror = begin + at + (size - 1)
-        for _ in range(size.bit_length()):
-            middle = (low + high).alu(Ops.SHR, 1)
-            open_ = low < high
-            first = open_ & (key(begin + middle) <= key(mirror - middle))
-            low, high = first.where(middle + 1, low), (open_ ^ first).where(middle, high)
-        rest = at - low
-        in_order = key(begin + low) <= key(begin + rest + size)
-        first = (rest >= size) | ((low < size) & in_order)
-        return self._new(begin + first.where(low, rest + size))
+        They are in the k blocks of any size whose first elements are the first: those of large blocks are divided into
+        smaller ones, down to single elements.
+        """
+        rows, n = self._fixed(0, "topk"), self._fixed(1, "topk")
+        sizes = _block_sizes(rows, n, k)
+        if _by_blocks(rows, n, k, sizes) > _by_digits(rows, n, self.dtype.bits):
+            keys, bits = self._order_keys(largest)
+            return keys._by_digits(bits)._along(1, 0, k)
+        x = self
+        if not largest and x.dtype.is_float:
+            x, largest = x._order_keys(True)[0].contiguous(), True  # NaN is the last, which no minimum says
+        last = x._constant(x.dtype.min if largest else x.dtype.max)
+        count = -(-n // sizes[0])
+        begins = self._iota(count).mul(sizes[0])._reshape((1, count))._broadcast_to((rows, count))
+        for i, size in enumerate(sizes):
+            place = begins.unsqueeze(-1).add(self._iota(size))
+            if i:
+                here = x._pick(place._reshape((rows, count * size)), 1)._reshape(place.shape)
+            else:
+                here = x._pad_along(1, 0, count * size - n)._reshape(place.shape)
+            here = place.less(n).where(here, last) if n % sizes[0] else here
+            least = here.max(-1) if largest else here.min(-1)
+            rank = least._order_keys(largest)[0]._ranks(begins)
+            chosen = rank._inverse(k, begins)
+            if i + 1 < len(sizes):
+                smaller = sizes[i + 1]
+                count = k * (size // smaller)
+                begins = chosen.unsqueeze(-1).add(self._iota(size // smaller).mul(smaller))._reshape((rows, count))
+        return chosen
+
+    def _order_statistic(self, axis: int, rank: Self) -> tuple[Self, Self]:
+        """(value, position) of the element that so many others along an axis precede in order; `rank` is int32, with
+        an axis of size 1."""
+        turned, wanted = self.transpose(axis, -1), rank.transpose(axis, -1)
+        keys, bits = turned._order_keys(False)
+        place = keys._rows()._selected(wanted._rows(), bits)._reshape(wanted.shape).transpose(axis, -1)
+        return self._gather(axis, place), place
+
+    def _selected(self, rank: Self, bits: int) -> Self:
+        """The position of the key of each row that `rank` (rows, 1) others precede in order, the first of equal ones:
+        its digits from the highest, each by counting those of the keys that begin alike."""
+        rows, n = self._fixed(0, "order statistic"), self._fixed(1, "order statistic")
+        if _by_pairs(rows, n) <= _by_digits(rows, n, bits):
+            return self._ranks()._inverse()._pick(rank, 1)
+        passes, width, _ = _digits(rows, n, bits)
+        bins, keys = 1 << width, self.contiguous()
+        found: Self | None = None
+        zeros = rank._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, bins))
+        ones = rank._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, n))
+        for p in reversed(range(passes)):
+            # keys that begin otherwise have no digit: what they differ by, unsigned, is more than all digits are
+            digit = keys if found is None else keys.sub(found)
+            digit = digit.bitwise_right_shift(p * width) if p else digit
+            digit = digit.cast(dtypes.uint32).bitcast(dtypes.int32) if keys.dtype.bits == 32 else digit
+            digit = digit.contiguous()
+            counts = rank._new(UOp(Ops.SCATTER, dtypes.int32, (zeros.uop, digit.uop, ones.uop), (1, Ops.ADD)))
+            until = counts.cumsum(1).contiguous()
+            at = until._insertion(rank, after=True)
+            rank = rank.sub(until._pick(at.sub(1), 1)).contiguous()
+            at = at.cast(keys.dtype).bitwise_left_shift(p * width)
+            found = (at if found is None else found.add(at)).contiguous()
+        assert found is not None
+        behind = keys.eq(found).where(self._iota(n).flip(0), -1).max(-1, keepdim=True)
+        return behind.neg().add(n - 1)
+
+    def _insertion(self, wanted: Self, after: bool) -> Self:
+        """Where values belong in this sorted last axis (int32): before equal elements, or after them."""
+        n, shared = self._fixed(self.ndim - 1, "searchsorted"), self.ndim - 1
+
+        def before(place: Self) -> Self:
+            here = self._pick(place, shared)
+            # NaN comes behind everything
+            return (here.gt(wanted) if after else here.ge(wanted)).logical_not()
+
+        last = wanted.full_like(-1, dtypes.int32)  # the last place known to be before
+        if n == 0:
+            return last.add(1)
+        # of the first and the last 2 ** k - 1 elements, which overlap, one has the place: no probe is outside
+        step = 1 << (n.bit_length() - 1)
+        last = before(last.full_like(step - 1)).where(n - step, last)
+        while step > 1:
+            step //= 2
+            probe = last.add(step)
+            last = before(probe).where(probe, last)
+        return last.add(1)
+
+
+def _by_pairs(rows: int, n: int) -> int:
+    """What sorting by pairs costs, in steps of a reduction."""
+    return rows * n * n * PAIR + 2 * LAUNCH
+
+
+def _digits(rows: int, n: int, bits: int) -> tuple[int, int, int]:
+    """(passes, bits of a digit, blocks of a row) that sort at the least cost."""
+    blocks = 1 << max(round(math.log2(n / BLOCK)), 0) if rows < WIDE else 1
+    widths = {-(-bits // passes): passes for passes in range(-(-bits // DIGIT), bits + 1)}
+
+    def cost(width: int) -> int:
+        return -(-bits // width) * (KERNELS * LAUNCH + rows * (STEP * n + COUNT * blocks * (1 << width)))
+
+    width = min(widths, key=cost)
+    return -(-bits // width), width, blocks
+
+
+def _by_digits(rows: int, n: int, bits: int) -> int:
+    """What sorting by digits costs, in steps of a reduction."""
+    passes, width, blocks = _digits(rows, n, bits)
+    return passes * (KERNELS * LAUNCH + rows * (STEP * n + COUNT * blocks * (1 << width)))
+
+
+def _block_sizes(rows: int, n: int, k: int) -> list[int]:
+    """Sizes of blocks, each a divisor of the one before, down to 1, those that cost least."""
+    found = []
+    for most in (least << i for least in (max(BLOCKS, 2 * k),) for i in range(4)):
+        first = [n // count for count in range(most, most // 4, -1) if n % count == 0]
+        for size in [*first, 1 << max((n - 1) // most, 0).bit_length()]:
+            sizes = [size]
+            while size > 1:
+                parts = [p for p in range(2, min(size, most) + 1) if size % p == 0] or [size]
+                size //= max((p for p in parts if k * p <= most), default=parts[0])
+                sizes.append(size)
+            found.append(sizes)
+    return min(found, key=lambda sizes: _by_blocks(rows, n, k, sizes))
+
+
+def _by_blocks(rows: int, n: int, k: int, sizes: Sequence[int]) -> int:
+    """What finding the first k of n by way of their blocks costs, in steps of a reduction."""
+    counts = [-(-n // sizes[0]), *(k * a // b for a, b in itertools.pairwise(sizes))]
+    gates = n % sizes[0] != 0
+    return rows * n * (1 + gates) + sum(3 * LAUNCH + rows * PAIR * count * count for count in counts)

@@ -99,6 +99,10 @@ BAD_TENSORS: dict[str, tuple[UOp, str]] = {
     "scan of a missing axis": (UOp(Ops.SCAN, F32, (x,), (Ops.ADD, 2)), "an axis"),
     "scatter of another shape": (
         UOp(Ops.SCATTER, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 2), x), (0, None)), "values for every index"),
+    "scatter to places some of which differ": (
+        UOp(Ops.SCATTER, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 3), x), (0, None, False)), "values for every index"),
+    "fetch and add of rows": (
+        UOp(Ops.FETCH_ADD, F32, (x, UOp(Ops.IOTA, dtypes.int32, (), 3), x), 0), "along the last axis"),
     "leaf without an id": (UOp(Ops.LEAF, F32, (x,)), "an id"),
     "detach with an arg": (UOp(Ops.DETACH, F32, (x,), 1), "no arg"),
     "custom gradient of another shape": (

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tensor.graph_values import scanned, scattered
+from tests.tensor.graph_values import fetched, scanned, scattered
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
@@ -65,6 +65,44 @@ def test_scatters(device: str) -> None:
         got = scatter(op, len(lead), x, index, values, device=device).numpy()
         want = scattered(x.astype(np.float64), index, values, len(lead), op)
         np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{lead} {n} {m} {rest} {op}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_and_what_was_there_before(device: str) -> None:
+    rng = np.random.default_rng(5)
+    for lead, n, m in (((), 1, 1), ((), 16, 300), ((3,), 5, 40), ((2, 40), 7, 33)):
+        x = rng.integers(-9, 9, (*lead, n)).astype(np.int32)
+        index = rng.integers(-1, n + 1, (*lead, m)).astype(np.int32)  # some are outside
+        values = rng.integers(-9, 9, (*lead, m)).astype(np.int32)
+        a, b, c = (Tensor(t, device=device) for t in (x, index, values))
+        got = a._new(UOp(Ops.FETCH_ADD, a.dtype, (a.uop, b.uop, c.uop), len(lead))).numpy()
+        np.testing.assert_array_equal(got, fetched(x, index, values), err_msg=f"{lead} {n} {m}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scatters_to_different_places(device: str) -> None:
+    rng = np.random.default_rng(6)
+    for n, m, rest in ((40, 40, ()), (7, 40, ()), (40, 7, (3,)), (1, 1, ())):
+        x, values = rng.normal(size=(2, n, *rest)), rng.normal(size=(2, m, *rest))
+        index = np.stack([rng.permutation(max(n, m))[:m] for _ in range(2)]).astype(np.int32)
+        arrays = [x.astype(np.float32), index, values.astype(np.float32)]
+        a, b, c = (Tensor(t, device=device) for t in arrays)
+        for op in (None, Ops.ADD):
+            got = a._new(UOp(Ops.SCATTER, a.dtype, (a.uop, b.uop, c.uop), (1, op, True))).numpy()
+            np.testing.assert_allclose(got, scattered(arrays[0], index, arrays[2], 1, op), rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_many_steps_to_few_places(device: str) -> None:
+    """Parts of the steps go on side by side."""
+    rng = np.random.default_rng(7)
+    for (lead, n, m, rest), op in itertools.product([((), 3, 2051, ()), ((2,), 2, 1500, (3,))], OPS[:3]):
+        x = rng.uniform(0.99, 1.01, (*lead, n, *rest)).astype(np.float32)
+        values = rng.uniform(0.99, 1.01, (*lead, m, *rest)).astype(np.float32)
+        index = rng.integers(-1, n + 1, (*lead, m)).astype(np.int32)
+        got = scatter(op, len(lead), x, index, values, device=device).numpy()
+        want = scattered(x.astype(np.float64), index, values, len(lead), op)
+        np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{n} {m} {op}")
 
 
 @pytest.mark.parametrize("op", [*OPS, Ops.SCATTER])

@@ -30,11 +30,15 @@ class Ops(Enum):
     SCAN = auto()  # src: (x,), arg (ADD, MUL or MAX, axis): each element combined with all before it along the axis.
     #                src: (x, a), arg (MULADD, axis): the linear recurrence y[i] = y[i - 1] · a[i] + x[i], y[-1] = 0
     SCATTER = auto()  # src: (x, integer indices, values), arg (k, op): x after op(x at an index, value) for index after
-    #                   index, with axes as TAKE has them; op None: the value itself.  Outside of the axis: nothing
+    #                   index, with axes as TAKE has them; op None: the value itself.  Outside of the axis: nothing.
+    #                   arg (k, op, True): no place is named twice; each is,
+    #                   where there are as many indices as places or more
+    FETCH_ADD = auto()  # src: (x, integer indices, values), arg k: x, of k + 1 axes, after x at an index += value for
+    #                     index after index; behind it, along the last axis, what each index named before (0 outside)
     CONTIGUOUS = auto()  # the value, put into memory of its own
     ASSIGN = auto()  # src: (view of a BUFFER, value); the whole BUFFER after writing value into the view.  arg: a
     #                  number that tells updates apart; or Ordered: element after element along an axis, each seeing
-    #                  what those before it have written
+    #                  what those before it have written.  A third source, another view: what stood in the first before
     BIND = auto()  # src: (VARIABLE, CONST): a variable together with its value in this call
     LEAF = auto()  # arg: id; its source, as a value of its own: two tensors of equal constants have two gradients
     DETACH = auto()  # its source, through which no gradient flows
@@ -150,8 +154,8 @@ COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Op
 COMPARISON = frozenset({Ops.LESS, Ops.EQUAL})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
 TENSOR_ONLY = MOVEMENT | {
-    Ops.IOTA, Ops.TAKE, Ops.SCAN, Ops.SCATTER, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF, Ops.DETACH,
-    Ops.CUSTOM_GRADIENT,
+    Ops.IOTA, Ops.TAKE, Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD, Ops.CONTIGUOUS, Ops.ASSIGN, Ops.BIND, Ops.LEAF,
+    Ops.DETACH, Ops.CUSTOM_GRADIENT,
 }  # fmt: skip
 
 

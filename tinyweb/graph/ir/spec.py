@@ -28,7 +28,18 @@ from tinyweb.graph.ir.invariants import (
     same_sizes,
     size_expression,
 )
-from tinyweb.graph.ir.ops import ELEMENTWISE, Axis, AxisKind, BufferArg, KernelInfo, Ops, ParamArg, Space, StageArg
+from tinyweb.graph.ir.ops import (
+    ELEMENTWISE,
+    Axis,
+    AxisKind,
+    BufferArg,
+    KernelInfo,
+    Ops,
+    Ordered,
+    ParamArg,
+    Space,
+    StageArg,
+)
 from tinyweb.graph.ir.printer import brief, from_python, to_python
 from tinyweb.graph.ir.uop import UOp, size_prod, toposort
 
@@ -137,14 +148,19 @@ def scans(u: UOp) -> bool:
 def scatters(u: UOp) -> bool:
     if len(u.src) != 3 or not u.src[1].dtype.is_int or u.src[0].dtype is not u.dtype or u.src[2].dtype is not u.dtype:
         return False
-    (x, index, values), (k, op) = (s.shape for s in u.src), u.arg
+    (x, index, values), (k, op, *distinct) = (s.shape for s in u.src), u.arg
     return (
-        op in (None, Ops.ADD, Ops.MUL, Ops.MAX)
+        distinct in ([], [True])
+        and op in (None, Ops.ADD, Ops.MUL, Ops.MAX)
         and 0 <= k < len(x)
         and len(index) == k + 1
         and same_sizes(x[:k], index[:k])
         and same_sizes((*index, *x[k + 1 :]), values)
     )
+
+
+def fetch_adds(u: UOp) -> bool:
+    return scatters(UOp(Ops.SCATTER, u.dtype, u.src, (u.arg, Ops.ADD))) and len(u.src[0].shape) == u.arg + 1
 
 
 def elementwise_shapes(u: UOp) -> bool:
@@ -185,6 +201,7 @@ tensor_spec = Spec(
         needs(Ops.SCATTER,
             "SCATTER has (x, integer indices, values) that share the first arg[0] axes, and values for every index",
             scatters),
+        needs(Ops.FETCH_ADD, "FETCH_ADD has the sources of a SCATTER along the last axis", fetch_adds),
         needs(Ops.LEAF, "LEAF has one source of its dtype and an id",
             lambda u: len(u.src) == 1 and alike(u) and isinstance(u.arg, int)),
         needs(Ops.DETACH, "DETACH has one source of its dtype and no arg",
@@ -195,9 +212,11 @@ tensor_spec = Spec(
             and all(s.dtype is u.dtype and same_sizes(s.shape, u.shape) for s in u.src[:2])
             and all(x.dtype is g.dtype and same_sizes(x.shape, g.shape)
                     for x, g in zip(u.src[2::2], u.src[3::2], strict=True))),
-        needs(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape",
-            lambda u: len(u.src) == 2 and alike(u) and is_buffer_view(u.src[0])
-            and same_sizes(u.src[0].shape, u.src[1].shape)),
+        needs(Ops.ASSIGN, "ASSIGN writes a value into a view of a BUFFER of the same dtype and shape, and what "
+            "was there before, step by step, into another",
+            lambda u: alike(u) and is_buffer_view(u.src[0]) and all(same_sizes(u.src[0].shape, s.shape) for s in u.src)
+            and (len(u.src) == 2 or (len(u.src) == 3 and u.src[0].op is Ops.TAKE and isinstance(u.arg, Ordered)
+                                     and u.src[2].buffer is u.buffer))),
         needs(Ops.BIND, "BIND has a VARIABLE and a CONST within its bounds",
             lambda u: len(u.src) == 2 and u.src[0].op is Ops.VARIABLE and u.src[1].op is Ops.CONST
             and u.src[0].vmin <= u.src[1].arg <= u.src[0].vmax),
@@ -265,11 +284,14 @@ def stored_first(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
 
 
 def loads_where_it_stores(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
-    stores = {u.src[0]: u.src[1] for u in nodes if u.op is Ops.STORE}
+    stores: dict[UOp, set[UOp]] = {}
+    for u in nodes:
+        if u.op is Ops.STORE:
+            stores.setdefault(u.src[0], set()).add(u.src[1])
     if any(u.op is Ops.RANGE and u.arg.kind is AxisKind.ORDERED for u in nodes):
         return None
     for u in nodes:
-        if u.op is Ops.LOAD and u.src[0] in stores and u.src[1] is not stores[u.src[0]]:
+        if u.op is Ops.LOAD and u.src[0] in stores and u.src[1] not in stores[u.src[0]]:
             return (
                 u,
                 "a kernel loads a PARAM it also stores only at the very index it stores, unless steps are ordered",

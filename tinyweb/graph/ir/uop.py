@@ -210,6 +210,8 @@ class UOp:
             return (self.arg,)
         if op is Ops.TAKE:
             return self.src[1].shape + self.src[0].shape[self.arg + 1 :]
+        if op is Ops.FETCH_ADD:
+            return (*self.src[0].shape[:-1], size_add(self.src[0].shape[-1], self.src[1].shape[-1]))
         if op is Ops.ASSIGN:
             return self.buffer.shape
         if op is Ops.BUFFER:

@@ -10,7 +10,7 @@ from tinyweb.graph.symbolic import const_factor
 
 CHAINS = 8  # steps of independent rows that hide each other's latency
 WORTH_SHARING = 1 << 15  # steps from which waking the other workers pays
-THREADS = 1 << 12  # that keep a GPU busy with memory
+THREADS = 1 << 7  # fewer leave a GPU waiting for each step; more parts walk over more that is not theirs
 
 
 def schedule_ordered(b: Builder) -> bool:

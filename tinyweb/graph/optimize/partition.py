@@ -67,5 +67,9 @@ def serial_axes(kernel: UOp) -> list[UOp]:
 
 
 def scatters(kernel: UOp) -> bool:
-    """Whether what is stored lies where an index in memory says."""
-    return any(u.op is Ops.LOAD for store in kernel.src for u in store.src[1].toposort())
+    """Whether all that is stored lies where an index in memory says."""
+    return all(_is_indirect(store) for store in kernel.src)
+
+
+def _is_indirect(store: UOp) -> bool:
+    return any(u.op is Ops.LOAD for u in store.src[1].toposort())

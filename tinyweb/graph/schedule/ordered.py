@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, Ordered, Shape, Size, UOp, rebuild, size_max, size_prod, size_sub, toposort
-from tinyweb.graph.schedule.views import is_broadcast, view_base
+from tinyweb.graph.schedule.views import view_base
 
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
 WIDE = 64
+PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's own memory
+THREADS = 256  # parts and rows of a scatter that go on side by side
 MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
 
 
@@ -23,14 +25,16 @@ def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tu
     """The roots with their SCANs and SCATTERs written as updates of buffers that `new(size, dtype)` makes; and those
     buffers."""
     nodes = toposort(roots)
-    if not any(u.op in (Ops.SCAN, Ops.SCATTER) for u in nodes):
+    if not any(u.op in (Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD) for u in nodes):
         return roots, frozenset()
     expansion = _Expansion(new)
 
     def expanded(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op is Ops.SCAN:
             return expansion.scan(u.arg[0], u.arg[1], src)
-        return expansion.scatter(u.arg[0], u.arg[1], *src) if u.op is Ops.SCATTER else None
+        if u.op is Ops.SCATTER:
+            return expansion.scatter(u.arg[0], u.arg[1], len(u.arg) > 2, *src)
+        return expansion.fetch_add(u.arg, *src) if u.op is Ops.FETCH_ADD else None
 
     return _in_place(roots, rebuild(nodes, expanded)), frozenset(expansion.buffers)
 
@@ -108,13 +112,55 @@ class _Expansion:
         joined = _reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :]))
         return _shrink(joined, axis, 0, n)
 
-    def scatter(self, axis: int, op: Ops | None, x: UOp, index: UOp, values: UOp) -> UOp:
+    def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
+        places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
+        rows = size_max(size_prod(values.shape)) // max(steps, 1)
+        parts = min(steps // max(PRIVATE * places, BLOCK), THREADS // max(rows, 1))
+        if op is not None and not distinct and parts > 1 and rows < WIDE:
+            return self._scatter_in_parts(parts, axis, op, x, index, values)
+        return self._scatter(axis, op, distinct, x, index, values)
+
+    def _scatter_in_parts(self, parts: int, axis: int, op: Ops, x: UOp, index: UOp, values: UOp) -> UOp:
+        """Parts of the indices side by side, each with places of its own, which are combined in the end
+        (privatisation)."""
+        steps = size_max(index.shape[axis])
+        length = -(-steps // parts)
+        lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+        if spare := parts * length - steps:
+            # what is added names no place
+            inside = _along(iota(parts * length).alu(Ops.LESS, steps), axis, (*lead, parts * length))
+            index = inside.where(_pad(index, axis, 0, spare), UOp.const(index.dtype.max, index.dtype))
+            values = _pad(values, axis, 0, spare)
+        index, values = (_reshape(u, (*lead, parts, length, *u.shape[axis + 1 :])) for u in (index, values))
+        own = (*lead, parts, x.shape[axis], *rest)
+        none = UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: x.dtype.min}[op], x.dtype)
+        none = UOp(Ops.EXPAND, x.dtype, (_reshape(none, (1,) * len(own)),), own)
+        each = self._scatter(axis + 1, op, False, none, index, values)
+        total = _reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
+        return UOp(op, x.dtype, (x, total))
+
+    def _scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         memory, view = self._buffer(x.shape, x.dtype)
-        filled = self._update(view, x, None, memory, view)
-        index, values = _stored(index), _read_once(values)
+        # distinct indices, as many as there are places or more, leave nothing of what was there
+        whole = distinct and op is None and size_max(index.shape[axis]) >= size_max(x.shape[axis])
+        filled = view if whole else self._update(view, x, None, memory, view)
+        if not distinct:
+            # what several columns need of an index is computed once
+            shared = size_max(size_prod(values.shape)) == size_max(size_prod(index.shape))
+            index, values = (_read_once if shared else _stored)(index), _read_once(values)
         place = UOp(Ops.TAKE, x.dtype, (filled, index), axis)
         value = values if op is None else UOp(op, x.dtype, (place, values))
-        return self._update(place, value, axis, memory, view)
+        return self._update(place, value, None if distinct else axis, memory, view)
+
+    def fetch_add(self, axis: int, x: UOp, index: UOp, values: UOp) -> UOp:
+        # one memory for the sums and, behind them, for what each step finds
+        sums, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
+        memory, view = self._buffer((*x.shape[:axis], sums + steps), x.dtype)
+        filled = self._update(_shrink(view, axis, 0, sums), x, None, memory, view)
+        index, values = _read_once(index), _read_once(values)
+        place = UOp(Ops.TAKE, x.dtype, (_shrink(filled, axis, 0, sums), index), axis)
+        trace = _shrink(filled, axis, sums, sums + steps)
+        return self._update(place, place + values, axis, memory, view, trace)
 
     def _buffer(self, shape: Shape, dtype: DType) -> tuple[UOp, UOp]:
         """New memory for an array, and the view of it that has the array's shape."""
@@ -126,11 +172,14 @@ class _Expansion:
             view = _shrink(view, axis, 0, s)
         return memory, view
 
-    def _update(self, place: UOp, value: UOp, axis: int | None, memory: UOp, view: UOp) -> UOp:
-        """`view` of the memory once `value` is written, in order along `axis` where one is given."""
+    def _update(
+        self, place: UOp, value: UOp, axis: int | None, memory: UOp, view: UOp, trace: UOp | None = None
+    ) -> UOp:
+        """`view` of the memory once `value` is written, in order along `axis` where one is given; with a `trace`, what
+        was at its place before goes there."""
         self.updates += 1
         arg = -self.updates if axis is None else Ordered(axis, self.updates)
-        update = UOp(Ops.ASSIGN, value.dtype, (place, value), arg)
+        update = UOp(Ops.ASSIGN, value.dtype, (place, value) if trace is None else (place, value, trace), arg)
         chain = []
         while view is not memory:
             chain.append(view)
@@ -155,11 +204,9 @@ def _read_once(x: UOp) -> UOp:
     return x if memories <= MOST_MEMORIES else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
 
 
-def _stored(index: UOp) -> UOp:
-    """Indices in memory: the address of a step is loaded in that step."""
-    if view_base(index).op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS) and not is_broadcast(index):
-        return index
-    return UOp(Ops.CONTIGUOUS, index.dtype, (index,))
+def _stored(x: UOp) -> UOp:
+    """In memory, unless it is there."""
+    return x if view_base(x).op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
 
 
 def _reshape(x: UOp, shape: Shape) -> UOp:

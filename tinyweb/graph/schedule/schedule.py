@@ -263,6 +263,7 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
     )
     gate: UOp | None = None
     place: UOp | None
+    picked: UOp | None = None
     if node.op is Ops.ASSIGN and node.src[0].op is Ops.TAKE:
         picked = simplify(build.value(node.src[0], index))
         assert picked.op is Ops.LOAD and picked.src[0] is out
@@ -273,7 +274,12 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
             raise ValueError("an in-place update needs a view made of reshape, permute, shrink and flip")
     else:
         place = flat_index(index, shape)
-    kernel = simplify(out.store(place, build.value(value_node, index), gate).sink(arg=KernelInfo()))
+    stores = [out.store(place, build.value(value_node, index), gate)]
+    if node.op is Ops.ASSIGN and len(node.src) == 3:
+        trace = address(node.src[2], index)
+        assert picked is not None and trace is not None
+        stores.append(out.store(trace, picked))
+    kernel = simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo()))
     # memory that simplification found to be unused is dropped, and the rest numbered without gaps
     used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
     order = list(slots)
