@@ -231,3 +231,35 @@ def test_gradient_of_the_first() -> None:
     (peer.topk(5)[0] * torch.tensor(weight)).sum().backward()
     assert peer.grad is not None
     np.testing.assert_array_equal(grad.numpy(), peer.grad.numpy())
+
+
+SORTED = {
+    "f4": lambda rng, shape: np.where(rng.random(shape) < 0.1, NAN, rng.integers(-2, 3, shape) * -0.5).astype("f4"),
+    "f2": lambda rng, shape: (rng.normal(size=shape) * 10.0 ** rng.integers(-7, 4, shape)).astype("f2"),  # subnormals
+    "i1": lambda rng, shape: rng.integers(-128, 128, shape).astype("i1"),
+    "u4": lambda rng, shape: rng.integers(0, 1 << 32, shape).astype("u4"),
+    "i8": lambda rng, shape: rng.integers(-5, 6, shape) << rng.integers(0, 60, shape),
+    "bool": lambda rng, shape: rng.random(shape) < 0.5,
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
+@pytest.mark.parametrize("kind", SORTED)
+def test_every_dtype_in_rows_short_and_long(device: str, kind: str) -> None:
+    """By pairs, by digits in one block and in several; order statistics by digits; the first of one element."""
+    for shape in ((2, 40), (70, 130), (1, 1003)):
+        if device == "INTERPRETER" and shape != (2, 40):
+            continue
+        x = SORTED[kind](np.random.default_rng(shape[1]), shape)
+        unknown = np.isnan(x) if x.dtype.kind == "f" else np.zeros(shape, bool)
+        keys = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+        t = Tensor(x, device=device)
+        for descending in (False, True):
+            rows = zip(~keys if keys.dtype == np.int64 and descending else -keys if descending else keys, unknown)
+            want = np.stack([np.lexsort((k, ~u if descending else u)) for k, u in rows])
+            np.testing.assert_array_equal(t.argsort(1, descending).numpy(), want, err_msg=f"{shape} {descending}")
+        first = t.topk(1, 1)[1].numpy()
+        np.testing.assert_array_equal(first, want[:, :1])
+        values, places = t.kthvalue(shape[1] // 3, 1)
+        np.testing.assert_array_equal(values.numpy(), x[np.arange(shape[0]), want[:, shape[1] - shape[1] // 3]])
+        np.testing.assert_array_equal(x[np.arange(shape[0]), places.numpy()], values.numpy())

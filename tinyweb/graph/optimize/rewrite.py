@@ -122,7 +122,10 @@ class _Rebuild:
             if self.gate is not None and not (u.arg is Ops.ADD and self._zero_beyond(u.src[0])):
                 first = self.gate.where(first, identity(u.arg, u.dtype))
             src = (first, *ranges)
-        elif self.gate is not None and u.op in (Ops.LOAD, Ops.STORE) and self.r in u.src[1].ranges:
+        elif self.gate is not None and (
+            (u.op is Ops.LOAD and self.r in u.src[1].ranges)
+            or (u.op is Ops.STORE and any(self.r in s.ranges for s in (u.src[1], *u.src[3:])))
+        ):
             position = 2 if u.op is Ops.LOAD else 3
             gate = self.gate if len(src) == position else src[position] & self.gate
             src = (*src[:position], gate)
