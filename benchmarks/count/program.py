@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.dtype import DType
+from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, TRANSCENDENTAL, Ops, Size, Space, UOp, as_index, size_max
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
@@ -62,20 +62,63 @@ def count(program: Program, variables: Mapping[str, int] | None = None) -> Count
 def operations(program: Program, variables: Mapping[str, int] | None = None) -> int:
     """Those on values: not of addresses, of masks alone, or that only name the same bits otherwise.
 
-    A multiply-add is two, a dot product of small integers two for each pair, and a vector as many as it has lanes.
-    What a gate leaves out counts: it is loads and stores that have gates.
+    A sign that is changed is part of the operation that takes the value, as in a difference; see `joined` for others. A
+    multiply-add is two, a dot product of small integers two for each pair, and a vector as many as it has lanes. What a
+    gate leaves out counts: it is loads and stores that have gates.
     """
     counter = _Counter(program, variables or {})
-    return sum(counter.executions(path) * _operations(u) for u, path in counter.places if _operations(u))
+    return sum(counter.executions(path) * each for u, path in counter.places if (each := counter.operations(u)))
 
 
 def _operations(u: UOp) -> int:
     if u.op is Ops.DOT:
         return 2 * _lanes(u.src[1])
     values = u.src[0].dtype if u.op in COMPARISON else u.dtype
-    if u.op is Ops.BITCAST or u.op not in COMPUTED or values.kind in ("index", "bool"):
+    if u.op not in COMPUTED or values.kind in ("index", "bool") or is_name(u):
         return 0
     return (2 if u.op is Ops.MULADD else 1) * _lanes(u)
+
+
+def joined(uops: Sequence[UOp]) -> set[UOp]:
+    """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
+    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it."""
+    users: dict[UOp, list[UOp]] = {}
+    for u in uops:
+        for s in set(u.src):
+            users.setdefault(s, []).append(u)
+    found: set[UOp] = set()
+    for u in uops:
+        if u.op is Ops.WHERE:
+            found |= {c for c in (u.src[0], *u.src[0].src) if c.op in COMPARISON and set(c.src) == set(u.src[1:])}
+        elif u.op is Ops.OR:
+            for less, equal in (u.src, u.src[::-1]):
+                if less.op is Ops.LESS and equal.op is Ops.EQUAL and set(less.src) == set(equal.src):
+                    found.add(equal)
+                if equal.op is Ops.SHL and _is_constant(equal.src[1]):
+                    found.update(x for x in (equal, equal.src[0]) if x.op is Ops.SHL or _is_masked(x))
+                if _is_masked(less):
+                    found.add(less)
+        elif _is_masked(u) and u.src[0].op is Ops.SHR and _is_constant(u.src[0].src[1]):
+            found.add(u.src[0])
+    return {u for u in found if len(users[u]) == 1}
+
+
+def _is_masked(u: UOp) -> bool:
+    return u.op is Ops.AND and _is_constant(u.src[1])
+
+
+def _is_constant(u: UOp) -> bool:
+    return all(s.op is Ops.CONST for s in (u.src if u.op is Ops.STACK else (u,)))
+
+
+def is_name(u: UOp) -> bool:
+    """Whether an operation is none of its own: the same bits as another type, or another sign."""
+    if u.op is Ops.MUL:
+        factor = u.src[1].src[0] if u.src[1].op is Ops.STACK else u.src[1]
+        return u.dtype.is_int and factor.op is Ops.CONST and factor.arg == -1
+    if u.op is Ops.CAST:
+        return u.src[0].dtype is dtypes.index and u.dtype.bits == 32 and u.dtype.is_int
+    return u.op in (Ops.BITCAST, Ops.NEG)
 
 
 def _lanes(u: UOp) -> int:
@@ -92,6 +135,7 @@ class _Counter:
     def __init__(self, program: Program, variables: Mapping[str, int]):
         self.program, self.variables, self.exact = program, variables, True
         self.random = np.random.default_rng(0)
+        self.joined = joined(program.uops)
         self.places: list[tuple[UOp, Path]] = []  # with the loops around each node
         path: Path = ()
         for u in program.uops:
@@ -105,6 +149,10 @@ class _Counter:
         self.groups, self.threads = math.prod(grid), math.prod(program.workgroup)
         self._leaves: dict[UOp, frozenset[UOp]] = {}
         self._executions: dict[tuple[Path, UOp | None], float] = {}
+
+    def operations(self, u: UOp) -> int:
+        """Of one execution of a node."""
+        return 0 if u in self.joined else _operations(u)
 
     # -- values ------------------------------------------------------------------------------------------------------
     def _number(self, size: Size) -> int:
@@ -302,7 +350,7 @@ class _Counter:
         accesses: defaultdict[tuple[Ops, UOp], list[tuple[UOp, Path]]] = defaultdict(list)
         issued: defaultdict[tuple[Ops, UOp], int] = defaultdict(int)
         for u, path in self.places:
-            if self.groups and (each := _operations(u)):
+            if self.groups and (each := self.operations(u)):
                 times = self.executions(path)
                 totals["operations"] += times * each
                 totals["multiply_adds"] += times * _multiply_adds(u)

@@ -176,6 +176,7 @@ class Literal:
 
     def __init__(self, program: Program, variables: Mapping[str, int]):
         self.uops, self.variables = program.uops, variables
+        self.joined = counting.joined(program.uops)
         self.ends = {u.src[-1]: i for i, u in enumerate(self.uops) if u.op is Ops.END}
         self.totals: Counter[str] = Counter()
         self.addresses: defaultdict[Ops, set[Any]] = defaultdict(set)
@@ -235,7 +236,8 @@ class Literal:
 
     def arithmetic(self, u: UOp) -> None:
         of = u.src[0] if u.op in COMPARISON else u
-        if u.op in ELEMENTWISE and u.op is not Ops.BITCAST and of.dtype.kind not in ("index", "bool"):
+        counts = of.dtype.kind not in ("index", "bool") and u not in self.joined and not counting.is_name(u)
+        if u.op in ELEMENTWISE and counts:
             lanes = math.prod(map(int, u.shape))
             self.totals["operations"] += lanes * (2 if u.op is Ops.MULADD else 1)
             self.totals["multiply_adds"] += lanes * (u.op is Ops.MULADD)

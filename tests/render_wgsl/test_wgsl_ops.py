@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.native_runtimes.programs import Writer, elementwise, splat, stack
+from tests.native_runtimes.programs import Writer, elementwise, index, splat, stack
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, Variable
 from tinyweb.render_wgsl import render
@@ -320,3 +320,31 @@ def test_one_lane_that_is_shifted_too_far() -> None:
     """A constant amount of all lanes would not compile."""
     text = render(elementwise("p", [U32], U32, lambda a: a.alu(Ops.SHL, numbers(0, 31, 32, 5)), 4, 4), {})
     assert "let c0 = vec4<u32>(0u, 31u, 32u, 5u);" in text and "<< c0" in text
+
+
+def test_differences_bytes_and_bounds_are_one_operation() -> None:
+    assert stored(lambda a, b: a + (-b), [F32] * 2, F32, 1) == "v0 - v1"
+    assert stored(lambda a, b: (-a) + b, [F32] * 2, F32, 1) == "v1 - v0"
+    assert stored(lambda a, b: a + b * -1, [I32] * 2, I32, 1) == "v0 - v1"
+    assert stored(lambda a, b: ((a < b) | a.equal(b)).where(a, b), [F32] * 2, F32, 1) == "select(v1, v0, (v0 <= v1))"
+    bytes_of = numbers(0, 8, 16, 24)
+    assert stored(lambda a: stack(*[a] * 4).alu(Ops.SHR, bytes_of) & number(255, U32, 4), [U32], U32, 4) == (
+        "unpack4xU8(v0)"
+    )
+    assert "unpack" not in stored(lambda a: stack(*[a] * 4).alu(Ops.SHR, bytes_of) & number(127, U32, 4), [U32], U32, 4)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3)])
+def test_four_bytes_of_a_word_are_stored_together(order: tuple[int, ...]) -> None:
+    w = Writer()
+    out, a = w.param(U32, 1), w.param(U32, 4)
+    vector = w.load(a, index(0), 4)
+    word = None
+    for place, i in enumerate(order):
+        x = UOp(Ops.LANE, U32, (vector,), i)
+        x = x if place == 3 else x & 255
+        x = x.alu(Ops.SHL, 8 * place) if place else x
+        word = x if word is None else word | x
+    assert word is not None
+    w.store(out, index(0), w.emit(word))
+    assert ("pack4xU8(v0)" in render(w.program("p"), {})) == (order == (0, 1, 2, 3))

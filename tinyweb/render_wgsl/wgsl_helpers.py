@@ -6,12 +6,11 @@ from string import Template
 
 from tinyweb.render_wgsl.wgsl_types import type_name
 
-# NaN in either operand gives NaN. The tests are on the bits: compilers may assume that there are no NaNs.
+# NaN in either operand gives NaN: that of b because nothing is greater. The test is on the bits: compilers may assume
+# that there are no NaNs.
 MAXIMUM = Template("""\
 fn maximum_x${n}(a: ${F}, b: ${F}) -> ${F} {
-  let a_is_nan = (bitcast<${U}>(a) & ${U}(0x7fffffffu)) > ${U}(0x7f800000u);
-  let b_is_nan = (bitcast<${U}>(b) & ${U}(0x7fffffffu)) > ${U}(0x7f800000u);
-  return select(select(select(b, a, a > b), b, b_is_nan), a, a_is_nan);
+  return select(b, a, (a > b) | ((bitcast<${U}>(a) & ${U}(0x7fffffffu)) > ${U}(0x7f800000u)));
 }
 """)
 

@@ -269,7 +269,7 @@ class Kernel:
         name = f"v{self._values}"
         self._values += 1
         # the zero is written out: naga forgets an implied one after the first round of a loop
-        self._out.add(f"var {name} = {self.type(u)}();")
+        self._out.add(f"var {name} = {bare(self.x(u.src[3])) if len(u.src) > 3 else f'{self.type(u)}()'};")
         self._emitted[u] = name
         if lanes(gate) == 1:
             self._out.add(f"if ({bare(self.x(gate))}) {{ {name} = {self._read(memory, index, n)}; }}")

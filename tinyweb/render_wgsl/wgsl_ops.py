@@ -37,6 +37,26 @@ def _logic(symbol: str) -> Emitter:
     return lambda k, u: f"({k.x(u.src[0])} {symbol} {k.x(u.src[1])})"
 
 
+def _add(k: Kernel, u: UOp) -> str:
+    """A sum, or a difference where one side is negated and has no name."""
+    if u.dtype is dtypes.bool:
+        return _ON_BOOL[Ops.ADD](k, u)
+    a, b = u.src
+    for x, y in ((a, b), (b, a)):
+        if (less := _negated(k, y)) is not None:
+            return f"({k.x(x)} - {less})"
+    return f"({k.x(a)} + {k.x(b)})"
+
+
+def _negated(k: Kernel, u: UOp) -> str | None:
+    """The text of what `u` negates, if it is emitted where it is used."""
+    text = k.x(u)
+    if u.op is Ops.NEG and text.startswith("(-"):
+        return text[2:-1]
+    ending = f" * {k.x(u.src[1])})" if u.op is Ops.MUL and u.dtype.is_int and constant_of(u.src[1]) == -1 else "?"
+    return text[1 : -len(ending)] if text.endswith(ending) else None
+
+
 _ON_BOOL: dict[Ops, Emitter] = {Ops.ADD: _logic("|"), Ops.MAX: _logic("|"), Ops.MUL: _logic("&")}
 
 
@@ -77,6 +97,16 @@ def _signed_bytes(u: UOp) -> UOp | None:
     if up.op is not Ops.SHL or constant_of(u.src[1]) != 24 or not is_splat(up.src[0]) or up.src[1].op is not Ops.STACK:
         return None
     return up.src[0].src[0] if [constant_of(s) for s in up.src[1].src] == [24, 16, 8, 0] else None
+
+
+def _and(k: Kernel, u: UOp) -> str:
+    """A conjunction, or the four bytes of a word."""
+    value, mask = u.src
+    if value.op is Ops.SHR and constant_of(mask) == 255 and all(s.op is Ops.STACK for s in value.src):
+        words, amounts = (s.src for s in value.src)
+        if is_splat(value.src[0]) and [constant_of(s) for s in amounts] == [0, 8, 16, 24]:
+            return f"unpack4xU8({bare(k.x(words[0]))})"
+    return f"({k.x(value)} & {k.x(mask)})"
 
 
 def _shift(symbol: str) -> Emitter:
@@ -149,6 +179,36 @@ def _less(k: Kernel, u: UOp) -> str:
     return f"(!{a} & {b})" if u.src[0].dtype is dtypes.bool else f"({a} < {b})"
 
 
+def _or(k: Kernel, u: UOp) -> str:
+    """A disjunction; of `less` and `equal` of the same values one comparison."""
+    for less, equal in (u.src, u.src[::-1]):
+        if less.op is Ops.LESS and equal.op is Ops.EQUAL and set(less.src) == set(equal.src):
+            return f"({k.x(less.src[0])} <= {k.x(less.src[1])})"
+    if (vector := _packed(u)) is not None:
+        return f"pack4xU8({bare(k.x(vector))})"
+    return f"({k.x(u.src[0])} | {k.x(u.src[1])})"
+
+
+def _packed(u: UOp) -> UOp | None:
+    """The vector whose lanes a word has in its four bytes."""
+    parts, vector = [u], u
+    while parts[0].op is Ops.OR:
+        parts[:1] = parts[0].src
+    for i, x in enumerate(parts):
+        if i:
+            if x.op is not Ops.SHL or constant_of(x.src[1]) != 8 * i:
+                return None
+            x = x.src[0]
+        if i < 3 and x.op is Ops.AND and constant_of(x.src[1]) == 255:
+            x = x.src[0]
+        elif i < 3:
+            return None
+        if x.op is not Ops.LANE or x.arg != i or (i and x.src[0] is not vector) or lanes(x.src[0]) != 4:
+            return None
+        vector = x.src[0]
+    return vector if len(parts) == 4 and vector.dtype is dtypes.uint32 else None
+
+
 def _where(k: Kernel, u: UOp) -> str:
     condition, a, b = (k.x(s) for s in u.src)
     return f"select({b}, {a}, {condition})"
@@ -191,9 +251,9 @@ def _subgroup(k: Kernel, u: UOp) -> str:
 
 
 EMITTERS: dict[Ops, Emitter] = {
-    Ops.ADD: _operator("+"), Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
+    Ops.ADD: _add, Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
-    Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
+    Ops.AND: _and, Ops.OR: _or, Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _logic("=="), Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
     Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast,

@@ -51,7 +51,7 @@ def run(case: Case, target: Target, *schedule: Action) -> Program:
 @pytest.mark.parametrize("threads", [2, 3, 4, 7, 15, 16, 17, 18, 33, 64, 65])
 @pytest.mark.parametrize("op", NUMPY, ids=lambda o: o.name)
 def test_threads_combine_their_parts(op: Ops, threads: int) -> None:
-    """Up to 16 in one step, more in two; also where neither divides."""
+    """Up to 8 in one step, in loops up to 16, more in two; also where neither divides."""
     program = run(rows(2 * threads + 1 if threads < 20 else threads, op), WEBGPU, GroupReduce("r0", threads))
     assert program.workgroup == (threads, 1, 1)
     barriers = count(program, Ops.BARRIER)
@@ -63,7 +63,7 @@ def test_threads_combine_their_parts(op: Ops, threads: int) -> None:
     # in the loop over rows, what was read last must not be overwritten
     alone = rows(threads, op, outputs=1)
     once = run(alone, WEBGPU, GroupReduce("r0", threads))
-    assert count(once, Ops.BARRIER) == (1 if threads <= 16 else 2)
+    assert count(once, Ops.BARRIER) == (1 if threads <= 8 else 2)
 
 
 @pytest.mark.parametrize(("x", "y"), [(4, 3), (5, 8), (2, 20)])
@@ -317,3 +317,57 @@ def test_integer_dots_are_instructions() -> None:
         for target in (CPU, WASM):
             program = check(case, optimize(case.kernel, target), target)
             assert count(program, Ops.DOT) > 0
+
+
+# -- gates ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("op", NUMPY, ids=lambda o: o.name)
+@pytest.mark.parametrize("length", [9, 13, 16, 31, 1003])
+def test_threads_end_their_loops(op: Ops, length: int) -> None:
+    """Each takes as many steps as it has elements: nothing is gated or selected in them."""
+    program = run(rows(length, op, F32 if op is Ops.ADD else I32), WEBGPU, GroupReduce("r0", 4))
+    loads = [u for u in program.uops if u.op is Ops.LOAD and u.src[0].buffer.op is Ops.PARAM]
+    assert all(len(u.src) == 2 for u in loads) and count(program, Ops.WHERE) == 0
+
+
+def test_threads_end_loops_of_outputs() -> None:
+    case = rows(5, outputs=23)
+    program = run(case, WEBGPU, Split("i0", 4), Bind("i0.1", THREAD))
+    stores = [u for u in program.uops if u.op is Ops.STORE and u.src[0].buffer.op is Ops.PARAM]
+    assert all(len(u.src) == 3 for u in stores)
+
+
+def test_all_threads_come_to_barriers() -> None:
+    """The loop over rows is in all threads the same where they combine what they have in it."""
+    (i,), (r,) = axes(7), axes(9, reduce=True, first=1)
+    x = rng.integers(1, 9, (7, 9)).astype(np.int32)
+    value = total(param(1, 63, I32).load(i * 9 + r), r)
+    case = Case("rows", kernel(param(0, 7, I32).store(i, value)), [np.zeros(7, np.int32), x], [x.sum(1)], tolerance=0)
+    schedule = (GroupReduce("r0", 4), Split("i0", 2), Bind("i0.1", THREAD, 1))
+    assert count(run(case, WEBGPU, *schedule), Ops.BARRIER) > 0
+
+
+def test_a_gated_load_has_what_is_chosen_otherwise() -> None:
+    """As in a maximum over a window that reaches beyond the end."""
+    (i,), (r,) = axes(12), axes(3, reduce=True, first=1)
+    x = normal(12)
+    inside = (i + r >= 1) & (i + r < 13)
+    value = inside.where(param(1, 12).load(i + r - 1, inside), UOp.const(-np.inf, F32))
+    want = np.maximum.reduce([np.pad(x, 1, constant_values=-np.inf)[k : k + 12] for k in range(3)])
+    case = Case(
+        "window", kernel(param(0, 12).store(i, reduce(Ops.MAX, value, r))), [np.zeros(12, np.float32), x], [want]
+    )
+    for schedule in ((), (Bind("r0", UNROLL),), (Bind("i0", THREAD),)):
+        program = run(case, WEBGPU, *schedule)
+        assert count(program, Ops.WHERE) == 0 and any(len(u.src) == 4 for u in program.uops if u.op is Ops.LOAD)
+
+
+def test_parts_of_a_vector_are_loaded_in_turn() -> None:
+    """Where two tensors are joined, a vector is all of one or all of the other."""
+    (i,) = axes(32)
+    x, y = normal(16), normal(16)
+    first = i < 16
+    a, b = param(1, 16).load(i, first), param(2, 16).load(i - 16, first.logical_not())
+    store = param(0, 32).store(i, first.where(a, b))
+    case = Case("joined", kernel(store), [np.zeros(32, np.float32), x, y], [np.concatenate([x, y])])
+    program = run(case, WEBGPU, Split("i0", 4), Bind("i0.1", VECTOR), Bind("i0.0", THREAD))
+    assert count(program, Ops.WHERE) == 0 and count(program, Ops.LOAD) == 2

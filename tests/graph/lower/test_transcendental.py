@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, ParamArg, UOp
+from tinyweb.graph.ir import Axis, Ops, ParamArg, UOp
 from tinyweb.graph.lower.decompose import decompose, floor_division
 from tinyweb.graph.lower.transcendental import CORRECTIONS, EXPANSIONS, inverse, trigonometric
 from tinyweb.graph.lower.transcendental.exponential import exp2
+from tinyweb.graph.lower.transcendental.ieee import divide, invert_root
 from tinyweb.graph.lower.transcendental.logarithm import log2
 from tinyweb.graph.lower.transcendental.trigonometric import sin
 from tinyweb.graph.target import webgpu_target
@@ -156,6 +157,56 @@ def test_coarse_division_and_roots_do_no_harm(function: accuracy.Function) -> No
         arguments, got = [a[keep] for a in arguments], got[keep]
     found = accuracy.worst(got, function, arguments, F32)
     assert found.error <= function.single, found
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+def test_many_numbers_over_one(is_root: bool) -> None:
+    """They are multiplied by its reciprocal in two parts; the least dividends lose what is below the normal numbers."""
+    division = next(f for f in accuracy.FUNCTIONS if f.op is Ops.DIV)
+    a, b = accuracy.sample(division, F32, 3000)
+    if is_root:
+        with np.errstate(all="ignore"):
+            b = np.sqrt(np.abs(b))
+    step = UOp(Ops.RANGE, dtypes.index, (UOp.const(9, dtypes.index),), Axis("i0", 0))
+    many, one = argument(F32).load(step), argument(F32, 1)
+    values = {**dict.fromkeys(many.toposort(), a), one: b}
+    got = evaluate(divide(many, one, is_root), values, is_coarse=True)
+    check_quotients(got, a, b)
+
+
+def check_quotients(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Special values are those of IEEE 754, errors within a unit; within a few at the lower end of the numbers."""
+    with np.errstate(all="ignore"):
+        want = a / b
+    odd = ~np.isfinite(want) | (want == 0) | ~np.isfinite(b)
+    np.testing.assert_array_equal(got[odd], want[odd])
+    division = next(f for f in accuracy.FUNCTIONS if f.op is Ops.DIV)
+    for least, error in ((2.0**-100, 1.0), (np.finfo(F32.numpy).tiny, 8.0)):
+        keep = ~odd & (np.abs(a) >= least) & (np.abs(want) >= least) & (np.abs(b) >= np.finfo(F32.numpy).tiny)
+        found = accuracy.worst(got[keep], division, [a[keep], b[keep]], F32)
+        assert found.error <= error + 1e-6, found
+
+
+@pytest.mark.parametrize("divisor", [3.0, -255.0, 1003.0, 6.0, 0.1, 7e-30, 1e30, 3e38, 2e-38, 0.25])
+def test_division_by_a_constant(divisor: float) -> None:
+    division = next(f for f in accuracy.FUNCTIONS if f.op is Ops.DIV)
+    a, _ = accuracy.sample(division, F32, 3000)
+    x = argument(F32)
+    got = evaluate(divide(x, UOp.const(divisor, F32)), {x: a}, is_coarse=True)
+    check_quotients(got, a, np.full_like(a, divisor))
+
+
+def test_reciprocals_of_roots() -> None:
+    root = next(f for f in accuracy.FUNCTIONS if f.op is Ops.SQRT)
+    (x,) = accuracy.sample(root, F32, 3000)
+    value = argument(F32)
+    got = evaluate(invert_root(value), {value: x}, is_coarse=True)
+    with np.errstate(all="ignore"):
+        want = 1 / np.sqrt(x.astype(np.float64))
+    normal = (x >= np.finfo(F32.numpy).tiny) & np.isfinite(x)
+    assert units(got[normal], want[normal]).max() <= 2
+    odd = (x == 0) | ~(x >= 0) | np.isinf(x)
+    np.testing.assert_array_equal(got[odd], want[odd].astype(np.float32))
 
 
 @pytest.mark.parametrize("op", sorted(EXPANSIONS), ids=lambda op: op.name)

@@ -529,7 +529,9 @@ program_spec = Spec(
             and isinstance(u.arg, Axis) and u.arg.kind is AxisKind.LOOP),
         needs(Ops.END, "END has (dependencies…, RANGE)",
             lambda u: u.dtype is dtypes.void and u.src[-1].op is Ops.RANGE),
-        needs(Ops.LOAD, "LOAD has (memory, index[, bool gate]); no floats as index", index_and_gate(2)),
+        needs(Ops.LOAD, "LOAD has (memory, index[, bool gate[, its value otherwise]]); no floats as index",
+            lambda u: index_and_gate(2)(u.replace(src=u.src[:3]))
+            and (len(u.src) < 4 or (len(u.src) == 4 and u.src[3].dtype is u.dtype and u.src[3].shape == u.shape))),
         needs(Ops.LOAD, "LOAD reads memory of its dtype at a scalar index; its arg is the number of lanes", loads),
         needs(Ops.STORE, "STORE has (memory, index, value[, bool gate]); no floats as index", index_and_gate(3)),
         needs(Ops.STORE, "STORE writes values of the memory's dtype at a scalar index; arg None or an atomic", stores),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tinyweb.graph.ir import KernelInfo, Ops, Size, UOp, as_index, size_max
 from tinyweb.graph.ir.spec import program_spec, verify
+from tinyweb.graph.lower.alternatives import choose_in_loads
 from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
@@ -17,6 +18,7 @@ from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
 from tinyweb.graph.lower.loops import lower_loops
 from tinyweb.graph.lower.shared_memory import share_memory, shared_bytes
+from tinyweb.graph.lower.trips import end_loops
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.program import ParamInfo, Program
 from tinyweb.graph.symbolic import simplify
@@ -39,12 +41,14 @@ def lower(kernel: UOp, target: Target) -> Program:
     kernel = merge_reduces(simplify(kernel))
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(block_sums(kernel), target)
-    kernel = decompose(legalize(simplify(kernel), target), target)
+    kernel = decompose(legalize(end_loops(simplify(kernel)), target), target)
     effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
     # what lowering finds unused stays a parameter: whoever launches the kernel passes it
     effects = effects.replace(src=(*effects.src, *params))
     expanded, memory = devectorize(effects, target, arrays)
     expanded = split_int64(expanded, target)
+    if target.language == "wgsl":
+        expanded = choose_in_loads(expanded)
     if memory.partial_updates and not target.has_threads and any(size_max(n) > 1 for n in launch.grid):
         raise ValueError(
             f"kernel {info.name or prefix} updates parts of bytes: its grid must not be spread over workers"

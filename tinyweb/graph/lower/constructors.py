@@ -87,6 +87,13 @@ def splat(u: UOp, width: int) -> UOp:
     return u if width == 1 or u.shape else UOp(Ops.STACK, u.dtype, (u,) * width)
 
 
+def repeated(u: UOp) -> UOp | None:
+    """The scalar that every lane of a value is; None where they differ."""
+    if not u.shape:
+        return u
+    return u.src[0] if u.op is Ops.STACK and len(set(u.src)) == 1 else None
+
+
 def stack(lanes: Sequence[UOp]) -> UOp:
     """A vector of scalars; the lanes of one whole vector in order are that vector."""
     if len(lanes) == 1:

@@ -7,6 +7,7 @@ from tinyweb.graph.ir import TRANSCENDENTAL, Ops, UOp, rebuild
 from tinyweb.graph.lower.constructors import make
 from tinyweb.graph.lower.transcendental import BRANCHING, CORRECTIONS, EXPANSIONS
 from tinyweb.graph.lower.transcendental.build import Branches
+from tinyweb.graph.lower.transcendental.ieee import divide, invert_root
 from tinyweb.graph.target import Target
 
 
@@ -14,11 +15,18 @@ def decompose(kernel: UOp, target: Target) -> UOp:
     """The kernel without transcendental functions, unless the target has them itself; with division, square roots and
     comparisons corrected where the target's are not those of IEEE 754."""
     branches = Branches()
+    roots: dict[UOp, UOp] = {}  # square roots, and what they are taken of
 
     def decomposed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op in TRANSCENDENTAL and not (u.op in target.native_math and u.dtype is dtypes.float32):
             return _expand(u, src, target, branches)
         if u.op in CORRECTIONS and not target.ieee and u.src[0].dtype is dtypes.float32:
+            if u.op is Ops.SQRT:
+                roots[u] = src[0]
+            elif u.src[-1] in roots and u.op is Ops.RECIPROCAL:
+                return invert_root(roots[u.src[-1]])
+            elif u.src[-1] in roots and u.op is Ops.DIV:
+                return divide(src[0], src[1], is_root=True)
             return CORRECTIONS[u.op](*src)
         return None
 

@@ -266,6 +266,9 @@ class _Devectorizer:
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
         if width > 1:
+            if u.op is Ops.WHERE and src[0].shape and self.target.language == "wgsl":
+                axis = next(r for r in u.src[0].lanes if isinstance(point[r], Chunk))
+                src[0] = self._uniform(u.src[0], axis, point) or src[0]
             return u.replace(src=tuple(splat(s, width) for s in src))
         if u.op in ELEMENTWISE:
             return self._scalar(u, src)

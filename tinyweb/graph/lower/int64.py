@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Axis, BufferArg, Ops, Space, UOp
-from tinyweb.graph.lower.constructors import add, index_const, is_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import add, index_const, is_const, lane, lanes_of, make, repeated, splat, stack
 from tinyweb.graph.target import Target
 
 F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
@@ -225,7 +225,11 @@ def _op(op: Ops, a: UOp, b: UOp | int) -> UOp:
     width = max(lanes_of(a), lanes_of(other))
     dtype = BOOL if op in (Ops.LESS, Ops.EQUAL) else a.dtype
     if width > 1:
+        if (x := repeated(a)) is not None and (y := repeated(other)) is not None:
+            return splat(_op(op, x, y), width)
         return UOp(op, dtype, (splat(a, width), splat(other, width)))
+    if op is Ops.LESS and is_const(other, 0) and a.dtype is U32:
+        return UOp.const(False, BOOL)
     if dtype is U32 and op in (Ops.AND, Ops.OR, Ops.XOR):
         for x, y in ((a, other), (other, a)):
             if is_const(x, 0):

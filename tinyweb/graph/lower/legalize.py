@@ -11,8 +11,10 @@ type's width and more shift everything out. The CASTs and shifts that are left a
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.dtype import DType, dtypes, round_to
-from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp
+from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, UOp
 from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
 from tinyweb.graph.lower.memory_access import carrier_of
 from tinyweb.graph.target import Target
@@ -87,6 +89,8 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.op in (Ops.SHL, Ops.SHR):
         out = _shift(u.op, src[0], src[1], u.dtype)
         return in_range(out, u.dtype) if u.op is Ops.SHL and dtype is not u.dtype else out
+    if u.op in COMPARISON and target.language == "wgsl" and (indices := _as_indices(src)):
+        return u.replace(src=indices)
     if dtype is u.dtype:
         return u.with_sources(src)
     if u.op is Ops.CONST:
@@ -95,6 +99,15 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.dtype.is_int and u.op in ELEMENTWISE | {Ops.REDUCE} and u.op not in _KEEPS_RANGE and u.arg is not Ops.MAX:
         return in_range(out, u.dtype)
     return out
+
+
+def _as_indices(src: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """The indices that are compared as integers of 32 bits, and constants as such; () where there is something else."""
+    casts = [s.op is Ops.CAST and s.src[0].dtype is dtypes.index and s.dtype in (I32, U32) for s in src]
+    if not any(casts) or not all(c or s.op is Ops.CONST for c, s in zip(casts, src)):
+        return ()
+    found = tuple(s.src[0] if c else UOp.const(s.arg, dtypes.index) for c, s in zip(casts, src))
+    return found if all(s.vmin >= 0 and s.vmax <= I32.max for s in found) else ()
 
 
 def in_range(value: UOp, dtype: DType) -> UOp:
@@ -140,10 +153,29 @@ def _cast(u: UOp, x: UOp, target: Target) -> UOp:
 
 def _float_to_int(x: UOp, to: DType, computed: DType, target: Target) -> UOp:
     """Truncated and held within the range of `to`; 0 for NaN."""
-    low, limit = x.lift(float(to.min)), x.lift(float(int(to.max) + 1))  # powers of two: exact
+    low, limit = float(to.min), float(int(to.max) + 1)  # powers of two: exact
+    least, most = _held(x)
+    value = x.cast(computed)
+    if low <= least and most < limit and target.language == "wgsl":
+        return is_nan(x, target).where(UOp.const(0, computed), value)
     outside = is_nan(x, target).where(UOp.const(0, computed), UOp.const(to.max, computed))
-    value = x.alu(Ops.LESS, limit).where(x.cast(computed), outside)
-    return x.alu(Ops.LESS, low).where(UOp.const(to.min, computed), value)
+    value = x.alu(Ops.LESS, x.lift(limit)).where(value, outside)
+    return x.alu(Ops.LESS, x.lift(low)).where(UOp.const(to.min, computed), value)
+
+
+def _held(x: UOp) -> tuple[float, float]:
+    """The bounds that a float is held within, if it is no NaN: maxima and minima of it and constants."""
+    least, most = -math.inf, math.inf
+    while x.op is Ops.WHERE and x.src[0].op is Ops.LESS and set(x.src[0].src) == set(x.src[1:]):
+        (a, b), chosen = x.src[0].src, x.src[1]
+        bound, x = (a, b) if a.op is Ops.CONST else (b, a)
+        if bound.op is not Ops.CONST:
+            break
+        if chosen is b:  # where a < b: the larger of the two
+            least = max(least, min(bound.arg, most))
+        else:
+            most = min(most, max(bound.arg, least))
+    return least, most
 
 
 def is_nan(x: UOp, target: Target) -> UOp:

@@ -33,7 +33,7 @@ from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.lower.constructors import add, both, index_const, is_const, make
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
-from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, exchange_step
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
 
@@ -410,7 +410,7 @@ class _Reduces:
         # what an earlier round of the enclosing loops still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         tiles = [list(v.lanes) for v in values]
-        if count > FLAT_EXCHANGE:
+        if count > (FLAT_IN_LOOP if outer else FLAT_EXCHANGE):
             step = exchange_step(count)
             values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step)
             count, gate = step, mine < step

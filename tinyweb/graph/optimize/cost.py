@@ -16,7 +16,8 @@ from tinyweb.graph.target import Target
 MAX_TILE = 512  # elements of one node: every one of them is emitted
 MAX_STAGED_BYTES = 1 << 19  # of register memory, which lies on a worker's stack
 FULL = 1 << 13  # threads that keep a GPU busy
-FLAT_EXCHANGE = 16  # up to this many partial results are read by every thread at once; more are combined in two steps
+FLAT_EXCHANGE = 8  # up to this many partial results are read by every thread at once; more are combined in two steps
+FLAT_IN_LOOP = 16  # the same where that is done again and again, and each barrier counts
 SLOW = {Ops.DIV: 8.0, Ops.SQRT: 8.0, Ops.RECIPROCAL: 8.0, Ops.FLOORDIV: 12.0, Ops.MOD: 12.0}
 FREE = frozenset({Ops.CONST, Ops.PARAM, Ops.BUFFER, Ops.VARIABLE, Ops.SPECIAL, Ops.AFTER, Ops.END})
 

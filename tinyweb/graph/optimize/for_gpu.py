@@ -22,6 +22,8 @@ LARGE_WORKGROUP = 256
 SUBGROUP = 32  # threads that hardware issues together, as most has it
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
+MOST_IDLE = 16  # of so many threads one may have nothing to do
+SMALL_WINDOW = 4  # steps of a reduction that are written out
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
 MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
@@ -78,11 +80,10 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
             b.tile(axis.arg.name, width, AxisKind.VECTOR)
     if vector_along_stores(b, apart):
         length //= 4
+    # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
     count = 4
-    while count < most(b) and count * 2 <= length:
+    while count < most(b) and count * 2 <= length and (count < ALONG or k.volume(rows) * count < FULL):
         count *= 2
-    if k.volume(rows) * count > FULL:
-        count = min(count, WORKGROUP)
     count = share(b, dominant, count, 1)
     for r in by_stride(k, (r for r in apart if b.left(r)))[:1] if count > 1 else ():
         b.tile(b.left(r), count, AxisKind.THREAD)
@@ -144,6 +145,9 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     if axis in bound and steps >= 2 * ALONG:
         count = max(count, ALONG)
     if count < 4:
+        for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
+            if b.left(r):
+                b.bind(b.left(r), AxisKind.UNROLL)
         unroll(b, [r for r in reused if r is not axis], outputs, FULL // 4)
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
@@ -390,7 +394,7 @@ def bind_threads(b: Builder, axes: Iterable[UOp], wanted: int) -> None:
         if room <= 1 or dim > 2:
             return
         if b.steps(r) > 1:
-            b.tile(b.left(r), fitting(b.steps(r), room), AxisKind.THREAD, dim)
+            b.tile(b.left(r), even(b.steps(r), room), AxisKind.THREAD, dim)
 
 
 def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
@@ -472,6 +476,14 @@ def fitting(size: int, room: int) -> int:
     # gating off up to a quarter of the threads is better than having half as many
     waste = -size % count / size
     return count if exact == count or waste <= 0.25 or exact * 2 < count else exact
+
+
+def even(size: int, room: int) -> int:
+    """The threads of an output axis, at most `room`: a power of two, or what shares the axis out evenly if that would
+    leave many of them idle.
+    """
+    count = fitting(size, room)
+    return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))
 
 
 def fitting_divisor(size: int, most: int) -> int:

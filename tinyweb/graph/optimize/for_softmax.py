@@ -8,7 +8,7 @@ from itertools import product
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, exchange_step
+from tinyweb.graph.optimize.cost import FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
@@ -161,7 +161,7 @@ class Team:
     def shared_bytes(self, fixed: int) -> int:
         """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
         together = self.across * self.split
-        exchanged = together + (exchange_step(together) if together > FLAT_EXCHANGE else 0)
+        exchanged = together + (exchange_step(together) if together > FLAT_IN_LOOP else 0)
         # after the last block sums are where weights were
         sums, more = (4 * self.sums * together, exchanged) if self.split > 1 else (exchanged, 0)
         return 4 * self.rows * self.apart * (max(together * self.keys, sums) + more + exchanged + fixed)
@@ -170,7 +170,7 @@ class Team:
         """Operations of a thread, a vector loaded being a few: scores, exponentials, the exchange of maxima, sums; and
         putting together what parts have summed."""
         together = self.across * self.split
-        exchanged = together if together <= FLAT_EXCHANGE else exchange_step(together) + together**0.5
+        exchanged = together if together <= FLAT_IN_LOOP else exchange_step(together) + together**0.5
         summed = self.across * self.keys
         each = self.rows * (self.keys * (products + SCORE) + summed * 4 * self.sums + 2 * exchanged + RESCALED)
         loads = products / 4 * (self.keys + self.rows) + summed * (self.sums + self.rows / 4)

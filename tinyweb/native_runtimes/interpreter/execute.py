@@ -2,8 +2,8 @@
 
 A scalar value is an array of shape (N,), or (1,) where it is the same for all invocations; a vector of n lanes has
 shape (N, n) or (1, n). Invocations advance in step. What could go wrong elsewhere is an error here: an index outside
-of its buffer, a negative numerator of FLOORDIV, two invocations that store different values in one place, and shared
-memory that one thread writes and another accesses with no barrier in between.
+of its buffer, a negative numerator of FLOORDIV, two invocations that store different values in one place, a barrier
+that some do not come to, and shared memory that one thread writes and another accesses with no barrier in between.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class _Run:
         self.group = invocation // threads + first
         self.thread = invocation % threads
         self.epoch = 0
+        self.active: Array | None = None  # the invocations that are still in a loop whose size differs between them
         self.values: dict[UOp, Array] = {}
         self.memory: dict[UOp, DeviceMemory | Registers | SharedMemory] = {}
 
@@ -70,9 +71,13 @@ class _Run:
             u = self.uops[i]
             if u.op is Ops.RANGE:
                 last = self.executor.ends[u]
-                for count in range(self._uniform(u)):
+                sizes, outer = self.values[u.src[0]], self.active
+                for count in range(int(sizes.max())):
                     self.values[u] = np.array([count], np.int32)
+                    if (inside := count < sizes).size > 1 and not inside.all():
+                        self.active = inside if outer is None else outer & inside
                     self.block(i + 1, last)
+                self.active = outer
                 i = last + 1
                 continue
             if (compute := COMPUTE.get(u.op)) is not None:
@@ -82,14 +87,6 @@ class _Run:
             else:
                 raise NotImplementedError(f"kernel {self.program.name}: the interpreter does not know {u.op.name}")
             i += 1
-
-    def _uniform(self, loop: UOp) -> int:
-        size = self.values[loop.src[0]]
-        if size.size > 1 and not (size == size[0]).all():
-            raise ArithmeticError(
-                f"kernel {self.program.name}: loop {loop.arg} has a size that differs between invocations"
-            )
-        return int(size.reshape(-1)[0])
 
     def _const(self, u: UOp) -> None:
         self.values[u] = np.array([u.arg]).astype(u.dtype.numpy)
@@ -110,6 +107,8 @@ class _Run:
             self.memory[u] = Registers(self.program.name, u.dtype, u.arg, self.invocations)
 
     def _barrier(self, u: UOp) -> None:
+        if self.active is not None:
+            raise ArithmeticError(f"kernel {self.program.name}: some invocations do not come to a barrier")
         self.epoch += 1
 
     def _stack(self, u: UOp) -> None:
@@ -143,7 +142,10 @@ class _Run:
         return rows if width == 1 else rows + np.arange(width)
 
     def _gate(self, u: UOp, position: int) -> Array | None:
-        return self.values[u.src[position]] if len(u.src) > position else None
+        gate = self.values[u.src[position]] if len(u.src) > position else None
+        if self.active is None or (u.op is Ops.LOAD and isinstance(self.memory[u.src[0].buffer], Registers)):
+            return gate
+        return self.active if gate is None else gate & self.active
 
     def _load(self, u: UOp) -> None:
         memory = self.memory[u.src[0].buffer]
@@ -154,6 +156,8 @@ class _Run:
                 f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned"
             )
         value = memory.load(self._elements(index, width), None if gate is None else gate.reshape(-1, 1), self)
+        if len(u.src) > 3:
+            value = np.where(self.values[u.src[2]].reshape(-1, 1), value, self.values[u.src[3]].reshape(-1, width))
         self.values[u] = value if width > 1 else value[:, 0]
 
     def _store(self, u: UOp) -> None:

@@ -1,0 +1,115 @@
+"""Loops that threads share end where their elements do, instead of gating what lies beyond.
+
+Where `thread + 16 · i < 1003` holds of everything that is reduced over i, or stored in its loop, that is a bound of i:
+each thread takes as many steps as it has elements, and nothing is compared or selected in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, rebuild, substitute
+from tinyweb.graph.ir.axes import identity, is_lane, nest_key
+from tinyweb.graph.lower.constructors import is_const
+from tinyweb.graph.symbolic import clauses, simplify, split_by
+
+
+def end_loops(kernel: UOp) -> UOp:
+    """A kernel whose threads are SPECIALs, with loops as long as the gates within them allow."""
+    nodes = kernel.toposort()
+    if any(u.op is Ops.RUNNING for u in nodes):
+        return kernel
+    return _end_stored(
+        rebuild(nodes, lambda u, src: _end_reduced(u.with_sources(src)) if u.op is Ops.REDUCE else None)[kernel]
+    )
+
+
+def _end_reduced(u: UOp) -> UOp:
+    for r in [r for r in u.src[1:] if _may_end(r)]:
+        value = u.src[0]
+        for clause in _gates([value], r):
+            shorter = _bounded(r, clause)
+            if shorter is None or _waits([value], r):
+                continue
+            if is_const(simplify(_where_false(value, clause)), identity(u.arg, u.dtype).arg):
+                bound = tuple(shorter if b is r else b for b in u.src[1:])
+                u = u.replace(src=(_where_true(value, clause, {r: shorter}), *bound))
+                break
+    return u
+
+
+def _end_stored(kernel: UOp) -> UOp:
+    stores = list(kernel.src)
+    written = {s.src[0] for s in stores}
+    read = any(u.op is Ops.LOAD and u.src[0] in written for u in kernel.toposort())
+    loops = {r: None for s in stores for r in s.ranges if _may_end(r)} if not read else {}
+    for r in sorted(loops, key=nest_key):
+        inside = [s for s in stores if r in s.ranges]
+        common = [c for c in _gates(inside[:1], r) if all(len(s.src) > 3 and c in clauses(s.src[3]) for s in inside)]
+        for clause in common:
+            shorter = _bounded(r, clause)
+            if shorter is not None and not _waits(inside, r):
+                stores = [_where_true(s, clause, {r: shorter}) if s in inside else s for s in stores]
+                break
+    return kernel.replace(src=tuple(stores)) if tuple(stores) != kernel.src else kernel
+
+
+def _may_end(r: UOp) -> bool:
+    return r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP and not is_const(r.src[0], 1)
+
+
+def _gates(roots: Iterable[UOp], r: UOp) -> list[UOp]:
+    """The clauses of gates and conditions below some nodes that compare what varies along a loop."""
+    found: dict[UOp, None] = {}
+    for u in UOp.sink(*roots).toposort():
+        gate = u.src[0] if u.op is Ops.WHERE else u.src[2] if u.op is Ops.LOAD and len(u.src) > 2 else None
+        gate = u.src[3] if u.op is Ops.STORE and len(u.src) > 3 else gate
+        for c in clauses(gate) if gate is not None else ():
+            if c.op is Ops.LESS and r in c.ranges and c.src[0].dtype is dtypes.index:
+                found[c] = None
+    return list(found)
+
+
+def _bounded(r: UOp, clause: UOp) -> UOp | None:
+    """The loop as far as a clause holds, where that depends on the thread; None where there is no such end."""
+    parts = split_by(clause.src[0], r)
+    if parts is None or not isinstance(parts[0], int) or parts[0] <= 0 or r in clause.src[1].ranges:
+        return None
+    stride, rest = parts
+    steps = simplify((clause.src[1] - rest + (stride - 1)) // stride)
+    if any(is_lane(x) or nest_key(x) >= nest_key(r) for x in steps.ranges):
+        return None
+    if not any(u.op is Ops.SPECIAL and u.arg[0] == "thread" for u in steps.toposort()):
+        return None
+    if steps.vmin < 0:
+        steps = steps.maximum(0)
+    if steps.vmax > r.src[0].vmax:
+        steps = -((-steps).maximum(-r.src[0]))
+    return r.replace(src=(simplify(steps),))
+
+
+def _waits(roots: Iterable[UOp], r: UOp) -> bool:
+    """Whether threads wait for each other within a loop: all must take the same steps."""
+    return any(
+        r in u.ranges
+        and (
+            (u.op is Ops.STAGE and u.arg.space is Space.SHARED)
+            or (u.op is Ops.REDUCE and any(b.op is Ops.SPECIAL for b in u.src[1:]))
+        )
+        for u in UOp.sink(*roots).toposort()
+    )
+
+
+def _where_false(value: UOp, clause: UOp) -> UOp:
+    """A value where a clause of its gates is false: loads that it gates are 0."""
+    loads = {
+        u: UOp.const(0, u.dtype)
+        for u in value.toposort()
+        if u.op is Ops.LOAD and len(u.src) > 2 and clause in clauses(u.src[2])
+    }
+    return substitute(value, {**loads, clause: UOp.const(False, dtypes.bool)})
+
+
+def _where_true(value: UOp, clause: UOp, table: dict[UOp, UOp]) -> UOp:
+    return substitute(substitute(value, {clause: UOp.const(True, dtypes.bool)}), table)
