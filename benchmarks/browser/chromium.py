@@ -26,6 +26,7 @@ TIMEOUT_MS = 170_000 * PATIENCE
 MOST_PAGES = 5  # those used last stay open: a row has no more sides
 LIBRARY = "/peers"
 PACKAGES = {"onnxruntime": "onnxruntime-web", "jax": "@jax-js/jax", "wllama": "@wllama/wllama"}
+FUNCTION_SIDES = {"tinyweb": "tinyweb-function.js", "onnxruntime": "ort.js", "jax": "jax.js"}
 
 
 def peer_modules() -> Path:
@@ -122,23 +123,23 @@ class Chromium(Contestant):
     def side(self, work: str, side: str, threads: str) -> tuple[str, dict[str, Any]]:
         """The module in pages/sides/ that a task is done by, and its options; its files are made here."""
         library, _, backend = side.partition("-")
-        package = PACKAGES.get(library)
-        if package and not (peer_modules() / package).is_dir():
-            raise Absent(f"{package} is not installed: `make bench-peers`")
-        options: dict[str, Any] = {"threads": int(threads), "backend": backend, "library": LIBRARY}
+        module, options = self.prepared(library, backend, threads)
         if work in LANGUAGE:
             return self._language(LANGUAGE[work], library, options)
         function, folder = FUNCTIONS[work], self.work / work
         options["shapes"] = {name: list(shape) for name, shape in function.shapes.items()}
-        match library:
-            case "tinyweb":
-                return "tinyweb-function.js", options | {"bundle": self._url(function.bundle(folder) / "model") + "/"}
-            case "onnxruntime":
-                return "ort.js", options | {"model": self._url(function.onnx(folder))}
-            case "jax":
-                return "jax.js", options
-            case _:
-                raise ValueError(f"there is no side {side!r}")
+        if library == "tinyweb":
+            options["bundle"] = self._url(function.bundle(folder) / "model") + "/"
+        elif library == "onnxruntime":
+            options["model"] = self._url(function.onnx(folder))
+        return module, options
+
+    def prepared(self, library: str, backend: str, threads: str) -> tuple[str, dict[str, Any]]:
+        """The module of a library that computes functions, and what it is told whatever the work."""
+        package = PACKAGES.get(library)
+        if package and not (peer_modules() / package).is_dir():
+            raise Absent(f"{package} is not installed: `make bench-peers`")
+        return FUNCTION_SIDES.get(library, ""), {"threads": int(threads), "backend": backend, "library": LIBRARY}
 
     def _language(self, work: Language, library: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options |= {"task": work.task, "tokens": work.tokens, "context": work.context}

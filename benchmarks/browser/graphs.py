@@ -1,13 +1,16 @@
 """ONNX graphs with the weights of tinyweb's models, for onnxruntime-web. Runs with the peers' interpreter.
 
 usage: python -m benchmarks.browser.graphs matmul|chain OUT SIZE
+       python -m benchmarks.browser.graphs nodes OUT 0 GRAPH              (what `benchmarks.cliffs.onnx_graph` wrote)
        python -m benchmarks.browser.graphs resnet|yolov8 OUT SIZE WEIGHTS      (an .npz of the model's tensors by name)
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
+NODES_OPSET = 20  # has Gelu and Mish
 Floats = npt.NDArray[np.float32]
 
 
@@ -149,7 +153,30 @@ def yolov8(path: str, size: int, weights: Mapping[str, Floats]) -> None:
     g.save(path, {"x": (1, 3, size, size)}, outputs)
 
 
+def nodes(path: str, record: str) -> None:
+    """A model of a graph's nodes and constants, as `benchmarks.cliffs.onnx_graph.Graph.save` writes them."""
+    found = json.loads(Path(record).read_text())
+    with np.load(Path(record).with_suffix(".npz")) as file:
+        constants = [numpy_helper.from_array(file[name], name) for name in file.files]
+    made = []
+    for op, inputs, outputs, attributes in found["nodes"]:
+        if "to" in attributes:
+            attributes["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(attributes["to"]))
+        made.append(helper.make_node(op, inputs, outputs, **attributes))
+    types = {name: helper.np_dtype_to_tensor_dtype(np.dtype(t)) for name, t in found["types"].items()}
+    ends = [helper.make_tensor_value_info(n, types[n], shape) for n, shape in found["inputs"].items()]
+    results = [helper.make_tensor_value_info(n, types[n], None) for n in found["outputs"]]
+    graph = helper.make_graph(made, "graph", ends, results, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", NODES_OPSET)], ir_version=9)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model))
+    onnx.save(model, path)
+
+
 def main(kind: str, path: str, size: str, weights: str | None = None) -> None:
+    if kind == "nodes":
+        assert weights is not None
+        nodes(path, weights)
+        return
     if kind in ("matmul", "chain"):
         {"matmul": matmul, "chain": chain}[kind](path, int(size))
         return

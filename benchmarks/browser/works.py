@@ -46,14 +46,20 @@ class Function:
         return path
 
 
-def write_graph(path: Path, kind: str, size: int, tensors: dict[str, Any] | None = None) -> None:
-    """An ONNX file, by the peers' interpreter; `Absent` where it has no onnx."""
+def write_graph(
+    path: Path, kind: str, size: int, tensors: dict[str, Any] | None = None, record: Path | None = None
+) -> None:
+    """An ONNX file, by the peers' interpreter, of a network with these tensors or of a file that describes its nodes;
+    `Absent` where it has no onnx.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     command = [peer_python(), "-m", "benchmarks.browser.graphs", kind, str(path), str(size)]
     if tensors is not None:
         weights = path.with_name("weights.npz")
         np.savez(weights, **{n: t.numpy() for n, t in tensors.items()})
         command.append(str(weights))
+    elif record is not None:
+        command.append(str(record))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if "No module named" in done.stderr:
         raise Absent("onnx is not installed: `make bench-peers`")

@@ -1,6 +1,7 @@
 """Works of array code beside PyTorch on this processor, two threads each, in alternating turns in one process.
 
 usage: python -m benchmarks cliffs [--only REGEX] [--seconds 900] [--json FILE] [--list]
+       python -m benchmarks cliffs --wasm [--threads 2] …        (in Chromium beside onnxruntime-web: cliffs/wasm.py)
 
 For each work: median times, their ratio (above 1: tinyweb is faster), that of the fastest turns, how long its first
 call took with nothing compiled before, launches, and the operations of arithmetic that its kernels execute beside those
@@ -216,6 +217,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--list", action="store_true", help="list the works")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="hold this file's lock while works are timed")
     parser.add_argument("--niceness", type=int, metavar="N", help="niceness of this process, -20 … 19")
+    parser.add_argument("--wasm", action="store_true", help="in Chromium, beside onnxruntime-web's WASM")
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=THREADS, help="of both, with --wasm")
     given = parser.parse_args(arguments)
     try:
         chosen = [w for w in WORKS.values() if re.search(given.only, w.name)]
@@ -227,6 +230,13 @@ def main(arguments: Sequence[str]) -> None:
     if not chosen:
         sys.exit(f"no work matches {given.only!r}")
 
+    if given.wasm:
+        from benchmarks.cliffs import wasm
+
+        os.environ["TINYWEB_SCHEDULES"] = "none"
+        with alone(given.lock, given.niceness)([os.getpid()]):
+            wasm.run(chosen, given)
+        return
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(THREADS)) | {"TINYWEB_SCHEDULES": "none"})
     torch.set_num_threads(THREADS)
     begin, date = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")

@@ -9,6 +9,29 @@ export function uniform(count, seed) {
   return values;
 }
 
+/** Typed arrays by the names of dtypes; halves are their bits. */
+const ARRAYS = {
+  float32: Float32Array,
+  float16: Uint16Array,
+  int64: BigInt64Array,
+  int32: Int32Array,
+  int16: Int16Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
+};
+
+/** Inputs as a file has them, { name: { array, shape, dtype } }: `arrays` says what lies at which byte of it. */
+export async function inputsFrom(file, arrays) {
+  const bytes = await (await fetch(new URL(file, location.origin))).arrayBuffer();
+  return Object.fromEntries(
+    Object.entries(arrays).map(([name, { dtype, shape, at }]) => {
+      const count = shape.reduce((n, size) => n * size, 1);
+      return [name, { array: new ARRAYS[dtype](bytes, at, count), shape, dtype }];
+    }),
+  );
+}
+
 /** Inputs by name for { name: shape }, centred on 0. */
 export function inputsOf(shapes) {
   return Object.fromEntries(

@@ -42,8 +42,12 @@ function base64(bytes) {
 
 const TYPES = new Map([
   [Float32Array, "float32"],
+  [Uint16Array, "float16"],
   [Int32Array, "int32"],
+  [Int8Array, "int8"],
+  [Uint8Array, "uint8"],
   [BigInt64Array, "int64"],
+  [globalThis.Float16Array, "float16"],
 ]);
 
 window.side = {
