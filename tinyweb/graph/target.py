@@ -74,7 +74,7 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, d
     registers = registers or (32 if lanes >= 16 else 16)
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
-        vector_registers=registers, tile_sums=12 if registers == 16 else 16, lane_shifts=lanes >= 8 or registers == 32,
+        vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
         instructions=("dot8_u4_i8", *(("dot4_i8", "dot2_i16") if dots else ("dot2_i16", "dot4_i8"))),
     )  # fmt: skip
 

@@ -244,6 +244,10 @@ def _stack(k: Kernel, u: UOp) -> str:
         return k.x(u.src[0])
     if is_splat(u):
         return f"({k.type(u)})({k.x(u.src[0])})"
+    vectors = list(dict.fromkeys(s.src[0] for s in u.src if s.op is Ops.LANE))
+    if len(vectors) in (1, 2) and all(s.op is Ops.LANE for s in u.src) and len({lanes(v) for v in vectors}) == 1:
+        places = ", ".join(str(vectors.index(s.src[0]) * lanes(vectors[0]) + s.arg) for s in u.src)
+        return f"__builtin_shufflevector({k.x(vectors[0])}, {k.x(vectors[-1])}, {places})"
     return f"({k.type(u)}){{{', '.join(k.x(s) for s in u.src)}}}"
 
 

@@ -371,3 +371,52 @@ def test_parts_of_a_vector_are_loaded_in_turn() -> None:
     case = Case("joined", kernel(store), [np.zeros(32, np.float32), x, y], [np.concatenate([x, y])])
     program = run(case, WEBGPU, Split("i0", 4), Bind("i0.1", VECTOR), Bind("i0.0", THREAD))
     assert count(program, Ops.WHERE) == 0 and count(program, Ops.LOAD) == 2
+
+
+# -- transposed in registers ------------------------------------------------------------------------------------------
+ACROSS = [cpu_target(16), cpu_target(8), wasm_target()]
+
+
+@pytest.mark.parametrize("target", ACROSS, ids=lambda t: f"{t.name}-{t.vector_lanes}")
+@pytest.mark.parametrize(("lanes", "steps"), [(4, 4), (8, 16), (16, 8), (16, 16), (16, 7), (32, 5), (24, 10), (48, 23)])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.int8], ids=lambda d: d.name)
+def test_what_lies_across_is_loaded_and_stored_in_vectors(target: Target, lanes: int, steps: int, dtype: DType) -> None:
+    """Lanes that lie apart, steps that lie side by side, in what is read or in what is written."""
+    (o, i, j), x = axes(3, lanes, steps), rng.integers(-9, 9, (3, lanes, steps)).astype(dtype.numpy)
+    along, across = (o * lanes + i) * steps + j, (o * steps + j) * lanes + i
+    turned = np.ascontiguousarray(x.transpose(0, 2, 1))
+    for name, read, write, source, want in (("read", along, across, x, turned), ("written", across, along, turned, x)):
+        value = param(1, x.size, dtype).load(read)
+        case = Case(name, kernel(param(0, x.size, dtype).store(write, value)), [np.zeros_like(want), source], [want])
+        program = run(case, target, Bind("i1", VECTOR), Bind("i2", UNROLL))
+        if dtype is F32:
+            assert all(u.src[2].shape for u in program.uops if u.op is Ops.STORE)
+            assert all(u.shape for u in program.uops if u.op is Ops.LOAD)
+
+
+@pytest.mark.parametrize("target", ACROSS, ids=lambda t: f"{t.name}-{t.vector_lanes}")
+@pytest.mark.parametrize("columns", [3, 5, 6, 10])
+def test_tiles_of_any_number_of_vectors(target: Target, columns: int) -> None:
+    """Sums stay in the vectors in which they are loaded again."""
+    n, k = columns * 4, 9
+    (i, j), (r,) = axes(6, n), axes(k, reduce=True, first=2)
+    a, b = normal(6, k), normal(k, n)
+    value = total(param(1, 6 * k).load(i * k + r) * param(2, k * n).load(r * n + j), r)
+    case = Case("tile", kernel(param(0, 6 * n).store(i * n + j, value)), [np.zeros((6, n), np.float32), a, b], [a @ b])
+    program = run(case, target, Split("i0", 2), Bind("i0.1", UNROLL), Bind("i1", VECTOR))
+    assert not any(u.op is Ops.LANE for u in program.uops)
+
+
+@pytest.mark.parametrize("target", ACROSS, ids=lambda t: f"{t.name}-{t.vector_lanes}")
+@pytest.mark.parametrize("k", [16, 20, 27, 36, 144])
+def test_panels_of_transposed_operands_are_packed_in_vectors(target: Target, k: int) -> None:
+    n = 32
+    (i, j), (r,) = axes(12, n), axes(k, reduce=True, first=2)
+    a, b = normal(12, k), normal(n, k)
+    value = total(param(1, 12 * k).load(i * k + r) * param(2, k * n).load(j * k + r), r)
+    before = [np.zeros((12, n), np.float32), a, b]
+    case = Case("packed", kernel(param(0, 12 * n).store(i * n + j, value)), before, [a @ b.T])
+    grid = (Split("i0", 12), Bind("i0.0", GRID), Split("i0.1", 4), Bind("i0.1.1", UNROLL))
+    program = run(case, target, *grid, Bind("i1", VECTOR), Stage(2, "i0.0", Space.REGISTER))
+    scalar = [u for u in program.uops if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM and not u.shape]
+    assert k % 4 or all(u.src[0].arg.slot == 1 for u in scalar)

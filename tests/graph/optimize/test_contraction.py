@@ -60,7 +60,16 @@ def test_narrow_operands_are_converted_on_the_way(dtype: object) -> None:
 
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "groups"),
-    [(28, 3, 1, 1), (15, 3, 2, 1), (20, 1, 1, 1), (14, 7, 2, 1), (7, 3, 1, 1), (16, 3, 1, 4)],
+    [
+        (28, 3, 1, 1),
+        (15, 3, 2, 1),
+        (20, 1, 1, 1),
+        (14, 7, 2, 1),
+        (7, 3, 1, 1),
+        (16, 3, 1, 4),
+        (13, 3, 1, 1),
+        (10, 5, 1, 1),
+    ],
 )
 def test_convolutions(size: int, kernel: int, stride: int, groups: int) -> None:
     x, w = normal(2, 24, size, size), normal(40, 24 // groups, kernel, kernel)
@@ -116,3 +125,17 @@ def test_panels_for_pairs_are_packed_in_vectors(target: Target) -> None:
     program = lower(optimize(capture(lambda: (a.int() @ b.int()).realize()).calls[-1].kernel, target), target)
     stored = [u.src[2] for u in program.uops if u.op is Ops.STORE and u.src[2].dtype is dtypes.int16]
     assert stored and all(value.shape for value in stored)
+
+
+def test_what_steps_side_by_side_is_read_where_it_lies() -> None:
+    """Rows of a tile that lie side by side are one cache line: of an image's positions only the weights are packed."""
+    convolution = capture(lambda: Tensor.empty(1, 384, 10, 10).conv2d(Tensor.empty(256, 384, 1, 1)).realize()).calls[-1]
+    for target in (cpu_target(16, 2), cpu_target(8, 2)):
+        assert sum(str(a).startswith("stage(") for a in heuristic(convolution.kernel, target)) == 1
+
+
+def test_tiles_as_wide_as_what_they_divide() -> None:
+    """80 channels are five vectors of 16, not six with the last two halved."""
+    convolution = capture(lambda: Tensor.empty(1, 80, 22, 22).conv2d(Tensor.empty(80, 80, 3, 3)).realize()).calls[-1]
+    schedule = "; ".join(map(str, heuristic(convolution.kernel, cpu_target(16, 2))))
+    assert "split(i1, 80); bind(i1.1, vector)" in schedule

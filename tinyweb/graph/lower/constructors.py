@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinyweb.dtype import DType, dtypes
@@ -121,3 +121,41 @@ def lane(vector: UOp, i: int) -> UOp:
     if vector.shape == ():
         return vector
     return UOp(Ops.LANE, vector.dtype, (vector,), i)
+
+
+def pick(lanes: Iterable[tuple[UOp, int]]) -> UOp:
+    """A vector of lanes of others: one shuffle, where they are of two."""
+    return stack([UOp(Ops.LANE, v.dtype, (v,), i) for v, i in lanes])
+
+
+def transposed(rows: Sequence[UOp]) -> list[UOp]:
+    """The columns of 4, 8 or 16 rows of 4, 8 or 16 lanes, by shuffles of two vectors that processors have as one
+    instruction: first within quads of lanes, then of whole quads.
+    """
+    count = lanes_of(rows[0]) // 4
+
+    def unpack(a: UOp, b: UOp, unit: int) -> tuple[UOp, UOp]:
+        """Units of both in turn: those of the lower half of each quad, and of the upper half."""
+        starts = [[4 * q + h + u for q in range(count) for u in range(0, 2, unit)] for h in (0, 2)]
+        low, high = (pick((v, i + k) for i in half for v in (a, b) for k in range(unit)) for half in starts)
+        return low, high
+
+    def quads(vectors: list[UOp], chosen: list[int]) -> UOp:
+        """The chosen quads of each of the vectors."""
+        return pick((v, 4 * q + k) for v in vectors for q in chosen for k in range(4))
+
+    columns: list[list[UOp]] = [[], [], [], []]  # of each quad: the vectors with the quads of four rows each
+    for i in range(0, len(rows), 4):
+        (a, b), (c, d) = unpack(rows[i], rows[i + 1], 1), unpack(rows[i + 2], rows[i + 3], 1)
+        for j, v in enumerate((*unpack(a, c, 2), *unpack(b, d, 2))):
+            columns[j].append(v)
+    out: list[UOp] = []
+    pair = min(count, 2)
+    for q in range(count):
+        for parts in columns:
+            if len(parts) < 4:
+                out.append(quads(parts, [q]))
+            else:
+                near = [q // pair * pair + i for i in range(pair)]
+                out.append(quads([quads(parts[:2], near), quads(parts[2:], near)], [q % pair, q % pair + pair]))
+    return out

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, is_lane, lane_count, substitute, toposort
-from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, splat, stack
+from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, splat, stack, transposed
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.memory_access import Memory, Place, Run
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
@@ -31,6 +31,7 @@ class Chunk:
 
 
 WORD = 8  # 4-bit integers of a word
+QUAD = 4  # rows and columns of what is transposed in registers, at least
 
 Point: TypeAlias = "Mapping[UOp, int | Chunk]"
 Affine: TypeAlias = "tuple[UOp, dict[UOp, int]]"  # base, stride of each lane that the base does not depend on
@@ -57,6 +58,7 @@ class _Devectorizer:
         self._orders: dict[UOp, list[tuple[UOp, tuple[UOp, ...]]]] = {}
         self._register_lanes: dict[UOp, UOp | None] = {}  # REGISTER buffer -> the VECTOR axis its elements lie along
         self._bases: dict[tuple[UOp, tuple[int | Chunk, ...]], UOp] = {}
+        self._transposed: dict[tuple[UOp, ...], list[UOp]] = {}
 
     # -- effects -----------------------------------------------------------------------------------------------
     def effects(self, root: UOp) -> tuple[UOp, ...]:
@@ -119,6 +121,18 @@ class _Devectorizer:
                     parts = [stack(mixed[i : i + c.width]) for i in range(0, len(mixed), c.width)]
                     out += self.memory.store(where, memory.buffer.dtype, start, parts, None)
             return tuple(out)
+        if axis is not None and gate is None and self._affine_of(index)[1].get(axis) != 1:
+            across = self._beside(index, memory.buffer)
+            if across is not None and _chunks(axis, self.target)[0].width >= QUAD and not self.memory.partial_updates:
+                # lanes that lie apart, but steps side by side: what is stored is transposed in registers
+                for point in _points([r for r in lanes if r not in (axis, across)]):
+                    for c, along in product(_chunks(axis, self.target), self._blocks(across)):
+                        steps = range(along.first, along.first + along.width)
+                        vectors = [self._vector(value, {**point, axis: c, across: j}, axis) for j in steps]
+                        for i, column in enumerate(self._columns(tuple(vectors))):
+                            start = self._index({**point, axis: c.first + i, across: along.first}, index)
+                            out += self.memory.store(where, memory.buffer.dtype, start, [column], None)
+                return tuple(out)
 
         def here() -> UOp:
             """The memory; where parts of words are updated, behind the last update, which may have been of one word."""
@@ -435,7 +449,7 @@ class _Devectorizer:
                 return lane(self.value(u, {**point, along: Chunk(at // width * width, width)}), at % width)
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
         if axis in index.lanes and self._affine_of(index)[1].get(axis) != 1:
-            return self._load_lanes(u, point, axis)
+            return self._load_transposed(u, point, axis) or self._load_lanes(u, point, axis)
         if gate is None or axis not in gate.lanes:
             return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
         uniform = self._uniform(gate, axis, point)
@@ -465,6 +479,42 @@ class _Devectorizer:
         chunk = point[axis]
         assert isinstance(chunk, Chunk)
         return stack([self.value(u, {**point, axis: chunk.first + i}) for i in range(chunk.width)])
+
+    def _load_transposed(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
+        """A chunk whose lanes lie apart, where steps of an UNROLL axis lie side by side: a block is loaded along these,
+        and transposed in registers. None where there is none.
+        """
+        beside = self._beside(u.src[1], u.src[0].buffer)
+        chunk = point[axis]
+        assert isinstance(chunk, Chunk)
+        if beside is None or len(u.src) > 2 or chunk.width < QUAD:
+            return None
+        at, blocks = point[beside], self._blocks(beside)
+        assert isinstance(at, int)
+        along = max((c for c in blocks if c.first <= at), key=lambda c: c.first)
+        rows = [self.value(u, {**point, axis: chunk.first + i, beside: along}) for i in range(chunk.width)]
+        return self._columns(tuple(rows))[at - along.first]
+
+    def _beside(self, index: UOp, buffer: UOp) -> UOp | None:
+        """The UNROLL axis whose steps lie side by side in memory, if blocks of them can be transposed in registers."""
+        strides = self._affine_of(index)[1]
+        beside = next((r for r, stride in strides.items() if stride == 1 and r.arg.kind is AxisKind.UNROLL), None)
+        plain = not self.target.has_threads and buffer.dtype.bits >= 8 and buffer.dtype is not dtypes.bool
+        return (
+            beside if plain and beside is not None and lane_count(beside) >= QUAD <= self.target.vector_lanes else None
+        )
+
+    def _blocks(self, beside: UOp) -> list[Chunk]:
+        """An axis in parts as wide as the target's vectors, or as powers of two below; the last may overlap."""
+        count, width = lane_count(beside), QUAD
+        while 2 * width <= min(count, self.target.vector_lanes):
+            width *= 2
+        return [Chunk(min(i, count - width), width) for i in range(0, count, width)]
+
+    def _columns(self, rows: tuple[UOp, ...]) -> list[UOp]:
+        if rows not in self._transposed:
+            self._transposed[rows] = transposed(rows)
+        return self._transposed[rows]
 
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
         memory, index = u.src[:2]

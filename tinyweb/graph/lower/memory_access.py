@@ -242,10 +242,12 @@ class Memory:
         self, memory: UOp, stored: DType, start: Place, values: list[UOp], gate: UOp | None
     ) -> tuple[UOp, ...]:
         scalars = [lane(v, i) for v in values for i in range(lanes_of(v))]
+        # scalars are joined; vectors stay as they are, for registers are loaded in the vectors that were stored
+        widest = max(map(lanes_of, values)) if len(scalars) > len(values) else self.target.max_vector
         out, i = [], 0
         while i < len(scalars):
             place = start.at(i)
-            step = min(self.alignment(place), self.target.max_vector)
+            step = min(self.alignment(place), widest)
             while step > len(scalars) - i or step & (step - 1):
                 step //= 2
             value = stack(scalars[i : i + step])

@@ -28,6 +28,7 @@ DEEP_ENOUGH = 128
 # order from the second-level cache, that a block brings near, that is packed in runs or one by one; one that is
 # stored alone, to a cache line that the next rows of the tile fill, or to a line of its own
 STEP, NEAR, FETCH, RUN, SINGLE, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 1.0, 12
+WAYS = 8  # of the first-level cache: it holds no more panels' lines that are filled together
 SMALL = 4  # rows of a tile whose operands are read as they lie
 LATENCY = 4  # of an addition
 
@@ -103,15 +104,17 @@ class Contraction:
 
     def tiles(self) -> Iterator[Tile]:
         k, lanes = self.k, self.target.vector_lanes
-        sums = self.target.tile_sums // len(k.reduces)
         for c, r in product(k.outputs, k.outputs):
-            size, width = k.exact(c), lanes * 2
+            size = k.exact(c)
             if not self.apart(r, c) or not isinstance(size, int) or k.size(r) < 2:
                 continue
-            for columns in (width, width // 2):
-                if size % columns and (size < columns or k.in_place):
+            for vectors in range(1, self.target.vector_registers // 6 + 1):
+                columns = vectors * lanes
+                if size % columns and (size < columns or k.in_place or vectors > 2):
                     continue
-                for rows in range(2, min(sums // (columns // lanes), 8, k.size(r)) + 1):
+                # a row of the tile, what it is multiplied with and the sums are in registers
+                most = min(self.target.tile_sums // vectors, (self.target.vector_registers - 1) // vectors - 1)
+                for rows in range(2, min(most // len(k.reduces), k.size(r)) + 1):
                     tile = Tile(r, c, rows, columns)
                     if k.volume(self.rows_of(tile)) >= 4:
                         yield tile
@@ -171,7 +174,7 @@ class Contraction:
         """Whether the rows' operand is not read in runs of float32 where it lies."""
         for u in self.touched[tile.row]:
             plain = self.value[u] is u and len(u.src) == 2 and u.dtype is dtypes.float32
-            if not plain or not self.k.contiguous(u, self.bound[-1]):
+            if not plain or not any(self.k.contiguous(u, r) for r in (self.bound[-1], tile.row)):
                 return True
         return False
 
@@ -272,6 +275,7 @@ def _block(
     vectors = tile.columns // target.vector_lanes
     work = plan.steps * max(plan.step(tile.rows, vectors), LATENCY) * len(k.reduces)
     pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
+    far = plan.steps * tile.columns * FETCH  # filling more panels at once than there are ways
     pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
     workers = target.parallel_threads
     best: tuple[float, Block] | None = None
@@ -286,6 +290,8 @@ def _block(
             continue
         count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
         one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
+        if panels * p > WAYS:
+            one += panels * p * far
         # the last blocks are never shared out evenly
         time = -(-count // workers) * one + one * (workers > 1) / 4
         if best is None or time < best[0]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from math import prod
+from math import gcd, prod
 from typing import ClassVar
 
 from tinyweb.dtype import DType, dtypes
@@ -19,6 +19,7 @@ from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (8, 4)  # elements that are converted together
+SQUARE = 16  # most rows and columns of what is transposed in registers
 MAX_STAGED = 1 << 16  # elements
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
 
@@ -171,14 +172,16 @@ class Stage:
             axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
         filled = [copies[r] for r in layout]
-        run = _side_by_side(load, layout, copies)
-        if value is not load and self.space is Space.REGISTER and run:
-            sizes = [int(r.src[0].arg) for r in run]
-            parts = _in_vectors(copies[run[0]], prod(sizes))
-            for i, r in enumerate(run):
-                place = _joined(parts) // prod(sizes[i + 1 :])
-                copies[r] = place % sizes[i] if i else place
-            filled[-len(run) :] = parts
+        run, vector = _side_by_side(load, layout, copies), layout[-1]
+        if self.space is Space.REGISTER and run and value is not load:
+            filled[-len(run) :] = _in_parts(run, copies, TOGETHER, AxisKind.VECTOR)
+        elif self.space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
+            # what lies apart is read as it lies, several elements at a time, and transposed in registers
+            run = _side_by_side(load, layout[:-1], copies)
+            block = gcd(int(vector.src[0].arg), prod(int(r.src[0].arg) for r in run), SQUARE)
+            if run and block >= min(TOGETHER):
+                filled[-len(run) - 1 : -1] = _in_parts(run, copies, (block,), AxisKind.UNROLL)
+                filled[-1:] = _in_parts([vector], copies, (gcd(int(vector.src[0].arg), SQUARE),), AxisKind.VECTOR)
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         if self.pad and row == len(layout):
             raise ScheduleError(f"{self}: there is one row, which needs no padding")
@@ -224,15 +227,23 @@ def _side_by_side(load: UOp, layout: list[UOp], copies: dict[UOp, UOp]) -> list[
     return run
 
 
-def _in_vectors(r: UOp, size: int) -> list[UOp]:
-    """A loop over `size` steps as one over vectors and their lanes, or as what it is where no vectors divide it."""
-    width = next((w for w in TOGETHER if size % w == 0), 1)
-    loop = r.replace(src=(UOp.const(size // width, r.dtype),))
-    if width == 1:
-        return [loop]
-    lanes = replace(r.arg, name=f"{r.arg.name}.v", order=r.arg.order + 1, kind=AxisKind.VECTOR)
-    inner = UOp(Ops.RANGE, r.dtype, (UOp.const(width, r.dtype),), lanes)
-    return [loop, inner] if size > width else [inner]
+def _in_parts(run: list[UOp], copies: dict[UOp, UOp], widths: tuple[int, ...], kind: AxisKind) -> list[UOp]:
+    """The loops that copy `run`, whose steps lie side by side, as one over blocks and their lanes; as one loop where no
+    width divides it. The copies become what stands there for each of the axes.
+    """
+    r, sizes = copies[run[0]], [int(axis.src[0].arg) for axis in run]
+    size = prod(sizes)
+    width = next((w for w in widths if size % w == 0), 1)
+    lanes = replace(r.arg, name=f"{r.arg.name}.v", order=r.arg.order + 1, kind=kind)
+    parts = [
+        r.replace(src=(UOp.const(size // width, r.dtype),), arg=replace(r.arg, kind=AxisKind.LOOP)),
+        UOp(Ops.RANGE, r.dtype, (UOp.const(width, r.dtype),), lanes),
+    ]
+    parts = [part for part in parts if part.src[0].arg > 1] or parts[:1]
+    for i, axis in enumerate(run):
+        place = _joined(parts) // prod(sizes[i + 1 :])
+        copies[axis] = place % sizes[i] if i else place
+    return parts
 
 
 def _joined(parts: list[UOp]) -> UOp:
