@@ -277,7 +277,7 @@ def test_matrix_vector_on_a_processor() -> None:
 def test_matrix_times_matrix_on_a_processor() -> None:
     """A tile of registers; the smaller operand is packed for a block; workers share blocks of both outputs."""
     found = kinds(optimize(linear(64, 512, 256).kernel, cpu_target(8, 4)))
-    assert ("i0.1.1", 16) in found["vector"] and found["unroll"] == [("i1.1.1", 6)]
+    assert ("i0.1.1", 16) in found["vector"] and found["unroll"] == [("i1.1.1", 6), ("s1.r0.v", 16)]
     assert found["grid"] == [("i1.0", 4), ("i0.0", 2)]
 
 
