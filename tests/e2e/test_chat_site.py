@@ -1,5 +1,6 @@
 """The exported chat site in headless Chromium: meaning of the answers, every backend, faults, the second visit."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,23 @@ def test_it_calculates_and_remembers(
     )
     assert re.search(r"\d", page.get_by_test_id("speed").inner_text())
     assert re.search(r"\d.*MB", page.get_by_test_id("model-size").inner_text())
+
+
+def test_it_takes_the_kernels_whose_features_the_gpu_has(
+    chromium: Browser, exported: ExportedSite, served: Serve
+) -> None:
+    """SwiftShader has no use for any: of half floats in the model, the plain variant reads the words."""
+    folder = exported("q8")
+    variants = json.loads((folder / "model" / "manifest.json").read_text())["targets"]["webgpu"]["variants"]
+    site = served(folder)
+    asked: list[str] = []
+    with chromium.new_context(service_workers="block") as context:
+        context.on("request", lambda request: asked.append(request.url.removeprefix(f"{site.address}/model/")))
+        page = open_page(context, site.address, "?backend=webgpu")
+        assert used_backend(page) == "webgpu"
+    assert "shader-f16" in variants["f16"]["features"]
+    kernels = [variants["base"]["file"], *variants["base"]["shared"]]
+    assert sorted(file for file in asked if file.endswith(".wgsl")) == sorted(kernels)
 
 
 def test_on_a_phone(chromium: Browser, exported: ExportedSite, served: Serve) -> None:

@@ -448,7 +448,7 @@ def check_refused(chromium: Browser, site: Served, folder: Path, files: str, wro
         ("kernels/*.wasm", html, "text/html came"),
         ("kernels/*.wasm", altered, "(SHA-256"),
         ("kernels/*.wasm", cut, "(SHA-256"),
-        ("kernels/*.wgsl", altered, "(SHA-256"),
+        ("kernels/webgpu.wgsl", altered, "(SHA-256"),
         ("tokenizer.json", altered, "(SHA-256"),
         ("chat_template.jinja", altered, "(SHA-256"),
         ("manifest.json", altered, "uploaded only in part"),
