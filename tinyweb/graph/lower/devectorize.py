@@ -449,7 +449,8 @@ class _Devectorizer:
                 return lane(self.value(u, {**point, along: Chunk(at // width * width, width)}), at % width)
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
         if axis in index.lanes and self._affine_of(index)[1].get(axis) != 1:
-            return self._load_transposed(u, point, axis) or self._load_lanes(u, point, axis)
+            found = self._load_transposed(u, point, axis) or self._load_woven(u, point, axis)
+            return found or self._load_lanes(u, point, axis)
         if gate is None or axis not in gate.lanes:
             return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
         uniform = self._uniform(gate, axis, point)
@@ -515,6 +516,26 @@ class _Devectorizer:
         if rows not in self._transposed:
             self._transposed[rows] = transposed(rows)
         return self._transposed[rows]
+
+    def _load_woven(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
+        """Every second element, where another lane takes those between: what both read is loaded in whole vectors.
+        None where it is not so.
+        """
+        if len(u.src) > 2 or self.target.has_threads:
+            return None
+        strides, chunk = self._affine_of(u.src[1])[1], point[axis]
+        pair = next((r for r, s in strides.items() if s == 1 and r is not axis and lane_count(r) == 2), None)
+        if strides.get(axis) != 2 or pair is None or not isinstance(first := point[pair], int):
+            return None
+        assert isinstance(chunk, Chunk)
+        start = self._index({**point, axis: chunk.first, pair: 0}, u.src[1])
+        place, width = self._place(u.src[0]), chunk.width
+        halves = [
+            self.memory.load(place, u.src[0].buffer.dtype, u.dtype, Run(start.at(i * width), width), 0, width, None)
+            for i in range(2)
+        ]
+        picked = range(first, 2 * width, 2)
+        return stack([lane(halves[i // width], i % width) for i in picked])
 
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
         memory, index = u.src[:2]

@@ -231,9 +231,9 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
         lane = together
-    elif w.columns is None and _dear_spread(b) and groups % SCALES == 0:
-        _, several = b.split(group, SCALES)
-        b.bind(several, AxisKind.UNROLL)
+    elif w.columns is None and _dear_spread(b) and groups % (several := max(SCALES // len(w.dots), 1)) == 0:
+        _, together = b.split(group, several)  # more sums would not stay in registers
+        b.bind(together, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
     b.do(Tensorize(dot, DOT8_U4_I8.name, row))
     return True

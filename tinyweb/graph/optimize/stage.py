@@ -163,6 +163,9 @@ class Stage:
         if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
             # whole vectors of what lies along memory, for each step of a dot, which are mixed when they are stored
             beside = {layout[-2]: AxisKind.VECTOR, layout[-1]: AxisKind.UNROLL}
+        woven = _woven(load, layout) if self.space is Space.REGISTER else None
+        if woven is not None:
+            beside = {woven: AxisKind.UNROLL}
         for i, r in enumerate(tile):
             # lanes stay lanes only along what is filled; whatever else carried out the axis, filling is a loop over it
             # … except over what 4-bit integers are unpacked from: whole words
@@ -172,12 +175,12 @@ class Stage:
             axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
             copies[r] = r.replace(arg=axis)
         filled = [copies[r] for r in layout]
-        run, vector = _side_by_side(load, layout, copies), layout[-1]
-        if self.space is Space.REGISTER and run and value is not load:
+        run, vector = _side_by_side(load, layout, copies, 1 if woven is None else 2), layout[-1]
+        if self.space is Space.REGISTER and run and (value is not load or woven is not None):
             filled[-len(run) :] = _in_parts(run, copies, TOGETHER, AxisKind.VECTOR)
         elif self.space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
             # what lies apart is read as it lies, several elements at a time, and transposed in registers
-            run = _side_by_side(load, layout[:-1], copies)
+            run = _side_by_side(load, layout[:-1], copies, 1)
             block = gcd(int(vector.src[0].arg), prod(int(r.src[0].arg) for r in run), SQUARE)
             if run and block >= min(TOGETHER):
                 filled[-len(run) - 1 : -1] = _in_parts(run, copies, (block,), AxisKind.UNROLL)
@@ -215,10 +218,16 @@ def stages_of(
     return list(out)
 
 
-def _side_by_side(load: UOp, layout: list[UOp], copies: dict[UOp, UOp]) -> list[UOp]:
-    """The last axes of what is staged, as far as they are loops over elements that lie side by side in memory too."""
+def _woven(load: UOp, layout: list[UOp]) -> UOp | None:
+    """The axis of two elements side by side in memory of which the last axes of what is staged take one each."""
+    step = _stride(load, layout[-1])
+    fits = (r for r in layout[:-1] if r.arg.kind is AxisKind.UNROLL and r.src[0].arg == step == 2)
+    return next((r for r in fits if _stride(load, r) == 1), None)
+
+
+def _side_by_side(load: UOp, layout: list[UOp], copies: dict[UOp, UOp], step: int) -> list[UOp]:
+    """The last axes of what is staged, as far as they are loops over elements that are `step` apart in memory."""
     run: list[UOp] = []
-    step = 1
     for r in reversed(layout):
         if copies[r].arg.kind is not AxisKind.LOOP or _stride(load, r) != step:
             break
