@@ -48,10 +48,11 @@ from tests.figure_values import (
     untold,
 )
 from tinyweb.graph.lower import blocks
-from tinyweb.graph.optimize import cost, search
+from tinyweb.graph.optimize import cost
 from tinyweb.graph.schedule import work
 from tinyweb.models import detection
 from tinyweb.nn.quantize import GROUP
+from tinyweb.tuning import search
 
 ARCHITECTURE, BENCHMARKS, JAVASCRIPT = "docs/architecture.md", "docs/benchmarks.md", "docs/javascript.md"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.fuzz.generator import Program, programs
 from tests.fuzz.reference import mismatch
 from tests.graph.optimize.test_schedules import quickly, schedules
-from tests.graph.optimize.test_search import enumerated
 from tests.graph.proofs.bounds import Unproven, check_bounds
+from tests.tuning.test_search import enumerated
 from tinyweb import Tensor, Variable
 from tinyweb.array.packing import unpack
 from tinyweb.dtype import dtypes

@@ -13,12 +13,12 @@ from tests.graph.lower.hand_kernels import BY_NAME, I32, axes, kernel, linear, p
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, Split, apply, heuristic
-from tinyweb.graph.optimize.search import MeasureError
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.tuning import measure as measuring
 from tinyweb.tuning.measure import RuntimeMeasure, Worker, memory_of, typical_bindings
+from tinyweb.tuning.search import MeasureError
 from tinyweb.tuning.wire import Job, build, flatten, receive
 from tinyweb.tuning.worker import Bench
 

@@ -17,11 +17,11 @@ from tinyweb.export import export_function
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
 from tinyweb.graph.optimize.database import Database, DatabaseError, forget_files, remembered
-from tinyweb.graph.optimize.search import Found
 from tinyweb.models.chat import usual_calls
 from tinyweb.tracing import capture
 from tinyweb.tuning import tune, tune_kernels
 from tinyweb.tuning.plans import _launches, _remember
+from tinyweb.tuning.search import Found
 
 
 @pytest.fixture

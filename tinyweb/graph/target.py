@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, Space, UOp
 
 _WIDE = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index})
 _ALL_C = _WIDE | {
@@ -64,6 +64,29 @@ class Target:
         if any(u.dtype is half for u in nodes) and not bits:
             return self
         return replace(self, arithmetic=self.arithmetic - {half}, storage=self.storage - {half})
+
+    @property
+    def family(self) -> str:
+        """Who carries out steps side by side, which decides what recipes schedules are made by: the threads of
+        workgroups, workers with vectors, or whole arrays.
+        """
+        return "threads" if self.thread_dims else "vectors" if self.max_vector > 1 else "arrays"
+
+    @property
+    def thread_dims(self) -> tuple[int, ...]:
+        """The dimensions that a workgroup's threads may have."""
+        return tuple(dim for dim, most in enumerate(self.max_workgroup) if most > 1)
+
+    @property
+    def near_spaces(self) -> tuple[Space, ...]:
+        """Memory that values are staged in, the nearest first."""
+        return (Space.REGISTER, Space.SHARED) if self.shared_bytes else (Space.REGISTER,)
+
+    def stores_apart(self, dtype: DType) -> bool:
+        """Whether elements side by side in memory may be stored at the same time: they share no byte, or are updated
+        atomically.
+        """
+        return dtype.bits >= 8 or dtype in self.storage or self.has_threads
 
 
 def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, dots: bool = True) -> Target:

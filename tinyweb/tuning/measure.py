@@ -15,8 +15,8 @@ from typing import Any
 import tinyweb
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
-from tinyweb.graph.optimize.search import MeasureError, Timing
 from tinyweb.graph.program import Program
+from tinyweb.tuning.search import MeasureError, Timing
 from tinyweb.tuning.wire import Job, Memory, flatten, receive, send
 
 START_SECONDS = 120.0  # opening a device and compiling a batch

@@ -29,10 +29,10 @@ from tinyweb.graph.optimize.database import (
     remembered,
     user_file,
 )
-from tinyweb.graph.optimize.search import Found, MeasureError, search
 from tinyweb.graph.target import Target
 from tinyweb.tracing import Plan, capture
 from tinyweb.tuning.measure import RuntimeMeasure, Worker
+from tinyweb.tuning.search import Found, MeasureError, search
 
 LEAST_SECONDS = 3.0  # for one kernel: less finds nothing
 NEGLIGIBLE = 0.004  # part of the time of all kernels below which one is left alone

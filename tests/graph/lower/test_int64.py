@@ -12,7 +12,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, GroupReduce, Split, Stage, apply
-from tinyweb.graph.optimize.actions import Action
+from tinyweb.graph.optimize.action import Action
 from tinyweb.graph.target import cpu_target, webgpu_target
 
 WEBGPU = webgpu_target()

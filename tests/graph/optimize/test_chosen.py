@@ -54,7 +54,7 @@ ASKED = {
 def asked(kernel: UOp, target: Target) -> Iterator[tuple[int, Builder]]:
     """The rules that are for the kernel, by number, and what they make."""
     k = Analysis(prepared(kernel))
-    for i, rule in enumerate(RULES[target.language]):
+    for i, rule in enumerate(RULES[target.family]):
         if rule(builder := Builder(k, target)):
             yield i, builder
 
@@ -63,7 +63,7 @@ def chosen(kernel: UOp, target: Target) -> str:
     """The first rule that is for the kernel, and its actions."""
     number, builder = next(asked(kernel, target))
     assert apply(kernel, builder.actions) is finished(kernel, builder.kernel, builder.actions)
-    return "; ".join([RULES[target.language][number].__name__, *map(str, builder.actions)])
+    return "; ".join([RULES[target.family][number].__name__, *map(str, builder.actions)])
 
 
 def schedules(family: str) -> dict[str, dict[str, str]]:

@@ -17,12 +17,11 @@ from tinyweb.graph.optimize import Action, Bind, Split, Stage, apply, heuristic
 from tinyweb.graph.optimize.cost import (
     MAX_STAGED_BYTES,
     MAX_TILE,
-    estimate,
     excess,
     refusal,
-    workgroups,
 )
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
+from tinyweb.tuning.estimate import estimate, workgroups
 
 RECORD = Path(__file__).with_name("costs.txt")
 HOW = "python -m tests.graph.optimize.test_cost"

@@ -23,10 +23,10 @@ from tinyweb.graph.optimize import (
     heuristic,
     to_json,
 )
-from tinyweb.graph.optimize.candidates import neighbours
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
+from tinyweb.tuning.candidates import neighbours
 
 TARGETS = {
     "cpu 1": cpu_target(8, 1),

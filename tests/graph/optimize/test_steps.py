@@ -44,11 +44,11 @@ from tinyweb.graph.optimize import (
     heuristic,
     prepared,
 )
-from tinyweb.graph.optimize.candidates import neighbours
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.schedule.attention import softmaxes
 from tinyweb.graph.symbolic import simplify
+from tinyweb.tuning.candidates import neighbours
 
 RECORD = Path(__file__).with_name("steps.txt")
 HOW = "python -m tests.graph.optimize.test_steps"

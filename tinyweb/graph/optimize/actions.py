@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_add, substitute
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -52,7 +53,7 @@ def dimension(dim: int) -> str:
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Action):
     """Axis i of size n becomes i.0 of size ceil(n / factor) and, inside it, i.1 of size `factor`: i = i.0 * factor +
     i.1.
 
@@ -66,9 +67,6 @@ class Split:
     factor: int
     overlap: bool = False
 
-    def __str__(self) -> str:
-        return f"split({self.axis}, {self.factor}{', overlap' if self.overlap else ''})"
-
     @property
     def outer(self) -> str:
         """The axis of blocks."""
@@ -80,12 +78,10 @@ class Split:
         return f"{self.axis}.1"
 
     def apply(self, kernel: UOp) -> UOp:
-        r = find_axis(kernel, self.axis)
+        r = self.loop(kernel, self.axis)
         size = axis_size(r)
         if self.factor < 1:
             raise ScheduleError(f"{self}: the factor must be at least 1")
-        if r.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
         f = self.factor
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
         outer = _range(r, blocks, name=self.outer)
@@ -115,7 +111,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Peel:
+class Peel(Action):
     """A reduced axis i of size n becomes whole blocks i.0, i.1 of `factor` steps, and a reduction of its own over the
     n mod factor steps i.2 that are left. Unlike after a split nothing is gated, so that blocks can be vectors.
     """
@@ -123,9 +119,6 @@ class Peel:
     name: ClassVar[str] = "peel"
     axis: str
     factor: int
-
-    def __str__(self) -> str:
-        return f"peel({self.axis}, {self.factor})"
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
@@ -167,14 +160,11 @@ def updates_in_place(kernel: UOp) -> bool:
 
 
 @dataclass(frozen=True)
-class Reorder:
+class Reorder(Action):
     """The named axes, outermost first, take each other's places in the nest; the others stay where they are."""
 
     name: ClassVar[str] = "reorder"
     axes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"reorder({', '.join(self.axes)})"
 
     def apply(self, kernel: UOp) -> UOp:
         chosen = [find_axis(kernel, a) for a in self.axes]
@@ -200,7 +190,7 @@ class Reorder:
 
 
 @dataclass(frozen=True)
-class Bind:
+class Bind(Action):
     """The axis is carried out by `kind`: grid, thread, vector or unroll; `dim` is the hardware dimension (0 = x)."""
 
     name: ClassVar[str] = "bind"
@@ -213,14 +203,13 @@ class Bind:
         return f"bind({self.axis}, {self.kind.name.lower()}{where})"
 
     def apply(self, kernel: UOp) -> UOp:
-        r = find_axis(kernel, self.axis)
-        size, kind = axis_size(r), self.kind
+        kind = self.kind
         if kind in (AxisKind.LOOP, AxisKind.ORDERED):
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
         if kind is AxisKind.DOT:
             raise ScheduleError(f"{self}: an axis becomes that of an instruction by tensorize")
-        if r.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+        r = self.loop(kernel, self.axis)
+        size = axis_size(r)
         if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):
             raise ScheduleError(f"{self}: dimension {self.dim} does not exist")
         if kind is AxisKind.GRID:
@@ -260,14 +249,13 @@ class Bind:
             for steps in sorted({INSTRUCTIONS[i].steps for i in target.instructions} if r.arg.reduce else ()):
                 if steps in _factors(r, (steps,)):
                     split = Split(name, steps)
-                    found = Tensorize.candidates(split.apply(kernel), target)
-                    yield from ((split, t) for (t,) in found if t.axis == f"{name}.1")
+                    found = (t for (t,) in Tensorize.candidates(split.apply(kernel), target))
+                    yield from ((split, t) for t in found if isinstance(t, Tensorize) and t.axis == split.inner)
             if not r.arg.reduce:
                 for dim in range(target.grid_dims):
                     yield (Bind(name, AxisKind.GRID, dim),)
-                if target.has_threads:
-                    for dim in range(3):
-                        yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
+                for dim in target.thread_dims:
+                    yield from _inner(r, AxisKind.THREAD, dim, GROUPS)
 
 
 def _loops_left(kernel: UOp) -> list[UOp]:
@@ -322,7 +310,7 @@ def _bound_together(kernel: UOp, r: UOp, others: Sequence[UOp]) -> UOp | None:
 
 
 @dataclass(frozen=True)
-class GroupReduce:
+class GroupReduce(Action):
     """A reduced axis is split and its inner part given to `factor` threads, which combine their results."""
 
     name: ClassVar[str] = "group_reduce"
@@ -342,17 +330,12 @@ class GroupReduce:
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Reduced loops over threads, where there are threads."""
-        for r in _loops_left(kernel) if target.has_threads else ():
+        for r in _loops_left(kernel):
             if r.arg.reduce:
-                for dim in range(3):
-                    for f in _factors(r, GROUPS):
-                        yield (GroupReduce(r.arg.name, f, dim),)
+                for dim in target.thread_dims:
+                    yield from ((GroupReduce(r.arg.name, f, dim),) for f in _factors(r, GROUPS))
 
 
-Action: TypeAlias = (
-    "Split | Peel | Fuse | Reorder | Bind | GroupReduce | Hoist | Stage | Online | RFactor | Tensorize | Partition"
-)
-Schedule: TypeAlias = "tuple[Action, ...]"
 ACTIONS: dict[str, type[Action]] = {
     a.name: a
     for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tinyweb.graph.ir import KernelInfo, UOp
 from tinyweb.graph.ir.spec import kernel_spec, verify
-from tinyweb.graph.optimize.actions import Action
+from tinyweb.graph.optimize.action import Action
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.symbolic import simplify

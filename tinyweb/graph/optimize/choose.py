@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
-from tinyweb.graph.optimize.actions import Schedule
+from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.builder import Builder
@@ -55,7 +55,7 @@ def _by_rules(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> tuple[Sc
     failed: Exception | None = None
     broken: Schedule = ()
     k = Analysis(prepared(kernel))
-    for rule in RULES[target.language]:
+    for rule in RULES[target.family]:
         b = Builder(k, target)
         try:
             if not rule(b):

@@ -27,7 +27,8 @@ import platformdirs
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import Ops, UOp
 from tinyweb.graph.ir.uop import on_node
-from tinyweb.graph.optimize.actions import Schedule, from_json, to_json
+from tinyweb.graph.optimize.action import Schedule
+from tinyweb.graph.optimize.actions import from_json, to_json
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target

@@ -39,9 +39,9 @@ def schedule_shared(b: Builder) -> bool:
 
 
 def worth_sharing(b: Builder) -> bool:
-    """Whether there is work for all workers; they must not update parts of one byte."""
-    parts = any(s.src[0].dtype.bits < 8 for s in b.k.stores)
-    return b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING and not parts
+    """Whether there is work for all workers, who may store side by side."""
+    apart = all(b.target.stores_apart(s.src[0].dtype) for s in b.k.stores)
+    return b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING and apart
 
 
 # -- kinds of kernels -------------------------------------------------------------------------------------------

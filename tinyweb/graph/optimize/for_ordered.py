@@ -20,7 +20,7 @@ def schedule_ordered(b: Builder) -> bool:
     if not serial:
         return False
     free = [r for r in k.outputs if k.size(r) > 1]
-    if b.target.has_threads:
+    if b.target.thread_dims:
         return _over_threads(b, serial[0], k.volume(free))
     workers = b.target.parallel_threads
     shared = workers > 1 and k.volume([*free, *serial]) >= WORTH_SHARING

@@ -30,7 +30,7 @@ AFFORDABLE = 1 << 24  # elements that are rather computed several times than one
 
 def schedule_for_softmax(b: Builder) -> bool:
     """Kernels with a softmax of products whose axes allow one pass."""
-    recipe = {"c": on_a_processor, "wgsl": in_workgroups, "numpy": in_arrays}[b.target.language]
+    recipe = {"vectors": on_a_processor, "threads": in_workgroups, "arrays": in_arrays}[b.target.family]
     for softmax in softmaxes(b.k.kernel):
         if _fits(b.k, softmax):
             recipe(b, softmax)

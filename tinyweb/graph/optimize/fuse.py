@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, replace_range
 from tinyweb.graph.symbolic import simplify, split_by
@@ -15,7 +16,7 @@ from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
-class Fuse:
+class Fuse(Action):
     """Two output axes, or two that the same reductions reduce, become one that walks over all steps of `inner` for each
     of `axis`, whose name and place it has.
 
@@ -25,9 +26,6 @@ class Fuse:
     name: ClassVar[str] = "fuse"
     axis: str
     inner: str
-
-    def __str__(self) -> str:
-        return f"fuse({self.axis}, {self.inner})"
 
     def apply(self, kernel: UOp) -> UOp:
         outer, inner = find_axis(kernel, self.axis), find_axis(kernel, self.inner)
@@ -48,7 +46,7 @@ class Fuse:
         return simplify(replace_range(kernel, outer, whole // size, (), None))
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Fuse, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Neighbours that every access walks over as one axis."""
         for fuse in _neighbours(kernel):
             if walked_as_one(kernel, fuse) is not None:

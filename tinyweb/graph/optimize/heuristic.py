@@ -1,4 +1,4 @@
-"""Rules of thumb for each kind of target, from the most elaborate to none."""
+"""Rules of thumb for each family of targets, from the most elaborate to none."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def as_it_is(b: Builder) -> bool:
     return True
 
 
-# what to ask, one after the other, by the language of a target; the last are plain enough to be right for every kernel
+# what to ask, one after the other, by `Target.family`; the last are plain enough to be right for every kernel
 RULES: dict[str, tuple[Rule, ...]] = {
-    "c": (
+    "vectors": (
         schedule_for_softmax, schedule_ordered, schedule_for_dots, schedule_contraction, schedule_for_c,
         schedule_shared, as_it_is,
     ),
-    "wgsl": (schedule_for_softmax, schedule_ordered, schedule_for_gpu, schedule_threads, as_it_is),
-    "numpy": (schedule_for_softmax, schedule_ordered, schedule_for_numpy, as_it_is),
+    "threads": (schedule_for_softmax, schedule_ordered, schedule_for_gpu, schedule_threads, as_it_is),
+    "arrays": (schedule_for_softmax, schedule_ordered, schedule_for_numpy, as_it_is),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, row_major, substitute, users
 from tinyweb.graph.ir.uop import toposort
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber
 from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
@@ -16,7 +17,7 @@ from tinyweb.graph.target import Target
 
 
 @dataclass(frozen=True)
-class Hoist:
+class Hoist(Action):
     """The reduced loop `axis` is carried out once in a step of loop `at`, around the output axes inside of that step.
 
     What its steps have in common can then be staged at `axis` for the whole block of outputs: blocking of a matrix
@@ -28,9 +29,6 @@ class Hoist:
     name: ClassVar[str] = "hoist"
     axis: str
     at: str
-
-    def __str__(self) -> str:
-        return f"hoist({self.axis}, at={self.at})"
 
     def apply(self, kernel: UOp) -> UOp:
         axis, at = find_axis(kernel, self.axis), find_axis(kernel, self.at)
@@ -80,10 +78,10 @@ class Hoist:
         return renumber(kernel, [*outside, axis, *copies.values(), *(r for r in known if r in within)])
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Hoist, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every reduced loop, for blocks of sums at the grid and at every output loop."""
         loops = [r for r in ranges_of(kernel) if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
-        if loops_of(kernel).stages or target.has_threads:
+        if loops_of(kernel).stages or Space.SHARED in target.near_spaces:
             return
         for axis in loops:
             if axis.arg.reduce:

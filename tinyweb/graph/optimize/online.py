@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, nested, row_major, substitute
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import replace_in_order
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
@@ -27,7 +28,7 @@ MAX_SCORES = 256  # of a block that one thread computes
 
 
 @dataclass(frozen=True)
-class Online:
+class Online(Action):
     """The softmax whose maximum runs over `axis`, and the sums it weights, go through the row in blocks of `block`.
 
     Weights of a block lie in `space`. In REGISTER memory scores lie beside them, `together` computed side by side, and
@@ -48,11 +49,6 @@ class Online:
     across: int = 1
     split: int = 1
     skip: bool = True
-
-    def __str__(self) -> str:
-        named = ((n, getattr(self, n)) for n in ("together", "columns", "across", "split", "skip"))
-        more = "".join(f", {n}={v}" for n, v in named if v != type(self).__dataclass_fields__[n].default)
-        return f"online({self.axis}, {self.block}, {self.space.name.lower()}{more})"
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
@@ -80,12 +76,12 @@ class Online:
         return _Steps(self, softmax).rewrite(kernel)
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Online, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Blocks of several sizes, for every softmax that the kernel has."""
-        space = Space.SHARED if target.has_threads else Space.REGISTER
+        space = target.near_spaces[-1]
         for s in softmaxes(simplify(kernel)):
             for block in (32, 64, 128):
-                yield (Online(s.row.arg.name, block, space, together=1 if target.has_threads else 2),)
+                yield (Online(s.row.arg.name, block, space, together=1 if space is Space.SHARED else 2),)
 
 
 class _Steps:

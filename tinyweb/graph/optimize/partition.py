@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, UOp, as_index, substitute
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.symbolic import simplify
@@ -17,7 +18,7 @@ MOST_PARTS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Action):
     """The memory that an ordered axis scatters to is divided into `parts` of equal length, which become an output axis
     `axis.part`: every part walks over the whole axis, and does the steps that store to it.
     """
@@ -25,9 +26,6 @@ class Partition:
     name: ClassVar[str] = "partition"
     axis: str
     parts: int
-
-    def __str__(self) -> str:
-        return f"partition({self.axis}, {self.parts})"
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
@@ -53,9 +51,9 @@ class Partition:
         return simplify(kernel.replace(src=tuple(stores)))
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Partition, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Parts for many threads."""
-        if target.has_threads and scatters(kernel):
+        if target.thread_dims and scatters(kernel):
             for r in serial_axes(kernel):
                 for parts in (64, 256, 1024):
                     yield (Partition(r.arg.name, parts),)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, shift_into
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
@@ -25,7 +26,7 @@ COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(Action):
     """Everything that one step of loop `at` loads of parameter `param` inside reductions goes through `space`.
 
     `axes`: only the loads that vary along exactly these of the kernel's axes (`axes_of`), for both operands of x @ x
@@ -98,7 +99,7 @@ class Stage:
         return out
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Stage, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every parameter that is not stored to, and each of the operands it is, at every loop and at the grid, in what
         memory the target has.
         """
@@ -113,7 +114,7 @@ class Stage:
         for r in loops.ranges:
             if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and r not in filling:
                 for slot, axes in which:
-                    for space in (Space.REGISTER, Space.SHARED) if target.has_threads else (Space.REGISTER,):
+                    for space in target.near_spaces:
                         yield (Stage(slot, r.arg.name, space, axes=axes),)
 
     def _reads(self, kernel: UOp, at: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, tuple[UOp, ...]]]:

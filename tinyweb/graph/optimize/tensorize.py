@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, nest_key, nested, row_major, substitute, users
+from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
 from tinyweb.graph.optimize.rewrite import loops_of, replace_range
@@ -19,7 +20,7 @@ LARGEST = 1 << 31  # what integer sums must stay below
 
 
 @dataclass(frozen=True)
-class Tensorize:
+class Tensorize(Action):
     """All that is reduced over an axis are sums that an instruction computes, the axis being its first.
 
     Where an operand is unsigned and what stands there is not, a constant is added to it, and as many times the sum of
@@ -31,16 +32,11 @@ class Tensorize:
     instruction: str
     at: str = ""
 
-    def __str__(self) -> str:
-        return f"tensorize({self.axis}, {self.instruction}{f', at={self.at}' if self.at else ''})"
-
     def apply(self, kernel: UOp) -> UOp:
         instruction = INSTRUCTIONS.get(self.instruction)
         if instruction is None:
             raise ScheduleError(f"{self}: there is no such instruction, but {', '.join(INSTRUCTIONS)}")
-        r = find_axis(kernel, self.axis)
-        if r.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+        r = self.loop(kernel, self.axis)
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
         matches = {u: unify(instruction, u, r) for u in reduces}
         if not matches or None in matches.values():
@@ -93,7 +89,7 @@ class Tensorize:
         return stage.load(row_major(tile))
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[Tensorize, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every reduced axis that has an instruction's steps, with the sums of shifts kept for any output loop."""
         ranges = loops_of(kernel).ranges
         for r in ranges:
@@ -123,7 +119,7 @@ def products(reduce: UOp) -> tuple[UOp, UOp] | None:
 
 
 @dataclass(frozen=True)
-class RFactor:
+class RFactor(Action):
     """An axis of integer sums inside of a float sum goes to the float sum: Σ s · float(Σ v) becomes Σ Σ s · float(v).
 
     Each lane of the axis then has a sum of its own until the end, instead of being added up in every step of the outer
@@ -132,9 +128,6 @@ class RFactor:
 
     name: ClassVar[str] = "rfactor"
     axis: str
-
-    def __str__(self) -> str:
-        return f"rfactor({self.axis})"
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
@@ -174,7 +167,7 @@ class RFactor:
         raise ScheduleError(f"{self}: the integer sum is no term of a sum of floats")
 
     @staticmethod
-    def candidates(kernel: UOp, target: Target) -> Iterator[tuple[RFactor, ...]]:
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every reduced axis of integer sums that stand inside of others."""
         for r in loops_of(kernel).ranges:
             if r.arg.reduce and any(

@@ -12,9 +12,12 @@ from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, Schedule, Split, apply, from_json, heuristic, to_json
 from tinyweb.graph.optimize.actions import BLOCKS, GROUPS, TILES
-from tinyweb.graph.optimize.candidates import carry_out, neighbours
-from tinyweb.graph.optimize.cost import MAX_TILE, estimate, refusal
-from tinyweb.graph.optimize.search import (
+from tinyweb.graph.optimize.cost import MAX_TILE, refusal
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.tuning.candidates import carry_out, neighbours
+from tinyweb.tuning.estimate import estimate
+from tinyweb.tuning.search import (
     FINAL_RUNS,
     FINAL_TURNS,
     Found,
@@ -24,8 +27,6 @@ from tinyweb.graph.optimize.search import (
     compare,
     search,
 )
-from tinyweb.graph.program import Program
-from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 
 CPU = cpu_target(8, 2)
 MATMUL = BY_NAME["matmul"].kernel
@@ -35,8 +36,8 @@ SUMS = BY_NAME["row_sums"].kernel
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer programs in a round: graphs are checked in tests, which takes most of the time."""
-    monkeypatch.setattr("tinyweb.graph.optimize.search.POOL", 12)
-    monkeypatch.setattr("tinyweb.graph.optimize.search.BATCH", 8)
+    monkeypatch.setattr("tinyweb.tuning.search.POOL", 12)
+    monkeypatch.setattr("tinyweb.tuning.search.BATCH", 8)
 
 
 class Clock:

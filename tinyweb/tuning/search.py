@@ -23,13 +23,14 @@ from typing import Protocol
 
 from tinyweb.errors import TinywebError
 from tinyweb.graph.ir import UOp
-from tinyweb.graph.optimize.actions import Schedule
+from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.apply import apply, finished
-from tinyweb.graph.optimize.candidates import carry_out, neighbours
 from tinyweb.graph.optimize.choose import heuristic
-from tinyweb.graph.optimize.cost import estimate, refusal, workgroups
+from tinyweb.graph.optimize.cost import refusal
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
+from tinyweb.tuning.candidates import carry_out, neighbours
+from tinyweb.tuning.estimate import estimate, workgroups
 
 BEAM = 4  # schedules whose neighbours are tried next
 POOL = 32  # programs that are made in a round, of which a batch is timed

@@ -12,9 +12,9 @@ import pytest
 from tests.graph.optimize.families import elementwise
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.optimize import Schedule, Split, heuristic
-from tinyweb.graph.optimize.search import Found, MeasureError, Timing, compare, search
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target
+from tinyweb.tuning.search import Found, MeasureError, Timing, compare, search
 
 CPU = cpu_target(8, 2)
 KERNEL = elementwise(40)

@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any
 
 from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize.actions import ACTIONS, Action, Schedule, Split
+from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.optimize.actions import ACTIONS, Split
 from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -55,12 +56,8 @@ def _proposals(kernel: UOp, before: Schedule, after: Schedule, target: Target) -
     """What every class of actions proposes for the kernel once `before` is done; `after` follows."""
     _, scheduled = carry_out(kernel, before)
     for kind in ACTIONS.values():
-        for step in getattr(kind, "candidates", _none)(scheduled, target):
+        for step in kind.candidates(scheduled, target):
             yield *before, *step, *after
-
-
-def _none(kernel: UOp, target: Target) -> tuple[Schedule, ...]:
-    return ()
 
 
 def _varied(action: Action, target: Target) -> Iterator[Action]:
@@ -76,7 +73,7 @@ def _near(name: str, value: Any, target: Target) -> Iterator[Any]:
     elif isinstance(value, Enum):
         yield from (v for v in type(value) if v is not value and v not in (AxisKind.LOOP, AxisKind.ORDERED))
     elif isinstance(value, int) and name == "dim":
-        yield from (d for d in range(3 if target.has_threads else 1) if d != value)
+        yield from (d for d in range(max(target.grid_dims, len(target.thread_dims))) if d != value)
     elif isinstance(value, int) and value > 1:
         near = (2 * value, value // 2, value + value // 2, value * 3 // 4, value + 1, value - 1, 4 * value, value // 4)
         yield from (n for n in dict.fromkeys(near) if n > 1)
