@@ -31,8 +31,8 @@ class Writer:
                 self.uops.append(u)
         return nodes[-1]
 
-    def param(self, dtype: DType, size: int) -> UOp:
-        self._params.append(UOp(Ops.PARAM, dtype, (), ParamArg(len(self._params), size)))
+    def param(self, dtype: DType, size: int, ahead: int = 0) -> UOp:
+        self._params.append(UOp(Ops.PARAM, dtype, (), ParamArg(len(self._params), size, ahead)))
         return self.emit(self._params[-1])
 
     def buffer(self, dtype: DType, size: int, space: Space = Space.REGISTER) -> UOp:

@@ -1,4 +1,4 @@
-"""What is asked for ahead and what is filled once, decided on programs written by hand: each condition by itself."""
+"""What is asked for ahead and what is filled once, on programs written by hand: each condition by itself."""
 
 from __future__ import annotations
 
@@ -8,93 +8,40 @@ from dataclasses import replace
 
 import pytest
 
-from tests.native_runtimes.programs import Writer, index, splat
+from tests.native_runtimes.programs import Writer
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp, Variable
+from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower.loop_invariant import once_per_call
-from tinyweb.graph.program import Program
 from tinyweb.render_c import dots, render
 from tinyweb.render_c.c_types import declare, scalar_name, unsigned_name, vector_name
-from tinyweb.render_c.prefetch import AHEAD, BLOCK, WIDTH, WORTH, streamed
 
 F32, I8, I32, U32 = dtypes.float32, dtypes.int8, dtypes.int32, dtypes.uint32
 
 
-def reader(
-    size: int = 1 << 17, iterations: int = 8, width: int = 16, extra: int = 0, stride: int | None = None,
-    jump: int | None = None, gated: bool = False, dot: bool = True, written: bool = False, unknown: bool = False,
-    symbolic: bool = False, picked: bool = False, twice: bool = False, variable: bool = False, again: bool = False,
-) -> Program:  # fmt: skip
-    """Multiplies `size` bytes, a block for each iteration of the grid, `width` at a time."""
-    w = Writer()
-    n = Variable("n", 1, iterations)
-    out, a, ids = w.param(I32, 4 * iterations), w.param(I8, size + extra), w.param(I32, 4)
-    g = w.grid(n if symbolic else iterations)
-    block = size // iterations
-    r = w.loop(n if unknown else block // width)
-    at = g * (block if stride is None else stride) + r * (width if jump is None else jump)
-    if picked:
-        at = at + w.load(ids, index(0)).cast(dtypes.index)
-    if variable:
-        at = at + n
-    x = w.load(a, at, width, g < 5 if gated else None)
-    if twice:
-        w.load(a, at, 2 * width)
-    zero = splat(UOp.const(0, I32), width // 4) if width > 4 else UOp.const(0, I32)
-    value = UOp(Ops.DOT, I32, (x, x, zero)) if dot else UOp(Ops.STACK, I32, (UOp.const(1, I32),) * (width // 4))
-    w.store(out, g * 4, value)
-    if written:
-        w.store(a, at, x)
-    w.end(r)
-    if again:  # nobody knows how often
-        r = w.loop(n)
-        w.load(a, g * block + r * width, width)
-        w.end(r)
-    return w.program("reader", (n if symbolic else iterations, 1, 1))
-
-
-@pytest.mark.parametrize(("change", "want"), [
-    ({}, True), ({"size": WORTH - 16 * 8}, False), ({"size": WORTH + 16 * 8}, True),
-    ({"size": 8 * BLOCK}, True), ({"size": 8 * BLOCK + 128}, False), ({"size": WORTH, "iterations": 2}, True),
-    ({"size": WORTH + 32, "iterations": 2}, False),
-    ({"width": 32}, True), ({"width": 8}, False), ({"extra": 16}, False), ({"extra": 128}, False),
-    ({"stride": 16, "jump": 128}, False), ({"stride": (1 << 14) - 16}, False), ({"stride": 0}, False),
-    ({"gated": True}, False), ({"dot": False}, False), ({"written": True}, False), ({"unknown": True}, False),
-    ({"symbolic": True}, False), ({"picked": True}, False), ({"twice": True}, False), ({"variable": True}, True),
-    ({"again": True}, False),
+@pytest.mark.parametrize(("width", "gated", "ahead", "want"), [
+    (16, False, 4096, True), (32, False, 4096, True), (8, False, 4096, False), (16, True, 4096, False),
+    (16, False, 0, False),
 ])  # fmt: skip
-def test_what_is_asked_for_ahead(change: dict[str, int], want: bool) -> None:
-    assert (AHEAD, WORTH, BLOCK, WIDTH) == (4096, 1 << 17, 1 << 16, 16)
-    program = reader(**change)  # type: ignore[arg-type]
-    found = streamed(program)
-    assert {u.src[0].arg.slot for u in found} == ({1} if want else set())
-    if program.grid[0] == 8 and change != {"width": 8}:  # there is no DOT of two sums
-        assert ("PREFETCH(p1 + " in render([program])) == want
+def test_whole_vectors_are_asked_for_ahead(width: int, gated: bool, ahead: int, want: bool) -> None:
+    w = Writer()
+    out, a = w.param(I8, 256), w.param(I8, 256, ahead)
+    g = w.grid(8)
+    w.store(out, g * 32, w.load(a, g * 32, width, g < 5 if gated else None))
+    text = render([w.program("p", (8, 1, 1))])
+    assert ("PREFETCH(p1 + " in text) == want
 
 
 def test_each_load_of_a_block_is_asked_for() -> None:
-    """Two loads in turns, in nested loops, of words: the distance counts in elements."""
+    """The distance counts in elements."""
     w = Writer()
-    out, a = w.param(I32, 64), w.param(U32, 1 << 16)
+    out, a = w.param(U32, 1 << 12), w.param(U32, 1 << 12, 4096)
     g = w.grid(8)
-    i, j = w.loop(64), w.loop(16)
-    x, y = (w.load(a, g * 8192 + i * 128 + j * 8 + k, 4) for k in (0, 4))
-    b = splat(UOp.const(1, dtypes.int16), 8)
-    for v in (x, y):
-        w.store(out, g * 4, UOp(Ops.DOT, I32, (v, b, splat(UOp.const(0, I32), 4)), 0))
-    w.end(j)
-    w.end(i)
-    last = w.loop(3)  # what comes behind a loop is not in it
-    w.store(out, last, UOp.const(1, I32))
-    w.end(last)
-    program = w.program("words", (8, 1, 1))
-    assert streamed(program) == {x, y}
-    text = render([program])
-    assert text.count("PREFETCH(p1 + ") == 2 and all(line.endswith("+ 1024)") for line in re.findall(
-        r"PREFETCH\(p1.*", text))  # fmt: skip
+    i = w.loop(64)
+    w.end(i, *(w.store(out, g * 512 + i * 8 + k, w.load(a, g * 512 + i * 8 + k, 4)) for k in (0, 4)))
+    asked = re.findall(r"PREFETCH\(p1.*", render([w.program("words", (8, 1, 1))]))
+    assert len(asked) == 2 and all(line.endswith("+ 1024)") for line in asked)
 
 
-# -- filled once ------------------------------------------------------------------------------------------------------
 def filling(fill: Callable[[Writer, UOp, UOp, UOp, UOp], None]) -> list[str]:
     """The text of a kernel that fills the array r with `fill` and stores what lies at the grid's place."""
     w = Writer()

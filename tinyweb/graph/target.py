@@ -30,6 +30,7 @@ class Target:
     product_cost: float = 0.5  # cycles of a multiplication and addition of vectors
     load_cost: float = 0.5  # cycles of a vector load with its address
     broadcast_cost: float = 0.5  # … of loading one number into all lanes
+    prefetch_bytes: int = 0  # how far ahead it is worth asking for memory that is read in order; 0: it cannot
     cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
@@ -98,6 +99,7 @@ def cpu_target(lanes: int = 8, threads: int = 1, registers: int | None = None, d
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
+        prefetch_bytes=4096,
         instructions=("dot8_u4_i8", *(("dot4_i8", "dot2_i16") if dots else ("dot2_i16", "dot4_i8"))),
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_c.c_ops import EMITTERS, mask_bits
 from tinyweb.render_c.c_types import SCALARS, literal, scalar_name, vector_name
-from tinyweb.render_c.prefetch import AHEAD, streamed
 from tinyweb.render_common import (
     MAX_INLINE,
     Inlining,
@@ -24,6 +23,7 @@ from tinyweb.render_common import (
 )
 
 CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
+PREFETCHED = 16  # bytes of a load: asking once for every number would cost more than it brings
 GRID_LOOP = "for (i32 grid = begin; grid < end; ++grid) {"
 
 
@@ -45,7 +45,6 @@ class Kernel:
         self._crowded = held >= CROWDED
         self._buffers: dict[UOp, str] = {}
         self._inline = Inlining(program)
-        self._streamed = streamed(program)
         self._out = Text()
         self._values = self._loops = 0
         self._write()
@@ -144,10 +143,7 @@ class Kernel:
         elif u.op is Ops.END:
             self._out.close()
         elif u.op is Ops.LOAD:
-            if u in self._streamed:
-                memory = memory_of(u.src[0])
-                ahead = AHEAD * memory.arg.size // memory.dtype.nbytes(memory.arg.size)
-                self._out.add(f"PREFETCH({self._buffers[memory]} + {self.x(u.src[1])} + {ahead})")
+            self._prefetch(u)
             self._define(u, self._load(u))
         elif u.op is Ops.STORE:
             self._store(u)
@@ -210,6 +206,15 @@ class Kernel:
         if gate is not None:
             text = f"{self.x(gate)} ? {text} : {zero}"
         return self._from_memory(u, text)
+
+    def _prefetch(self, u: UOp) -> None:
+        """Asks for what lies behind a load, where its parameter wants that, and the load is not just of a number."""
+        memory = memory_of(u.src[0])
+        if memory.op is not Ops.PARAM or not memory.arg.ahead or gate_of(u) is not None:
+            return
+        if memory.dtype.nbytes(access_width(u)) >= PREFETCHED:
+            ahead = memory.arg.ahead * memory.arg.size // memory.dtype.nbytes(memory.arg.size)
+            self._out.add(f"PREFETCH({self._buffers[memory]} + {self.x(u.src[1])} + {ahead})")
 
     def _from_memory(self, u: UOp, text: str) -> str:
         if u.dtype is dtypes.bool and lanes(u) > 1:

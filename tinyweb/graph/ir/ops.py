@@ -211,10 +211,16 @@ class BufferArg:
 
 @dataclass(frozen=True)
 class ParamArg:
-    """A kernel's argument: its position in the launch, its number of elements."""
+    """A kernel's argument: its position in the launch, its number of elements; with `ahead`, loads also ask for what
+    lies so many bytes behind.
+    """
 
     slot: int
     size: int
+    ahead: int = 0
+
+    def __repr__(self) -> str:
+        return f"ParamArg(slot={self.slot}, size={self.size}{f', ahead={self.ahead}' if self.ahead else ''})"
 
 
 class AxisKind(Enum):

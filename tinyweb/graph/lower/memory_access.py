@@ -8,10 +8,10 @@ modify-write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, ParamArg, UOp, toposort
+from tinyweb.graph.ir import Ops, UOp, toposort
 from tinyweb.graph.lower.constructors import add, index_const, lane, lanes_of, make, splat, stack
 from tinyweb.graph.lower.formats import decode, encode
 from tinyweb.graph.symbolic import const_factor, simplify
@@ -76,7 +76,7 @@ class Memory:
         if carrier is dtypes.uint8 and memory.dtype.bits < 8 and memory.arg.size % (32 // memory.dtype.bits) == 0:
             carrier = U32  # whole words: one load for many elements
         per = carrier.bits // memory.dtype.bits
-        return UOp(Ops.PARAM, carrier, (), ParamArg(memory.arg.slot, -(-memory.arg.size // per)))
+        return UOp(Ops.PARAM, carrier, (), replace(memory.arg, size=-(-memory.arg.size // per)))
 
     def alignment(self, place: Place) -> int:
         """A power of two (at most 128) that provably divides the index; C reads and writes vectors at any element."""

@@ -10,6 +10,7 @@ from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
+from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 
@@ -23,6 +24,7 @@ __all__ = [
     "Online",
     "Partition",
     "Peel",
+    "Prefetch",
     "RFactor",
     "Reorder",
     "Schedule",

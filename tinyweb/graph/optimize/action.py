@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
 from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.target import Target
 
 
@@ -25,10 +25,12 @@ class Action:
         parts = []
         for f in fields(self):
             value = getattr(self, f.name)
+            if value == f.default:
+                continue
             if value is True:
                 parts.append(f.name)
-            elif value != f.default:
-                text = _text(value)
+            else:
+                text = f"p{value}" if f.name == "param" else _text(value)
                 parts.append(text if f.default is MISSING and f.name != "at" else f"{f.name}={text}")
         return f"{self.name}({', '.join(parts)})"
 
@@ -41,12 +43,10 @@ class Action:
         """Steps worth trying on a kernel, each a short tuple of actions; they may be illegal."""
         return iter(())
 
-    def loop(self, kernel: UOp, axis: str) -> UOp:
-        """The RANGE of an axis that is a loop still; else ScheduleError."""
-        r = find_axis(kernel, axis)
+    def check_unbound(self, r: UOp) -> None:
+        """ScheduleError where a RANGE is no loop any more."""
         if r.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
-        return r
 
 
 Schedule: TypeAlias = "tuple[Action, ...]"

@@ -25,6 +25,7 @@ from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
+from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,
     loops_of,
@@ -78,10 +79,11 @@ class Split(Action):
         return f"{self.axis}.1"
 
     def apply(self, kernel: UOp) -> UOp:
-        r = self.loop(kernel, self.axis)
+        r = find_axis(kernel, self.axis)
         size = axis_size(r)
         if self.factor < 1:
             raise ScheduleError(f"{self}: the factor must be at least 1")
+        self.check_unbound(r)
         f = self.factor
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
         outer = _range(r, blocks, name=self.outer)
@@ -203,13 +205,13 @@ class Bind(Action):
         return f"bind({self.axis}, {self.kind.name.lower()}{where})"
 
     def apply(self, kernel: UOp) -> UOp:
-        kind = self.kind
+        r = find_axis(kernel, self.axis)
+        size, kind = axis_size(r), self.kind
         if kind in (AxisKind.LOOP, AxisKind.ORDERED):
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
         if kind is AxisKind.DOT:
             raise ScheduleError(f"{self}: an axis becomes that of an instruction by tensorize")
-        r = self.loop(kernel, self.axis)
-        size = axis_size(r)
+        self.check_unbound(r)
         if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):
             raise ScheduleError(f"{self}: dimension {self.dim} does not exist")
         if kind is AxisKind.GRID:
@@ -337,9 +339,10 @@ class GroupReduce(Action):
 
 
 ACTIONS: dict[str, type[Action]] = {
-    a.name: a
-    for a in (Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition)
-}
+    a.name: a for a in (
+        Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition, Prefetch,
+    )
+}  # fmt: skip
 
 
 def to_json(schedule: Iterable[Action]) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from tinyweb.graph.optimize.instructions import (
     FIELD,
     NIBBLES,
 )
+from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import MAX_STAGED, Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
@@ -56,7 +57,11 @@ def schedule_for_dots(b: Builder) -> bool:
             recipes += [partial(_along_rows, b, work, work.columns, vectors) for vectors in (VECTORS, 1)]
         recipes += [partial(_along_groups, b, work, name) for name in b.target.instructions]
     recipes.append(partial(_in_pairs, b))
-    return any(_whole(b, recipe) for recipe in recipes)
+    if not any(_whole(b, recipe) for recipe in recipes):
+        return False
+    for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
+        b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
+    return True
 
 
 def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:

@@ -36,7 +36,8 @@ class Tensorize(Action):
         instruction = INSTRUCTIONS.get(self.instruction)
         if instruction is None:
             raise ScheduleError(f"{self}: there is no such instruction, but {', '.join(INSTRUCTIONS)}")
-        r = self.loop(kernel, self.axis)
+        r = find_axis(kernel, self.axis)
+        self.check_unbound(r)
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
         matches = {u: unify(instruction, u, r) for u in reduces}
         if not matches or None in matches.values():
