@@ -79,8 +79,8 @@ class Target:
         return tuple(dim for dim, most in enumerate(self.max_workgroup) if most > 1)
 
     @property
-    def near_spaces(self) -> tuple[Space, ...]:
-        """Memory that values are staged in, the nearest first."""
+    def staging_spaces(self) -> tuple[Space, ...]:
+        """Memory that values can be staged in."""
         return (Space.REGISTER, Space.SHARED) if self.shared_bytes else (Space.REGISTER,)
 
     def stores_apart(self, dtype: DType) -> bool:

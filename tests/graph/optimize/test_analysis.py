@@ -12,10 +12,10 @@ from tests.graph.symbolic.oracle import all_values, meaning
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize import Bind, ScheduleError, apply
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.database import Database, DatabaseError, describe
-from tinyweb.graph.optimize.for_gpu import fitting, fitting_divisor
+from tinyweb.graph.optimize.for_gpu import fitting
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.target import interpreter_target
 
@@ -54,7 +54,7 @@ def test_an_access_follows_an_axis(name: str, width: int) -> None:
 def test_what_there_is_to_do() -> None:
     k = Analysis(product_of(12, 16, 20, in_place=True))
     assert [r.arg.name for r in k.outputs] == ["i0", "i1"] and [r.arg.name for r in k.reduced] == ["r0"]
-    assert k.work == 12 * 20 + 12 * 16 * 20 and k.dominant is k.reduces[0] and k.in_place and not k.chases
+    assert k.work == 12 * 20 + 12 * 16 * 20 and k.dominant is k.reduces[0] and k.in_place and not k.pointer_chasing
     assert [u.src[0].arg.slot for u in k.loads_of(k.reduces[0])] in ([1, 2], [2, 1])
     assert {u.src[0].arg.slot for u in k.summed} == {1, 2}
     assert [k.kernel_stores(u) for u in k.nodes if u.op is Ops.LOAD and u.src[0].arg.slot == 0] == [True]
@@ -72,7 +72,7 @@ def test_loads_of_sums_inside_are_left_out() -> None:
     outer = next(u for u in k.reduces if u.src[0].op is Ops.REDUCE)
     assert k.loads_of(outer) == [] and [len(k.loads_of(u)) for u in k.reduces if u is not outer] == [1, 1]
     assert k.dominant is not None and k.volume(set(k.dominant.ranges | set(k.dominant.src[1:]))) == 240
-    assert [Analysis(chased(64, n)).chases for n in (1, 6, 7)] == [False, False, True]
+    assert [Analysis(chased(64, n)).pointer_chasing for n in (1, 6, 7)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("size", "width"), [(24, 8), (12, 4), (6, 2), (7, 1), (64, 16), (16, 16)])
@@ -93,10 +93,10 @@ def test_threads_for_a_size() -> None:
             n = fitting(size, room)
             assert n <= room and n & (n - 1) == 0 and n < max(2 * size, 2)
             most = next(p for p in (64, 32, 16, 8, 4, 2, 1) if p <= room and (p < 2 * size or p == 1))
-            whole = fitting_divisor(size, most)
+            whole = power_of_two(size, most)
             assert n == (most if whole == most or -size % most / size <= 0.25 or whole * 2 < most else whole)
-            assert size % fitting_divisor(size, room) == 0
-            assert 2 * fitting_divisor(size, room) > room or size % (2 * fitting_divisor(size, room))
+            assert size % power_of_two(size, room) == 0
+            assert 2 * power_of_two(size, room) > room or size % (2 * power_of_two(size, room))
 
 
 def on_the_grid(kernel: UOp) -> list[str]:

@@ -160,7 +160,7 @@ TENSOR_ONLY = MOVEMENT | {
 
 
 class Space(Enum):
-    """Where a BUFFER's memory lies, from near to far."""
+    """Where a BUFFER's memory lies, the fastest first."""
 
     REGISTER = auto()  # one invocation
     SHARED = auto()  # one workgroup

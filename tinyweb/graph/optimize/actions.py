@@ -43,7 +43,7 @@ MAX_LANES = 256
 MAX_THREADS = 1024
 MAX_ACTIONS = 64  # of a schedule that is read
 MAX_NAME = 80  # characters of an axis' name that is read
-BLOCKS = (16, 32, 64, 128, 256)  # steps of a loop whose data may stay near
+BLOCKS = (16, 32, 64, 128, 256)  # steps of a loop whose data may stay cached
 TILES = (2, 4, 6, 8, 16, 32)  # lanes along one axis
 GROUPS = (4, 8, 16, 32, 64, 128, 256)  # threads along one axis
 

@@ -10,6 +10,19 @@ from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
 
+def largest_divisor(size: int, most: int) -> int:
+    """The largest divisor of a size that is at most `most`."""
+    return next(n for n in range(max(most, 1), 0, -1) if size % n == 0)
+
+
+def power_of_two(size: int, most: int) -> int:
+    """The largest power of two up to `most` that divides a size."""
+    factor = 1
+    while factor * 2 <= most and size % (factor * 2) == 0:
+        factor *= 2
+    return factor
+
+
 class Analysis:
     """A kernel before any axis is bound."""
 
@@ -109,8 +122,8 @@ class Analysis:
         return self.volume(access.src[1].ranges) * access.src[0].dtype.bits
 
     @cached_property
-    def chases(self) -> bool:
-        """Whether loads wait for each other in long chains, to know where: a bisection gains nothing from lanes."""
+    def pointer_chasing(self) -> bool:
+        """Whether addresses are loaded in long chains: lanes gain nothing where loads wait for each other."""
         depth: dict[UOp, int] = {}
         for u in self.nodes:
             depth[u] = max((depth[s] for s in u.src), default=0) + (u.op is Ops.LOAD)
@@ -128,10 +141,7 @@ class Analysis:
 
     def width(self, accesses: list[UOp], r: UOp, limit: int) -> int:
         """The widest power of two up to `limit` that divides the axis and in which an access follows it, aligned."""
-        size = self.exact(r)
-        width = 1
-        while 2 * width <= limit and const_factor(size) % (2 * width) == 0:
-            width *= 2
+        width = power_of_two(const_factor(self.exact(r)), limit)
         while width > 1:
             if any(self.follows(a, r, width) for a in accesses):
                 return width

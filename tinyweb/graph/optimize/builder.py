@@ -22,6 +22,8 @@ from tinyweb.graph.optimize.stage import stages_of, whole_value
 from tinyweb.graph.symbolic import divides
 from tinyweb.graph.target import Target
 
+# elements: fewer are done sooner by one worker than the others are woken
+WORTH_SHARING = 1 << 15
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 
 
@@ -73,6 +75,12 @@ class Builder:
         """Actions after which the kernel is a different one to analyse, and has no axis bound yet."""
         self.do(*actions)
         self.k = Analysis(self.kernel)
+
+    @property
+    def shares(self) -> bool:
+        """Whether there is work for all workers, who may store side by side."""
+        apart = all(self.target.stores_apart(s.src[0].dtype) for s in self.k.stores)
+        return self.target.parallel_threads > 1 and self.k.work >= WORTH_SHARING and apart
 
     # -- axes --------------------------------------------------------------------------------------------------
     def has(self, axis: str) -> bool:

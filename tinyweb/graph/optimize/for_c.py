@@ -9,13 +9,15 @@ from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
 
-# fewer elements than this are done sooner by one worker than the others are woken
-WORTH_SHARING = 1 << 15
 BLOCKS_PER_WORKER = 4
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
-SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 32, 8  # sums that stay near, lanes of one, rows added at a time
+SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = (
+    2048,
+    32,
+    8,
+)  # sums in the first-level cache, lanes of one, rows at a time
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
-SIDE, LINE = 8, 16  # elements of a block that is read across: along what is stored, and along what is read
+SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
 LIGHT = 60  # nodes of a kernel that may be repeated for all of a block
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
 
@@ -33,22 +35,16 @@ def schedule_for_c(b: Builder) -> bool:
 def schedule_shared(b: Builder) -> bool:
     """The longest axis over the workers, and nothing else."""
     r = max(b.k.outputs, key=b.k.size, default=None)
-    if r is not None and worth_sharing(b):
+    if r is not None and b.shares:
         b.bind(r.arg.name, AxisKind.GRID)
     return True
-
-
-def worth_sharing(b: Builder) -> bool:
-    """Whether there is work for all workers, who may store side by side."""
-    apart = all(b.target.stores_apart(s.src[0].dtype) for s in b.k.stores)
-    return b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING and apart
 
 
 # -- kinds of kernels -------------------------------------------------------------------------------------------
 def elementwise(b: Builder, axes: list[UOp]) -> None:
     """A vector along the axis that the stores follow."""
     k, best, width = b.k, None, 1
-    if k.chases:
+    if k.pointer_chasing:
         return
     widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
     limit = min(b.target.vector_lanes * 2 if widest <= 32 else b.target.vector_lanes, b.target.max_vector)
@@ -66,8 +62,8 @@ def elementwise(b: Builder, axes: list[UOp]) -> None:
 
 
 def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | None:
-    """The axis that something is read side by side along, but not stored, as in a transposition: whole cache lines of
-    it are to be read in vectors, and taken apart in registers.
+    """The axis that loads follow and stores do not, as in a transposition: blocks are loaded in whole cache lines along
+    it, and transposed in registers.
     """
     if len(k.nodes) > LIGHT:
         return None
@@ -87,11 +83,11 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
 
 def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     """A vector times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added to sums that
-    stay near. Along columns every load would be on another page.
+    stay in the first-level cache. Along columns every load would be on another page.
     """
     k = b.k
     free, bound = [r for r in k.outputs if k.size(r) > 1], k.reduced
-    if len(free) != 1 or len(bound) != 1 or len(k.reduces) != 1 or not worth_sharing(b):
+    if len(free) != 1 or len(bound) != 1 or len(k.reduces) != 1 or not b.shares:
         return False
     column, row = free[0], bound[0]
     size, steps = k.exact(column), k.exact(row)
@@ -203,11 +199,11 @@ def unrolled(k: Analysis, r: UOp, most: int) -> int:
 
 # -- the nest ---------------------------------------------------------------------------------------------------
 def rows_first(b: Builder, dominant: UOp, row: UOp) -> None:
-    """The large operand is read once: a block of its rows stays near while all that is multiplied with it passes by."""
+    """The large operand is read once: a block of its rows stays cached while all that is multiplied with it is read."""
     k, block = b.k, b.left(row)
     unrolled = -(-k.size(row) // b.size(block))
     loops = {r for r in k.outputs if b.left(r) and r is not row}
-    if worth_sharing(b) and b.size(block) >= b.target.parallel_threads:
+    if b.shares and b.size(block) >= b.target.parallel_threads:
         b.bind(block, AxisKind.GRID)
     else:
         b.reorder(block, *(b.left(r) for r in k.outputs if r in loops))
@@ -231,7 +227,7 @@ def share(b: Builder) -> None:
     block.
     """
     k = b.k
-    if not worth_sharing(b):
+    if not b.shares:
         return
     blocks = b.target.parallel_threads * BLOCKS_PER_WORKER
     loops = [r for r in k.outputs if b.left(r)]

@@ -15,7 +15,7 @@ from math import gcd
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.actions import Split
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, largest_divisor
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.contraction import schedule_contraction
 from tinyweb.graph.optimize.errors import ScheduleError
@@ -35,8 +35,6 @@ from tinyweb.graph.optimize.stage import MAX_STAGED, Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
-# fewer products than this are done sooner by one worker than the others are woken
-WORTH_SHARING = 1 << 15
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
@@ -133,8 +131,8 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, vectors: int) -> bool:
     else:
         # what all rows are multiplied with is staged a chunk at a time, for several blocks of rows
         blocks = min(near * size // (steps * block), b.size(row) // (b.target.parallel_threads * BLOCKS_PER_WORKER))
-        chunk, tile = b.split(tile, _divisor(b.size(tile), b.size(tile) * near // elements))
-        at, row = b.split(row, _divisor(b.size(row), blocks))
+        chunk, tile = b.split(tile, largest_divisor(b.size(tile), b.size(tile) * near // elements))
+        at, row = b.split(row, largest_divisor(b.size(row), blocks))
         _share(b, at, "")
         b.reorder(chunk, row, tile)
     if vectors > 1:
@@ -290,13 +288,9 @@ def _tile(b: Builder, r: UOp, factor: int) -> str:
     return b.tile(r.arg.name, min(factor, b.k.size(r)), AxisKind.UNROLL)
 
 
-def _divisor(size: int, most: int) -> int:
-    return next(n for n in range(max(most, 1), 0, -1) if size % n == 0)
-
-
 def _share(b: Builder, row: str, columns: str) -> None:
     """Blocks of rows go to the workers; with one worker they are the outer loop, if columns have blocks too."""
-    if b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING:
+    if b.shares:
         b.bind(row, AxisKind.GRID)
     elif columns and row:
         b.reorder(row, columns)

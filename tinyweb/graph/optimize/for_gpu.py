@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested
 from tinyweb.graph.optimize.actions import GroupReduce
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FULL, excess, exchange_bytes
 
@@ -111,7 +111,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
             narrow = max((u for u in loads if k.follows(u, axis, width)), key=k.traffic).src[0].dtype.bits
             if left and narrow < 32:
                 # four words at a time, if that leaves enough steps for threads; at least the other half of a word
-                words = fitting_divisor(b.size(left), 32 // narrow)
+                words = power_of_two(b.size(left), 32 // narrow)
                 while words > 1 and steps * k.volume(groups) < ALONG * words and (words > 2 or narrow >= 8):
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
@@ -279,7 +279,7 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> list[Side
     if lots > threads or lots * 2 < threads:
         return []
     for r in axes[1:]:
-        if (steps := fitting_divisor(k.size(r), vectors)) > 1:
+        if (steps := power_of_two(k.size(r), vectors)) > 1:
             return [Side(near, lots, 1, (r, steps), rest // steps, again)]
     return [Side(near, lots, 1, None, rest, again)]
 
@@ -336,7 +336,7 @@ def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
 def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
     """Whether there was such an axis."""
     k, best, width = b.k, None, 1
-    for r in axes if not k.chases else ():
+    for r in axes if not k.pointer_chasing else ():
         follow = [s for s in k.stores if k.contiguous(s, r)]
         # a word of packed elements is stored as a whole where the vector covers it
         narrow = min((s.src[0].dtype.bits for s in follow), default=32)
@@ -484,11 +484,3 @@ def even(size: int, room: int) -> int:
     """
     count = fitting(size, room)
     return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))
-
-
-def fitting_divisor(size: int, most: int) -> int:
-    """The largest power of two up to `most` that divides the size."""
-    factor = 1
-    while factor * 2 <= most and size % (factor * 2) == 0:
-        factor *= 2
-    return factor

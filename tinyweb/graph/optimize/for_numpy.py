@@ -1,4 +1,4 @@
-"""The interpreter: as many outputs as possible at once, since a loop's turn costs a walk through the program."""
+"""The interpreter: as many outputs as possible at once, since each step of a loop costs a walk through the program."""
 
 from __future__ import annotations
 

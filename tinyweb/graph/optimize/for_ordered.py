@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, UOp
-from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.analysis import largest_divisor, power_of_two
+from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
 from tinyweb.graph.optimize.for_gpu import schedule_threads
 from tinyweb.graph.optimize.partition import Partition, scatters, serial_axes
 from tinyweb.graph.symbolic import const_factor
 
 CHAINS = 8  # steps of independent rows that hide each other's latency
-WORTH_SHARING = 1 << 15  # steps from which waking the other workers pays
 THREADS = 1 << 7  # fewer leave a GPU waiting for each step; more parts walk over more that is not theirs
 
 
@@ -27,9 +27,7 @@ def schedule_ordered(b: Builder) -> bool:
     loops = {r: r.arg.name for r in free}
     column = next((r for r in free if all(k.contiguous(s, r) for s in k.stores)), None)
     if column is not None:
-        lanes = 1
-        while lanes < 2 * b.target.vector_lanes and const_factor(k.exact(column)) % (2 * lanes) == 0:
-            lanes *= 2
+        lanes = power_of_two(const_factor(k.exact(column)), 2 * b.target.vector_lanes)
         loops[column] = name = b.tile(column.arg.name, lanes, AxisKind.VECTOR)
         if shared and name and scatters(k.kernel) and b.size(name) >= 2 * workers:
             # a step goes on through all that a worker has of the row that an index names
@@ -58,5 +56,4 @@ def _over_threads(b: Builder, serial: UOp, outputs: int) -> bool:
 
 def _divisor(b: Builder, r: UOp) -> int:
     """The largest number of chains that is sure to divide an axis."""
-    factor = const_factor(b.k.exact(r))
-    return next(f for f in range(CHAINS, 0, -1) if factor % f == 0)
+    return largest_divisor(const_factor(b.k.exact(r)), CHAINS)

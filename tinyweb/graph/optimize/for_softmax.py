@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
-from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.optimize.online import Online
@@ -14,8 +14,7 @@ from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.symbolic import const_factor
 
-WORTH_SHARING = 1 << 15  # elements of work that are done sooner by several workers
-BLOCK = 64  # keys whose scores stay near
+BLOCK = 64  # keys of a block, whose scores are staged
 WIDEST = 256  # lanes of sums
 ROWS = 4  # queries that share what is read of keys and values
 KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
@@ -103,9 +102,8 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
         b.tile(row.arg.name, rows, AxisKind.UNROLL)
     _share(b, [b.left(r) for r in k.outputs if b.left(r)])
     # the sums of all rows and of the columns at hand stay in registers
-    columns, size = min(8 // rows, 4) * b.target.vector_lanes, k.size(along) if along is not None else 1
-    while columns > 1 and size % columns:
-        columns //= 2
+    size = k.size(along) if along is not None else 1
+    columns = power_of_two(size, min(8 // rows, 4) * b.target.vector_lanes)
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
     _vector_of_products(b, softmax, b.target.vector_lanes)
 
@@ -124,9 +122,7 @@ def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> Non
     names = [r.arg.name for r in k.outputs if r is not row and r not in softmax.columns] + [block] * bool(block)
     _share(b, names)
     # half of the registers hold sums, of scores or of columns
-    columns = b.target.vector_registers // (2 * vectors)
-    while columns > 1 and k.volume(softmax.columns) % columns:
-        columns //= 2
+    columns = power_of_two(k.volume(softmax.columns), b.target.vector_registers // (2 * vectors))
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 8 // vectors, columns if columns > 1 else 0))
     queries = {u.src[0].arg.slot for u in softmax.score.toposort() if u.op is Ops.LOAD and row in u.ranges
                and softmax.row not in u.ranges}  # fmt: skip
@@ -135,7 +131,7 @@ def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> Non
 
 
 def _share(b: Builder, axes: list[str]) -> None:
-    if b.target.parallel_threads > 1 and b.k.work >= WORTH_SHARING:
+    if b.shares:
         for axis in axes:
             b.bind(axis, AxisKind.GRID)
 

@@ -1,4 +1,4 @@
-"""Hoist: a reduced loop goes outside of output loops; the sums of their block wait in nearer memory meanwhile."""
+"""Hoist: a reduced loop goes outside of output loops; the sums of their block wait in register memory meanwhile."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Hoist(Action):
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every reduced loop, for blocks of sums at the grid and at every output loop."""
         loops = [r for r in ranges_of(kernel) if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
-        if loops_of(kernel).stages or Space.SHARED in target.near_spaces:
+        if loops_of(kernel).stages or Space.SHARED in target.staging_spaces:
             return
         for axis in loops:
             if axis.arg.reduce:

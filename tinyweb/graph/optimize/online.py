@@ -1,4 +1,4 @@
-"""Online softmax: sums weighted by exponentials in one pass over blocks, the scores in near memory alone.
+"""Online softmax: sums weighted by exponentials in one pass over blocks, the scores staged block by block.
 
 A softmax followed by a weighted sum reads its scores three times: for the maximum m, for the sum of exp(s - m), and for
 the sum of exp(s - m) · v. Kept up to date block by block, with what has been summed multiplied by exp(old m - new m)
@@ -78,7 +78,7 @@ class Online(Action):
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Blocks of several sizes, for every softmax that the kernel has."""
-        space = target.near_spaces[-1]
+        space = target.staging_spaces[-1]
         for s in softmaxes(simplify(kernel)):
             for block in (32, 64, 128):
                 yield (Online(s.row.arg.name, block, space, together=1 if space is Space.SHARED else 2),)
@@ -115,13 +115,13 @@ class _Steps:
 
     def rewrite(self, kernel: UOp) -> UOp:
         action, softmax = self.action, self.softmax
-        near = action.space is Space.REGISTER
+        private = action.space is Space.REGISTER
         # vectors run along the keys, or along rows where these are vectors already
-        vectors = near and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
+        vectors = private and not any(r.arg.kind is AxisKind.VECTOR for r in softmax.rows)
         lanes = AxisKind.VECTOR if vectors else AxisKind.LOOP
         begin, teams, mine = self._parts()
         encode, decode = (ordered, from_ordered) if self._as_integers() else (lambda u: u, lambda u: u)
-        if near:
+        if private:
             scores, place = self._scores(), self._range("max", action.block, lanes)
             block = UOp(Ops.REDUCE, self.dtype, (scores.load(place), place), Ops.MAX)
             # once more for the weights, which come after the maximum
@@ -154,7 +154,7 @@ class _Steps:
             alone = s.value is s.exponential  # weights of what is beyond the row are 0
             place = self._range(name, action.block, AxisKind.VECTOR) if alone and vectors else self._range(name, rest)
             loops = [*([] if self.once else [self.step]), *teams]
-            if alone and not near:  # each thread adds up its own
+            if alone and not private:  # each thread adds up its own
                 value = UOp(Ops.REDUCE, self.dtype, (weight, mine[-1]), Ops.ADD)
                 loops += mine[:-1]
             else:
@@ -184,7 +184,7 @@ class _Steps:
         return total.alu(Ops.DIV, divisor)
 
     def _stored_later(self, total: UOp) -> UOp:
-        """The sums of all columns that are loops, in near memory, and of them the one at hand."""
+        """The sums of all columns that are loops, staged, and of them the one at hand."""
         lanes = [r for r in self.inner.values() if r in total.ranges]
         if not lanes:
             return total
@@ -217,7 +217,7 @@ class _Steps:
         return begin, teams, [*mine, self._range("key.1", each // action.across, AxisKind.VECTOR)]
 
     def _scores(self) -> UOp:
-        """The scores of a block in near memory."""
+        """The scores of a block, staged."""
         block, together = self.action.block, self.action.together
         ranges = [index := self._range("score", block // together)]
         if together > 1:
@@ -254,7 +254,7 @@ class _Steps:
         return list(out)
 
     def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
-        """`value` in near memory."""
+        """`value`, staged."""
         bound = nested(r for r in value.ranges if r in self.softmax.inner)
         copies = {
             r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.fixed", order=(1 << 16) + r.arg.order)) for r in bound

@@ -19,7 +19,7 @@ from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
-LEAST = 1 << 17  # bytes of a parameter: of a smaller one much is near already
+LEAST = 1 << 17  # bytes of a parameter: of a smaller one much is cached already
 BLOCK = 1 << 16  # bytes one step of the grid may read: it need not read them in order
 WIDTH = 16  # bytes of a load: asking once for every number would cost more than it brings
 FARTHEST = 1 << 20

@@ -1,4 +1,4 @@
-"""Stage: what a step of a loop reads of one parameter is brought into nearer memory first, and read from there."""
+"""Stage: what a step of a loop reads of one parameter goes through shared or register memory."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Stage(Action):
         for r in loops.ranges:
             if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and r not in filling:
                 for slot, axes in which:
-                    for space in target.near_spaces:
+                    for space in target.staging_spaces:
                         yield (Stage(slot, r.arg.name, space, axes=axes),)
 
     def _reads(self, kernel: UOp, at: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, tuple[UOp, ...]]]:
@@ -158,7 +158,7 @@ class Stage(Action):
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
-        layout = sorted(tile, key=_nearness if self.space is Space.SHARED else _panels(summed))
+        layout = sorted(tile, key=_thread_order if self.space is Space.SHARED else _panels(summed))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
         if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
@@ -315,7 +315,7 @@ def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, tuple[int, st
     return key
 
 
-def _nearness(r: UOp) -> tuple[int, int]:
+def _thread_order(r: UOp) -> tuple[int, int]:
     """Threads side by side read elements side by side: loops outermost, then single lanes, then threads (x innermost),
     then the lanes of a vector.
     """

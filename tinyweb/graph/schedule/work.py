@@ -59,7 +59,7 @@ def executed(kernel: UOp) -> int:
 
 
 def _given(value: UOp, ranges: list[UOp], number: int) -> UOp:
-    """Memory in place of a value: as good as that is what a pass keeps near."""
+    """Memory in place of a value: as good as that is what one pass keeps in registers."""
     return UOp(Ops.PARAM, value.dtype, (), ParamArg(1000 + number, 1 << 40)).load(row_major(ranges))
 
 

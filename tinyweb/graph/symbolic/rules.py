@@ -67,7 +67,7 @@ def single_value(u: UOp) -> UOp | None:
 
 
 def constant_source(u: UOp) -> UOp | None:
-    """A loop of one turn counts 0, a variable of one value is that value. REDUCE and END go on naming the RANGE."""
+    """A loop of one step counts 0, a variable of one value is that value. REDUCE and END go on naming the RANGE."""
     looked_at = u.src[:1] if u.op is Ops.REDUCE else u.src
     fixed: dict[UOp, UOp] = {}
     for s in looked_at:
