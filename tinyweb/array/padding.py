@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinyweb.array.joining import Joining
 from tinyweb.array.movement import as_shape
 from tinyweb.dtype import dtypes
+from tinyweb.graph.autodiff import gradient
 from tinyweb.graph.ir import Ops, Size, UOp, size_add
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -111,7 +112,22 @@ class Padding(Joining):
             head, tail = self._along(axis, 1, before + 1).flip(axis), self._along(axis, n - 1 - after, n - 1).flip(axis)
         else:
             head, tail = self._along(axis, n - before, n), self._along(axis, 0, after)
-        return Joining.cat([head, self, tail], axis=axis)
+        joined = Joining.cat([head, self, tail], axis=axis)
+        # the same by one load of each element; its gradient would be a scatter
+        at = UOp(Ops.IOTA, dtypes.index, (), before + n + after) + -before
+        if mode == "reflect":
+            at = at.maximum(-at)
+            at = -(-at).maximum(at + -2 * (n - 1))
+        elif mode == "circular":
+            at = (at < 0).where(at + n, (at < n).where(at, at + -n))
+        index = -(-at.maximum(0)).maximum(1 - n)
+        picked = self._new(UOp(Ops.TAKE, self.dtype, (self.movedim(axis, 0).uop, index), 0)).movedim(0, axis)
+
+        def rule(g: Self) -> list[Self]:
+            (part,) = gradient(joined.uop, g.uop, [self.uop])
+            return [self._new(g.uop if part is None else part)]
+
+        return picked._with_gradients([self], rule) if self.dtype.is_float else picked
 
 
 def _positive(n: Size) -> Size:

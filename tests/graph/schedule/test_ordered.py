@@ -11,8 +11,10 @@ from tests.tensor.graph_values import fetched, scanned, scattered
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.lower import program_for
 from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
+from tinyweb.graph.target import wasm_target
 from tinyweb.tensor import Tensor as Base
 
 DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
@@ -160,6 +162,35 @@ def test_a_result_is_the_memory_it_was_computed_in_and_nobody_elses() -> None:
     Tensor.realize(a, b)
     a.assign(Tensor([0.0] * 6))
     np.testing.assert_array_equal(b.numpy(), [0, 1, 3, 6, 10, 15])
+
+
+def test_what_is_assigned_is_computed_where_it_belongs() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32)).realize()
+    out = Tensor(np.zeros((2, 3), np.float32)).realize()
+    value = out._new(UOp(Ops.SCAN, x.dtype, (x.uop,), (Ops.ADD, 0)))._reshape((2, 3))
+    place = UOp(Ops.ASSIGN, x.dtype, (out.uop, value.uop))
+    s = schedule([place])
+    assert len(s.calls) == 1 and s.results == (out.uop.buffer,) and not s.temporaries
+    # what is read again has memory of its own until then, and so has what is assigned twice
+    y = Tensor(np.arange(6, dtype=np.float32)).realize()
+    y.assign(y.cumsum(0) + y[0])
+    y.assign(y.cumsum(0))
+    np.testing.assert_array_equal(y.numpy(), np.arange(6).cumsum().cumsum())
+    a, b, total = out.flatten().contiguous().realize(), Tensor(np.zeros(6, np.float32)).realize(), x.cumsum(0)
+    a.assign(total)
+    b.assign(total)
+    Tensor.realize(a, b)
+    a.assign(Tensor([0.0] * 6))
+    np.testing.assert_array_equal(b.numpy(), [0, 1, 3, 6, 10, 15])
+
+
+def test_a_running_product_or_maximum_begins_without_a_condition() -> None:
+    for op, first in ((Ops.MUL, 1.0), (Ops.MAX, -np.inf)):
+        x = Tensor(np.zeros((3, 40), np.float32)).realize()
+        node = UOp(Ops.SCAN, x.dtype, (x.uop,), (op, 1))
+        program = program_for(schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls[0].kernel, wasm_target(1))
+        assert not any(u.op in (Ops.WHERE, Ops.EQUAL, Ops.LESS) for u in program.uops)
+        assert any(u.op is Ops.STORE and u.src[2].op is Ops.CONST and u.src[2].arg == first for u in program.uops)
 
 
 def test_work_grows_with_the_steps() -> None:

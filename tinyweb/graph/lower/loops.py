@@ -97,6 +97,7 @@ class _Reduces:
         self.groups, self.carried = groups.groups, groups.carried
         self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
         self.before = steps_before(self.kernel)
+        self.first = first_steps(self.kernel, self.before)
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -129,7 +130,8 @@ class _Reduces:
         if u in self.before:
             self.done[u] = self._kept_from_before(u, *self.before[u])
             return
-        if u.op is Ops.WHERE and (load := self._zero_at_first(u)) is not None:
+        if u in self.first:
+            load = self.first[u]
             self.done[u] = self.done[load]
             return
         if u.op is Ops.LOAD and u.src[0].op is Ops.STAGE:
@@ -225,23 +227,12 @@ class _Reduces:
         return self.running[reduce].after if u.arg else self.running[reduce].before
 
     def _kept_from_before(self, u: UOp, loop: UOp, value: UOp) -> UOp:
-        """What the step of `loop` before this one has stored, in registers; zero in the first."""
+        """What the step of `loop` before this one has stored, in registers; in the first what replaces it there."""
         memory, index = self._accumulator(u, u, [])
         outer = [r for r in self._outer(u) if r is not loop]
-        inside = memory.after(memory.after(*outer).store(index, UOp.const(0, u.dtype)), loop)
+        inside = memory.after(memory.after(*outer).store(index, self.first.get(u, UOp.const(0, u.dtype))), loop)
         self.updates.append((inside, index, value))
         return inside.load(index)
-
-    def _zero_at_first(self, u: UOp) -> UOp | None:
-        """The load of a step before that `u` replaces by zero where its gate is false: registers hold that zero."""
-        condition, a, b = u.src
-        load, other = (a, b) if a in self.before else (b, a)
-        if load not in self.before or not is_const(other, 0):
-            return None
-        gate = load.src[2]
-        return (
-            load if condition in (gate, simplify(gate.logical_not())) and (condition is gate) == (load is a) else None
-        )
 
     def _repeated(self, u: UOp, value: UOp, times: int) -> UOp:
         """A value that does not vary over some of the reduced lanes counts once for each of them."""
@@ -502,6 +493,30 @@ def steps_before(kernel: UOp) -> dict[UOp, tuple[UOp, UOp]]:
                 inside = simplify(loop >= 1) in map(simplify, clauses(u.src[2]))
                 if inside and simplify(u.src[1]) is previous and loop in u.ranges:
                     found[u] = (loop, store.src[2])
+    return found
+
+
+def first_steps(kernel: UOp, before: Mapping[UOp, tuple[UOp, UOp]]) -> dict[UOp, UOp]:
+    """By LOAD of a step before: the constant that all that use it replace it by in the first step, where its gate is
+    false; it is zero where there is none. By WHERE that does so: the LOAD, whose register holds that constant."""
+    found: dict[UOp, UOp] = {}
+    for load in before:
+        gate = load.src[2]
+        users = [u for u in kernel.toposort() if load in u.src]
+        chosen = {
+            u: other
+            for u in users
+            if u.op is Ops.WHERE
+            for condition, mine, other in (
+                (u.src[0], u.src[1], u.src[2]),
+                (simplify(u.src[0].logical_not()), u.src[2], u.src[1]),
+            )
+            if mine is load and condition is gate and is_const(other)
+        }
+        values = set(chosen.values())
+        if len(values) == 1 and len(chosen) == len(users):
+            found[load] = values.pop()
+        found |= {u: load for u, other in chosen.items() if other is found.get(load, UOp.const(0, load.dtype))}
     return found
 
 

@@ -11,8 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, Ordered, Shape, Size, UOp, rebuild, size_max, size_prod, size_sub, toposort
-from tinyweb.graph.schedule.views import view_base
+from tinyweb.graph.ir import (
+    Ops,
+    Ordered,
+    Shape,
+    Size,
+    UOp,
+    rebuild,
+    size_max,
+    size_prod,
+    size_sub,
+    substitute,
+    toposort,
+)
+from tinyweb.graph.schedule.views import view_base, walk
 
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
 WIDE = 64
@@ -36,7 +48,38 @@ def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tu
             return expansion.scatter(u.arg[0], u.arg[1], len(u.arg) > 2, *src)
         return expansion.fetch_add(u.arg, *src) if u.op is Ops.FETCH_ADD else None
 
-    return _in_place(roots, rebuild(nodes, expanded)), frozenset(expansion.buffers)
+    done = rebuild(nodes, expanded)
+    table = _results(roots, done, frozenset(expansion.buffers))
+    if table:
+        written = {done[r]: done[r].src[1] for r in roots if r.op is Ops.ASSIGN and r.buffer in table.values()}
+        ends = substitute(UOp(Ops.SINK, dtypes.void, tuple(written.get(done[r], done[r]) for r in roots)), table).src
+        done = {r: end for r, end in zip(roots, ends, strict=True)}
+    return _in_place(roots, done), frozenset(expansion.buffers) - table.keys()
+
+
+def _results(roots: Sequence[UOp], done: dict[UOp, UOp], scratch: frozenset[UOp]) -> dict[UOp, UOp]:
+    """By memory of an update: the BUFFER that a root asks its whole value to be written to, and that nothing reads."""
+    table: dict[UOp, UOp] = {}
+    for r in roots:
+        if r.op is not Ops.ASSIGN or isinstance(r.arg, Ordered):
+            continue
+        place, value = _below(r.src[0]), _below(done[r.src[1]])
+        if place.op is Ops.BUFFER and _is_update(value) and value.buffer in scratch and value.buffer not in table:
+            others = walk([r.src[1], *(o for o in roots if o is not r)], ())
+            if place.arg.size == value.buffer.arg.size and place not in others and place not in table.values():
+                table[value.buffer] = place
+    return table
+
+
+def _below(u: UOp) -> UOp:
+    """What lies below a copy and other shapes."""
+    while u.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
+        u = u.src[0]
+    return u
+
+
+def _is_update(u: UOp) -> bool:
+    return u.op is Ops.ASSIGN and isinstance(u.arg, Ordered)
 
 
 def _in_place(roots: Sequence[UOp], done: dict[UOp, UOp]) -> list[UOp]:
@@ -46,10 +89,8 @@ def _in_place(roots: Sequence[UOp], done: dict[UOp, UOp]) -> list[UOp]:
     out = []
     for r in roots:
         root = done[r]
-        value = root.src[0] if root.op is Ops.CONTIGUOUS else root
-        while value.op is Ops.RESHAPE:
-            value = value.src[0]
-        if root is not r and value.op is Ops.ASSIGN and isinstance(value.arg, Ordered) and value not in taken:
+        value = _below(root)
+        if root is not r and _is_update(value) and value not in taken:
             taken.add(value)
             root = value
         out.append(root)
@@ -82,8 +123,11 @@ class _Expansion:
         elif op is Ops.ADD:
             value = before + x
         else:
-            first = _along(iota(n), axis, x.shape).equal(0)
-            value = first.where(x, UOp(op, x.dtype, (before, x)))
+            begun = UOp(
+                Ops.EXPAND, dtypes.bool, (_reshape(UOp.const(True, dtypes.bool), (1,) * len(x.shape)),), x.shape
+            )
+            begun = _pad(_shrink(begun, axis, 1, n), axis, 1)
+            value = UOp(op, x.dtype, (begun.where(before, _identity(op, x.dtype)), x))
         return self._update(view, value, axis, memory, view)
 
     def _in_blocks(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
@@ -133,8 +177,7 @@ class _Expansion:
             values = _pad(values, axis, 0, spare)
         index, values = (_reshape(u, (*lead, parts, length, *u.shape[axis + 1 :])) for u in (index, values))
         own = (*lead, parts, x.shape[axis], *rest)
-        none = UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: x.dtype.min}[op], x.dtype)
-        none = UOp(Ops.EXPAND, x.dtype, (_reshape(none, (1,) * len(own)),), own)
+        none = UOp(Ops.EXPAND, x.dtype, (_reshape(_identity(op, x.dtype), (1,) * len(own)),), own)
         each = self._scatter(axis + 1, op, False, none, index, values)
         total = _reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
         return UOp(op, x.dtype, (x, total))
@@ -187,6 +230,10 @@ class _Expansion:
         for v in reversed(chain):
             update = v.replace(src=(update,))
         return update
+
+
+def _identity(op: Ops, dtype: DType) -> UOp:
+    return UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: dtype.min}[op], dtype)
 
 
 def _read_once(x: UOp) -> UOp:
