@@ -420,3 +420,35 @@ def test_panels_of_transposed_operands_are_packed_in_vectors(target: Target, k: 
     program = run(case, target, *grid, Bind("i1", VECTOR), Stage(2, "i0.0", Space.REGISTER))
     scalar = [u for u in program.uops if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM and not u.shape]
     assert k % 4 or all(u.src[0].arg.slot == 1 for u in scalar)
+
+
+@pytest.mark.parametrize("target", ACROSS, ids=lambda t: f"{t.name}-{t.vector_lanes}")
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("size", "border", "width"), [(16, 1, 3), (18, 2, 5), (7, 1, 3), (35, 0, 2), (32, 3, 7)])
+def test_rows_with_a_border_are_gated_in_their_outer_vectors(
+    target: Target, step: int, size: int, border: int, width: int
+) -> None:
+    """Of a row in vectors whose windows are written out, all but the first and the last are loaded without a gate."""
+    outputs = (size + 2 * border - width) // step + 1
+    (o, i), (r,) = axes(3, outputs), axes(width, reduce=True, first=2)
+    x = normal(3, size)
+    at = i * step + r - border
+    inside = (at >= 0) & (at < size)
+    value = total(UOp(Ops.LOAD, F32, (param(1, x.size), o * size + at, inside)), r)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (border, border))), width, 1)[:, ::step]
+    before = [np.zeros((3, outputs), np.float32), x]
+    case = Case("windows", kernel(param(0, 3 * outputs).store(o * outputs + i, value)), before, [windows.sum(-1)])
+    lanes = [Split("i1", 4, overlap=outputs % 4 > 0), Bind("i1.0", UNROLL), Bind("i1.1", VECTOR)]
+    program = run(case, target, *lanes, Bind("r0", UNROLL))
+    scalar = sum(u.op is Ops.LOAD and u.src[0].op is Ops.PARAM and not u.shape for u in program.uops)
+    assert scalar <= 2 * 4 * width
+
+
+@pytest.mark.parametrize("target", ACROSS, ids=lambda t: f"{t.name}-{t.vector_lanes}")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.float16, dtypes.int8], ids=lambda d: d.name)
+@pytest.mark.parametrize("count", [4, 8, 16, 48])
+def test_every_other_element(target: Target, dtype: DType, count: int) -> None:
+    (o, i), x = axes(3, count), rng.integers(-9, 9, (3, 2 * count - 1)).astype(dtype.numpy)
+    value = param(1, x.size, dtype).load(o * (2 * count - 1) + i * 2)
+    stored = kernel(param(0, 3 * count, dtype).store(o * count + i, value))
+    run(Case("alternate", stored, [np.zeros((3, count), dtype.numpy), x], [x[:, ::2]]), target, Bind("i1", VECTOR))

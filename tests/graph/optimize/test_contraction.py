@@ -139,3 +139,35 @@ def test_tiles_as_wide_as_what_they_divide() -> None:
     convolution = capture(lambda: Tensor.empty(1, 80, 22, 22).conv2d(Tensor.empty(80, 80, 3, 3)).realize()).calls[-1]
     schedule = "; ".join(map(str, heuristic(convolution.kernel, cpu_target(16, 2))))
     assert "split(i1, 80); bind(i1.1, vector)" in schedule
+
+
+WINDOWS = [
+    (56, 3, 1, 1),
+    (56, 3, 2, 1),
+    (57, 3, 2, 1),
+    (10, 5, 1, 2),
+    (28, 2, 2, 0),
+    (7, 3, 1, 1),
+    (33, 3, 1, 1),
+    (90, 7, 1, 3),
+]
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "border"), WINDOWS)
+def test_windows_of_single_channels(size: int, kernel: int, stride: int, border: int) -> None:
+    """Depthwise convolutions and pools: rows are written out, and gated where they end."""
+    x, w = normal(2, 6, size, size), normal(6, 1, kernel, kernel)
+    around = ((0, 0), (0, 0), (border, border), (border, border))
+    padded, low = np.pad(x, around), np.pad(x, around, constant_values=-np.inf)
+    cut = [
+        np.lib.stride_tricks.sliding_window_view(p, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+        for p in (padded, low)
+    ]
+    got = Tensor(x).conv2d(Tensor(w), stride=stride, padding=border, groups=6).numpy()
+    np.testing.assert_allclose(got, np.einsum("nchwij,cij->nchw", cut[0], w[:, 0]), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(Tensor(x).max_pool2d(kernel, stride, border).numpy(), cut[1].max((-1, -2)))
+    mean = Tensor(x).avg_pool2d(kernel, stride, border).numpy()
+    np.testing.assert_allclose(mean, cut[0].mean((-1, -2)), rtol=1e-4, atol=1e-5)
+    pool = capture(lambda: Tensor(x).max_pool2d(kernel, stride, border).realize()).calls[-1]
+    for target in (cpu_target(16, 2), cpu_target(8, 2), wasm_target(2)):
+        assert any("vector" in str(a) for a in heuristic(pool.kernel, target)), target.name

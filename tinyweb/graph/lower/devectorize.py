@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, UOp, is_lane, lane_count, substitute, toposort
-from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, splat, stack, transposed
+from tinyweb.graph.lower.constructors import both, index_const, lane, lanes_of, make, pick, splat, stack, transposed
 from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.memory_access import Memory, Place, Run
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
@@ -449,8 +449,12 @@ class _Devectorizer:
                 return lane(self.value(u, {**point, along: Chunk(at // width * width, width)}), at % width)
             return self._load_run(u, point, None, None if gate is None else self.value(gate, point))
         if axis in index.lanes and self._affine_of(index)[1].get(axis) != 1:
-            found = self._load_transposed(u, point, axis) or self._load_woven(u, point, axis)
-            return found or self._load_lanes(u, point, axis)
+            return (
+                self._load_transposed(u, point, axis)
+                or self._load_woven(u, point, axis)
+                or self._load_alternate(u, point, axis)
+                or self._load_lanes(u, point, axis)
+            )
         if gate is None or axis not in gate.lanes:
             return self._load_run(u, point, axis, None if gate is None else self.value(gate, point))
         uniform = self._uniform(gate, axis, point)
@@ -495,6 +499,28 @@ class _Devectorizer:
         along = max((c for c in blocks if c.first <= at), key=lambda c: c.first)
         rows = [self.value(u, {**point, axis: chunk.first + i, beside: along}) for i in range(chunk.width)]
         return self._columns(tuple(rows))[at - along.first]
+
+    def _load_alternate(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
+        """Every other element, out of two vectors, the second of which ends with the last one."""
+        memory, index = u.src[:2]
+        chunk, gate = point[axis], u.src[2] if len(u.src) > 2 else None
+        assert isinstance(chunk, Chunk)
+        plain = not self.target.has_threads and u.dtype.bits == 32 == memory.buffer.dtype.bits
+        if not plain or self._affine_of(index)[1].get(axis) != 2 or chunk.width < QUAD:
+            return None
+        if gate is not None and (gate := self._uniform(gate, axis, point)) is None:
+            return None
+        if gate is not None and gate.op is Ops.CONST:
+            if not gate.arg:
+                return UOp.const(0, u.dtype)
+            gate = None
+        start, width = self._index({**point, axis: chunk.first}, index), chunk.width
+        low, high = (
+            self.memory.load(self._place(memory), u.dtype, u.dtype, Run(start.at(i), width), 0, width, gate)
+            for i in (0, width - 1)
+        )
+        half = range(0, width, 2)
+        return pick([*((low, i) for i in half), *((high, i + 1) for i in half)])
 
     def _beside(self, index: UOp, buffer: UOp) -> UOp | None:
         """The UNROLL axis whose steps lie side by side in memory, if blocks of them can be transposed in registers."""
@@ -639,6 +665,11 @@ class _Devectorizer:
             core = core.src[0]
         if core.op is not Ops.LESS or not core.src[0].dtype.is_int:
             return None
+        if all(axis not in s.lanes or axis in self._affine_of(s)[1] for s in core.src):
+            # what is known of the first lane and of the last, and alike, is so for all between
+            first, last = (self.value(gate, {**point, axis: chunk.first + i}) for i in (0, chunk.width - 1))
+            if first is last and first.op is Ops.CONST:
+                return first
         # a < b with the axis in a: true for all or none if the distance b - a at lane 0 is a multiple of the width
         parts = split_by(simplify(core.src[1] - core.src[0]), axis)
         if parts is None or parts[0] not in (1, -1):

@@ -27,7 +27,7 @@ def schedule_for_c(b: Builder) -> bool:
     if b.k.dominant is None:
         elementwise(b, b.k.outputs)
         share(b)
-    elif not sum_of_rows(b, b.k.dominant):
+    elif not sum_of_rows(b, b.k.dominant) and not windows(b, b.k.dominant):
         reduction(b, b.k.dominant)
     return True
 
@@ -56,7 +56,10 @@ def elementwise(b: Builder, axes: list[UOp]) -> None:
     if best is None:
         return
     across = read_across(k, best, width, axes)
-    b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
+    left = b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
+    gated = any(best in gate.ranges for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:])
+    if left and gated and isinstance(k.exact(best), int) and b.size(left) * len(k.nodes) <= REPEATED * SIDE:
+        b.bind(left, AxisKind.UNROLL)  # what lies outside is known of each vector
     if across is not None:
         b.tile(across.arg.name, min(LINE, k.size(across)), AxisKind.UNROLL)
 
@@ -112,6 +115,42 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     b.hoist(rows, block)
     b.bind(together, AxisKind.UNROLL)
     return True
+
+
+def windows(b: Builder, dominant: UOp) -> bool:
+    """Small windows over rows with a border, or of every other element: whole rows are written out in vectors, so that
+    what lies outside is known of each vector, and is gated in none but the first and the last.
+    """
+    k, bound = b.k, dominant.src[1:]
+    row = next((r for r in k.outputs if all(k.contiguous(s, r) for s in k.stores)), None)
+    if row is None or k.in_place or any(u.src[1:] != bound or row not in u.ranges for u in k.reduces):
+        return False
+    loads = [u for u in k.loads_of(dominant) if row in u.src[1].ranges]
+    gated = any(row in gate.ranges for u in loads for gate in u.src[2:])
+    steps = {steps_of(k, u, row) if u.src[0].dtype.bits == 32 or steps_of(k, u, row) < 2 else 0 for u in loads}
+    if not steps or not steps <= {1, 2} or not (gated or 2 in steps):
+        return False
+    if any(not isinstance(k.exact(r), int) for r in (row, *bound)):
+        return False
+    width = vector_width(b, k.stores, row, b.target.vector_lanes)
+    bodies = -(-k.size(row) // width)
+    # the steps of a window along the row come first: with them gates are constant
+    along = sorted(bound, key=lambda q: min(steps_of(k, u, q) or k.work for u in loads))
+    together = [q for i, q in enumerate(along) if bodies * k.volume(along[: i + 1]) <= REPEATED]
+    if width < 4 or not together:
+        return False
+    if left := b.tile(row.arg.name, width, AxisKind.VECTOR):
+        b.bind(left, AxisKind.UNROLL)
+    for q in together:
+        b.bind(q.arg.name, AxisKind.UNROLL)
+    share(b)
+    return True
+
+
+def steps_of(k: Analysis, load: UOp, r: UOp) -> int:
+    """Elements of memory between what is read in two steps of an axis; 0 if that is not one number."""
+    parts = k.split(load, r)
+    return 0 if parts is None else parts[0]
 
 
 def reduction(b: Builder, dominant: UOp) -> None:
