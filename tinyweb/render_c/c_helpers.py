@@ -9,11 +9,15 @@ from string import Template
 
 _HEAD = "static inline __attribute__((always_inline)) "
 
-# NaN in either operand gives NaN. Where the first operand is a constant the compiler drops the second comparison.
+# NaN in either operand gives NaN. WebAssembly's own maximum, which orders zeros too, is eight instructions in V8; its
+# "pseudo-maximum" of whole vectors is one, which takes the first operand if they are not ordered: all ones are a NaN.
+# Elsewhere, where the first operand is a constant, the compiler drops the second comparison.
 MAXIMUM = Template(
     _HEAD
     + """${f}x${n} maximum_${f}x${n}(${f}x${n} a, ${f}x${n} b) {
-#if defined(__wasm__) && __has_builtin(__builtin_elementwise_maximum)
+#if defined(__wasm__) && ${vectors}
+  return (${f}x${n})((${i}x${n})(a < b ? b : a) | (${i}x${n})(b != b));
+#elif defined(__wasm__) && __has_builtin(__builtin_elementwise_maximum)
   return __builtin_elementwise_maximum(a, b);
 #else
   return ((a > b) | (a != a)) ? a : b;

@@ -128,7 +128,12 @@ def _maximum(k: Kernel, u: UOp) -> str:
         return f"__builtin_elementwise_max({k.x(a)}, {k.x(b)})"
     scalar, n = scalar_name(u.dtype), lanes(u)
     name = f"maximum_{scalar}x{n}"
-    k.need(name, c_helpers.MAXIMUM.substitute(f=scalar, n=n), {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
+    whole = int(n * u.dtype.bits % 128 == 0)
+    k.need(
+        name,
+        c_helpers.MAXIMUM.substitute(f=scalar, i=f"i{scalar[1:]}", n=n, vectors=whole),
+        {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"},
+    )
     return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
 
 
