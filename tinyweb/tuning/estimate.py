@@ -27,7 +27,7 @@ def estimate(program: Program, target: Target) -> float:
     width, trips, steps = max(target.vector_lanes, 1), 1.0, 0.0
     above: list[float] = []
     indexed = _indexed(program)
-    held = 0
+    held, once = 0, 0.0
     for u in program.uops:
         if u.op is Ops.RANGE:
             above.append(trips)
@@ -36,6 +36,8 @@ def estimate(program: Program, target: Target) -> float:
             steps += 2 * trips
         elif u.op is Ops.END:
             trips = above.pop()
+        elif u.op is Ops.SPECIAL and not target.thread_dims:
+            once, steps = steps, 0.0  # each worker does so much before its loop over the grid
         elif u.op is Ops.BUFFER and u.arg.space is Space.REGISTER and u not in indexed:
             held += -(-u.arg.size // width)
         elif u.op not in FREE:
@@ -46,7 +48,7 @@ def estimate(program: Program, target: Target) -> float:
         return steps * crowded * max(groups * prod(program.workgroup), FULL) / FULL
     # what does not fit into registers is written and read again in every step
     crowded = 1.0 + 0.15 * max(held - target.vector_registers + 3, 0)
-    return steps * crowded * -(-groups // max(target.parallel_threads, 1))
+    return once + steps * crowded * -(-groups // max(target.parallel_threads, 1))
 
 
 def _usual(size: Size) -> float:

@@ -10,6 +10,7 @@ import pytest
 from tests.graph.lower.hand_kernels import BY_NAME, axes, kernel, param, total
 from tests.graph.optimize.families import attention, elementwise, row_sums, symbolic_rows
 from tests.graph.recorded import changed, write
+from tests.native_runtimes.programs import Writer
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Space, UOp
 from tinyweb.graph.lower import lower
@@ -20,6 +21,7 @@ from tinyweb.graph.optimize.cost import (
     excess,
     refusal,
 )
+from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
 from tinyweb.tuning.estimate import estimate, workgroups
 
@@ -33,6 +35,16 @@ def bound(k: UOp, *actions: Action) -> UOp:
     for action in actions:
         k = action.apply(k)
     return k
+
+
+# -- capabilities --------------------------------------------------------------------------------------------------
+def test_what_targets_can_do() -> None:
+    targets = CPU, wasm_target(), GPU, interpreter_target()
+    assert [t.family for t in targets] == ["vectors", "vectors", "threads", "arrays"]
+    assert [t.thread_dims for t in targets] == [(), (), (0, 1, 2), ()]
+    assert [Space.SHARED in t.staging_spaces for t in targets] == [False, False, True, False]
+    assert all(Space.REGISTER in t.staging_spaces and t.stores_apart(dtypes.int8) for t in targets)
+    assert [t.stores_apart(dtypes.int4) for t in targets] == [False, False, True, True]
 
 
 # -- limits ------------------------------------------------------------------------------------------------------
@@ -145,6 +157,22 @@ def test_workers_share_the_grid_in_turns(workers: int) -> None:
         assert estimated(elementwise(groups, 64), target, Bind("i0", GRID)) == pytest.approx(
             one * -(-groups // workers), rel=0.05
         )
+
+
+def test_what_is_done_before_the_grid_counts_once() -> None:
+    def filled(first: bool) -> Program:
+        w = Writer()
+        out, a = w.param(dtypes.float32, 64), w.param(dtypes.float32, 64)
+        g = None if first else w.grid(64)
+        r = w.buffer(dtypes.float32, 64)
+        i = w.loop(64)
+        done = w.end(i, w.store(r, i, w.load(a, i)))
+        g = w.grid(64) if g is None else g
+        w.store(out, g, w.load(r.after(done), g))
+        return w.program("p", (64, 1, 1))
+
+    before, inside = (estimate(filled(first), CPU) for first in (True, False))
+    assert 20 * before < inside, "32 steps of the grid for each of two workers"
 
 
 if __name__ == "__main__":
