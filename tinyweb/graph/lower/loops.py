@@ -17,6 +17,7 @@ from math import prod
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import (
+    ELEMENTWISE,
     Axis,
     AxisKind,
     BufferArg,
@@ -28,6 +29,7 @@ from tinyweb.graph.ir import (
     lane_count,
     nest_key,
     substitute,
+    users,
 )
 from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.ir.uop import on_node
@@ -98,6 +100,7 @@ class _Reduces:
         self.running: dict[UOp, _Running] = {}  # REDUCEs that others refer to step by step
         self.before = steps_before(self.kernel)
         self.first = first_steps(self.kernel, self.before)
+        self.users = users([self.kernel])
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -401,13 +404,31 @@ class _Reduces:
         # what an earlier round of the enclosing loops still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         tiles = [list(v.lanes) for v in values]
+        step, some = 1, None
         if count > (FLAT_IN_LOOP if outer else FLAT_EXCHANGE):
             step = exchange_step(count)
-            values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step)
-            count, gate = step, mine < step
-        else:
-            gate = None
-        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, gate)
+            # as many threads add up parts; the others take no step of a loop
+            some = _entered(f"part{self.exchanges}", index_const(1) - mine // step)
+            values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step, some)
+            count = step
+        name = "_".join(["first", *(str(t.arg[1]) for t in threads)])
+        first = _entered(name, index_const(1) - mine) if self._is_for_first(group, threads) else None
+        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, first, some)
+
+    def _is_for_first(self, group: list[UOp], threads: list[UOp]) -> bool:
+        """Whether sums go to stores alone, which the first of the threads carries out."""
+        above, seen = list(group), set(group)
+        while above:
+            for u in self.users[above.pop()]:
+                if u.op is Ops.STORE:
+                    if len(u.src) < 4 or not {simplify(t.equal(0)) for t in threads} <= set(clauses(u.src[3])):
+                        return False
+                elif u.op not in ELEMENTWISE:
+                    return False
+                elif u not in seen:
+                    seen.add(u)
+                    above.append(u)
+        return not self.updates and not self.before
 
     def _over_subgroups(
         self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]
@@ -445,9 +466,11 @@ class _Reduces:
 
     def _round(
         self, group: list[UOp], values: list[UOp], tiles: list[list[UOp]], fresh: tuple[UOp, ...],
-        team: tuple[UOp, int], mine: tuple[UOp, int], residue: UOp | None, step: int, gate: UOp | None = None,
+        team: tuple[UOp, int], mine: tuple[UOp, int], residue: UOp | None, step: int, readers: UOp | None,
+        writers: UOp | None = None,
     ) -> list[UOp]:  # fmt: skip
-        """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined."""
+        """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined: in
+        the loops that only `writers` and `readers` enter."""
         count = mine[1]
         stores, places = [], []
         self.exchanges += 1
@@ -456,8 +479,10 @@ class _Reduces:
             shared = self._buffer(Space.SHARED, u.dtype, size * team[1] * count)
             base = add(index * team[1], team[0]) if team[1] > 1 else index
             base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
-            stores.append(shared.after(*fresh).store(add(base, mine[0]), value, gate))
+            stores.append(shared.after(*fresh).store(add(base, mine[0]), value))
             places.append((shared, base))
+        if writers is not None:
+            stores = [UOp(Ops.END, dtypes.void, (*stores, writers))]
         arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
         out = []
         for u, (shared, base) in zip(group, places):
@@ -470,7 +495,8 @@ class _Reduces:
             )
             position = round_ * step if residue is None else round_ * step + residue
             inside = position < count if count % step else None
-            value = shared.after(arrived).load(add(base, position), inside)
+            memory = shared.after(arrived) if readers is None else shared.after(arrived, readers)
+            value = memory.load(add(base, position), inside)
             if inside is not None and u.arg is not Ops.ADD:
                 value = inside.where(value, identity(u.arg, u.dtype))
             out.append(UOp(Ops.REDUCE, u.dtype, (value, round_), u.arg))
@@ -556,6 +582,11 @@ def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
     for r, stride in zip(ranges, strides):
         index = add(index, make(Ops.MUL, dtypes.index, (table.get(r, r), index_const(stride))))
     return index, size
+
+
+def _entered(name: str, steps: UOp) -> UOp:
+    """A loop that only the threads enter for which `steps` is 1."""
+    return UOp(Ops.RANGE, dtypes.index, (simplify(steps),), Axis(name, 1 << 21))
 
 
 def _flatten(parts: list[tuple[UOp, int]]) -> UOp:
