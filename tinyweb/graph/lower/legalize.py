@@ -86,6 +86,8 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return _cast(u, src[0], target)
     if u.op is Ops.BITCAST:
         return _bitcast(u, src[0], target)
+    if u.op is Ops.WHERE and target.language == "wgsl" and (size := _size_of(src)) is not None:
+        return size
     if u.op in (Ops.SHL, Ops.SHR):
         out = _shift(u.op, src[0], src[1], u.dtype)
         return in_range(out, u.dtype) if u.op is Ops.SHL and dtype is not u.dtype else out
@@ -99,6 +101,17 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
     if u.dtype.is_int and u.op in ELEMENTWISE | {Ops.REDUCE} and u.op not in _KEEPS_RANGE and u.arg is not Ops.MAX:
         return in_range(out, u.dtype)
     return out
+
+
+def _size_of(src: tuple[UOp, ...]) -> UOp | None:
+    """|x| by its bits, where that is chosen among -x, x and 0."""
+    condition, zero, other = src
+    if other.op is not Ops.WHERE or zero.op is not Ops.CONST or zero.arg != 0 or zero.dtype is not F32:
+        return None
+    negative, minus, x = other.src
+    if condition is not x.equal(zero) or negative is not x.alu(Ops.LESS, zero) or minus is not x.alu(Ops.NEG):
+        return None
+    return (x.bitcast(U32) & 0x7FFFFFFF).bitcast(F32)
 
 
 def _as_indices(src: tuple[UOp, ...]) -> tuple[UOp, ...]:

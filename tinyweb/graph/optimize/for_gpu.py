@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nested
+from tinyweb.graph.ir import TRANSCENDENTAL, AxisKind, Ops, Space, UOp, nested
 from tinyweb.graph.optimize.actions import GroupReduce
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
@@ -22,6 +22,8 @@ LARGE_WORKGROUP = 256
 SUBGROUP = 32  # threads that hardware issues together, as most has it
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
+MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
+FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
@@ -54,7 +56,21 @@ def schedule_threads(b: Builder) -> bool:
 def elementwise(b: Builder) -> None:
     """A vector along the axis that the stores follow, threads along it first."""
     vector_along_stores(b, b.k.outputs)
-    schedule_threads(b)
+    bind_threads(b, by_stride(b.k, b.k.outputs), WORKGROUP)
+    b.grid(loops(b, (r for r in b.k.outputs if not repeat(b, r))))
+
+
+def repeat(b: Builder, r: UOp) -> bool:
+    """Some steps of an axis to a thread, if functions do not vary along it and enough threads are left; whether all."""
+    k, steps = b.k, b.steps(r)
+    functions = [u for u in k.kernel.toposort() if u.op in FUNCTIONS and u.src[-1].op is not Ops.CONST]
+    if all(r in u.ranges for u in functions):
+        return False
+    spare = k.volume(k.outputs) // (LANES * FULL)
+    factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
+    if 1 < factor < steps:
+        b.split(b.left(r), factor)
+    return 1 < factor == steps
 
 
 def reduction(b: Builder, dominant: UOp) -> None:
@@ -411,7 +427,7 @@ def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
 def _share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
     k, parts = b.k, dict[int, int]()  # threads by dimension
     for r in along(k, k.loads_of(dominant), [r for r in dominant.src[1:] if b.left(r)]):
-        part = fitting(b.steps(r), count)
+        part = b.steps(r) if b.steps(r) <= count else fitting(b.steps(r), count)
         if part > 1 and len(parts) < dims:
             dim = len(b.threads())
             b.group(b.left(r), part, dim)
