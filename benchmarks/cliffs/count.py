@@ -13,7 +13,7 @@ from tinyweb.graph.lower import program_for
 from tinyweb.graph.target import Target
 from tinyweb.tracing import Plan, capture
 
-MANY = 1024
+MANY = 1 << 20
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda x, y: x.maximum(y),
     "relu": lambda x, y: x.relu(),
@@ -27,6 +27,11 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "gelu": lambda x, y: x.gelu(),
     "pow": lambda x, y: x.abs().pow(y),
     "half": lambda x, y: x.half().float(),
+    "erfc": lambda x, y: x.erfc(),
+    "divide_by_constant": lambda x, y: x / 3,
+    "divide_by_row": lambda x, y: x.reshape(1024, -1) / y[:1024].reshape(1024, 1),
+    "int": lambda x, y: x.int(),
+    "modulo": lambda x, y: x.bitcast("int32") % 1001,
 }
 """What is needed of a function is what we take for one of its values: polynomials are not held against a kernel."""
 

@@ -86,7 +86,7 @@ def expressions() -> Iterator[Work]:
         "clamp-chain",
         square,
         lambda x: ((x * 3 + 1).clamp(0, 6) * x / 6).clamp(-1, 1).clamp(min=0),
-        needs(4 * count, max=5 * count),
+        needs(3 * count, max=5 * count, divide_by_constant=count),
     )
     yield alike(
         "polynomial", square, lambda x: ((((x * 0.1 + 0.2) * x + 0.3) * x + 0.4) * x + 0.5) * x, needs(9 * count)
@@ -99,7 +99,7 @@ def expressions() -> Iterator[Work]:
         "integers",
         lambda r: [r.integers(0, 1 << 20, MANY // 4, np.int32)],
         lambda x: (x * 3 + 7) % 1001,
-        needs(3 * MANY // 4),
+        needs(2 * MANY // 4, modulo=MANY // 4),
     )
 
 
@@ -117,17 +117,17 @@ def casts() -> Iterator[Work]:
     def octets(random: np.random.Generator) -> Sequence[Array]:
         return [random.integers(0, 256, count, np.uint8)]
 
-    yield alike("cast-f32-f16", normal((count,)), lambda x: x.half(), needs(half=count / 2))
+    yield alike("cast-f32-f16", normal((count,)), lambda x: x.half(), needs(count / 2, half=count / 2))
     yield alike("cast-f16-f32", halves, lambda x: x.float(), needs(half=count / 2))
     yield alike("tanh-f16", halves, lambda x: x.tanh(), needs(tanh=count, half=count))
-    yield alike("cast-u8-f32", octets, lambda x: x.float() / 255 - 0.5, needs(3 * count))
-    yield alike("cast-f32-i32", normal((count,)), lambda x: (x * 100).int(), needs(2 * count))
+    yield alike("cast-u8-f32", octets, lambda x: x.float() / 255 - 0.5, needs(2 * count, divide_by_constant=count))
+    yield alike("cast-f32-i32", normal((count,)), lambda x: (x * 100).int(), needs(count, int=count))
     yield Work(
         "cast-f32-u8",
         normal((count,)),
         lambda x: (x * 30 + 128).clamp(0, 255).cast("uint8"),
         lambda x: (x * 30 + 128).clamp(0, 255).to(torch.uint8),
-        needs(3 * count, max=2 * count),
+        needs(2 * count, max=2 * count, int=count),
     )
 
 
@@ -159,7 +159,17 @@ def reductions() -> Iterator[Work]:
         needs(2 * 1000 * ODD, max=1000 * ODD, exp=1000 * ODD),
     )
     yield alike("any-all", normal((2048, 1024)), lambda x: ((x > 4.9).any(1), (x > -5).all(0)), needs(2 * 2048 * 1024))
-    yield alike("minmax", square, lambda x: (x - x.amin()) / (x.amax() - x.amin()), needs(2 * count, max=2 * count))
+    yield alike(
+        "minmax",
+        square,
+        lambda x: (x - x.amin()) / (x.amax() - x.amin()),
+        needs(count, max=2 * count, divide_by_row=count),
+    )
+
+
+def divided_needs(count: int) -> Needs:
+    """Of a softmax: the quotient is by a row's sum."""
+    return softmax_needs(count) + needs(-count, divide_by_row=count)
 
 
 def softmaxes() -> Iterator[Work]:
@@ -170,10 +180,10 @@ def softmaxes() -> Iterator[Work]:
                 f"{name.replace('_', '-')}-{rows}x{width}",
                 normal((rows, width)),
                 lambda x, name=name: getattr(x, name)(-1),
-                softmax_needs(count),
+                softmax_needs(count) if name == "log_softmax" else divided_needs(count),
             )
-    yield alike("softmax-axis-0", normal((ODD, 1000)), lambda x: x.softmax(0), softmax_needs(ODD * 1000))
-    yield alike("softmax-middle-axis", normal((8, 129, 400)), lambda x: x.softmax(1), softmax_needs(8 * 129 * 400))
+    yield alike("softmax-axis-0", normal((ODD, 1000)), lambda x: x.softmax(0), divided_needs(ODD * 1000))
+    yield alike("softmax-middle-axis", normal((8, 129, 400)), lambda x: x.softmax(1), divided_needs(8 * 129 * 400))
 
 
 def norms() -> Iterator[Work]:
@@ -205,7 +215,7 @@ def norms() -> Iterator[Work]:
         "layer-norm-one-row",
         normal((1, 4096)),
         lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(),
-        needs(7 * 4096),
+        needs(6 * 4096, divide_by_row=4096),
     )
     for shape, groups in (((1, 320, 32, 32), 32), ((2, 96, 45, 45), 8), ((1, 128, 128, 128), 32)):
         count = shape[0] * shape[1] * shape[2] * shape[3]
@@ -237,5 +247,5 @@ def norms() -> Iterator[Work]:
         "normalize-vectors",
         normal((2000, 384)),
         lambda x: x / x.square().sum(-1, keepdim=True).sqrt(),
-        needs(3 * 2000 * 384),
+        needs(2 * 2000 * 384, divide_by_row=2000 * 384),
     )

@@ -123,7 +123,7 @@ def scatters() -> Iterator[Work]:
         lambda r: [r.integers(0, 1000, 1000, np.int64)],
         lambda x: x.one_hot(1000),
         lambda x: functional.one_hot(x, 1000),
-        needs(1000 * 1000),
+        needs(2 * 1000 * 1000),
     )
     yield Work(
         "searchsorted",

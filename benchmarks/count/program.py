@@ -81,8 +81,8 @@ def _operations(u: UOp) -> int:
 
 def joined(uops: Sequence[UOp]) -> set[UOp]:
     """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
-    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it, the sign that is dropped from a
-    float that another operation takes."""
+    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it, the
+    sign that is dropped from a float that another operation takes."""
     users: dict[UOp, list[UOp]] = {}
     for u in uops:
         for s in set(u.src):
@@ -99,6 +99,8 @@ def joined(uops: Sequence[UOp]) -> set[UOp]:
                     found.update(x for x in (equal, equal.src[0]) if x.op is Ops.SHL or _is_masked(x))
                 if _is_masked(less):
                     found.add(less)
+        elif u.op is Ops.F16_TO_F32 and u.src[0].op is Ops.SHR and _is_constant(u.src[0].src[1]):
+            found.add(u.src[0])
         elif u.op is Ops.BITCAST and u.dtype.is_float and _is_masked(u.src[0]):
             bits = u.src[0].src[1]
             found |= {u.src[0]} if (bits.src[0] if bits.src else bits).arg == 0x7FFFFFFF else set()

@@ -87,7 +87,10 @@ class Normalization(Padding, Moments):
                 raise ValueError(f"batch_norm: eps must not be negative, got {eps}")
             mean, var = self._per_channel(running_mean), self._per_channel(running_var)
             assert mean is not None and var is not None
-            y = self._wide().sub(mean).mul(var.add(eps).rsqrt())
+            # what a channel's values have in common first: each takes a multiplication and an addition
+            scale = self._scaled(var.add(eps).rsqrt(), self._per_channel(weight), None)
+            shift, bias = mean.mul(scale).neg(), self._per_channel(bias)
+            return self._scaled(self._wide(), scale, shift if bias is None else bias.add(shift))
         else:
             if not eps > 0:
                 raise ValueError(f"batch_norm: eps must be above 0 in training, got {eps}")

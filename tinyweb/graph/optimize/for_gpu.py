@@ -64,7 +64,7 @@ def repeat(b: Builder, r: UOp) -> bool:
     """Some steps of an axis to a thread, if functions do not vary along it and enough threads are left; whether all."""
     k, steps = b.k, b.steps(r)
     functions = [u for u in k.kernel.toposort() if u.op in FUNCTIONS and u.src[-1].op is not Ops.CONST]
-    if all(r in u.ranges for u in functions):
+    if all(r in u.src[-1].ranges for u in functions):
         return False
     spare = k.volume(k.outputs) // (LANES * FULL)
     factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
