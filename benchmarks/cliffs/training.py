@@ -71,7 +71,13 @@ def gradients() -> Iterator[Work]:
     square, count = (1000, 1003), 1000 * 1003
     yield same("matmul", [(197, 768), (768, 512), (197, 512)], 2, lambda a, b: a @ b, needs(4 * 197 * 768 * 512))
     yield same("batch-matmul", [(64, 32, 32)] * 3, 2, lambda a, b: a @ b, needs(4 * 64 * 32**3))
-    yield same("softmax", [square, square], 1, lambda x: x.softmax(-1), softmax_needs(count) + needs(3 * count, divide_by_row=count))
+    yield same(
+        "softmax",
+        [square, square],
+        1,
+        lambda x: x.softmax(-1),
+        softmax_needs(count) + needs(3 * count, divide_by_row=count),
+    )
     yield same("tanh", [square, square], 1, lambda x: x.tanh(), needs(3 * count, tanh=count))
     yield methods("gelu", [square, square], 1, "gelu", needs(6 * count, erfc=count, exp=count))
     yield gradient(
