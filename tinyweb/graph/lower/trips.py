@@ -26,7 +26,7 @@ def end_loops(kernel: UOp) -> UOp:
 
 
 def _end_reduced(u: UOp) -> UOp:
-    for r in [r for r in u.src[1:] if _may_end(r)]:
+    for r in [r for r in u.src[1:] if _is_loop(r) and _innermost(r, u.src[1:], u.src[:1])]:
         value = u.src[0]
         for clause in _gates([value], r):
             shorter = _bounded(r, clause)
@@ -43,9 +43,11 @@ def _end_stored(kernel: UOp) -> UOp:
     stores = list(kernel.src)
     written = {s.src[0] for s in stores}
     read = any(u.op is Ops.LOAD and u.src[0] in written for u in kernel.toposort())
-    loops = {r: None for s in stores for r in s.ranges if _may_end(r)} if not read else {}
+    loops = {r: None for s in stores for r in s.ranges if _is_loop(r)} if not read else {}
     for r in sorted(loops, key=nest_key):
         inside = [s for s in stores if r in s.ranges]
+        if not all(_innermost(r, s.ranges, [s]) for s in inside):
+            continue
         common = [c for c in _gates(inside[:1], r) if all(len(s.src) > 3 and c in clauses(s.src[3]) for s in inside)]
         for clause in common:
             shorter = _bounded(r, clause)
@@ -55,8 +57,18 @@ def _end_stored(kernel: UOp) -> UOp:
     return kernel.replace(src=tuple(stores)) if tuple(stores) != kernel.src else kernel
 
 
-def _may_end(r: UOp) -> bool:
+def _is_loop(r: UOp) -> bool:
     return r.op is Ops.RANGE and r.arg.kind is AxisKind.LOOP and not is_const(r.src[0], 1)
+
+
+def _innermost(r: UOp, loops: Iterable[UOp], roots: Iterable[UOp]) -> bool:
+    """Whether no other of these loops lies within one, nor those of a reduction. Threads may leave only innermost ones
+    at different times: of loops around others Mesa's llvmpipe then does not carry out the next step.
+    """
+    if any(_is_loop(x) and nest_key(x) > nest_key(r) for x in loops):
+        return False
+    inside = [u for u in UOp.sink(*roots).toposort() if u.op is Ops.REDUCE and r in u.ranges]
+    return not any(_is_loop(x) for u in inside for x in u.src[1:])
 
 
 def _gates(roots: Iterable[UOp], r: UOp) -> list[UOp]:
