@@ -13,7 +13,7 @@ ADDRESS = "https://tinyweb.test/"  # answered by the test itself; WebGPU wants a
 
 OPEN = """async () => {
   const adapter = await navigator.gpu.requestAdapter();
-  const requiredFeatures = [...adapter.features].filter((feature) => feature === "subgroups");
+  const requiredFeatures = [...adapter.features].filter((feature) => ["shader-f16", "subgroups"].includes(feature));
   const device = await adapter.requestDevice({ requiredFeatures });
   device.addEventListener("uncapturederror", (event) => { state.errors.push(event.error.message); });
   globalThis.state = { device, things: new Map(), errors: [] };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,14 @@ from tinyweb.export import export_function
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
 from tinyweb.graph.optimize.database import Database, DatabaseError, forget_files, remembered
+from tinyweb.graph.target import webgpu_target
 from tinyweb.models.chat import usual_calls
+from tinyweb.native_runtimes.webgpu import WebGpuRuntime
+from tinyweb.native_runtimes.webgpu.backend import Adapter
+from tinyweb.native_runtimes.webgpu.runtime import target_of
 from tinyweb.tracing import capture
 from tinyweb.tuning import tune, tune_kernels
-from tinyweb.tuning.plans import _launches, _remember
+from tinyweb.tuning.plans import _launches, _remember, tune_for
 from tinyweb.tuning.search import Found
 
 
@@ -140,3 +145,23 @@ def test_an_export_that_is_tuned(file: Path, tmp_path: Path) -> None:
 def test_tune_on_webgpu(file: Path) -> None:
     done = tune_kernels([linear(16, 64, 64).kernel], "WEBGPU", 8)
     assert len(done) == 1 and done[0].found.ratio <= 1.0
+
+
+def test_a_gpu_is_asked_about_targets_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = {f"{s:d}{f:d}": webgpu_target(subgroups=s, f16=f) for s in (False, True) for f in (False, True)}
+    asked: list[object] = []
+    monkeypatch.setattr("tinyweb.tuning.plans.tune_kernels", lambda *_, target, **__: asked.append(target))
+    for features, name, want in (
+        (("shader-f16", "subgroups"), "GPU", ["00", "01", "10", "11"]),
+        (("shader-f16",), "GPU", ["00", "01"]),
+        (("subgroups",), "GPU", ["00", "10"]),
+        (("shader-f16", "subgroups"), "llvmpipe", []),
+    ):
+        runtime = object.__new__(WebGpuRuntime)
+        runtime.adapter = Adapter(name, features, 1 << 28, 1 << 27)
+        runtime.target = target_of(runtime.adapter)
+        monkeypatch.setattr("tinyweb.tuning.plans.Device", {"WEBGPU": SimpleNamespace(runtime=runtime)})
+        asked.clear()
+        for target in targets.values():
+            tune_for(target, {}, {}, 1.0, lambda *_: None)
+        assert asked == [targets[t] for t in want]
