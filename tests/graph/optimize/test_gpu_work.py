@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import conv2d
 
-from benchmarks.count.program import operations
+from benchmarks.count.program import count, operations
 from tinyweb import Tensor
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
@@ -44,6 +46,40 @@ def test_attention_computes_little_again(heads: int, queries: int, keys: int, wi
     (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
     score = 4 * width + 43  # with an exponential and what else a softmax takes
     assert operations(program) <= MOST * heads * queries * keys * score
+
+
+def test_windows_walk_over_what_they_see() -> None:
+    """A window of 64 of 1024 keys: the blocks that 32 queries see, not all."""
+    q, k, v = (Tensor.empty(1, 4, 1024, 64) for _ in range(3))
+    i, j = Tensor.arange(1024).unsqueeze(1), Tensor.arange(1024)
+    (program,) = programs(lambda: q.scaled_dot_product_attention(k, v, (j <= i) & (i - j < 64)))
+    assert operations(program) <= 4 * 1024 * (64 + 32 + 64) * (4 * 64 + 43)
+
+
+@pytest.mark.parametrize(
+    ("shape", "out", "groups", "window", "stride"),
+    [
+        ((1, 128, 56, 56), 128, 128, 3, 1), ((1, 96, 40, 44), 96, 96, 5, 1), ((2, 64, 56, 56), 64, 64, 7, 1),
+        ((1, 64, 56, 56), 64, 4, 3, 1), ((1, 96, 28, 28), 192, 6, 3, 1), ((1, 128, 28, 28), 128, 32, 3, 1),
+        ((1, 512, 7, 7), 512, 1, 3, 1), ((1, 256, 14, 14), 256, 1, 3, 1), ((1, 64, 15, 15), 48, 1, 3, 2),
+    ],
+)  # fmt: skip
+def test_convolutions_compute_little_again(
+    shape: tuple[int, ...], out: int, groups: int, window: int, stride: int
+) -> None:
+    x, w = Tensor.empty(*shape), Tensor.empty(out, shape[1] // groups, window, window)
+    plan = capture(lambda: x.conv2d(w, padding=window // 2, stride=stride, groups=groups).realize())
+    size = [-(-n // stride) for n in shape[2:]]
+    needed = 2 * shape[0] * size[0] * size[1] * out * shape[1] // groups * window**2
+    assert sum(operations(program_for(call.kernel, webgpu_target())) for call in plan.calls) <= MOST * needed
+
+
+@pytest.mark.parametrize(("rows", "most"), [(15, 6), (4, 3), (7, 4)])
+def test_few_rows_read_the_other_operand_once(rows: int, most: float) -> None:
+    """Bytes that workgroups read: the matrix once, the rows often."""
+    (program,) = programs(lambda: Tensor.empty(rows, 1000) @ Tensor.empty(1000, 1003))
+    counts = count(program)
+    assert counts.group_loaded <= most * counts.once
 
 
 def test_memory_changes_hands_behind_a_loop() -> None:
@@ -84,3 +120,29 @@ def test_values_of_products_in_uneven_tiles(m: int, k: int, n: int) -> None:
     a, b = random.standard_normal((m, k), np.float32), random.standard_normal((k, n), np.float32)
     got = (Tensor(a, device="WEBGPU") @ Tensor(b, device="WEBGPU")).numpy()
     np.testing.assert_allclose(got, a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "out", "groups", "window", "keywords"),
+    [
+        ((1, 96, 28, 28), 96, 96, 3, {"padding": 1}), ((1, 40, 29, 32), 40, 40, 5, {"padding": 2}),
+        ((1, 12, 9, 12), 24, 3, 3, {"padding": 1}), ((1, 16, 7, 7), 20, 1, 3, {"padding": 1}),
+        ((1, 90, 56, 56), 90, 90, 3, {"padding": 1, "stride": 2}), ((1, 32, 20, 20), 32, 2, 3, {"dilation": 2}),
+    ],
+)  # fmt: skip
+def test_values_of_convolutions(
+    shape: tuple[int, ...], out: int, groups: int, window: int, keywords: dict[str, int]
+) -> None:
+    random = np.random.default_rng(out)
+    x, w = (random.standard_normal(s, np.float32) for s in (shape, (out, shape[1] // groups, window, window)))
+    got = Tensor(x, device="WEBGPU").conv2d(Tensor(w, device="WEBGPU"), groups=groups, **keywords).numpy()
+    want = conv2d(torch.from_numpy(x).double(), torch.from_numpy(w).double(), groups=groups, **keywords)
+    np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(15, 200, 301), (7, 128, 600), (3, 256, 1100)])
+def test_values_of_few_rows(m: int, k: int, n: int) -> None:
+    random = np.random.default_rng(m)
+    a, b = random.standard_normal((m, k), np.float32), random.standard_normal((n, k), np.float32).astype(np.float16)
+    got = (Tensor(a, device="WEBGPU") @ Tensor(b, device="WEBGPU").float().T).numpy()
+    np.testing.assert_allclose(got, a @ b.astype(np.float64).T, rtol=1e-4, atol=1e-4)

@@ -90,6 +90,20 @@ def test_values(device: str, heads: int, shared: int, rows: int, keys: int, widt
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", "WASM", "WEBGPU"])
+@pytest.mark.parametrize(("rows", "keys", "window", "ahead"), [(70, 70, 16, 0), (33, 200, 40, 150), (9, 61, 5, 7)])
+def test_windows(device: str, rows: int, keys: int, window: int, ahead: int) -> None:
+    """Keys before a window are not walked either; some windows lie behind the last key."""
+    q, k, v = data(2, rows, 16), data(2, keys, 16, seed=1), data(2, keys, 16, seed=2)
+    tq, tk, tv = (Tensor(x, device=device) for x in (q, k, v))
+    i, j = Tensor.arange(rows, device=device).unsqueeze(1) + ahead, Tensor.arange(keys, device=device)
+    mask = (j <= i) & (i - j < window)
+    got = tq.scaled_dot_product_attention(tk, tv, mask).numpy()
+    apart = np.arange(rows)[:, None] + ahead - np.arange(keys)
+    want = attend(q, k, v, 0.25, (apart >= 0) & (apart < window))
+    np.testing.assert_allclose(got, np.nan_to_num(want), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
 def test_symbolic_length_and_half_cache(device: str) -> None:
     q, cache = data(3, 2, 16), data(2, 3, 90, 16, seed=1).astype(np.float16)

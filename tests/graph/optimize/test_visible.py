@@ -24,7 +24,7 @@ INF = UOp.const(-math.inf, dtypes.float32)
 
 def bound(condition: UOp, masked: bool = False) -> UOp | None:
     """Of a row where `condition` says which scores are there, or (masked) which are not."""
-    return visible(condition.where(INF, SCORE) if masked else condition.where(SCORE, INF), key)
+    return visible(condition.where(INF, SCORE) if masked else condition.where(SCORE, INF), key)[1]
 
 
 def in_type(u: UOp, dtype: DType) -> UOp:
@@ -44,6 +44,7 @@ SEEN: dict[str, tuple[UOp, UOp]] = {
     "in int32": (in_type(key, dtypes.int32) < in_type(query, dtypes.int32) + 1, query + 1),
     "in int16": (in_type(key, dtypes.int16) < in_type(query + 1, dtypes.int16), query + 1),
     "key < 5": (key < 5, UOp.const(5, dtypes.index)),
+    "key < query and n < query": ((key < query) & (query > N), query + 0),
 }
 # conditions of which nothing is known, or nothing that bounds the steps
 NONE: dict[str, UOp] = {
@@ -53,7 +54,6 @@ NONE: dict[str, UOp] = {
     "query < n": query < N,
     "key = query": key.equal(query),
     "key < query or n = query": (key < query) | N.equal(query),
-    "key < query and n < query": (key < query) & (query > N),
     "key < query or n < query": (key < query) | (query > N),
     "key % 3 < query": key % 3 < query,
     "that wraps around": in_type(key * 100, dtypes.int8) < in_type(query, dtypes.int8),
@@ -74,7 +74,7 @@ def test_the_bound_is_the_number_of_keys_that_are_seen(name: str) -> None:
     # seen, or else masked: both ways of saying it, cast or not
     found = bound(condition)
     assert found is not None and bound(condition.logical_not(), masked=True) is found
-    assert visible(condition.where(SCORE, INF).cast(dtypes.float64), key) is found
+    assert visible(condition.where(SCORE, INF).cast(dtypes.float64), key)[1] is found
     values, columns = numbers(found, [condition, want])
     assert (values == np.maximum(meaning(want, columns)[0], 0)).all(), show(found)
     seen = meaning(condition, columns)[0].astype(bool)
@@ -89,12 +89,12 @@ def test_of_other_masks_nothing_is_known(name: str) -> None:
 
 
 def test_what_is_no_mask() -> None:
-    assert visible(SCORE, key) is None and visible(SCORE * 2.0, key) is None
-    assert visible((key < query).where(SCORE, UOp.const(0.0, dtypes.float32)), key) is None
-    assert visible((key < query).where(SCORE, UOp.const(math.inf, dtypes.float32)), key) is None
-    assert visible((key < query).where(INF, INF), key) is None
+    assert visible(SCORE, key) == (None, None) and visible(SCORE * 2.0, key) == (None, None)
+    assert visible((key < query).where(SCORE, UOp.const(0.0, dtypes.float32)), key) == (None, None)
+    assert visible((key < query).where(SCORE, UOp.const(math.inf, dtypes.float32)), key) == (None, None)
+    assert visible((key < query).where(INF, INF), key) == (None, None)
     whole = (key < query).where(key, query)
-    assert visible(whole, key) is None
+    assert visible(whole, key) == (None, None)
 
 
 @pytest.mark.parametrize("slope", [1, 2, -1])
@@ -134,3 +134,27 @@ def test_lanes_whose_bound_is_not_known() -> None:
     symbolic = LANE.replace(src=(leaf("m", 1, 4),))
     assert bound(key < symbolic + 1) is None
     assert bound(key < UOp(Ops.MUL, dtypes.index, (LANE, LANE))) is None
+
+
+def test_windows_have_two_ends() -> None:
+    """From behind the query back to some keys before it, however that is said."""
+    near, past = query < key + 3, query < key
+    for score in (
+        (near & past.logical_not()).where(SCORE, INF),
+        (near.logical_not() | past).where(INF, SCORE),
+        near.where(past.where(INF, SCORE), INF),
+        past.where(INF, near.where(SCORE, INF).cast(dtypes.float64)),
+    ):
+        begin, end = visible(score, key)
+        assert begin is not None and end is not None
+        for found, want in ((begin, query - 2), (end, query + 1)):
+            values, columns = numbers(found, [want])
+            assert (values == np.maximum(meaning(want, columns)[0], 0)).all(), show(found)
+
+
+@pytest.mark.parametrize("slope", [1, -1])
+def test_a_window_begins_with_the_lane_that_sees_the_first_key(slope: int) -> None:
+    begin, end = visible((query + LANE * slope < key + 3).where(SCORE, INF), key)
+    assert begin is not None and end is None and LANE not in begin.ranges
+    values, columns = numbers(begin, [query])
+    assert (values == np.maximum(columns[query] + (0 if slope > 0 else -3) - 2, 0)).all()

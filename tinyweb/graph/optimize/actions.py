@@ -97,7 +97,10 @@ class Split(Action):
             start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
             return replace_range(kernel, r, start + inner, (outer, inner), None)
         # the halves have one order, and nest by their names
-        return replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
+        divided = any(u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r for u in kernel.toposort())
+        kernel = replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
+        # what is the same for a block does not vary with its steps
+        return simplify(kernel) if divided and whole else kernel
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:

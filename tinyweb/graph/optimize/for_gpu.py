@@ -1,39 +1,34 @@
-"""GPUs: vectors along memory, threads along what neighbours read, tiles of registers fed from shared memory.
-
-Products of matrices, convolutions among them: each thread computes a tile of outputs, so that what it loads serves
-several multiplications. The threads of a workgroup read both operands from shared memory, where blocks of them are
-brought together: of A, the operand that does not vary along the columns, transposed, so that both are read as vectors
-(the tiling of Volkov and Demmel 2008, as in CUTLASS).
-"""
+"""GPUs: vectors along memory, threads along what neighbours read, reductions shared among threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from itertools import product
 
-from tinyweb.graph.ir import TRANSCENDENTAL, AxisKind, Ops, Space, UOp, nested
-from tinyweb.graph.optimize.actions import GroupReduce
+from tinyweb.graph.ir import TRANSCENDENTAL, AxisKind, Ops, UOp
+from tinyweb.graph.optimize.actions import GroupReduce, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import FULL, excess, exchange_bytes
+from tinyweb.graph.optimize.cost import FULL, exchange_bytes
+from tinyweb.graph.optimize.for_product import (
+    LANES,
+    LARGE_WORKGROUP,
+    MATRIX,
+    by_stride,
+    distance,
+    matrix_product,
+    most,
+)
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
-LARGE_WORKGROUP = 256
-SUBGROUP = 32  # threads that hardware issues together, as most has it
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
-LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
 FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
+LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
 ALONG = 16  # threads side by side along a row that a reduction reads: their loads are neighbours in memory
-MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
-LANES = 4  # of the vectors in shared memory
-PAD = 4  # elements between the columns of the transposed operand: threads that fill them side by side do not collide
-ENOUGH = 128  # workgroups that keep a GPU busy
-DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
-# (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
-TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
+WRITTEN = 160  # steps of a thread's windows that are written out, at most
 
 
 def schedule_for_gpu(b: Builder) -> bool:
@@ -75,15 +70,28 @@ def repeat(b: Builder, r: UOp) -> bool:
 
 def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
+    if groups := grouped(b.k, dominant):
+        b.rewrite(groups)
+        assert b.k.dominant is not None
+        dominant = b.k.dominant
     k = b.k
     rows = [r for r in k.outputs if r in dominant.ranges]
     apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
     if apart and k.volume(apart) > 1:
         row_kernel(b, dominant, rows, apart)
         return
-    if not product(b, dominant, rows):
+    if not matrix_product(b, dominant, rows):
         sums(b, dominant, rows)
     b.grid(loops(b, k.outputs))
+
+
+def grouped(k: Analysis, dominant: UOp) -> Split | None:
+    """The groups of a convolution taken out of the axis of its outputs, which inputs follow by a division."""
+    for u in dominant.src[0].toposort() if dominant.src[0].op is Ops.MUL else ():
+        r, size = u.src if u.op is Ops.FLOORDIV else (u, u)
+        if r in k.outputs and r is not size and size.op is Ops.CONST and k.size(r) % int(size.arg) == 0:
+            return Split(r.arg.name, int(size.arg))
+    return None
 
 
 def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> None:
@@ -137,7 +145,9 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     if k.volume(reused) >= MATRIX and outputs >= FULL:
         tile_of_registers(b, rows, reused, axis)
         return
-    serves = [r for r in rows if any(r not in u.src[1].ranges for u in loads)]
+    # what the operand with most memory is read for comes first
+    serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
+    serves.sort(key=lambda r: (r in reused, k.size(r)), reverse=True)
     if groups and axis in bound:
         # sums of sums, as over groups of weights: the threads of a row share the groups
         outer = max(groups, key=k.size)
@@ -161,6 +171,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
     if axis in bound and steps >= 2 * ALONG:
         count = max(count, ALONG)
     if count < 4:
+        outputs //= window(b, follow or loads, bound, rows, outputs)
         for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
             if b.left(r):
                 b.bind(b.left(r), AxisKind.UNROLL)
@@ -168,11 +179,34 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         bind_threads(b, by_stride(k, rows), WORKGROUP)
         return
     # several rows to a thread, where there are plenty, share what is read and computed of the input
-    unroll(b, [r for r in serves if r is not axis], outputs * count, FULL // 2)
+    unroll(b, serves, outputs * count, FULL // 2)
     if axis in rows:
         bind_threads(b, [axis], WORKGROUP // 4)
     share(b, dominant, min(count, max(most(b) // threads(b), 1)), 2 - len(b.threads()))
     bind_threads(b, [r for r in by_stride(k, rows) if r is not axis], max(WORKGROUP, threads(b)))
+
+
+def window(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp], outputs: int) -> int:
+    """Outputs of a thread that lie side by side, where the windows they are made of overlap: what lies in several is
+    loaded once. Their number.
+    """
+    count, written = 1, 1
+    for r, q in product(by_stride(b.k, rows), bound):
+        overlap = any(_slides(b.k, u, r, q) for u in loads)
+        if not overlap or not b.left(r) or b.left(q) != q.arg.name or not isinstance(b.k.exact(q), int):
+            continue
+        steps = power_of_two(b.k.size(r), 4)
+        if steps > 1 and written * steps * b.k.size(q) <= WRITTEN and outputs >= count * steps * FULL // 2:
+            b.tile(b.left(r), steps, AxisKind.UNROLL)
+            b.bind(q.arg.name, AxisKind.UNROLL)
+            count, written = count * steps, written * steps * b.k.size(q)
+    return count
+
+
+def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
+    """Whether a step of an output axis moves what is read along a reduced one by few of its steps."""
+    mine, other = k.split(load, r), k.split(load, q)
+    return bool(mine and other and other[0] and not mine[0] % other[0] and 0 < mine[0] // other[0] < k.size(q))
 
 
 def tile_of_registers(b: Builder, rows: list[UOp], reused: list[UOp], axis: UOp | None) -> None:
@@ -185,167 +219,6 @@ def tile_of_registers(b: Builder, rows: list[UOp], reused: list[UOp], axis: UOp 
     near = [r for r in (axis if axis in rows else other, token, other) if r is not None]
     for r in dict.fromkeys(near):
         bind_threads(b, [r], min(threads(b) * 8, WORKGROUP))
-
-
-# -- products of matrices ---------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Product:
-    """The output axes of a product: those one operand has (the one stored side by side first), and those the other."""
-
-    columns: list[UOp]
-    rows: list[UOp]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A workgroup's part of one operand's axes: threads and the vectors of each; and how many such parts there are."""
-
-    axis: UOp
-    threads: int
-    vectors: int
-    further: tuple[UOp, int] | None  # another axis, of which each thread takes so many steps
-    groups: int
-    again: float  # elements computed, over those that there are
-
-
-def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> Product | None:
-    """How a reduction multiplies two operands that do not share their output axes; None if it does not."""
-    loads = [u for u in k.loads_of(dominant) if u.src[1].ranges.intersection(dominant.src[1:])]
-    order = by_stride(k, outputs)
-    with_near = [u for u in loads if order and order[0] in u.src[1].ranges]
-    others = [u for u in loads if u not in with_near]
-    if not with_near or not others:
-        return None
-    b, a = (max(us, key=lambda u: k.volume(u.src[1].ranges)).src[1].ranges for us in (with_near, others))
-    columns, rows = [r for r in order if r in b and r not in a], [r for r in order if r in a and r not in b]
-    if not columns or columns[0] is not order[0] or not rows:
-        return None
-    return Product(columns, sorted(rows, key=k.size, reverse=True))
-
-
-def product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
-    """Blocks of both operands in shared memory, the largest tiles of which there are enough; whether this was a product
-    that is worth it.
-    """
-    k, found = b.k, product_of(b.k, dominant, outputs)
-    if found is None or k.in_place:  # blocks at the end overlap
-        return False
-    axes = found.columns[0], found.rows[0]
-    if any(not isinstance(k.exact(r), int) for r in (*axes, *dominant.src[1:])):
-        return False
-    if min(k.volume(found.columns), k.volume(found.rows)) < MATRIX or min(map(k.size, axes)) < MATRIX // 2:
-        return False
-    tile = tile_of(b, found, k.volume([r for r in outputs if r not in found.rows and r not in found.columns]))
-    if tile is None:
-        return False
-    rows, columns = tile
-    mark = b.mark()
-    for depth in DEPTHS:
-        cut(b, columns, 0)
-        cut(b, rows, 1)
-        at = block(b, dominant, depth)
-        if at and stage(b, at, dominant, columns.axis):
-            return True
-        b.back(mark)
-    return False
-
-
-def tile_of(b: Builder, found: Product, batches: int) -> tuple[Side, Side] | None:
-    chosen: tuple[Side, Side] | None = None
-    for (row_threads, row_vectors), (column_threads, vectors) in TILES:
-        if len(b.k.reduces) > 1 and row_vectors > 1:
-            continue  # each further sum needs a tile of registers of its own
-        if row_threads * column_threads > most(b):
-            continue
-        fitting = [
-            (rows, columns)
-            for rows in sides(b.k, found.rows, row_threads, row_vectors)
-            # threads that the rows have no use for go along the columns
-            for columns in sides(b.k, found.columns, row_threads * column_threads // rows.threads, vectors)
-            or sides(b.k, found.columns, column_threads, vectors)
-        ]
-        if fitting:
-            chosen = min(fitting, key=lambda tile: (_idle(*tile), tile[0].groups * tile[1].groups))
-            if chosen[0].groups * chosen[1].groups * batches >= ENOUGH:
-                break
-    return chosen
-
-
-def _idle(rows: Side, columns: Side) -> float:
-    """What is computed over what is wanted: outputs twice; and by threads that a subgroup lacks, which count half, for
-    hardware with narrower ones does not have to wait for them.
-    """
-    threads = rows.threads * columns.threads
-    return rows.again * columns.again * (1 + -(-threads // SUBGROUP) * SUBGROUP / threads)
-
-
-def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int) -> list[Side]:
-    """The axes cut into tiles of about threads · vectors vectors; none where too much of the tiles would be idle."""
-    near, size = axes[0], k.size(axes[0])
-    lots = -(-size // LANES)
-    rest = k.volume(axes[1:])
-    if lots >= threads * vectors:
-        few = -(-lots // (threads * vectors))
-        # more tiles of fewer threads may leave less for the last one, which begins earlier, to compute again
-        cuts = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
-        return [Side(near, n, vectors, None, g * rest, g * n * vectors * LANES / size) for g, n in cuts]
-    again = lots * LANES / size
-    if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
-        return [Side(near, lots // vectors, vectors, None, rest, again)]
-    if lots > threads or lots * 2 < threads:
-        return []
-    for r in axes[1:]:
-        if (steps := power_of_two(k.size(r), vectors)) > 1:
-            return [Side(near, lots, 1, (r, steps), rest // steps, again)]
-    return [Side(near, lots, 1, None, rest, again)]
-
-
-def cut(b: Builder, s: Side, dim: int) -> None:
-    """A tile's lanes, threads and vectors. The last tile begins earlier instead of reaching beyond the end."""
-    name, whole = s.axis.arg.name, s.threads * s.vectors
-    size = b.size(name)
-    if size % LANES and size >= whole * LANES:
-        # what is stored is not aligned anyhow: nothing is gated
-        _, inner = b.split(name, whole * LANES, shift=True)
-        inner = b.tile(inner, LANES, AxisKind.VECTOR)
-    else:
-        inner = b.tile(name, LANES, AxisKind.VECTOR)
-        _, inner = b.split(inner, whole, shift=True)
-    if vectors := b.tile(inner, s.threads, AxisKind.THREAD, dim):
-        b.bind(vectors, AxisKind.UNROLL)
-    if s.further is not None:
-        b.tile(s.further[0].arg.name, s.further[1], AxisKind.UNROLL)
-
-
-def block(b: Builder, dominant: UOp, depth: int) -> str:
-    """The reduced loops cut so that about `depth` steps lie inside of one loop; that loop, or "" if there is none."""
-    inside = 1
-    for r in reversed(nested(dominant.src[1:])):
-        size, name = b.k.size(r), str(r.arg.name)
-        if inside * size <= depth:
-            inside *= size
-        elif depth // inside > 1:
-            # of about as many steps those that fill the last block best
-            about = depth // inside
-            factors = range(-(-about // 2), about * 5 // 4 + 1)
-            return b.split(name, min(factors, key=lambda f: (-(-size // f) * f, abs(about - f))))[0]
-        else:
-            return name if inside > 1 else ""
-    return ""
-
-
-def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
-    """Shared memory for what the threads read alike; whether there is something, and enough of it."""
-    k = b.k
-    loads = {x: None for r in k.reduces if r.src[1:] == dominant.src[1:] for x in k.loads_of(r)}
-    operands: dict[tuple[UOp, bool], list[UOp]] = {}
-    for u in sorted(loads, key=k.traffic, reverse=True):
-        operands.setdefault((u.src[0], columns in u.ranges), []).append(u)
-    staged = [
-        b.stage(operand, at, Space.SHARED, 0 if any(k.contiguous(u, columns) for u in operand) else PAD)
-        for operand in operands.values()
-    ]
-    return any(staged) and not excess(b.kernel, b.target)
 
 
 # -- vectors and lanes ------------------------------------------------------------------------------------------
@@ -374,22 +247,21 @@ def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], rows: list[UOp])
     return best[1], best[2]
 
 
-def unroll(b: Builder, axes: list[UOp], threads: int, enough: int, most: int = 4) -> None:
-    """The longest of the axes, up to `most` times, as long as enough threads are left."""
-    r = max((r for r in axes if b.left(r)), key=b.k.size, default=None)
-    factor = 1
-    while r is not None and factor < most and threads >= 2 * factor * enough and b.steps(r) % (2 * factor) == 0:
-        factor *= 2
-    if r is not None:
-        b.tile(b.left(r), factor, AxisKind.UNROLL)
+def unroll(b: Builder, axes: Iterable[UOp], threads: int, enough: int, most: int = 4) -> None:
+    """The axes in turn, all of a short one or up to `most` steps, as long as enough threads are left."""
+    room = MATRIX
+    for r in axes:
+        size, factor = b.steps(r), 1
+        if size <= room and threads >= size * enough:
+            factor = size
+        while factor < min(most, room) and threads >= 2 * factor * enough and size % (2 * factor) == 0:
+            factor *= 2
+        if factor > 1:
+            b.tile(b.left(r), factor, AxisKind.UNROLL)
+        threads, room = threads // factor, room // factor
 
 
 # -- threads ----------------------------------------------------------------------------------------------------
-def most(b: Builder) -> int:
-    """Threads of a workgroup."""
-    return min(LARGE_WORKGROUP, b.target.max_invocations)
-
-
 def threads(b: Builder) -> int:
     count = 1
     for n in b.threads().values():
@@ -467,18 +339,6 @@ def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:
     """Axes in the order in which neighbouring threads should walk them: those that the loads follow first."""
     main = max(loads, key=k.traffic, default=None)
     return sorted(axes, key=lambda r: distance(k, main, r)) if main is not None else axes
-
-
-def by_stride(k: Analysis, axes: Iterable[UOp]) -> list[UOp]:
-    """Axes in the order in which neighbouring threads should walk them: those that stores follow first."""
-    main = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
-    return sorted(axes, key=lambda r: distance(k, main, r))
-
-
-def distance(k: Analysis, access: UOp, r: UOp) -> int:
-    """Elements between neighbours along an axis; much where the access does not follow it."""
-    parts = k.split(access, r)
-    return abs(parts[0]) if parts is not None and parts[0] else 1 << 40
 
 
 def fitting(size: int, room: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
@@ -25,6 +26,7 @@ from tinyweb.graph.target import Target
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 LEAST_ORDERED = -0x7F800001  # -inf as `ordered` has it
 MAX_SCORES = 256  # of a block that one thread computes
+ALIGNED = 4  # keys: blocks begin at a multiple of so many
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,11 @@ class _Steps:
         self.lowest = UOp.const(-math.inf, self.dtype)
         row, block = softmax.row, action.block
         self.size = row.src[0]
-        self.walked = self.size
-        if action.skip and (seen := visible(softmax.score, row)) is not None:
-            self.walked = least(self.size, seen)
-        blocks = simplify((self.walked + (block - 1)) // block)
+        begin, end = visible(softmax.score, row) if action.skip else (None, None)
+        self.walked = self.size if end is None else least(self.size, end)
+        # vectors of keys begin where those of the whole row do
+        self.first = UOp.const(0, dtypes.index) if begin is None else begin // ALIGNED * ALIGNED
+        blocks = simplify((self.walked - self.first + (block - 1)).maximum(0) // block)
         # loops over columns: all of their sums are made, and wait in registers until these loops come
         self.inner = {
             r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.sum", kind=AxisKind.UNROLL, reduce=True))
@@ -106,12 +109,16 @@ class _Steps:
         # around those loops no other is left where there is one block
         self.once = bool(self.inner) and blocks.op is Ops.CONST and blocks.arg == 1
         self.step = UOp.const(0, dtypes.index) if self.once else self._range("0", blocks)
-        self.whole = divides(self.size, block)
+        self.whole = begin is None and divides(self.size, block)
 
     def _range(self, suffix: str, size: UOp | int, kind: AxisKind = AxisKind.LOOP, dim: int = 0) -> UOp:
         row = self.softmax.row
         axis = Axis(f"{row.arg.name}.{suffix}", row.arg.order, kind, True, dim)
         return UOp(Ops.RANGE, dtypes.index, (as_index(size),), axis)
+
+    def _at(self, index: UOp) -> UOp:
+        """Where in the row a score of the block at hand is."""
+        return self.first + self.step * self.action.block + index
 
     def rewrite(self, kernel: UOp) -> UOp:
         action, softmax = self.action, self.softmax
@@ -146,7 +153,7 @@ class _Steps:
         each = action.block // action.split
         rest: UOp | int = each
         if not self.whole or self.walked is not self.size:
-            rest = least(as_index(each), (self.walked - self.step * action.block - begin).maximum(0))
+            rest = least(as_index(each), (self.walked - self._at(begin)).maximum(0))
         table: dict[UOp, UOp] = {softmax.maximum: maximum.cast(softmax.maximum.dtype)}
         nothing = maximum.equal(-math.inf)
         for i, s in enumerate(softmax.sums):
@@ -159,8 +166,7 @@ class _Steps:
                 loops += mine[:-1]
             else:
                 value = substitute(s.value, {s.exponential: weights.load(begin + place).cast(s.exponential.dtype)})
-                at = self.step * action.block + begin + place
-                value = substitute(value, {s.row: at} | self.inner).cast(self.dtype)
+                value = substitute(value, {s.row: self._at(begin + place)} | self.inner).cast(self.dtype)
                 value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
             total = value if self.once else UOp(Ops.RESCALE, self.dtype, (value, factor))
             total = UOp(Ops.REDUCE, self.dtype, (total, *loops), Ops.ADD) if loops else total
@@ -228,7 +234,7 @@ class _Steps:
     def _score(self, index: UOp, ranges: Sequence[UOp]) -> UOp:
         """A score of a block; beyond the row there are none."""
         softmax = self.softmax
-        at = self.step * self.action.block + index
+        at = self._at(index)
         inside = at if self.whole else least(at, self.size + -1)
         score = substitute(softmax.score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
@@ -281,47 +287,72 @@ def least(a: UOp, b: UOp) -> UOp:
     return -((-a).maximum(-b))
 
 
-def visible(score: UOp, row: UOp) -> UOp | None:
-    """A bound of the steps of `row` behind which all scores are -inf; None if none is known. It varies over loops and
-    the grid, and holds for all lanes and threads."""
-    while score.op is Ops.CAST:
-        score = score.src[0]
-    if score.op is not Ops.WHERE or not score.dtype.is_float:
-        return None
-    condition, a, b = score.src
-    masked = is_minus_infinity(a)
-    if masked == is_minus_infinity(b):
-        return None
-    while condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
-        condition, masked = condition.src[0], masked != bool(condition.src[1].arg)
-    equal = 0
-    if condition.op is Ops.OR and {s.op for s in condition.src} == {Ops.LESS, Ops.EQUAL}:
-        condition, same = sorted(condition.src, key=lambda s: s.op is Ops.EQUAL)
-        if set(condition.src) != set(same.src):
-            return None
-        equal = 1
+def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
+    """The first step of `row` and the one behind the last beyond which all scores are -inf, as far as they are known.
+    They vary over loops and the grid, and hold for all lanes and threads."""
+    bounds: tuple[list[UOp], list[UOp]] = ([], [])
+    while score.op is Ops.CAST or (score.op is Ops.WHERE and score.dtype.is_float):
+        if score.op is Ops.WHERE:
+            condition, a, b = score.src
+            masked = is_minus_infinity(a)
+            if masked == is_minus_infinity(b):
+                break
+            for clause, wanted in _clauses(condition, not masked):
+                if (found := _bound(clause, wanted, row)) is not None and (own := _of_all(*found)) is not None:
+                    bounds[found[1]].append(own)
+            score = b if masked else a
+        else:
+            score = score.src[0]
+    begin, end = (reduce(merge, some) if some else None for some, merge in zip(bounds, (UOp.maximum, least)))
+    return (
+        simplify(begin.maximum(0)) if begin is not None else None,
+        simplify(end.maximum(0)) if end is not None else None,
+    )
+
+
+def _clauses(condition: UOp, wanted: bool) -> Iterator[tuple[UOp, bool]]:
+    """Conditions that are all true, or (not wanted) false, where a condition is."""
+    if condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
+        yield from _clauses(condition.src[0], wanted != bool(condition.src[1].arg))
+    elif condition.op is (Ops.AND if wanted else Ops.OR) and not _is_at_most(condition):
+        for s in condition.src:
+            yield from _clauses(s, wanted)
+    else:
+        yield condition, wanted
+
+
+def _is_at_most(condition: UOp) -> bool:
+    """Whether it is a < b or a = b."""
+    ops = condition.op is Ops.OR and {s.op for s in condition.src} == {Ops.LESS, Ops.EQUAL}
+    return ops and set(condition.src[0].src) == set(condition.src[1].src)
+
+
+def _bound(condition: UOp, wanted: bool, row: UOp) -> tuple[UOp, bool] | None:
+    """The first step of a row for which a comparison is as wanted, or (True) the one behind the last."""
+    equal = int(_is_at_most(condition))
+    if equal:
+        condition = next(s for s in condition.src if s.op is Ops.LESS)
     if condition.op is not Ops.LESS or not condition.src[0].dtype.is_int:
         return None
     less, more = (_unwrapped(s) for s in condition.src)
-    if less is None or more is None:
-        return None
-    parts = split_by(simplify(more - less + equal), row)
+    parts = split_by(simplify(more - less + equal), row) if less is not None and more is not None else None
     if parts is None or parts[0] not in (1, -1):
         return None
-    if masked and parts[0] == 1:
-        seen = -parts[1] + 1  # masked where row > less - rest of more
-    elif not masked and parts[0] == -1:
-        seen = parts[1]  # visible where row < more
-    else:
-        return None
-    for r in seen.ranges:
+    # ± row + rest is above 0, or is not
+    at = -parts[1] + 1 if parts[0] == 1 else parts[1]
+    return at, (parts[0] == -1) == wanted
+
+
+def _of_all(bound: UOp, last: bool) -> UOp | None:
+    """A bound that holds for all lanes and threads."""
+    for r in bound.ranges:
         if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID):
             continue
-        rises = _rises(seen, r)
+        rises = _rises(bound, r)
         if rises is None or r.src[0].op is not Ops.CONST:
             return None
-        seen = substitute(seen, {r: r.src[0] + -1 if rises else UOp.const(0, dtypes.index)})
-    return simplify(seen.maximum(0))
+        bound = substitute(bound, {r: r.src[0] + -1 if rises == last else UOp.const(0, dtypes.index)})
+    return bound
 
 
 def _rises(u: UOp, r: UOp) -> bool | None:

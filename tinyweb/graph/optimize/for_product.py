@@ -1,0 +1,224 @@
+"""Products of matrices and convolutions on GPUs, by tiles in shared memory and in registers.
+
+Each thread computes a tile of outputs, so that what it loads serves several multiplications. The threads of a workgroup
+read both operands from shared memory, where blocks of them are brought together: of A, the operand that does not vary
+along the columns, transposed, so that both are read as vectors (the tiling of Volkov and Demmel 2008, as in CUTLASS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tinyweb.graph.ir import AxisKind, Space, UOp, nested
+from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.cost import excess
+
+LARGE_WORKGROUP = 256
+SUBGROUP = 32  # threads that hardware issues together, as most has it
+MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
+LANES = 4  # of the vectors in shared memory
+PAD = 4  # elements between the columns of the transposed operand: threads that fill them side by side do not collide
+ENOUGH = 128  # workgroups that keep a GPU busy
+DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
+# (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
+TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
+
+
+@dataclass(frozen=True)
+class Product:
+    """The output axes of a product: those one operand has (the one stored side by side first), and those the other."""
+
+    columns: list[UOp]
+    rows: list[UOp]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A workgroup's part of one operand's axes: threads along the first and the vectors of each, and how many such
+    parts there are; of another axis threads, or steps that each thread takes.
+    """
+
+    axis: UOp
+    near: int
+    vectors: int
+    groups: int
+    again: float  # elements computed, over those that there are
+    beside: tuple[UOp, int] | None = None
+    further: tuple[UOp, int] | None = None
+
+    @property
+    def threads(self) -> int:
+        return self.near * (self.beside[1] if self.beside else 1)
+
+
+def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> Product | None:
+    """How a reduction multiplies two operands that do not share their output axes; None if it does not."""
+    loads = [u for u in k.loads_of(dominant) if u.src[1].ranges.intersection(dominant.src[1:])]
+    order = by_stride(k, outputs)
+    with_near = [u for u in loads if order and order[0] in u.src[1].ranges]
+    others = [u for u in loads if u not in with_near]
+    if not with_near or not others:
+        return None
+    b, a = (max(us, key=lambda u: k.volume(u.src[1].ranges)).src[1].ranges for us in (with_near, others))
+    columns, rows = [r for r in order if r in b and r not in a], [r for r in order if r in a and r not in b]
+    if not columns or columns[0] is not order[0] or not rows:
+        return None
+    columns.sort(key=lambda r: k.size(r) < LANES)  # the nearest of those that have vectors first
+    return Product(columns, sorted(rows, key=k.size, reverse=True))
+
+
+def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
+    """Blocks of both operands in shared memory, the largest tiles of which there are enough; whether this was a product
+    that is worth it.
+    """
+    k, found = b.k, product_of(b.k, dominant, outputs)
+    if found is None or k.in_place:  # blocks at the end overlap
+        return False
+    axes = found.columns[0], found.rows[0]
+    if any(not isinstance(k.exact(r), int) for r in (*axes, *dominant.src[1:])):
+        return False
+    if min(k.volume(found.columns), k.volume(found.rows)) < MATRIX or min(map(k.size, axes)) < LANES:
+        return False
+    tile = tile_of(b, found, k.volume([r for r in outputs if r not in found.rows and r not in found.columns]))
+    if tile is None:
+        return False
+    rows, columns = tile
+    mark = b.mark()
+    for depth in DEPTHS:
+        cut(b, columns, 0)
+        cut(b, rows, 1)
+        at = block(b, dominant, depth)
+        if at and stage(b, at, dominant, columns.axis):
+            return True
+        b.back(mark)
+    return False
+
+
+def tile_of(b: Builder, found: Product, batches: int) -> tuple[Side, Side] | None:
+    chosen: tuple[Side, Side] | None = None
+    for (row_threads, row_vectors), (column_threads, vectors) in TILES:
+        if len(b.k.reduces) > 1 and row_vectors > 1:
+            continue  # each further sum needs a tile of registers of its own
+        if row_threads * column_threads > most(b):
+            continue
+        fitting = [
+            (rows, columns)
+            for rows in sides(b.k, found.rows, row_threads, row_vectors)
+            # threads that the rows have no use for go along the columns
+            for columns in sides(b.k, found.columns, row_threads * column_threads // rows.threads, vectors, 2)
+            or sides(b.k, found.columns, column_threads, vectors, 2)
+        ]
+        if fitting:
+            chosen = min(fitting, key=lambda tile: (_idle(*tile), tile[0].groups * tile[1].groups))
+            if chosen[0].groups * chosen[1].groups * batches >= ENOUGH:
+                break
+    return chosen
+
+
+def _idle(rows: Side, columns: Side) -> float:
+    """What is computed over what is wanted: outputs twice; and by threads that a subgroup lacks, which count half, for
+    hardware with narrower ones does not have to wait for them.
+    """
+    threads = rows.threads * columns.threads
+    return rows.again * columns.again * (1 + -(-threads // SUBGROUP) * SUBGROUP / threads)
+
+
+def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 1) -> list[Side]:
+    """The axes cut into tiles of about threads · vectors vectors; none where too much of the tiles would be idle."""
+    near, size = axes[0], k.size(axes[0])
+    lots = -(-size // LANES)
+    rest, again = k.volume(axes[1:]), lots * LANES / size
+    if lots >= threads * vectors:
+        few = -(-lots // (threads * vectors))
+        # more tiles of fewer threads may leave less for the last one, which begins earlier, to compute again
+        cuts = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
+        return [Side(near, n, vectors, g * rest, g * n * vectors * LANES / size) for g, n in cuts]
+    if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
+        return [Side(near, lots // vectors, vectors, rest, again)]
+    if lots > threads:
+        return []
+    other = max(axes[1:], key=k.size, default=near)
+    if lots * 2 <= threads and dims > 1 and other is not near:
+        most = min(threads // lots, k.size(other))
+        count = min(range(1, most + 1), key=lambda n: (-(-k.size(other) // n) * n, -n))
+        groups = -(-k.size(other) // count)
+        if count > 1:
+            again *= groups * count / k.size(other)
+            return [Side(near, lots, 1, groups * rest // k.size(other), again, beside=(other, count))]
+    if lots * 2 < threads:
+        return []
+    for r in axes[1:]:
+        if (steps := power_of_two(k.size(r), vectors)) > 1:
+            return [Side(near, lots, 1, rest // steps, again, further=(r, steps))]
+    return [Side(near, lots, 1, rest, again)]
+
+
+def cut(b: Builder, s: Side, dim: int) -> None:
+    """A tile's lanes, threads and vectors. The last tile begins earlier instead of reaching beyond the end."""
+    name, whole = s.axis.arg.name, s.near * s.vectors
+    size = b.size(name)
+    if size % LANES and size >= whole * LANES:
+        # what is stored is not aligned anyhow: nothing is gated
+        _, inner = b.split(name, whole * LANES, shift=True)
+        inner = b.tile(inner, LANES, AxisKind.VECTOR)
+    else:
+        inner = b.tile(name, LANES, AxisKind.VECTOR)
+        _, inner = b.split(inner, whole, shift=True)
+    if vectors := b.tile(inner, s.near, AxisKind.THREAD, dim):
+        b.bind(vectors, AxisKind.UNROLL)
+    if s.beside is not None:
+        _, inner = b.split(s.beside[0].arg.name, s.beside[1], shift=True)
+        b.bind(inner, AxisKind.THREAD, 2)
+    if s.further is not None:
+        b.tile(s.further[0].arg.name, s.further[1], AxisKind.UNROLL)
+
+
+def block(b: Builder, dominant: UOp, depth: int) -> str:
+    """The reduced loops cut so that about `depth` steps lie inside of one loop; that loop, or "" if there is none."""
+    inside = 1
+    for r in reversed(nested(dominant.src[1:])):
+        size, name = b.k.size(r), str(r.arg.name)
+        if inside * size <= depth:
+            inside *= size
+        elif depth // inside > 1:
+            # of about as many steps those that fill the last block best
+            about = depth // inside
+            factors = range(-(-about // 2), about * 5 // 4 + 1)
+            return b.split(name, min(factors, key=lambda f: (-(-size // f) * f, abs(about - f))))[0]
+        else:
+            return name if inside > 1 else ""
+    return ""
+
+
+def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
+    """Shared memory for what the threads read alike; whether there is something, and enough of it."""
+    k = b.k
+    loads = {x: None for r in k.reduces if r.src[1:] == dominant.src[1:] for x in k.loads_of(r)}
+    operands: dict[tuple[UOp, bool], list[UOp]] = {}
+    for u in sorted(loads, key=k.traffic, reverse=True):
+        operands.setdefault((u.src[0], columns in u.ranges), []).append(u)
+    staged = [
+        b.stage(operand, at, Space.SHARED, 0 if any(k.contiguous(u, columns) for u in operand) else PAD)
+        for operand in operands.values()
+    ]
+    return any(staged) and not excess(b.kernel, b.target)
+
+
+# -- what other recipes for GPUs ask too
+def most(b: Builder) -> int:
+    """Threads of a workgroup."""
+    return min(LARGE_WORKGROUP, b.target.max_invocations)
+
+
+def by_stride(k: Analysis, axes: Iterable[UOp]) -> list[UOp]:
+    """Axes in the order in which neighbouring threads should walk them: those that stores follow first."""
+    main = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
+    return sorted(axes, key=lambda r: distance(k, main, r))
+
+
+def distance(k: Analysis, access: UOp, r: UOp) -> int:
+    """Elements between neighbours along an axis; much where the access does not follow it."""
+    parts = k.split(access, r)
+    return abs(parts[0]) if parts is not None and parts[0] else 1 << 40
