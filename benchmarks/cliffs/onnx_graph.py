@@ -101,7 +101,8 @@ def graph_of(work: Work) -> Graph:
             if str(n.target) == "<built-in function getitem>":
                 values[n] = args[0][args[1]]
                 continue
-            convert = TABLE.get(str(n.target).removeprefix("aten."))
+            name = str(n.target).removeprefix("aten.")
+            convert = TABLE.get(name) or TABLE.get(name.replace("_.", "."))  # in place: nothing else reads what was
             if convert is None:
                 raise NoGraph(str(n.target))
             found = convert(g, n, *args, **keywords)
@@ -210,7 +211,7 @@ def _softplus(g: Graph, n: torch.fx.Node, x: Value, beta: float = 1, threshold: 
     return g.one("Softplus", x.name)
 
 
-@converts("add.Tensor", "sub.Tensor", "add.Scalar", "add_.Scalar", "sub.Scalar", "add_.Tensor")
+@converts("add.Tensor", "sub.Tensor", "add.Scalar", "sub.Scalar")
 def _sum(g: Graph, n: torch.fx.Node, a: Value, b: Any, alpha: float = 1) -> str:
     first, second = _operands(g, _result(n), a, b)
     if alpha != 1:
@@ -246,7 +247,7 @@ def _same(g: Graph, n: torch.fx.Node, x: Value, *rest: Any, **keywords: Any) -> 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 @converts(
-    "view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "squeeze_.dim", "squeeze.dims",
+    "view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "squeeze.dims",
     "squeeze.default", "reshape.default",
 )  # fmt: skip
 def _reshape(g: Graph, n: torch.fx.Node, x: Value, *rest: Any) -> str:
@@ -422,13 +423,24 @@ def _attention(
     attn_mask: Value | None = None, scale: float | None = None,
 ) -> list[str]:  # fmt: skip
     scaled = g.one("Mul", q.name, g.constant(scale or q.shape[-1] ** -0.5, np.float32))
-    scores = g.one("MatMul", scaled, g.one("Transpose", k.name, perm=[0, 1, 3, 2]))
+    keys, values = (_for_heads(g, x, q.shape[1]) for x in (k, v))
+    scores = g.one("MatMul", scaled, g.one("Transpose", keys, perm=[0, 1, 3, 2]))
     if is_causal:
         mask = np.triu(np.full((q.shape[2], k.shape[2]), -np.inf, np.float32), 1)
         scores = g.one("Add", scores, g.constant(mask, np.float32))
     if attn_mask is not None:
         scores = g.one("Add", scores, attn_mask.name)
-    return [g.one("MatMul", g.one("Softmax", scores, axis=-1), v.name)]
+    return [g.one("MatMul", g.one("Softmax", scores, axis=-1), values)]
+
+
+def _for_heads(g: Graph, x: Value, heads: int) -> str:
+    """Keys or values, once for each of the heads that share them."""
+    batch, shared, rows, width = x.shape
+    if shared == heads:
+        return x.name
+    apart = g.one("Reshape", x.name, g.constant([batch, shared, 1, rows, width]))
+    every = g.one("Expand", apart, g.constant([batch, shared, heads // shared, rows, width]))
+    return g.one("Reshape", every, g.constant([batch, heads, rows, width]))
 
 
 @converts("convolution.default")

@@ -30,6 +30,10 @@ def ops(graph: Graph) -> Counter[str]:
         ("conv-depthwise-5x5", {"Conv": 1}),
         ("layer-norm-384", {"LayerNormalization": 1}),
         ("attention-head-32", {"Mul": 1, "Transpose": 1, "MatMul": 2, "Softmax": 1}),
+        (
+            "attention-grouped-256x256",
+            {"Mul": 1, "Transpose": 1, "MatMul": 2, "Softmax": 1, "Reshape": 4, "Expand": 2},
+        ),
         ("topk-8-of-10000", {"TopK": 1}),
         ("interpolate-bilinear-2", {"Resize": 1}),
         ("scatter-add", {"ScatterElements": 1}),
