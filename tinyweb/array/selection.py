@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from tinyweb.array.random import Random
 from tinyweb.array.sorting import Sorting
 from tinyweb.array.threefry import Generator
 from tinyweb.dtype import dtypes, promote
-from tinyweb.graph.ir import size_max
+from tinyweb.graph.ir import Ops, UOp, size_max
 
+Counts = TypeVar("Counts", bound=Sorting)
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
@@ -171,10 +172,9 @@ class Selection(Random, Sorting):
             )
         inside = x.ge(low).logical_and(x.le(high))
         bin = x.sub(low).mul(bins).div(high.sub(low)).floor().clamp(0, bins - 1).int()
-        row = x._iota(bins).unsqueeze(1)
-        hit = inside.logical_and(bin.eq(row))
+        counts = _counted(inside.where(bin, -1), x.full_like(1, dtypes.int32), bins)
         edges = x._iota(bins + 1).cast(x.dtype).mul(high.sub(low)).div(float(bins)).add(low)
-        return hit.sum(-1).cast(self.dtype), edges
+        return counts.cast(self.dtype), edges
 
     def bincount(self, weights: TensorCore | None = None, minlength: int = 0) -> Self:
         """How often (or with how much weight) each number 0, 1, … occurs in a vector of integers ≥ 0. Its largest
@@ -187,12 +187,14 @@ class Selection(Random, Sorting):
         if seen.size and seen.min() < 0:
             raise ValueError("bincount: the elements must not be negative")
         count = max(int(seen.max()) + 1 if seen.size else 0, minlength)
-        hit = self.eq(self._iota(count).cast(self.dtype).unsqueeze(1))
+        index = self.cast(dtypes.int32) if self.dtype.bits < 32 else self
         if weights is None:
-            return hit.sum(-1)
+            return _counted(index, index.full_like(1, dtypes.int32), count)
         if weights.shape != self.shape:
             raise ValueError(f"bincount: weights {weights.shape} must have the shape {self.shape}")
-        return hit.where(self._new(weights.uop), 0).sum(-1)
+        values = self._new(weights.uop)
+        wide = values._summable(None)
+        return _counted(index, wide, count).cast(values.dtype if values.dtype.is_float else wide.dtype)
 
     def isin(self, elements: Any, invert: bool = False) -> Self:
         """Whether each element is one of `elements`."""
@@ -267,3 +269,11 @@ class Selection(Random, Sorting):
         steps = weights.eq(0).where(0.0, weights.cumsum(-1))._running_max(self.ndim - 1)
         level = type(self).rand(*rows, num_samples, **options).mul(steps._along(self.ndim - 1, n - 1, n))
         return steps.contiguous().searchsorted(level, right=True).minimum(size_max(n) - 1)
+
+
+def _counted(index: Counts, values: Counts, count: int) -> Counts:
+    """For each number below `count`, the sum of the values whose index it is."""
+    zeros = values._new(UOp.const(0, values.dtype))._broadcast_to((count,))
+    if not count or not index.numel():
+        return zeros
+    return zeros._new(UOp(Ops.SCATTER, values.dtype, (zeros.uop, index.uop, values.uop), (0, Ops.ADD)))

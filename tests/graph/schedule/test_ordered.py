@@ -207,6 +207,16 @@ def test_work_grows_with_the_steps() -> None:
         assert {int(r.src[0].arg): r.arg.kind for r in ranges} == {steps: AxisKind.ORDERED, 8: AxisKind.LOOP}
 
 
+def test_counting_takes_a_step_for_each_element() -> None:
+    x = Tensor(np.zeros(3000, np.float32)).realize()
+    whole, weights = Tensor(np.arange(300, dtype=np.int32) % 8).realize(), Tensor(np.ones(300, bool)).realize()
+    for out in (x.histc(50, 0, 1), whole.bincount(), whole.bincount(weights)):
+        for call in schedule([UOp(Ops.CONTIGUOUS, out.dtype, (out.uop,))]).calls:
+            sizes = [int(u.src[0].arg) for u in call.kernel.toposort() if u.op is Ops.RANGE]
+            assert np.prod(sizes) < 2 * 3000
+    np.testing.assert_array_equal(whole.bincount(weights).numpy(), np.bincount(np.arange(300) % 8))
+
+
 def test_inputs_of_many_memories_and_sums_are_computed_before() -> None:
     rng = np.random.default_rng(4)
     parts = [rng.normal(size=(4, 30)).astype(np.float32) for _ in range(12)]
