@@ -6,6 +6,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp, users
 from tinyweb.graph.optimize.actions import Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
 
@@ -24,6 +25,8 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(b: Builder) -> bool:
     """Any kernel on a processor."""
+    if fuses := fused(b.kernel)[0]:
+        b.rewrite(*fuses)
     if b.k.dominant is None:
         elementwise(b, b.k.outputs)
         share(b)
@@ -187,6 +190,11 @@ def reduction(b: Builder, dominant: UOp) -> None:
     apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
     if apart and axis not in k.outputs:
         elementwise(b, apart)
+    # no reduction is computed again for every step of a loop that it does not depend on
+    loops = [r for r in k.outputs if b.left(r)]
+    nest = sorted(loops, key=lambda r: r in apart)
+    if nest != loops:
+        b.reorder(*map(b.left, nest))
     row = max((r for r in rows if b.left(r)), key=b.steps, default=None)
     if row is not None and b.steps(row) > 1 and any(b.steps(r) > 1 for r in others):
         rows_first(b, dominant, row)

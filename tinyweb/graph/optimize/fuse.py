@@ -64,9 +64,10 @@ def fused(kernel: UOp) -> tuple[list[Fuse], UOp]:
 
 def _neighbours(kernel: UOp) -> Iterator[Fuse]:
     loops = loops_of(kernel)
-    axes = [] if loops.stages else [r for r in loops.ranges if not r.arg.reduce]
-    for a, b in pairwise(axes):
-        if all(r.arg.kind is AxisKind.LOOP and r.src[0].op is Ops.CONST for r in (a, b)):
+    sums = [u.src[1:] for u in kernel.toposort() if u.op is Ops.REDUCE]
+    for a, b in pairwise(() if loops.stages else loops.ranges):
+        plain = all(r.arg.kind is AxisKind.LOOP and r.src[0].op is Ops.CONST for r in (a, b))
+        if plain and a.arg.reduce == b.arg.reduce and all((a in s) == (b in s) for s in sums):
             yield Fuse(a.arg.name, b.arg.name)
 
 
