@@ -17,7 +17,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.export import export_function
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
-from tinyweb.graph.optimize.database import Database, DatabaseError, forget_files, remembered
+from tinyweb.graph.optimize.database import Database, DatabaseError, forget_file, remembered
 from tinyweb.graph.target import webgpu_target
 from tinyweb.models.chat import usual_calls
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
@@ -33,9 +33,9 @@ from tinyweb.tuning.search import Found
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "schedules.json"
     monkeypatch.setenv("TINYWEB_SCHEDULES", str(path))
-    forget_files()
+    forget_file()
     yield path
-    forget_files()
+    forget_file()
 
 
 def operands() -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from tinyweb.graph.optimize.database import (
     Database,
     DatabaseError,
     describe,
-    forget_files,
+    forget_file,
     remembered,
     user_file,
 )
@@ -207,7 +207,7 @@ def _remember(database: Database, path: Path, kernel: UOp, target: Target, found
     if found.ratio < 1.0 or remembered(kernel, target) is not None:
         database.add(kernel, target, found.schedule, found.ratio)
         database.save(path)
-        forget_files()
+        forget_file()
 
 
 def _compile_again(device: str, kernels: Iterable[UOp]) -> None:

@@ -33,12 +33,11 @@ from tinyweb.graph.optimize import (
     to_json,
 )
 from tinyweb.graph.optimize.database import (
-    SHIPPED,
     Database,
     DatabaseError,
     describe,
     digest,
-    forget_files,
+    forget_file,
     remembered,
     target_key,
     user_file,
@@ -55,9 +54,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The user's file of schedules; it does not exist yet."""
     path = tmp_path / "folder" / "schedules.json"
     monkeypatch.setenv("TINYWEB_SCHEDULES", str(path))
-    forget_files()
+    forget_file()
     yield path
-    forget_files()
+    forget_file()
 
 
 def lines(kernel: UOp) -> tuple[str, ...]:
@@ -117,7 +116,7 @@ def test_what_was_found_is_used(file: Path) -> None:
     database = Database()
     database.add(MATMUL, CPU, FOUND, 0.5)
     database.save(file)
-    forget_files()
+    forget_file()
     assert remembered(MATMUL, CPU) == FOUND and remembered(MATMUL, wasm_target()) is None
     assert lines(optimize(MATMUL, CPU)) == tuple(map(str, FOUND)) != usual
     assert lines(optimize(MATMUL, cpu_target(8, 4))) == tuple(map(str, heuristic(MATMUL, cpu_target(8, 4))))
@@ -145,7 +144,7 @@ def test_none_means_heuristics(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     database.add(MATMUL, CPU, FOUND, 0.5)
     database.save(file)
     monkeypatch.setenv("TINYWEB_SCHEDULES", "none")
-    forget_files()
+    forget_file()
     assert user_file() is None and remembered(MATMUL, CPU) is None
     assert lines(optimize(MATMUL, CPU)) == tuple(map(str, heuristic(MATMUL, CPU)))
 
@@ -163,7 +162,7 @@ def test_what_no_longer_applies_is_passed_over(file: Path, schedule: Schedule) -
     database = Database()
     database.add(MATMUL, CPU, schedule, 0.5)
     database.save(file)
-    forget_files()
+    forget_file()
     assert remembered(MATMUL, CPU) == schedule
     assert lines(optimize(MATMUL, CPU)) == tuple(map(str, heuristic(MATMUL, CPU)))
 
@@ -187,7 +186,7 @@ def test_a_damaged_file_is_not_used(file: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(DatabaseError, match=r"schedules\.json"):
         Database.load(file)
-    forget_files()
+    forget_file()
     with pytest.warns(UserWarning, match="are not used"):
         out = optimize(MATMUL, CPU)
     assert lines(out) == tuple(map(str, heuristic(MATMUL, CPU)))
@@ -222,7 +221,7 @@ ENTRIES: list[Any] = [
 def test_a_hostile_entry_is_passed_over(file: Path, entry: Any) -> None:
     file.parent.mkdir()
     file.write_text(json.dumps({"version": 1, "targets": {target_key(CPU): {digest(MATMUL): entry}}}))
-    forget_files()
+    forget_file()
     with pytest.warns(UserWarning, match="damaged"):
         out = optimize(MATMUL, CPU)
     assert lines(out) == tuple(map(str, heuristic(MATMUL, CPU)))
@@ -273,13 +272,3 @@ def read_and_apply(outcomes: Counter[str], data: list[dict[str, Any]]) -> None:
         outcomes["applied"] += 1
     except ScheduleError:
         outcomes["not applied"] += 1
-
-
-# -- the package's own -------------------------------------------------------------------------------------------
-def test_the_file_of_the_package_is_whole() -> None:
-    targets = Database.load(SHIPPED).targets
-    assert sum(map(len, targets.values())) > 0
-    for entries in targets.values():
-        for entry in entries.values():
-            assert 0 < entry["ratio"] < 1 and entry["kernel"]
-            assert [str(a) for a in from_json(entry["actions"])] == entry["schedule"]

@@ -1,4 +1,4 @@
-"""Schedules that search has found, by kernel and target: a JSON file of the package, and one of the user's.
+"""Schedules that search has found, by kernel and target: a JSON file of the user's.
 
     {"version": 1,
      "targets": {"cpu vector_lanes=8 … types=3f9a12": {
@@ -34,7 +34,6 @@ from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target
 
 VERSION = 1
-SHIPPED = Path(__file__).with_name("schedules.json")
 MAX_BYTES = 32 << 20
 NOTHING = "none"  # TINYWEB_SCHEDULES=none: heuristics alone
 
@@ -178,46 +177,43 @@ def user_file() -> Path | None:
 
 
 class _Known:
-    """The files in use, the user's before the package's, read once."""
+    """The user's file, read once."""
 
     def __init__(self) -> None:
         self.path = user_file()
-        self.databases: list[Database] = []
+        self.database: Database | None = None
         self.warned = False
-        if self.path is not None:
-            for path in (self.path, SHIPPED):
-                if path.exists():
-                    try:
-                        self.databases.append(Database.load(path))
-                    except DatabaseError as error:
-                        warnings.warn(f"{error} Its schedules are not used.", stacklevel=4)
+        if self.path is not None and self.path.exists():
+            try:
+                self.database = Database.load(self.path)
+            except DatabaseError as error:
+                warnings.warn(f"{error} Its schedules are not used.", stacklevel=4)
 
     def find(self, kernel: UOp, target: Target) -> Schedule | None:
-        for database in self.databases:
-            try:
-                entry = database.find(kernel, target)
-            except ScheduleError as error:
-                if not self.warned:
-                    self.warned = True
-                    warnings.warn(f"a schedule of {self.path} or of the package is damaged: {error}", stacklevel=4)
-                continue
-            if entry is not None:
-                return entry.schedule
-        return None
+        if self.database is None:
+            return None
+        try:
+            entry = self.database.find(kernel, target)
+        except ScheduleError as error:
+            if not self.warned:
+                self.warned = True
+                warnings.warn(f"a schedule of {self.path} is damaged: {error}", stacklevel=4)
+            return None
+        return None if entry is None else entry.schedule
 
 
 _known: _Known | None = None
 
 
 def remembered(kernel: UOp, target: Target) -> Schedule | None:
-    """The schedule that the files have for a kernel; it may no longer apply."""
+    """The schedule that the file has for a kernel; it may no longer apply."""
     global _known
     if _known is None:
         _known = _Known()
-    return _known.find(kernel, target) if _known.databases else None
+    return _known.find(kernel, target)
 
 
-def forget_files() -> None:
-    """Read the files again before the next schedule is looked up."""
+def forget_file() -> None:
+    """Read the file again before the next schedule is looked up."""
     global _known
     _known = None
