@@ -143,7 +143,8 @@ def test_kernels_compute_on_arm(tmp_path: Path) -> None:
     )  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr[:2000]
     linker = [toolchain.clang[0], "ld.lld"] if "zig" in Path(toolchain.clang[0]).name else ["ld.lld"]
-    linked = subprocess.run([*linker, "-o", "kernels", "kernels.o"], capture_output=True, text=True, cwd=tmp_path)
+    command = [*linker, "-o", "kernels", "kernels.o"]
+    linked = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert linked.returncode == 0, linked.stderr[:2000]
     given = b"".join(np.ascontiguousarray(b).tobytes() for case, _ in cases for b in case.before)
     # the processor has what the kernels are compiled for, and not the vectors of other lengths

@@ -223,7 +223,8 @@ def _cast(k: Kernel, u: UOp) -> str:
     x, n = k.x(u.src[0]), lanes(u)
     if u.dtype is dtypes.float16 is not u.src[0].dtype:
         k.need(f"round_f16_x{n}", wgsl_helpers.instantiate(wgsl_helpers.ROUND_F16, n))
-        x = f"round_f16_x{n}({bare(x)})"
+        single = x if u.src[0].dtype is dtypes.float32 else f"{type_name('f32', n)}({bare(x)})"
+        x = f"round_f16_x{n}({bare(single)})"
     return x if k.type(u) == k.type(u.src[0]) else f"{k.type(u)}({bare(x)})"
 
 

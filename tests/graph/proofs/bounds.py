@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import z3
 
@@ -45,15 +47,25 @@ class Access:
 
 
 def accesses(nodes: Sequence[UOp]) -> Iterator[Access]:
+    """Of a kernel, or of a program in its order: what is in a loop happens where that has a step."""
+    steps: dict[UOp, UOp] = {}  # by RANGE that is open, if it may have no step: that it has one
+    program = any(u.op is Ops.END for u in nodes)
     for u in nodes:
+        if u.op is Ops.RANGE and program and u.src[0].op is not Ops.CONST:
+            steps[u] = u.src[0] >= 1
+        elif u.op is Ops.END:
+            steps.pop(u.src[-1], None)
+        entered = reduce(and_, steps.values(), TRUE)
         if u.op is Ops.LOAD:
             lanes = u.arg if isinstance(u.arg, int) else 1
-            yield Access(u, u.src[1], u.src[2] if len(u.src) > 2 else TRUE, memory_size(u.src[0]), lanes)
+            gate = u.src[2] & entered if len(u.src) > 2 else entered
+            yield Access(u, u.src[1], gate, memory_size(u.src[0]), lanes)
         elif u.op is Ops.STORE:
             # lanes of a kernel are values of a RANGE; a vector of a program is one access
             shape = () if u.src[2].lanes else u.src[2].shape
             lanes = shape[0] if shape and isinstance(shape[0], int) else 1
-            yield Access(u, u.src[1], u.src[3] if len(u.src) > 3 else TRUE, memory_size(u.src[0]), lanes)
+            gate = u.src[3] & entered if len(u.src) > 3 else entered
+            yield Access(u, u.src[1], gate, memory_size(u.src[0]), lanes)
 
 
 def memory_size(memory: UOp) -> int:

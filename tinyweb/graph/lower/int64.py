@@ -132,6 +132,8 @@ class _Splitter:
         if is_long(source):
             return self.pairs[u.src[0]]  # to the other sign
         x = self.single[u.src[0]]
+        if source.is_float and source is not F32:
+            x = x.cast(F32)
         if u.dtype is F64:
             return single_to_double(x)
         if source.is_float:

@@ -97,10 +97,11 @@ class Split(Action):
             start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
             return replace_range(kernel, r, start + inner, (outer, inner), None)
         # the halves have one order, and nest by their names
-        divided = any(u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r for u in kernel.toposort())
-        kernel = replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
+        divided = [u for u in kernel.toposort() if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r] if whole else []
+        table = {u: simplify(u.replace(src=(outer * f + inner, u.src[1]))) for u in divided}
         # what is the same for a block does not vary with its steps
-        return simplify(kernel) if divided and whole else kernel
+        kernel = substitute(kernel, table)
+        return replace_range(kernel, r, outer * f + inner, (outer, inner), None if whole else as_index(size))
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:

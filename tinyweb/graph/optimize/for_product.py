@@ -165,8 +165,9 @@ def cut(b: Builder, s: Side, dim: int) -> None:
         inner = b.tile(inner, LANES, AxisKind.VECTOR)
     else:
         inner = b.tile(name, LANES, AxisKind.VECTOR)
-        _, inner = b.split(inner, whole, shift=True)
-    if vectors := b.tile(inner, s.near, AxisKind.THREAD, dim):
+        if inner:
+            _, inner = b.split(inner, whole, shift=True)
+    if inner and (vectors := b.tile(inner, s.near, AxisKind.THREAD, dim)):
         b.bind(vectors, AxisKind.UNROLL)
     if s.beside is not None:
         _, inner = b.split(s.beside[0].arg.name, s.beside[1], shift=True)
