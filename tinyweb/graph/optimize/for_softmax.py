@@ -8,7 +8,7 @@ from itertools import product
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.cost import FLAT_IN_LOOP, exchange_step
+from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
@@ -157,10 +157,13 @@ class Team:
     def shared_bytes(self, fixed: int) -> int:
         """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
         together = self.across * self.split
-        exchanged = together + (exchange_step(together) if together > FLAT_IN_LOOP else 0)
-        # after the last block sums are where weights were
-        sums, more = (4 * self.sums * together, exchanged) if self.split > 1 else (exchanged, 0)
-        return 4 * self.rows * self.apart * (max(together * self.keys, sums) + more + exchanged + fixed)
+        exchanged = together + (2 * exchange_step(together) if together > FLAT_EXCHANGE else 0)
+        weights, sums, more = together * self.keys, exchanged, 0
+        if self.split > 1:
+            sums, more = 4 * self.sums * together, exchanged
+        # after the last block sums are where weights were; threads with rows of their own keep them apart
+        most = weights + sums if self.apart > 1 and self.split > 1 else max(weights, sums)
+        return 4 * self.rows * self.apart * (most + more + exchanged + fixed)
 
     def steps(self, row: int, products: int) -> float:
         """Operations of a thread, a vector loaded being a few: scores, exponentials, the exchange of maxima, sums; and
