@@ -10,7 +10,7 @@ from tinyweb import Tensor, dtypes
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import webgpu_target
+from tinyweb.graph.target import Target, webgpu_target
 from tinyweb.native_runtimes.interpreter import InterpreterRuntime
 from tinyweb.native_runtimes.protocol import Runtime
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
@@ -26,10 +26,10 @@ def halves(*shapes: tuple[int, ...]) -> list[np.ndarray]:
     return [rng.standard_normal(s).astype(F16) for s in shapes]
 
 
-def programs(compute: Callable[..., Tensor], *inputs: np.ndarray, target: object = HALF) -> list[Program]:
+def programs(compute: Callable[..., Tensor], *inputs: np.ndarray, target: Target = HALF) -> list[Program]:
     """Of what is made of the inputs."""
     tensors = [Tensor(x).realize() for x in inputs]
-    return [program_for(k, target) for k in capture(lambda: compute(*tensors).contiguous().realize()).kernels]  # type: ignore[arg-type]
+    return [program_for(k, target) for k in capture(lambda: compute(*tensors).contiguous().realize()).kernels]
 
 
 def test_the_adapter_here_has_half_floats() -> None:
