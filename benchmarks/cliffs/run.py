@@ -50,16 +50,11 @@ TOLERANCES = {"float16": 2e-3, "float32": 5e-5}  # of the largest value; everyth
 
 
 @dataclass
-class Result:
-    """A measured work. `problem`: why it was not timed."""
+class Timed:
+    """Seconds of a work's calls in each turn of both sides. `problem`: why it was not timed."""
 
     name: str
-    note: str = ""
     problem: str = ""
-    first_call: float = 0.0
-    launches: int = 0
-    executed: int = 0
-    needed: int = 0
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
@@ -72,6 +67,17 @@ class Result:
     def fastest(self) -> float:
         """That of the fastest turns."""
         return min(self.theirs) / min(self.ours)
+
+
+@dataclass
+class Result(Timed):
+    """A work measured on the CPU."""
+
+    note: str = ""
+    first_call: float = 0.0
+    launches: int = 0
+    executed: int = 0
+    needed: int = 0
 
 
 def all_of(value: Any) -> list[Any]:
@@ -110,7 +116,7 @@ def check(work: Work) -> str | None:
 
 def measure(work: Work, cache: Path) -> Result:
     """One work, with nothing compiled: `cache` is an empty folder for what is. What fails is in the result."""
-    result = Result(work.name, work.note)
+    result = Result(work.name, note=work.note)
     os.environ["TINYWEB_CACHE"] = str(cache)
     Device["CPU"].compiled.clear()
     try:

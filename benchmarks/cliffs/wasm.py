@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
@@ -28,10 +28,9 @@ from benchmarks import report
 from benchmarks.browser.chromium import Chromium
 from benchmarks.browser.works import write_graph
 from benchmarks.cliffs.onnx_graph import NoGraph, graph_of
-from benchmarks.cliffs.run import SLOW, WORST, all_of, differs
+from benchmarks.cliffs.run import SLOW, WORST, Timed, all_of, differs
 from benchmarks.cliffs.work import Work
 from benchmarks.contestant import Absent
-from benchmarks.harness import Ratio
 from tinyweb import Tensor
 from tinyweb.export import export_functions, wasm
 
@@ -44,22 +43,10 @@ HEADER = "| work | tinyweb, ms | onnxruntime-web, ms | ratio | fastest |\n| --- 
 
 
 @dataclass
-class Result:
-    """A work: seconds of a call in each turn. `problem`: why ours was not timed, `no_peer`: why theirs was not."""
+class Result(Timed):
+    """A work measured in WebAssembly. `no_peer`: why theirs was not timed."""
 
-    name: str
-    problem: str = ""
     no_peer: str = ""
-    ours: list[float] = field(default_factory=list)
-    theirs: list[float] = field(default_factory=list)
-
-    @property
-    def ratio(self) -> float:
-        return Ratio.of(self.ours, self.theirs).ratio
-
-    @property
-    def fastest(self) -> float:
-        return min(self.theirs) / min(self.ours)
 
 
 class Pages(Chromium):
