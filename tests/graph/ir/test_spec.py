@@ -27,8 +27,11 @@ from tests.graph.ir.graphs import (
 )
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp, Variable, as_index, substitute
+from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.ops import ELEMENTWISE, TENSOR_ONLY
-from tinyweb.graph.ir.spec import SpecError, check, kernel_spec, program_spec, tensor_spec, verify
+from tinyweb.graph.ir.program_spec import program_spec
+from tinyweb.graph.ir.spec import SpecError, check, verify
+from tinyweb.graph.ir.tensor_spec import tensor_spec
 
 x, y = reshape(buffer(0, 12), 3, 4), reshape(buffer(1, 12), 4, 3)
 i, r = loop("i0", 8), loop("r0", 8, 1000, reduce=True)
@@ -382,7 +385,8 @@ def test_the_message_names_node_rule_and_place() -> None:
 def run_with(level: str, code: str) -> subprocess.CompletedProcess[str]:
     head = (
         "from tests.graph.ir.graphs import *\n"
-        "from tinyweb.graph.ir.spec import verify, kernel_spec, spec_level\n"
+        "from tinyweb.graph.ir.kernel_spec import kernel_spec\n"
+        "from tinyweb.graph.ir.spec import verify, spec_level\n"
         "from tinyweb.graph.ir import *\n"
     )
     env = {**os.environ, "SPEC": level}

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from tinyweb.graph.ir import KernelInfo, Ops, Size, UOp, as_index, size_max
-from tinyweb.graph.ir.spec import program_spec, verify
+from tinyweb.graph.ir.program_spec import program_spec
+from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.lower.alternatives import choose_in_loads
 from tinyweb.graph.lower.blocks import block_sums
 from tinyweb.graph.lower.decompose import decompose

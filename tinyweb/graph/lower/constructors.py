@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, UOp, lane_count
 
 
 def index_const(value: int) -> UOp:
@@ -159,3 +159,20 @@ def transposed(rows: Sequence[UOp]) -> list[UOp]:
                 near = [q // pair * pair + i for i in range(pair)]
                 out.append(quads([quads(parts[:2], near), quads(parts[2:], near)], [q % pair, q % pair + pair]))
     return out
+
+
+def tile_index(lanes: Sequence[UOp]) -> tuple[UOp, int]:
+    """Row-major index of a lane in a tile, the last axis fastest, and the tile's number of lanes."""
+    index, size = index_const(0), 1
+    for r in reversed(lanes):
+        index = add(make(Ops.MUL, dtypes.index, (r, index_const(size))), index)
+        size *= lane_count(r)
+    return index, size
+
+
+def flatten(parts: list[tuple[UOp, int]]) -> UOp:
+    """Row-major index over hardware indices, the last fastest."""
+    index = index_const(0)
+    for part, size in parts:
+        index = add(make(Ops.MUL, dtypes.index, (index, index_const(size))), part)
+    return index

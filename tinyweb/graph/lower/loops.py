@@ -31,19 +31,18 @@ from tinyweb.graph.ir import (
     substitute,
     users,
 )
-from tinyweb.graph.ir.spec import combines_in_subgroups
 from tinyweb.graph.ir.uop import on_node
-from tinyweb.graph.lower.constructors import add, both, index_const, is_const, make
+from tinyweb.graph.lower.constructors import add, both, flatten, index_const, is_const, make, tile_index
+from tinyweb.graph.lower.exchange import Exchange
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
-from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
+from tinyweb.graph.lower.steps import first_steps, steps_before
 from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
 
 # independent accumulators hide the latency of an addition; below this many, unrolled lanes stay apart
 ENOUGH_ACCUMULATORS = 4
-SMALLEST_SUBGROUP = 4
 # up to this many rounds in which a workgroup fills shared memory are unrolled: their loads do not wait for each other
-UNROLLED_TURNS = 8
+UNROLLED_ROUNDS = 8
 
 
 def lower_loops(kernel: UOp, target: Target, workgroup: tuple[int, int, int]) -> tuple[UOp, frozenset[UOp]]:
@@ -93,7 +92,7 @@ class _Reduces:
         self.done: dict[UOp, UOp] = {}
         self.arrays: set[UOp] = set()
         self.buffers = 0
-        self.exchanges = 0
+        self.exchange = Exchange(target, workgroup, self._buffer)
         groups = groups_of(kernel)
         self.kernel, self.order, self.depth = groups.kernel, groups.order, groups.depth
         self.groups, self.carried = groups.groups, groups.carried
@@ -125,7 +124,7 @@ class _Reduces:
             if is_shared(u):
                 self.done |= self._stage_shared(self.groups[stage_key(u, self.depth[u])])
             else:
-                self.done[u] = self._stage_near(u)
+                self.done[u] = self._stage_in_registers(u)
             return
         if u.op is Ops.RUNNING:
             self.done[u] = self._running(u)
@@ -282,7 +281,7 @@ class _Reduces:
         return self._buffer(Space.REGISTER, u.dtype, size), index
 
     # -- staging -----------------------------------------------------------------------------------------------
-    def _stage_near(self, u: UOp) -> UOp:
+    def _stage_in_registers(self, u: UOp) -> UOp:
         """Fills an invocation's own memory with a value for every step of the STAGE's ranges: that memory, filled."""
         value, ranges, outer = self.done[u.src[0]], list(u.src[1:]), self._outer(u)
         index, size = staged_index(u, {})
@@ -311,8 +310,8 @@ class _Reduces:
 
     def _place(self, u: UOp, index: UOp) -> UOp:
         """Where the lane at hand has the element `index` of a STAGE."""
-        near, far = self._own(u)
-        (inner, width), (outer, _) = tile_index(near), tile_index(far)
+        inside, around = self._own(u)
+        (inner, width), (outer, _) = tile_index(inside), tile_index(around)
         size = staged_index(u, {})[1] * width
         place = add(make(Ops.MUL, dtypes.index, (index, index_const(width))), inner)
         return add(make(Ops.MUL, dtypes.index, (outer, index_const(size))), place)
@@ -343,11 +342,11 @@ class _Reduces:
             return memory.after(*fresh).store(simplify(place), self.done[u.src[0]], idle)
         steps = loops_among(u.src[1:])
         count = prod(lane_count(r) for r in steps)
-        mine = _flatten([(t, n) for t, n in reversed(threads)])
+        mine = flatten([(t, n) for t, n in reversed(threads)])
         team = prod(n for _, n in threads)
         rounds = -(-count // team)
         # the loops of what is reduced on the way are not written out
-        loops = rounds > UNROLLED_TURNS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
+        loops = rounds > UNROLLED_ROUNDS or any(x.op is Ops.END for x in self.done[u.src[0]].toposort())
         kind = AxisKind.LOOP if loops else AxisKind.UNROLL
         axis = Axis(f"fill{memory.arg.id}", 1 << 20, kind, reduce=True)
         round_ = UOp(Ops.RANGE, dtypes.index, (index_const(rounds),), axis) if rounds > 1 else index_const(0)
@@ -388,32 +387,7 @@ class _Reduces:
 
     # -- threads -----------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:
-        """Every thread's partial result, through shared memory, into the sum that every thread reads."""
-        shape = [int(t.src[0].arg) for t in threads]
-        count = prod(shape)
-        mine = _flatten([(t, n) for t, n in zip(threads, shape)])
-        others = [
-            (UOp(Ops.SPECIAL, dtypes.index, (index_const(n),), ("thread", d)), n) for d, n in enumerate(self.workgroup)
-        ]
-        others = [(t, n) for t, n in others if n > 1 and t not in threads]
-        # neighbours are sure to be in one subgroup only where the workgroup has one dimension
-        alone = self.target.subgroups and not others and len(threads) == 1 and count >= SMALLEST_SUBGROUP
-        if alone and all(combines_in_subgroups(u.arg, u.dtype) for u in group):
-            return self._over_subgroups(group, values, mine, count, outer)
-        team, teams = _flatten(others), prod(n for _, n in others)
-        # what an earlier round of the enclosing loops still reads must not be overwritten
-        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        tiles = [list(v.lanes) for v in values]
-        step, some = 1, None
-        if count > (FLAT_IN_LOOP if outer else FLAT_EXCHANGE):
-            step = exchange_step(count)
-            # as many threads add up parts; the others take no step of a loop
-            some = _entered(f"part{self.exchanges}", index_const(1) - mine // step)
-            values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step, some)
-            count = step
-        name = "_".join(["first", *(str(t.arg[1]) for t in threads)])
-        first = _entered(name, index_const(1) - mine) if self._is_for_first(group, threads) else None
-        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, first, some)
+        return self.exchange.combined(group, values, threads, outer, self._is_for_first(group, threads))
 
     def _is_for_first(self, group: list[UOp], threads: list[UOp]) -> bool:
         """Whether sums go to stores alone, which the first of the threads carries out."""
@@ -429,121 +403,6 @@ class _Reduces:
                     seen.add(u)
                     above.append(u)
         return not self.updates and not self.before
-
-    def _over_subgroups(
-        self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]
-    ) -> list[UOp]:
-        """Each subgroup combines its threads' results; what those are together, every thread adds up by itself.
-
-        Neighbours are in one subgroup, whose size is known only when it runs.
-        """
-        size = UOp(Ops.SUBGROUP_SIZE, dtypes.index, ())
-        slots = -(-count // SMALLEST_SUBGROUP)
-        fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
-        self.exchanges += 1
-        stores, places = [], []
-        for u, value in zip(group, values):
-            index, tile = tile_index(value.lanes)
-            shared = self._buffer(Space.SHARED, u.dtype, tile * slots)
-            base = make(Ops.MUL, dtypes.index, (index, index_const(slots)))
-            together = UOp(Ops.SUBGROUP, u.dtype, (value,), u.arg)
-            stores.append(shared.after(*fresh).store(add(base, mine // size), together, (mine % size).equal(0)))
-            places.append((shared, base, index, tile))
-        arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
-        subgroups = simplify((size + (count - 1)) // size)
-        round_ = UOp(Ops.RANGE, dtypes.index, (subgroups,), Axis(f"round_{self.exchanges}", 1 << 20))
-        updates, sums = [], []
-        for u, (shared, base, index, tile) in zip(group, places):
-            acc = self._buffer(Space.REGISTER, u.dtype, tile)
-            init = acc.after(*outer, arrived).store(index, identity(u.arg, u.dtype))
-            inside = acc.after(init, round_)
-            part = shared.after(arrived).load(add(base, round_))
-            updates.append(inside.store(index, UOp(u.arg, u.dtype, (inside.load(index), part))))
-            sums.append((acc, index))
-        end = UOp(Ops.END, dtypes.void, (*updates, round_))
-        out = [acc.after(end).load(index) for acc, index in sums]
-        return out
-
-    def _round(
-        self, group: list[UOp], values: list[UOp], tiles: list[list[UOp]], fresh: tuple[UOp, ...],
-        team: tuple[UOp, int], mine: tuple[UOp, int], residue: UOp | None, step: int, readers: UOp | None,
-        writers: UOp | None = None,
-    ) -> list[UOp]:  # fmt: skip
-        """Writes `mine[1]` values per team and reads every `step`-th of them back, starting at `residue`, combined: in
-        the loops that only `writers` and `readers` enter."""
-        count = mine[1]
-        stores, places = [], []
-        self.exchanges += 1
-        for u, value, lanes in zip(group, values, tiles):
-            index, size = tile_index(lanes)
-            shared = self._buffer(Space.SHARED, u.dtype, size * team[1] * count)
-            base = add(index * team[1], team[0]) if team[1] > 1 else index
-            base = make(Ops.MUL, dtypes.index, (base, index_const(count)))
-            stores.append(shared.after(*fresh).store(add(base, mine[0]), value))
-            places.append((shared, base))
-        if writers is not None:
-            stores = [UOp(Ops.END, dtypes.void, (*stores, writers))]
-        arrived = UOp(Ops.BARRIER, dtypes.void, tuple(stores))
-        out = []
-        for u, (shared, base) in zip(group, places):
-            reads = -(-count // step)
-            round_ = UOp(
-                Ops.RANGE,
-                dtypes.index,
-                (index_const(reads),),
-                Axis(f"round_{self.exchanges}.{step}", 1 << 20, AxisKind.UNROLL, True),
-            )
-            position = round_ * step if residue is None else round_ * step + residue
-            inside = position < count if count % step else None
-            memory = shared.after(arrived) if readers is None else shared.after(arrived, readers)
-            value = memory.load(add(base, position), inside)
-            if inside is not None and u.arg is not Ops.ADD:
-                value = inside.where(value, identity(u.arg, u.dtype))
-            out.append(UOp(Ops.REDUCE, u.dtype, (value, round_), u.arg))
-        return out
-
-
-def steps_before(kernel: UOp) -> dict[UOp, tuple[UOp, UOp]]:
-    """The LOADs of what the step before has stored in the innermost loop: (the loop, the value it stores)."""
-    found: dict[UOp, tuple[UOp, UOp]] = {}
-    for store in kernel.src:
-        loops = free_loops(store)
-        if not loops:
-            continue
-        loop = loops[-1]
-        index = store.src[1]
-        previous = simplify(substitute(index, {loop: loop + -1}))
-        for u in kernel.toposort() if previous is not index else ():
-            if u.op is Ops.LOAD and u.src[0] is store.src[0] and u.src[1] is not index and len(u.src) > 2:
-                # elsewhere than in the first step the gate holds for all that is stored
-                inside = simplify(loop >= 1) in map(simplify, clauses(u.src[2]))
-                if inside and simplify(u.src[1]) is previous and loop in u.ranges:
-                    found[u] = (loop, store.src[2])
-    return found
-
-
-def first_steps(kernel: UOp, before: Mapping[UOp, tuple[UOp, UOp]]) -> dict[UOp, UOp]:
-    """By LOAD of a step before: the constant that all that use it replace it by in the first step, where its gate is
-    false; it is zero where there is none. By WHERE that does so: the LOAD, whose register holds that constant."""
-    found: dict[UOp, UOp] = {}
-    for load in before:
-        gate = load.src[2]
-        users = [u for u in kernel.toposort() if load in u.src]
-        chosen = {
-            u: other
-            for u in users
-            if u.op is Ops.WHERE
-            for condition, mine, other in (
-                (u.src[0], u.src[1], u.src[2]),
-                (simplify(u.src[0].logical_not()), u.src[2], u.src[1]),
-            )
-            if mine is load and condition is gate and is_const(other)
-        }
-        values = set(chosen.values())
-        if len(values) == 1 and len(chosen) == len(users):
-            found[load] = values.pop()
-        found |= {u: load for u, other in chosen.items() if other is found.get(load, UOp.const(0, load.dtype))}
-    return found
 
 
 def specials_of(u: UOp) -> frozenset[UOp]:
@@ -565,15 +424,6 @@ def accumulate(op: Ops, acc: UOp, value: UOp) -> UOp:
     return UOp(op, acc.dtype, (acc, value))
 
 
-def tile_index(lanes: Sequence[UOp]) -> tuple[UOp, int]:
-    """Row-major index of a lane in a tile, the last axis fastest, and the tile's number of lanes."""
-    index, size = index_const(0), 1
-    for r in reversed(lanes):
-        index = add(make(Ops.MUL, dtypes.index, (r, index_const(size))), index)
-        size *= lane_count(r)
-    return index, size
-
-
 def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
     """Where a STAGE keeps the value for a step of its ranges (renamed by `table`), and its elements in all."""
     ranges = u.src[1:]
@@ -582,16 +432,3 @@ def staged_index(u: UOp, table: Mapping[UOp, UOp]) -> tuple[UOp, int]:
     for r, stride in zip(ranges, strides):
         index = add(index, make(Ops.MUL, dtypes.index, (table.get(r, r), index_const(stride))))
     return index, size
-
-
-def _entered(name: str, steps: UOp) -> UOp:
-    """A loop that only the threads enter for which `steps` is 1."""
-    return UOp(Ops.RANGE, dtypes.index, (simplify(steps),), Axis(name, 1 << 21))
-
-
-def _flatten(parts: list[tuple[UOp, int]]) -> UOp:
-    """Row-major index over hardware indices, the last fastest."""
-    index = index_const(0)
-    for part, size in parts:
-        index = add(make(Ops.MUL, dtypes.index, (index, index_const(size))), part)
-    return index

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tinyweb.graph.ir import KernelInfo, UOp
-from tinyweb.graph.ir.spec import kernel_spec, verify
+from tinyweb.graph.ir.kernel_spec import kernel_spec
+from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.optimize.action import Action
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.merge import prepared

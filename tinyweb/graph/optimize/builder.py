@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
-from tinyweb.graph.ir.spec import kernel_spec, verify
+from tinyweb.graph.ir.kernel_spec import kernel_spec
+from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.optimize.action import Action
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis

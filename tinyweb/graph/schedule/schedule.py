@@ -22,7 +22,9 @@ from tinyweb.graph.ir import (
     substitute,
     toposort,
 )
-from tinyweb.graph.ir.spec import kernel_spec, spec_level, tensor_spec, verify
+from tinyweb.graph.ir.kernel_spec import kernel_spec
+from tinyweb.graph.ir.spec import spec_level, verify
+from tinyweb.graph.ir.tensor_spec import tensor_spec
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
