@@ -27,6 +27,7 @@ from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
+from tinyweb.schedules import remembered
 
 _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
 NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
@@ -173,7 +174,7 @@ class OpenDevice:
             for k in missing:
                 check_indices(k)
             target = self.runtime.target
-            programs = [program_for(k, target) for k in missing]
+            programs = [program_for(k, target, remembered(k, target)) for k in missing]
             for k, p, e in zip(missing, programs, self.runtime.compile(programs), strict=True):
                 self.compiled[k] = (p, e)
 

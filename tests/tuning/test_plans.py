@@ -17,12 +17,12 @@ from tinyweb.errors import DeviceError
 from tinyweb.export import export_function
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize import Bind, Split, heuristic, optimize
-from tinyweb.graph.optimize.database import Database, DatabaseError, forget_file, remembered
 from tinyweb.graph.target import webgpu_target
 from tinyweb.models.chat import usual_calls
 from tinyweb.native_runtimes.webgpu import WebGpuRuntime
 from tinyweb.native_runtimes.webgpu.backend import Adapter
 from tinyweb.native_runtimes.webgpu.runtime import target_of
+from tinyweb.schedules import Database, DatabaseError, forget_file, remembered
 from tinyweb.tracing import capture
 from tinyweb.tuning import tune, tune_kernels
 from tinyweb.tuning.plans import _launches, _remember, tune_for
@@ -54,7 +54,9 @@ def test_tune_a_function(file: Path, device: str) -> None:
     target = Device[device].runtime.target
     if done[0].found.ratio < 1.0:
         assert remembered(done[0].kernel, target) == done[0].found.schedule
-        assert optimize(done[0].kernel, target).arg.schedule == tuple(map(str, done[0].found.schedule))
+        assert optimize(done[0].kernel, target, remembered(done[0].kernel, target)).arg.schedule == tuple(
+            map(str, done[0].found.schedule)
+        )
     else:
         assert done[0].found.schedule == heuristic(done[0].kernel, target) and not file.exists()
     assert {s[0] for s in steps} == {f"timing kernels on {device}", f"tuning for {target.name}"}

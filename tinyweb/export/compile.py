@@ -47,7 +47,7 @@ def compile_plans(
     that were found for the target `tuned`, which can do no more than this one, serve here too.
     """
     from tinyweb.graph.lower import program_for
-    from tinyweb.graph.optimize.database import remembered
+    from tinyweb.schedules import remembered
 
     if tune > 0:
         from tinyweb.tuning import tune_for
@@ -58,7 +58,8 @@ def compile_plans(
     names: dict[UOp, str] = {}
     for done, kernel in enumerate(kernels):
         progress(f"compiling kernels for {target.name}", done, len(kernels))
-        program = program_for(kernel, tuned if tuned and remembered(kernel, tuned) is not None else target)
+        chosen = tuned if tuned and remembered(kernel, tuned) is not None else target
+        program = program_for(kernel, chosen, remembered(kernel, chosen))
         names[kernel] = program.name
         programs.setdefault(program.name, program)
     progress(f"compiling kernels for {target.name}", len(kernels), len(kernels))

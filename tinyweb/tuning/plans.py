@@ -3,7 +3,7 @@
     tune(lambda: model(x), seconds=60)                      # whatever the function computes
     tune_kernels(plan, "CPU", seconds=60)                   # what was captured
 
-What is found goes to the user's file of schedules (see `graph.optimize.database`), where every later run finds it.
+What is found goes to the user's file of schedules (see `schedules.py`), where every later run finds it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,9 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import apply, heuristic
-from tinyweb.graph.optimize.database import (
-    Database,
-    DatabaseError,
-    describe,
-    forget_file,
-    remembered,
-    user_file,
-)
+from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.target import Target
+from tinyweb.schedules import Database, DatabaseError, forget_file, remembered, user_file
 from tinyweb.tracing import Plan, capture
 from tinyweb.tuning.measure import RuntimeMeasure, Worker
 from tinyweb.tuning.search import Found, MeasureError, search

@@ -83,12 +83,14 @@ def test_whatever_a_program_follows_from_is_in_the_name(monkeypatch: pytest.Monk
         program_for(kernel, target)
         assert len(entries(folder)) == n
     count = len(entries(folder))
-    for name, value in (("_sources", "other sources"), ("spec_level", 2), ("remembered", ())):
+    for name, value in (("_sources", "other sources"), ("spec_level", 2)):
         with monkeypatch.context() as changed:
             changed.setattr(program_cache, name, lambda *_, value=value: value)
             program_for(kernel, targets[0])
         count += 1
         assert len(entries(folder)) == count, name
+    program_for(kernel, targets[0], ())
+    assert len(entries(folder)) == count + 1
 
 
 def test_values_that_compare_equal_are_different_texts() -> None:

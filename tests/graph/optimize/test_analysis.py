@@ -14,10 +14,11 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize import Bind, ScheduleError, apply
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.database import Database, DatabaseError, describe
+from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.optimize.for_gpu import fitting
 from tinyweb.graph.optimize.for_numpy import schedule_for_numpy
 from tinyweb.graph.target import interpreter_target
+from tinyweb.schedules import Database, DatabaseError
 
 AXIS, OTHER = axes(24, 6)
 INDICES = {

@@ -21,7 +21,8 @@ from tinyweb import dtype
 from tinyweb.errors import ToolchainError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.ir.spec import spec_level
-from tinyweb.graph.optimize.database import remembered, target_key
+from tinyweb.graph.optimize import Schedule
+from tinyweb.graph.optimize.digest import target_key
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target
 from tinyweb.toolchain import cache_entry, keep
@@ -37,12 +38,12 @@ PARTS = {
 }
 
 
-def kept(kernel: UOp, target: Target, make: Callable[[], Program]) -> Program:
+def kept(kernel: UOp, target: Target, found: Schedule | None, make: Callable[[], Program]) -> Program:
     """What `make` gives for the kernel, from disk where it was made before; nothing is kept where nothing can be."""
     sources = _sources()
     if sources is None:
         return make()
-    key = [sources, target_key(target), str(spec_level()), str(remembered(kernel, target)), text_of(kernel)]
+    key = [sources, target_key(target), str(spec_level()), str(found), text_of(kernel)]
     entry = cache_entry(key, SUFFIX)
     with suppress(Exception):  # there is none, or it is damaged in any way whatever
         made = read(entry.read_bytes())

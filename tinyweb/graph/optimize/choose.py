@@ -1,4 +1,4 @@
-"""Which schedule a kernel gets: what search has found for it, else that of the first rule of thumb that holds.
+"""Which schedule a kernel gets: one that search has found, if there is one, else that of the first rule that holds.
 
 Rules go from the most elaborate to the empty schedule, which is always legal. One whose actions do not fit the kernel,
 or whose result is refused later, is a defect of the rule, and of nobody's call: the next one takes its place, and a
@@ -18,7 +18,7 @@ from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.apply import apply, finished
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess, refusal
-from tinyweb.graph.optimize.database import describe, remembered
+from tinyweb.graph.optimize.digest import describe
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.heuristic import RULES
 from tinyweb.graph.optimize.merge import prepared
@@ -27,20 +27,19 @@ from tinyweb.graph.target import Target
 T = TypeVar("T")
 
 
-def optimize(kernel: UOp, target: Target) -> UOp:
+def optimize(kernel: UOp, target: Target, found: Schedule | None = None) -> UOp:
     """The kernel under the schedule that search once found for it on `target`, else under the heuristic's."""
-    return optimize_then(kernel, target, lambda scheduled: scheduled)
+    return optimize_then(kernel, target, lambda scheduled: scheduled, found)
 
 
-def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T]) -> T:
+def optimize_then(kernel: UOp, target: Target, make: Callable[[UOp], T], found: Schedule | None = None) -> T:
     """What `make` (lowering) makes of the optimised kernel; what it cannot be made of gives way to a simpler schedule.
 
     Raises what the first rule's result raises where all fail: then it is not for the schedule.
     """
-    schedule = remembered(kernel, target)
-    if schedule is not None:
+    if found is not None:
         try:
-            return make(_checked(apply(kernel, schedule), target, refusal))
+            return make(_checked(apply(kernel, found), target, refusal))
         except ValueError:
             pass  # found for a language of schedules, or a compiler, that has changed since
     return _by_rules(kernel, target, make)[1]

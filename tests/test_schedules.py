@@ -32,17 +32,9 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
-from tinyweb.graph.optimize.database import (
-    Database,
-    DatabaseError,
-    describe,
-    digest,
-    forget_file,
-    remembered,
-    target_key,
-    user_file,
-)
-from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
+from tinyweb.graph.optimize.digest import describe, digest, target_key
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.schedules import Database, DatabaseError, forget_file, remembered, user_file
 
 CPU = cpu_target(8, 2)
 MATMUL = BY_NAME["matmul"].kernel
@@ -57,6 +49,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     forget_file()
     yield path
     forget_file()
+
+
+def optimized(target: Target = CPU) -> UOp:
+    return optimize(MATMUL, target, remembered(MATMUL, target))
 
 
 def lines(kernel: UOp) -> tuple[str, ...]:
@@ -85,13 +81,13 @@ def test_every_hand_kernel_has_a_digest_of_its_own() -> None:
 def test_keys_are_the_same_in_every_process() -> None:
     code = (
         "from tests.graph.lower.hand_kernels import BY_NAME\n"
-        "from tinyweb.graph.optimize.database import digest, target_key\n"
-        "from tinyweb.graph.target import cpu_target\n"
+        "from tinyweb.graph.optimize.digest import digest, target_key\n"
+        "from tinyweb.graph.target import Target, cpu_target\n"
         "print(*[digest(BY_NAME[n].kernel) for n in sorted(BY_NAME)], target_key(cpu_target(8, 2)), sep='|')"
     )
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True,
-        cwd=Path(__file__).parents[3], env=os.environ | {"PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).parents[1], env=os.environ | {"PYTHONHASHSEED": "1"},
     )  # fmt: skip
     want = [*(digest(BY_NAME[n].kernel) for n in sorted(BY_NAME)), target_key(CPU)]
     assert said.stdout.strip().split("|") == want
@@ -112,15 +108,15 @@ def test_kernels_are_described_for_people() -> None:
 
 # -- use ---------------------------------------------------------------------------------------------------------
 def test_what_was_found_is_used(file: Path) -> None:
-    usual = lines(optimize(MATMUL, CPU))
+    usual = lines(optimized())
     database = Database()
     database.add(MATMUL, CPU, FOUND, 0.5)
     database.save(file)
     forget_file()
     assert remembered(MATMUL, CPU) == FOUND and remembered(MATMUL, wasm_target()) is None
-    assert lines(optimize(MATMUL, CPU)) == tuple(map(str, FOUND)) != usual
-    assert lines(optimize(MATMUL, cpu_target(8, 4))) == tuple(map(str, heuristic(MATMUL, cpu_target(8, 4))))
-    check(BY_NAME["matmul"], optimize(MATMUL, CPU), CPU)
+    assert lines(optimized()) == tuple(map(str, FOUND)) != usual
+    assert lines(optimized(cpu_target(8, 4))) == tuple(map(str, heuristic(MATMUL, cpu_target(8, 4))))
+    check(BY_NAME["matmul"], optimized(), CPU)
 
 
 def test_the_file_can_be_read_by_people(file: Path) -> None:
@@ -146,7 +142,7 @@ def test_none_means_heuristics(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TINYWEB_SCHEDULES", "none")
     forget_file()
     assert user_file() is None and remembered(MATMUL, CPU) is None
-    assert lines(optimize(MATMUL, CPU)) == tuple(map(str, heuristic(MATMUL, CPU)))
+    assert lines(optimized()) == tuple(map(str, heuristic(MATMUL, CPU)))
 
 
 STALE: list[Schedule] = [
@@ -164,7 +160,7 @@ def test_what_no_longer_applies_is_passed_over(file: Path, schedule: Schedule) -
     database.save(file)
     forget_file()
     assert remembered(MATMUL, CPU) == schedule
-    assert lines(optimize(MATMUL, CPU)) == tuple(map(str, heuristic(MATMUL, CPU)))
+    assert lines(optimized()) == tuple(map(str, heuristic(MATMUL, CPU)))
 
 
 # -- damage ------------------------------------------------------------------------------------------------------
@@ -188,7 +184,7 @@ def test_a_damaged_file_is_not_used(file: Path, text: str) -> None:
         Database.load(file)
     forget_file()
     with pytest.warns(UserWarning, match="are not used"):
-        out = optimize(MATMUL, CPU)
+        out = optimized()
     assert lines(out) == tuple(map(str, heuristic(MATMUL, CPU)))
 
 
@@ -223,7 +219,7 @@ def test_a_hostile_entry_is_passed_over(file: Path, entry: Any) -> None:
     file.write_text(json.dumps({"version": 1, "targets": {target_key(CPU): {digest(MATMUL): entry}}}))
     forget_file()
     with pytest.warns(UserWarning, match="damaged"):
-        out = optimize(MATMUL, CPU)
+        out = optimized()
     assert lines(out) == tuple(map(str, heuristic(MATMUL, CPU)))
 
 
