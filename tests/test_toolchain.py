@@ -315,6 +315,19 @@ def test_second_compile_runs_no_compiler(cache: Path, monkeypatch: pytest.Monkey
     assert sorted(cache.iterdir()) == before
 
 
+def test_sources_are_compiled_while_others_are_written(cache: Path) -> None:
+    def sources() -> Iterator[str]:
+        yield SCALE
+        end = time.monotonic() + 60
+        while not list(cache.glob("*.o")) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert list(cache.glob("*.o"))
+        yield "int two(void) { return 2; }"
+
+    library = ctypes.CDLL(str(compile_shared(sources())))
+    assert library.two() == 2 and library.scale
+
+
 def test_every_choice_is_part_of_the_key(cache: Path) -> None:
     modules = {
         compile_wasm(KERNELS, threads=threads, exports=exports, memory_pages=pages, stack_bytes=stack, global_base=base)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import threading
@@ -134,6 +135,19 @@ def check_indices(kernel: UOp) -> None:
             fits(max(u.vmax, -u.vmin))
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Within this context no cycles of garbage are looked for: nodes are many, refer to older ones only, and go by the
+    count of their references."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Launches that run again and again, and the memory that belongs to them."""
@@ -174,8 +188,16 @@ class OpenDevice:
             for k in missing:
                 check_indices(k)
             target = self.runtime.target
-            programs = [program_for(k, target, remembered(k, target)) for k in missing]
-            for k, p, e in zip(missing, programs, self.runtime.compile(programs), strict=True):
+            programs: list[Program] = []
+
+            def lowered() -> Iterator[Program]:
+                for k in missing:
+                    programs.append(program_for(k, target, remembered(k, target)))
+                    yield programs[-1]
+
+            with _uncollected():
+                executables = self.runtime.compile(lowered())
+            for k, p, e in zip(missing, programs, executables, strict=True):
                 self.compiled[k] = (p, e)
 
     def prepare(self, schedule: Schedule, variables: Mapping[str, int]) -> Callable[[], None]:

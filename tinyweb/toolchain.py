@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -107,30 +107,30 @@ def find_clang() -> Toolchain:
     return _system_clang("clang")
 
 
-def compile_shared(*sources: str, flags: Sequence[str] = ()) -> Path:
+def compile_shared(sources: str | Iterable[str], flags: Sequence[str] = ()) -> Path:
     """Compile C for this machine's processor; returns the path of the shared object, which stays in the cache.
 
-    Several sources are compiled at the same time. They may call libm and declare what they use. `flags` are appended to
-    the compiler's.
+    Several sources are compiled side by side, each as soon as it is there. They may call libm and declare what they
+    use. `flags` are appended to the compiler's.
     Raises ToolchainError with the compiler's first lines if it does not compile, or if the cache cannot be written.
     """
     toolchain = find_clang()
     own = X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else ()
     compile_flags = [*COMMON_FLAGS, *NATIVE_FLAGS, *own, *flags]
+    key = [toolchain.name, _processor(), *compile_flags]
 
-    def build(folder: Path, output: Path) -> None:
-        objects = [f"code{i}.o" for i in range(len(sources))]
-        with ThreadPoolExecutor(len(sources)) as threads:  # they wait for processes
-            done = [
-                threads.submit(_compile, toolchain, compile_flags, source, folder / name)
-                for source, name in zip(sources, objects, strict=True)
-            ]
-        for one in done:
-            one.result()
+    def compiled(source: str) -> Path:
+        return cached([*key, source], ".o", lambda _, output: _compile(toolchain, compile_flags, source, output))
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # they wait for processes
+        making = [threads.submit(compiled, s) for s in ([sources] if isinstance(sources, str) else sources)]
+    objects = [str(one.result()) for one in making]
+
+    def link(folder: Path, output: Path) -> None:
         libraries = ["-lm"] if toolchain.brings_libraries else [str(path) for path in _native_support(toolchain)]
         _run([*toolchain.link_native, *objects, *libraries, "-o", output.name], folder)
 
-    return cached([toolchain.name, _processor(), *compile_flags, *sources], ".so", build)
+    return cached(objects, ".so", link)
 
 
 def compile_wasm(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tinyweb.graph.program import Program
@@ -44,8 +44,9 @@ class Runtime(Protocol):
     def copy_out(self, handle: Handle, nbytes: int, offset: int = 0) -> bytes:
         """Device bytes to the host, after all launches so far have finished."""
 
-    def compile(self, programs: Sequence[Program]) -> list[Executable]:
-        """Compile programs together; executables in the same order. Cached on disk by content."""
+    def compile(self, programs: Iterable[Program]) -> list[Executable]:
+        """Compile programs together, beside what makes them; executables in the same order. Cached on disk by
+        content."""
 
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         """Carry out the launches in order, with these values of VARIABLEs. May return before they finish."""

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from benchmarks.count.program import operations
 from tests.tensor.graph_values import fetched, scanned, scattered
 from tinyweb import Tensor, Variable
 from tinyweb.dtype import dtypes
@@ -14,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
-from tinyweb.graph.target import wasm_target
+from tinyweb.graph.target import cpu_target, wasm_target
 from tinyweb.tensor import Tensor as Base
 
 DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
@@ -105,6 +106,18 @@ def test_many_steps_to_few_places(device: str) -> None:
         got = scatter(op, len(lead), x, index, values, device=device).numpy()
         want = scattered(x.astype(np.float64), index, values, len(lead), op)
         np.testing.assert_allclose(got, want, rtol=1e-4, err_msg=f"{n} {m} {op}")
+
+
+@pytest.mark.parametrize("steps", [4000, 4096, 4099])
+def test_no_step_of_a_part_has_a_condition(steps: int) -> None:
+    """Beyond whether its index names a place: what is left of the steps is done before."""
+    arrays = [np.zeros(16, np.float32), np.zeros(steps, np.int32), np.ones(steps, np.float32)]
+    x, index, values = (Tensor(a).realize() for a in arrays)
+    node = UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, values.uop), (0, Ops.ADD))
+    programs = [program_for(c.kernel, cpu_target(8, 1)) for c in schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls]
+    most = max(programs, key=operations)
+    assert operations(most) <= 3 * steps
+    assert len(programs) <= 4
 
 
 @pytest.mark.parametrize("op", [*OPS, Ops.SCATTER])

@@ -46,12 +46,12 @@ def shrinks(u: UOp) -> bool:
 
 
 def is_buffer_view(u: UOp) -> bool:
-    views = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.ASSIGN, Ops.PAD)
+    views = (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.PAD)
     if u.op is Ops.TAKE:
         u = u.src[0]
     while u.op in views:
         u = u.src[0]
-    return u.op is Ops.BUFFER
+    return u.op in (Ops.BUFFER, Ops.ASSIGN)  # an ASSIGN is a version of one
 
 
 def scans(u: UOp) -> bool:

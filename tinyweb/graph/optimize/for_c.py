@@ -60,8 +60,9 @@ def elementwise(b: Builder, axes: list[UOp]) -> None:
         return
     across = read_across(k, best, width, axes)
     left = b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
-    gated = any(best in gate.ranges for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:])
-    if left and gated and isinstance(k.exact(best), int) and b.size(left) * len(k.nodes) <= REPEATED * SIDE:
+    gates = [gate for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:] if best in gate.ranges]
+    known = any(all(u.op is not Ops.LOAD for u in gate.toposort()) for gate in gates)  # before memory is read
+    if left and known and isinstance(k.exact(best), int) and b.size(left) * len(k.nodes) <= REPEATED * SIDE:
         b.bind(left, AxisKind.UNROLL)  # what lies outside is known of each vector
     if across is not None:
         b.tile(across.arg.name, min(LINE, k.size(across)), AxisKind.UNROLL)

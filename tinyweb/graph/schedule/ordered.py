@@ -30,6 +30,8 @@ BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no
 WIDE = 64
 PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's own memory
 THREADS = 256  # parts and rows of a scatter that go on side by side
+CHAINS = 8  # parts that a thread of a processor takes together
+LINES = 64  # parts whose lengths are multiples of this have the same places in a cache
 MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
 
 
@@ -159,7 +161,13 @@ class _Expansion:
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
         rows = size_max(size_prod(values.shape)) // max(steps, 1)
-        parts = min(steps // max(PRIVATE * places, BLOCK), THREADS // max(rows, 1))
+        most = min(steps // max(PRIVATE * places, BLOCK), THREADS // max(rows, 1))
+        # as many as a processor's thread takes together, at places that are not the same in its cache, without a rest
+        parts = max(
+            range(most // 2 + 1, most + 1),
+            key=lambda n: (n % CHAINS == 0, steps // n % LINES != 0, steps % n == 0, n),
+            default=0,
+        )
         if op is not None and not distinct and parts > 1 and rows < WIDE:
             return self._scatter_in_parts(parts, axis, op, x, index, values)
         return self._scatter(axis, op, distinct, x, index, values)
@@ -168,17 +176,21 @@ class _Expansion:
         """Parts of the indices side by side, each with places of its own, which are combined in the end
         (privatisation)."""
         steps = size_max(index.shape[axis])
-        length = -(-steps // parts)
+        length = steps // parts
         lead, rest = x.shape[:axis], x.shape[axis + 1 :]
-        if spare := parts * length - steps:
-            # what is added names no place
-            inside = _along(iota(parts * length).alu(Ops.LESS, steps), axis, (*lead, parts * length))
-            index = inside.where(_pad(index, axis, 0, spare), UOp.const(index.dtype.max, index.dtype))
-            values = _pad(values, axis, 0, spare)
-        index, values = (_reshape(u, (*lead, parts, length, *u.shape[axis + 1 :])) for u in (index, values))
         own = (*lead, parts, x.shape[axis], *rest)
+        memory, view = self._buffer(own, x.dtype)
         none = UOp(Ops.EXPAND, x.dtype, (_reshape(_identity(op, x.dtype), (1,) * len(own)),), own)
-        each = self._scatter(axis + 1, op, False, none, index, values)
+        each = self._update(view, none, None, memory, view)
+        if parts * length < steps:
+            spare = [_shrink(u, axis, parts * length, steps) for u in (index, values)]
+            first = _reshape(_shrink(each, axis, 0, 1), x.shape)
+            each = self._steps(first, axis, op, False, *spare, memory, view)
+        index, values = (
+            _reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
+            for u in (index, values)
+        )
+        each = self._steps(each, axis + 1, op, False, index, values, memory, view)
         total = _reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
         return UOp(op, x.dtype, (x, total))
 
@@ -187,12 +199,26 @@ class _Expansion:
         # distinct indices, as many as there are places or more, leave nothing of what was there
         whole = distinct and op is None and size_max(index.shape[axis]) >= size_max(x.shape[axis])
         filled = view if whole else self._update(view, x, None, memory, view)
+        return self._steps(filled, axis, op, distinct, index, values, memory, view)
+
+    def _steps(
+        self,
+        places: UOp,
+        axis: int,
+        op: Ops | None,
+        distinct: bool,
+        index: UOp,
+        values: UOp,
+        memory: UOp,
+        view: UOp,
+    ) -> UOp:
+        """`view` of the memory once each value is combined with what is at its place, or put there."""
         if not distinct:
             # what several columns need of an index is computed once
             shared = size_max(size_prod(values.shape)) == size_max(size_prod(index.shape))
             index, values = (_read_once if shared else _stored)(index), _read_once(values)
-        place = UOp(Ops.TAKE, x.dtype, (filled, index), axis)
-        value = values if op is None else UOp(op, x.dtype, (place, values))
+        place = UOp(Ops.TAKE, places.dtype, (places, index), axis)
+        value = values if op is None else UOp(op, places.dtype, (place, values))
         return self._update(place, value, None if distinct else axis, memory, view)
 
     def fetch_add(self, axis: int, x: UOp, index: UOp, values: UOp) -> UOp:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tinyweb.render_c import render
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.toolchain import compile_shared
 
-WORTH_COMPILING = 1000  # operations of programs that take longer to compile than another compiler to start
+WORTH_COMPILING = 1500  # operations of programs that take longer to compile than another compiler to start
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -193,19 +194,22 @@ class CpuRuntime(Turns):
         check_range(handle.nbytes, nbytes, offset)
         return bytes(handle.bytes[offset : offset + nbytes])
 
-    def compile(self, programs: Sequence[Program]) -> list[CpuExecutable]:
-        if not programs:
+    def compile(self, programs: Iterable[Program]) -> list[CpuExecutable]:
+        asked: list[Program] = []
+        rest = parts(programs, asked)
+        first = next(rest, None)
+        if first is None:
             return []
-        library = ctypes.CDLL(str(compile_shared(*map(render, parts(programs, self.threads)))))
+        library = ctypes.CDLL(str(compile_shared(map(render, itertools.chain([first], rest)))))
         made = {}
-        for p in programs:
+        for p in asked:
             if p.name not in made:
                 run, grid = (
                     ctypes.cast(getattr(library, n), ctypes.c_void_p).value for n in (p.name, f"{p.name}_grid")
                 )
                 assert run is not None and grid is not None
                 made[p.name] = CpuExecutable(p, run, grid, library)
-        return [made[p.name] for p in programs]
+        return [made[p.name] for p in asked]
 
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:
         if launches:
@@ -241,18 +245,21 @@ class CpuRuntime(Turns):
         pass
 
 
-def parts(programs: Sequence[Program], count: int) -> list[list[Program]]:
-    """At most `count` lists that take about as long to compile, and as long as starting the compiler at least."""
-    distinct = {p.name: p for p in programs}.values()
-    total = sum(len(p.uops) for p in distinct)
-    count = max(min(count, total // WORTH_COMPILING), 1)
-    lists: list[list[Program]] = [[] for _ in range(count)]
-    lengths = [0] * count
-    for p in sorted(distinct, key=lambda p: (-len(p.uops), p.name)):
-        shortest = lengths.index(min(lengths))
-        lists[shortest].append(p)
-        lengths[shortest] += len(p.uops)
-    return [one for one in lists if one]
+def parts(programs: Iterable[Program], asked: list[Program]) -> Iterator[list[Program]]:
+    """The distinct ones of `programs`, as soon as they take longer to compile than starting the compiler does; all of
+    them are appended to `asked`."""
+    part: list[Program] = []
+    names: set[str] = set()
+    for p in programs:
+        asked.append(p)
+        if p.name not in names:
+            names.add(p.name)
+            part.append(p)
+        if sum(len(q.uops) for q in part) >= WORTH_COMPILING:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def thread_count() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ class InterpreterRuntime(Unprepared):
         check_range(handle.size, nbytes, offset)
         return handle[offset : offset + nbytes].tobytes()
 
-    def compile(self, programs: Sequence[Program]) -> list[Executor]:
+    def compile(self, programs: Iterable[Program]) -> list[Executor]:
         return [Executor(p, self.target.language != "c", self.subgroup) for p in programs]
 
     def run(self, launches: Sequence[Launch], variables: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import wasmtime
@@ -188,7 +188,8 @@ class WasmRuntime(Turns, Unprepared):
 
     # -- programs -----------------------------------------------------------------------------------------------------
     @in_turn
-    def compile(self, programs: Sequence[Program]) -> list[WasmExecutable]:
+    def compile(self, programs: Iterable[Program]) -> list[WasmExecutable]:
+        programs = list(programs)
         if not programs:
             return []
         module = compile_module(programs, stack_bytes=STACK_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class WebGpuRuntime(Turns, Unprepared):
 
     # -- programs -----------------------------------------------------------------------------------------------------
     @in_turn
-    def compile(self, programs: Sequence[Program]) -> list[WebGpuExecutable]:
+    def compile(self, programs: Iterable[Program]) -> list[WebGpuExecutable]:
         return [self._compile(p) for p in programs]
 
     def _compile(self, program: Program) -> WebGpuExecutable:
