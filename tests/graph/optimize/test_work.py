@@ -16,7 +16,7 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, Ops, UOp, size_max
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import heuristic
+from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.program import Program
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
@@ -152,6 +152,14 @@ def test_no_more_work_than_known(name: str) -> None:
         for what, now, before in zip(("steps", "elements read"), found, known, strict=True):
             assert now <= before * 1.03, f"{name} on {target}: {now} {what}, {before} are enough"
             assert now >= before * 0.8, f"{name} on {target}: {now} {what} are {before} no more: write that down"
+
+
+def test_what_memory_names_is_not_written_out() -> None:
+    """Blocks that are transposed are one vector wide where conditions are not known before memory is read."""
+    values, order = empty(1000, 64), empty(64, 1000, dtype=dtypes.int32).T
+    for call in capture(lambda: values.gather(0, order).realize()).calls:
+        program = lower(optimize(call.kernel, TARGETS["cpu16"]), TARGETS["cpu16"])
+        assert len(program.uops) < 3000
 
 
 if __name__ == "__main__":

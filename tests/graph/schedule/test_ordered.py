@@ -114,7 +114,9 @@ def test_no_step_of_a_part_has_a_condition(steps: int) -> None:
     arrays = [np.zeros(16, np.float32), np.zeros(steps, np.int32), np.ones(steps, np.float32)]
     x, index, values = (Tensor(a).realize() for a in arrays)
     node = UOp(Ops.SCATTER, x.dtype, (x.uop, index.uop, values.uop), (0, Ops.ADD))
-    programs = [program_for(c.kernel, cpu_target(8, 1)) for c in schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls]
+    programs = [
+        program_for(c.kernel, cpu_target(8, 1)) for c in schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls
+    ]
     most = max(programs, key=operations)
     assert operations(most) <= 3 * steps
     assert len(programs) <= 4

@@ -183,9 +183,9 @@ class _Expansion:
         none = UOp(Ops.EXPAND, x.dtype, (_reshape(_identity(op, x.dtype), (1,) * len(own)),), own)
         each = self._update(view, none, None, memory, view)
         if parts * length < steps:
-            spare = [_shrink(u, axis, parts * length, steps) for u in (index, values)]
+            rest_index, rest_values = (_shrink(u, axis, parts * length, steps) for u in (index, values))
             first = _reshape(_shrink(each, axis, 0, 1), x.shape)
-            each = self._steps(first, axis, op, False, *spare, memory, view)
+            each = self._steps(first, axis, op, False, rest_index, rest_values, memory, view)
         index, values = (
             _reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
             for u in (index, values)
