@@ -26,6 +26,7 @@ from tinyweb.graph.program import Program
 from tinyweb.graph.schedule import KernelCall, Schedule, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import fits
 from tinyweb.graph.schedule.views import walk
+from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
 from tinyweb.schedules import remembered
@@ -263,6 +264,7 @@ class Recorder:
     """
 
     first_storage: int
+    target: Target | None = None  # what the schedules are for, if not the device they are recorded on
     first_buffer: int = field(default_factory=lambda: int(new_buffer(0, dtypes.bool).arg.id))
     written: dict[int, list[tuple[Any, UOp]]] = field(default_factory=dict)
     outside: set[UOp] = field(default_factory=set)
@@ -293,9 +295,9 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording(first_storage: int) -> Iterator[Recorder]:
-    """Within this context `realize` schedules but runs nothing."""
-    recorder = Recorder(first_storage)
+def recording(first_storage: int, target: Target | None = None) -> Iterator[Recorder]:
+    """Within this context `realize` schedules, for `target` where one is given, but runs nothing."""
+    recorder = Recorder(first_storage, target)
     token = _recorder.set(recorder)
     try:
         yield recorder

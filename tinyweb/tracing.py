@@ -35,6 +35,7 @@ from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
 from tinyweb.graph.schedule.indexing import unbound
 from tinyweb.graph.schedule.memory_plan import plan_memory
 from tinyweb.graph.schedule.views import view_base
+from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.protocol import Handle
 
 T = TypeVar("T")
@@ -72,14 +73,15 @@ class Plan:
         return list(dict.fromkeys(c.kernel for c in self.calls))
 
 
-def capture(function: Callable[[], Any]) -> Plan:
-    """Run `function`, which computes (or returns) tensors, and record instead of executing.
+def capture(function: Callable[[], Any], target: Target | None = None) -> Plan:
+    """Run `function`, which computes (or returns) tensors, and record instead of executing. What becomes a kernel is
+    decided for `target`; by default for the device.
 
     Memory that the function updates in place is not touched; its tensors look afterwards as if it had been. Pending
     values from outside that the function uses are computed first, and are no part of the plan. RuntimeError if the
     function reads a value, ValueError if it uses several devices. A function that raises leaves no trace.
     """
-    return _record("capture", function).plan
+    return _record("capture", function, target).plan
 
 
 @dataclass
@@ -90,11 +92,11 @@ class _Record:
     produced: set[UOp]  # memory that came into being within
 
 
-def _record(method: str, function: Callable[[], Any]) -> _Record:
+def _record(method: str, function: Callable[[], Any], target: Target | None = None) -> _Record:
     if is_recording():
         raise RuntimeError(f"{method}: another capture is going on: call it outside of the recorded function")
     grads = [(ref(t), t.grad) for t in live_tensors() if t.requires_grad]
-    with recording(next_number()) as recorder:
+    with recording(next_number(), target) as recorder:
         try:
             result = function()
             # updates of memory from outside belong to the plan, whether or not they are returned

@@ -107,7 +107,7 @@ def _measure(work: Work, target: Target) -> Result:
         roots.extend(v.uop for v in values)
         return [t.assign(v) for t, v in zip(outs, values, strict=True)]
 
-    plan = capture(step)
+    plan = capture(step, target)
     programs = [program_for(call.kernel, target) for call in plan.calls]
     counts = [_counted(p) for p in programs]
 

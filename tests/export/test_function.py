@@ -287,3 +287,11 @@ def test_quantized_weights_with_and_without_relaxed_simd(tmp_path: Path, bits: i
         np.testing.assert_allclose(found["one"], first, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found["gated"], first / (1 + np.exp(-first)) * second, rtol=2e-4, atol=2e-3)
         np.testing.assert_allclose(found["few"], few, rtol=1e-4, atol=1e-3)
+
+
+def test_each_target_has_kernels_of_its_own(tmp_path: Path) -> None:
+    """A border gets memory where processors read it, and none on GPUs."""
+    w = Tensor(np.ones((32, 8, 3, 3), np.float32)).realize()
+    export_function(lambda x: x.conv2d(w, padding=1), {"x": Tensor.zeros(1, 8, 16, 16)}, tmp_path / "site")
+    targets = inspect_site(tmp_path / "site")["targets"]
+    assert {n: t["entry_points"]["run"]["kernels"] for n, t in targets.items()} == {"webgpu": 1, "wasm": 2}

@@ -259,7 +259,7 @@ class Convolution(Padding, Reduction):
         return t
 
     def _padded(self, around: Sequence[tuple[int, int]], uses: int) -> Self:
-        """Zeros around; where every element is used often, padded once and in memory: loads then need no checks."""
+        """Zeros around what is used so often; what it is computed from then is computed once, into memory."""
         x = self
         if uses < WORTH_MEMORY:
             return x.pad(around)
@@ -268,7 +268,7 @@ class Convolution(Padding, Reduction):
             base = base.src[0]
         if base.op not in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS, Ops.REDUCE, Ops.CONST, Ops.LEAF):
             x = x.contiguous()
-        return x.pad(around).contiguous() if any(p != (0, 0) for p in around) else x
+        return x.pad(around)
 
     def _cut_to(self, sizes: Sequence[int]) -> Self:
         """The first elements along the last axes."""

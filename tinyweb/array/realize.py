@@ -145,7 +145,9 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
     if current_recorder() is None:  # before anything is worked out: sizes may be beyond all bounds
         results = sum(_nbytes(r) for r in roots if r.op is Ops.CONTIGUOUS)
         reserve(Device[device].runtime, results, "a computation")
-    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)])
+    recorder = current_recorder()
+    target = (recorder and recorder.target) or Device[device].runtime.target
+    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)], target.checked_uses)
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
     leaves = {t.uop for t in live_values() if t.requires_grad}

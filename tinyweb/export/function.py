@@ -26,6 +26,7 @@ from tinyweb.export.site import check_library, check_output, copy_library, new_s
 from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
+from tinyweb.graph.target import wasm_target, webgpu_target
 
 ENTRY = "run"
 TARGETS = ("webgpu", "wasm")
@@ -112,8 +113,7 @@ def write_functions(
     An application that knows more than arrays in and out writes bundles of its own `task`: `sections` are its keys of
     the manifest (a page finds them in `info.sections`), `model` figures to show beside the count of parameters, `files`
     names of files that the caller has written to `bundle`, by what they are. `prepare` is told each target before the
-    functions are recorded for it, so that a model computes the same in the way that suits the target; without it they
-    are recorded once.
+    functions are recorded for it, so that a model computes the same in the way that suits the target.
 
     Returns the manifest. Raises as `export_function`; what is half-written is the caller's (`new_site`) to remove.
     """
@@ -145,17 +145,18 @@ def write_functions(
 def _record_for(
     functions: Functions, targets: Sequence[str], prepare: Callable[[str], None] | None, progress: Progress
 ) -> dict[str, dict[str, Recorded]]:
-    """The functions' recordings for each target; all are the same where there is nothing to prepare."""
+    """The functions' recordings for each target."""
     rounds: list[dict[str, Recorded]] = []
-    for target in targets if prepare else targets[:1]:
+    known = {"webgpu": webgpu_target(), "wasm": wasm_target()}
+    for target in targets:
         if prepare:
             prepare(target)
         rounds.append({})
         for done, (entry, (function, examples)) in enumerate(functions.items()):
             progress("planning", done, len(functions))
-            rounds[-1][entry] = record(function, examples, rounds[0].get(entry))
+            rounds[-1][entry] = record(function, examples, known[target], rounds[0].get(entry))
         progress("planning", len(functions), len(functions))
-    return dict(zip(targets, rounds if prepare else rounds * len(targets)))
+    return dict(zip(targets, rounds))
 
 
 def _check(functions: Functions, targets: Sequence[str], shard_bytes: int) -> None:

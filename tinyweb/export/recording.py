@@ -19,6 +19,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.memory import Memory, Named, plan_memory
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.schedule import nbytes
+from tinyweb.graph.target import Target
 from tinyweb.nn.state import get_state_dict
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
@@ -50,8 +51,11 @@ class Recorded:
         }
 
 
-def record(function: Callable[..., Any], examples: Examples, before: Recorded | None = None) -> Recorded:
-    """Capture the function. Every input and every output gets memory of its own, which a loader may read and write.
+def record(
+    function: Callable[..., Any], examples: Examples, target: Target, before: Recorded | None = None
+) -> Recorded:
+    """Capture the function for a target. Every input and every output gets memory of its own, which a loader may read
+    and write.
 
     `before`: an earlier recording of the function, for another target, whose inputs and outputs it shares.
     """
@@ -70,7 +74,7 @@ def record(function: Callable[..., Any], examples: Examples, before: Recorded | 
             outputs[n] = memory.assign(t)
         return list(outputs.values())
 
-    plan = capture(assigned)
+    plan = capture(assigned, target)
     if plan.refreshed:
         raise NotImplementedError(
             "The function draws random numbers: a bundle has no source of them yet; make them an input."

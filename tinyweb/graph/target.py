@@ -32,6 +32,8 @@ class Target:
     broadcast_cost: float = 0.5  # … of loading one number into all lanes
     prefetch_bytes: int = 0  # how far ahead it is worth asking for memory that is read in order; 0: it cannot
     cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
+    # how often what has a border is read, in sums, before a copy that has it costs less than finding out at each load
+    checked_uses: int = 16
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
@@ -130,6 +132,7 @@ def webgpu_target(
         "webgpu", "wgsl", 4, 4, _WIDE | half, storage,
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
+        checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
     )  # fmt: skip
 
 

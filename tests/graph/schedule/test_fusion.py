@@ -16,6 +16,7 @@ from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.fusion import MAX_INPUTS, SHORT_REDUCE, STORED_FROM, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
+from tinyweb.graph.target import webgpu_target
 from tinyweb.nn.quantize import QuantizedWeight
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -27,6 +28,34 @@ def t(*shape: int, dtype: DType = F32) -> Tensor:
 
 def kernels(*results: Tensor) -> int:
     return len(schedule([UOp(Ops.CONTIGUOUS, r.dtype, (r.uop,)) for r in results]).calls)
+
+
+# -- borders ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("channels", "outputs", "size", "processor", "gpu"), [
+    (4, 1, 3, 1, 1),  # 9 uses of each element
+    (4, 2, 3, 2, 1),  # 18
+    (7, 5, 5, 2, 1),
+    (2, 1 << 10, 3, 2, 2),  # 9216
+])  # fmt: skip
+def test_a_border_gets_memory_where_its_elements_are_read_often(
+    channels: int, outputs: int, size: int, processor: int, gpu: int
+) -> None:
+    y = t(1, channels, 13, 13).conv2d(t(outputs, channels, size, size), padding=size // 2)
+    root = UOp(Ops.CONTIGUOUS, F32, (y.uop,))
+    assert len(schedule([root]).calls) == processor
+    assert len(schedule([root], webgpu_target().checked_uses).calls) == gpu
+
+
+def test_what_lies_within_a_border_is_loaded_behind_its_gate_alone() -> None:
+    y = t(1, 4, 13, 13).conv2d(t(8, 4, 3, 3), padding=1)
+    (call,) = schedule([UOp(Ops.CONTIGUOUS, F32, (y.uop,))], webgpu_target().checked_uses).calls
+    nodes = call.kernel.toposort()
+    assert any(u.op is Ops.LOAD and len(u.src) == 3 for u in nodes)
+    assert not any(u.op is Ops.WHERE for u in nodes)
+
+
+def test_parts_that_are_joined_get_no_memory_each() -> None:
+    assert kernels(Tensor.cat([t(64, 32), t(64, 32)], 1) @ t(64, 64)) == 1
 
 
 # -- thresholds -------------------------------------------------------------------------------------------------------

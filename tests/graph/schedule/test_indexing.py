@@ -174,7 +174,7 @@ def test_reductions_over_nothing(op: str, want: float) -> None:
 
 
 def test_borders_are_gates() -> None:
-    """Only the sides that have one; the value outside is 0."""
+    """Only the sides that have one; outside of it a load yields 0, and what is made of loads is chosen."""
     x = Tensor.empty(4, 5)
     for pads, conditions in (
         (((0, 0), (0, 0)), 0),
@@ -184,11 +184,13 @@ def test_borders_are_gates() -> None:
     ):
         value = one(UOp(Ops.PAD, F32, (x.uop,), pads))
         (load,) = [u for u in value.toposort() if u.op is Ops.LOAD]
-        assert (value is load) == (conditions == 0) == (len(load.src) == 2)
+        assert value is load and (conditions == 0) == (len(load.src) == 2)
         assert sum(u.op is Ops.LESS for u in value.toposort()) == conditions
+        plus = one(UOp(Ops.PAD, F32, ((x + 1).uop,), pads))
+        assert sum(u.op is Ops.LESS for u in plus.toposort()) == conditions
         if conditions:
-            assert value.op is Ops.WHERE and value.src[1] is load and value.src[2].arg == 0
-            assert value.src[0] is load.src[2]
+            assert plus.op is Ops.WHERE and plus.src[1].src[0] is load and plus.src[2].arg == 0
+            assert plus.src[0] is load.src[2]
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -22,6 +22,7 @@ from tinyweb.graph.schedule.attention import candidates
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.work import LAUNCH
+from tinyweb.graph.target import Target
 
 TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
 SHORT_REDUCE = 256  # elements of a reduce of integers that is carried out inside the reduce that needs it
@@ -73,7 +74,14 @@ class Fusion:
     `apart` get memory before they are broadcast; `cheaper` are those that would better have been among them.
     """
 
-    def __init__(self, root: UOp, stored: frozenset[UOp] = frozenset(), apart: frozenset[UOp] = frozenset()):
+    def __init__(
+        self,
+        root: UOp,
+        stored: frozenset[UOp] = frozenset(),
+        apart: frozenset[UOp] = frozenset(),
+        checked_uses: int = Target.checked_uses,
+    ):
+        self.checked_uses = checked_uses
         self.realized: dict[UOp, None] = {}
         self.apart = apart
         self.cheaper: frozenset[UOp] = frozenset()
@@ -148,8 +156,10 @@ class Fusion:
 
     def _reduce(self, u: UOp) -> State:
         x = u.src[0]
-        s = self.state[x]
         axes = frozenset(a for a in u.arg[1] if x.shape[a] != 1)
+        if axes:
+            self._store_borders(x)
+        s = self.state[x]
         if not axes:
             return s
         if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE and self._of_integers(x):
@@ -164,6 +174,16 @@ class Fusion:
         contraction = largest is not None and size_max(size_prod(x.shape)) > largest
         row_size = size_prod(x.shape[a] for a in sorted(axes))
         return State(Kind.FULL, row_size, contraction=contraction, inputs=s.inputs)
+
+    def _store_borders(self, x: UOp) -> None:
+        """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more."""
+        todo, size = [x], _elements(x)
+        while todo:
+            u = todo.pop()
+            if u.op is Ops.PAD and size >= self.checked_uses * _elements(u.src[0]):
+                self._realize(u)
+            elif u.op in MOVEMENT or (u.op in ELEMENTWISE and _elements(u) == size):
+                todo.extend(u.src)
 
     def _of_integers(self, x: UOp) -> bool:
         """Whether the reduces that a FULL value is made of are of integers."""

@@ -202,7 +202,9 @@ class ElementBuilder:
                     inside = both(inside, place < unbound(length))
                 moved_back.append(place)
             value = yield (src[0], tuple(moved_back), both(gate, inside))
-            return value if inside is None else inside.where(value, UOp.const(0, node.dtype))
+            if inside is None or _zero_beyond(value, inside):
+                return value
+            return inside.where(value, UOp.const(0, node.dtype))
         if op is Ops.IOTA:
             return index[0].cast(node.dtype)
         if op is Ops.TAKE:

@@ -33,6 +33,7 @@ from tinyweb.graph.schedule.ordered import expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify, split_by
+from tinyweb.graph.target import Target
 
 _buffer_ids = itertools.count()
 
@@ -119,8 +120,9 @@ def _covers(store: UOp) -> bool:
     return dense == memory.arg.size and rest.op is Ops.CONST and rest.arg == 0
 
 
-def schedule(roots: Sequence[UOp]) -> Schedule:
+def schedule(roots: Sequence[UOp], checked_uses: int = Target.checked_uses) -> Schedule:
     """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN.
+    `checked_uses`: the target's.
 
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
@@ -132,7 +134,7 @@ def schedule(roots: Sequence[UOp]) -> Schedule:
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(sink, stored, apart)
+        fusion = Fusion(sink, stored, apart, checked_uses)
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
