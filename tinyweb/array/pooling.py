@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tinyweb.array.activation import Activation
 from tinyweb.array.convolution import Convolution, positive, spread
@@ -325,12 +326,17 @@ class Pooling(Activation, Scatter, Convolution):
         sizes, counts = self._adaptive(method, n, output_size)
         x = self._floating()
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
+        scale = 1
         for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-            w, inside, elements = wide._adaptive_windows(wide.ndim - n + i, size, count)
-            shape = (count, *(1,) * (n - 1 - i))
-            total = (w if inside is None else inside._reshape((*shape, w.shape[-1])).where(w, 0)).sum(-1)
-            wide = total.div(elements if isinstance(elements, int) else elements._reshape(shape).cast(total.dtype))
-        return wide.cast(x.dtype)
+            axis = wide.ndim - n + i
+            w, shares = wide._adaptive_windows(axis, size, count), _shares(size, count)
+            if shares.min() == shares.max():
+                scale *= shares.shape[1]
+            else:
+                each = self._operand(shares.astype(np.float32), method).cast(w.dtype)
+                w = w.mul(each._reshape((count, *(1,) * (n - 1 - i), shares.shape[1])))
+            wide = w.sum(-1)
+        return wide.div(scale).cast(x.dtype)
 
     def adaptive_max_pool1d(self, output_size: Any, return_indices: bool = False) -> Any:
         """`adaptive_max_pool2d` over one axis."""
@@ -350,17 +356,11 @@ class Pooling(Activation, Scatter, Convolution):
 
         def cut(x: Self) -> Self:
             for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-                x = x._adaptive_windows(lead + i, size, count)[0]
+                x = x._adaptive_windows(lead + i, size, count)
             return x
 
         w = cut(self)
         kernel = w.shape[w.ndim - n :]
-        for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-            inside = self._adaptive_windows(lead + i, size, count)[1]
-            if inside is not None:
-                k = kernel[i]
-                seen = inside._reshape((count, *(1,) * (n - 1 - i), *(1,) * i, k, *(1,) * (n - 1 - i)))
-                w = seen.where(w, w._constant(self._lowest()))
 
         def back(g: Self, first: Self) -> Self:
             number = self._iota(size_max(size_prod(kernel)))._reshape(kernel)
@@ -393,20 +393,15 @@ class Pooling(Activation, Scatter, Convolution):
             )
         return sizes, counts
 
-    def _adaptive_windows(self, axis: int, size: int, count: int) -> tuple[Self, Self | None, Any]:
-        """Windows as a new last axis, which of their elements count (count, k), and how many do (count,).
-
-        The mask is None and the number a number where windows are alike."""
+    def _adaptive_windows(self, axis: int, size: int, count: int) -> Self:
+        """Windows as a new last axis; shorter ones end with their last element again."""
         if size % count == 0:
-            k = size // count
-            return self._sliding(axis, k, k), None, k
-        i = self._iota(count)
-        begin, end = i.mul(size).floor_divide(count), i.add(1).mul(size).add(count - 1).floor_divide(count)
-        longest = max(-((-(j + 1) * size) // count) - j * size // count for j in range(count))
-        at = begin.unsqueeze(1).add(self._iota(longest))
-        w = self.take(at.less(size).where(at, size - 1), axis)
-        order = [*range(axis + 1), *range(axis + 2, w.ndim), axis + 1]
-        return w.permute(*order), at.less(end.unsqueeze(1)), end.sub(begin)
+            return self._sliding(axis, size // count, size // count)
+        i, longest = self._iota(count), _shares(size, count).shape[1]
+        begin, last = i.mul(size).floor_divide(count), i.add(1).mul(size).sub(1).floor_divide(count)
+        at, last = begin.unsqueeze(1).add(self._iota(longest)), last.unsqueeze(1)
+        w = self._take(at.less(last).where(at, last), axis)
+        return w.permute(*range(axis + 1), *range(axis + 2, w.ndim), axis + 1)
 
     # -- windows as columns -------------------------------------------------------------------------------------------
     def im2col(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Self:
@@ -437,6 +432,15 @@ class Pooling(Activation, Scatter, Convolution):
         return x._transpose_of(lambda t: t.im2col(kernel, dilation, padding, stride), shape).cast(self.dtype)
 
     col2im = fold
+
+
+def _shares(size: int, count: int) -> npt.NDArray[np.float64]:
+    """What each element counts in the mean of an adaptive window: (count, the most elements of a window). The last of a
+    shorter window is there several times."""
+    i = np.arange(count)
+    elements = (-(-(i + 1) * size // count) - i * size // count)[:, None]
+    longest = int(elements.max())
+    return np.where(np.arange(longest) < elements - 1, 1.0, 1.0 / (longest - elements + 1)) / elements
 
 
 class _Grid:

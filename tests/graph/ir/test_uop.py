@@ -194,3 +194,10 @@ def test_an_overflow_leaves_nothing_known() -> None:
     x = UOp(Ops.VARIABLE, dtypes.int8, (), ("x", 0, 100))
     assert (x + x).bounds == (-128, 127)
     assert (x + 27).bounds == (27, 127)
+
+
+def test_bounds_of_a_choice_between_what_was_compared() -> None:
+    x, y = Variable("x", 0, 100), Variable("y", 5, 20)
+    assert (x < y).where(x, y).bounds == (0, 20) and (x < y).where(y, x).bounds == (5, 100)
+    assert (x < 10).where(x, y).bounds == (0, 20) and (x < 10).where(x, x + 1).bounds == (0, 101)
+    assert (x < 10).where(y, x).bounds == (5, 100) and (y < x).where(x, y).bounds == (0, 100)

@@ -74,6 +74,20 @@ def test_convolutions_compute_little_again(
     assert sum(operations(program_for(call.kernel, webgpu_target())) for call in plan.calls) <= MOST * needed
 
 
+@pytest.mark.parametrize(
+    "resized",
+    [
+        lambda x: x.interpolate((30, 41), mode="area"), lambda x: x.interpolate((30, 41), mode="bilinear"),
+        lambda x: x.adaptive_max_pool2d((7, 9)), lambda x: x.interpolate((100, 131), mode="nearest"),
+    ],
+)  # fmt: skip
+def test_no_place_of_a_resized_image_is_asked_for(resized: Callable[[Tensor], Tensor]) -> None:
+    """Tables and windows lie inside of the image, whatever its size: nothing is gated but threads beyond the output."""
+    for call in capture(lambda: resized(Tensor.empty(1, 2, 64, 80)).realize()).calls:
+        loads = [u for u in call.kernel.toposort() if u.op is Ops.LOAD]
+        assert loads and all(len(u.src) == 2 for u in loads)
+
+
 @pytest.mark.parametrize(("rows", "most"), [(15, 6), (4, 3), (7, 4)])
 def test_few_rows_read_the_other_operand_once(rows: int, most: float) -> None:
     """Bytes that workgroups read: the matrix once, the rows often."""

@@ -15,7 +15,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
-from tinyweb.graph.target import cpu_target, wasm_target
+from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.tensor import Tensor as Base
 
 DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
@@ -199,13 +199,16 @@ def test_what_is_assigned_is_computed_where_it_belongs() -> None:
     np.testing.assert_array_equal(b.numpy(), [0, 1, 3, 6, 10, 15])
 
 
-def test_a_running_product_or_maximum_begins_without_a_condition() -> None:
-    for op, first in ((Ops.MUL, 1.0), (Ops.MAX, -np.inf)):
-        x = Tensor(np.zeros((3, 40), np.float32)).realize()
+def test_a_scan_begins_without_a_condition() -> None:
+    """Also where threads are more than rows."""
+    for op, first in ((Ops.ADD, 0.0), (Ops.MUL, 1.0), (Ops.MAX, -np.inf)):
+        x = Tensor(np.zeros((130, 40), np.float32)).realize()
         node = UOp(Ops.SCAN, x.dtype, (x.uop,), (op, 1))
-        program = program_for(schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls[0].kernel, wasm_target(1))
-        assert not any(u.op in (Ops.WHERE, Ops.EQUAL, Ops.LESS) for u in program.uops)
-        assert any(u.op is Ops.STORE and u.src[2].op is Ops.CONST and u.src[2].arg == first for u in program.uops)
+        kernel = schedule([UOp(Ops.CONTIGUOUS, x.dtype, (node,))]).calls[0].kernel
+        for target in (wasm_target(1), webgpu_target()):
+            program = program_for(kernel, target)
+            assert not any(u.op in (Ops.WHERE, Ops.EQUAL) for u in program.uops)
+            assert any(u.op is Ops.STORE and u.src[2].op is Ops.CONST and u.src[2].arg == first for u in program.uops)
 
 
 def test_work_grows_with_the_steps() -> None:

@@ -54,7 +54,12 @@ def _staged(u: UOp) -> Interval | None:
 
 
 def _choice(u: UOp) -> Interval:
-    (a, b), (c, d) = u.src[1].bounds, u.src[2].bounds
+    condition, x, y = u.src
+    (a, b), (c, d) = x.bounds, y.bounds
+    if condition.op is Ops.LESS and condition.src[0] is x:
+        b = min(b, condition.src[1].vmax - 1)
+    if condition.op is Ops.LESS and condition.src[0] is y:
+        c = max(c, condition.src[1].vmin)
     return min(a, c), max(b, d)
 
 

@@ -33,8 +33,8 @@ def first_steps(kernel: UOp, before: Mapping[UOp, tuple[UOp, UOp]]) -> dict[UOp,
     """By LOAD of a step before: the constant that all that use it replace it by in the first step, where its gate is
     false; it is zero where there is none. By WHERE that does so: the LOAD, whose register holds that constant."""
     found: dict[UOp, UOp] = {}
-    for load in before:
-        gate = load.src[2]
+    for load, (loop, _) in before.items():
+        later = (load.src[2], simplify(loop >= 1))
         users = [u for u in kernel.toposort() if load in u.src]
         chosen = {
             u: other
@@ -44,7 +44,7 @@ def first_steps(kernel: UOp, before: Mapping[UOp, tuple[UOp, UOp]]) -> dict[UOp,
                 (u.src[0], u.src[1], u.src[2]),
                 (simplify(u.src[0].logical_not()), u.src[2], u.src[1]),
             )
-            if mine is load and condition is gate and is_const(other)
+            if mine is load and condition in later and is_const(other)
         }
         values = set(chosen.values())
         if len(values) == 1 and len(chosen) == len(users):
