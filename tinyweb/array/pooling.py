@@ -440,7 +440,8 @@ def _shares(size: int, count: int) -> npt.NDArray[np.float64]:
     i = np.arange(count)
     elements = (-(-(i + 1) * size // count) - i * size // count)[:, None]
     longest = int(elements.max())
-    return np.where(np.arange(longest) < elements - 1, 1.0, 1.0 / (longest - elements + 1)) / elements
+    shares: npt.NDArray[np.float64] = np.where(np.arange(longest) < elements - 1, 1.0, 1 / (longest - elements + 1))
+    return shares / elements
 
 
 class _Grid:

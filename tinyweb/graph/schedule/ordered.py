@@ -118,19 +118,16 @@ class _Expansion:
         n = x.shape[axis]
         if n in (0, 1):
             return x
-        memory, view = self._buffer(x.shape, x.dtype)
+        view = self._buffer(x.shape, x.dtype)
         before = _pad(_shrink(view, axis, 0, size_sub(n, 1)), axis, 1)
         if op is Ops.MULADD:
             value = before * factors[0] + x
         elif op is Ops.ADD:
             value = before + x
         else:
-            begun = UOp(
-                Ops.EXPAND, dtypes.bool, (_reshape(UOp.const(True, dtypes.bool), (1,) * len(x.shape)),), x.shape
-            )
-            begun = _pad(_shrink(begun, axis, 1, n), axis, 1)
+            begun = _pad(_shrink(_filled(UOp.const(True, dtypes.bool), x.shape), axis, 1, n), axis, 1)
             value = UOp(op, x.dtype, (begun.where(before, _identity(op, x.dtype)), x))
-        return self._update(view, value, axis, memory, view)
+        return self._update(view, view, value, axis)
 
     def _in_blocks(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
         shape, n = sources[0].shape, size_max(sources[0].shape[axis])
@@ -177,85 +174,67 @@ class _Expansion:
         (privatisation)."""
         steps = size_max(index.shape[axis])
         length = steps // parts
-        lead, rest = x.shape[:axis], x.shape[axis + 1 :]
-        own = (*lead, parts, x.shape[axis], *rest)
-        memory, view = self._buffer(own, x.dtype)
-        none = UOp(Ops.EXPAND, x.dtype, (_reshape(_identity(op, x.dtype), (1,) * len(own)),), own)
-        each = self._update(view, none, None, memory, view)
+        lead = x.shape[:axis]
+        view = self._buffer((*lead, parts, *x.shape[axis:]), x.dtype)
+        each = self._update(view, view, _filled(_identity(op, x.dtype), view.shape))
         if parts * length < steps:
             rest_index, rest_values = (_shrink(u, axis, parts * length, steps) for u in (index, values))
             first = _reshape(_shrink(each, axis, 0, 1), x.shape)
-            each = self._steps(first, axis, op, False, rest_index, rest_values, memory, view)
+            each = self._steps(view, first, axis, op, False, rest_index, rest_values)
         index, values = (
             _reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
             for u in (index, values)
         )
-        each = self._steps(each, axis + 1, op, False, index, values, memory, view)
+        each = self._steps(view, each, axis + 1, op, False, index, values)
         total = _reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
         return UOp(op, x.dtype, (x, total))
 
     def _scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
-        memory, view = self._buffer(x.shape, x.dtype)
+        view = self._buffer(x.shape, x.dtype)
         # distinct indices, as many as there are places or more, leave nothing of what was there
         whole = distinct and op is None and size_max(index.shape[axis]) >= size_max(x.shape[axis])
-        filled = view if whole else self._update(view, x, None, memory, view)
-        return self._steps(filled, axis, op, distinct, index, values, memory, view)
+        filled = view if whole else self._update(view, view, x)
+        return self._steps(view, filled, axis, op, distinct, index, values)
 
-    def _steps(
-        self,
-        places: UOp,
-        axis: int,
-        op: Ops | None,
-        distinct: bool,
-        index: UOp,
-        values: UOp,
-        memory: UOp,
-        view: UOp,
-    ) -> UOp:
-        """`view` of the memory once each value is combined with what is at its place, or put there."""
+    def _steps(self, view: UOp, places: UOp, axis: int, op: Ops | None, distinct: bool, index: UOp, values: UOp) -> UOp:
+        """`view` of its memory once each value is combined with what is at its place, or put there."""
         if not distinct:
             # what several columns need of an index is computed once
             shared = size_max(size_prod(values.shape)) == size_max(size_prod(index.shape))
             index, values = (_read_once if shared else _stored)(index), _read_once(values)
         place = UOp(Ops.TAKE, places.dtype, (places, index), axis)
         value = values if op is None else UOp(op, places.dtype, (place, values))
-        return self._update(place, value, None if distinct else axis, memory, view)
+        return self._update(view, place, value, None if distinct else axis)
 
     def fetch_add(self, axis: int, x: UOp, index: UOp, values: UOp) -> UOp:
         # one memory for the sums and, behind them, for what each step finds
         sums, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
-        memory, view = self._buffer((*x.shape[:axis], sums + steps), x.dtype)
-        filled = self._update(_shrink(view, axis, 0, sums), x, None, memory, view)
+        view = self._buffer((*x.shape[:axis], sums + steps), x.dtype)
+        filled = self._update(view, _shrink(view, axis, 0, sums), x)
         index, values = _read_once(index), _read_once(values)
         place = UOp(Ops.TAKE, x.dtype, (_shrink(filled, axis, 0, sums), index), axis)
-        trace = _shrink(filled, axis, sums, sums + steps)
-        return self._update(place, place + values, axis, memory, view, trace)
+        return self._update(view, place, place + values, axis, _shrink(filled, axis, sums, sums + steps))
 
-    def _buffer(self, shape: Shape, dtype: DType) -> tuple[UOp, UOp]:
-        """New memory for an array, and the view of it that has the array's shape."""
+    def _buffer(self, shape: Shape, dtype: DType) -> UOp:
+        """New memory for an array, as a view that has the array's shape."""
         most = tuple(size_max(s) for s in shape)
-        memory = self.new(size_max(size_prod(most)), dtype)
-        self.buffers.append(memory)
-        view = _reshape(memory, most)
+        self.buffers.append(self.new(size_max(size_prod(most)), dtype))
+        view = _reshape(self.buffers[-1], most)
         for axis, s in enumerate(shape):
             view = _shrink(view, axis, 0, s)
-        return memory, view
+        return view
 
-    def _update(
-        self, place: UOp, value: UOp, axis: int | None, memory: UOp, view: UOp, trace: UOp | None = None
-    ) -> UOp:
-        """`view` of the memory once `value` is written, in order along `axis` where one is given; with a `trace`, what
+    def _update(self, view: UOp, place: UOp, value: UOp, axis: int | None = None, *trace: UOp) -> UOp:
+        """`view` of its memory once `value` is written, in order along `axis` where one is given; with a `trace`, what
         was at its place before goes there."""
         self.updates += 1
         arg = -self.updates if axis is None else Ordered(axis, self.updates)
-        update = UOp(Ops.ASSIGN, value.dtype, (place, value) if trace is None else (place, value, trace), arg)
-        chain = []
-        while view is not memory:
-            chain.append(view)
-            view = view.src[0]
-        for v in reversed(chain):
-            update = v.replace(src=(update,))
-        return update
+        update = UOp(Ops.ASSIGN, value.dtype, (place, value, *trace), arg)
+        return substitute(view, {view.buffer: update})
+
+
+def _filled(value: UOp, shape: Shape) -> UOp:
+    return UOp(Ops.EXPAND, value.dtype, (_reshape(value, (1,) * len(shape)),), shape)
 
 
 def _identity(op: Ops, dtype: DType) -> UOp:
