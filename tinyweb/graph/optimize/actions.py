@@ -26,6 +26,7 @@ from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
+from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import (
     gate_loads,
     loops_of,
@@ -345,6 +346,7 @@ class GroupReduce(Action):
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
         Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition, Prefetch,
+        Reuse,
     )
 }  # fmt: skip
 

@@ -43,16 +43,19 @@ def excess(kernel: UOp, target: Target) -> str:
         return f"{target.name} has no threads"
     if prod(threads.values()) > target.max_invocations or any(n > target.max_workgroup[d] for d, n in threads.items()):
         return f"a workgroup of {prod(threads.values())} threads is more than {target.name} has"
-    staged = {Space.REGISTER: 0, Space.SHARED: 0}
-    for u in loops.stages:
-        staged[u.arg.space] += u.dtype.nbytes(u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1])
-    if staged[Space.SHARED] > target.shared_bytes:
-        return f"{staged[Space.SHARED]} bytes of shared memory are more than {target.name} has"
-    if staged[Space.REGISTER] > MAX_STAGED_BYTES:
-        return f"{staged[Space.REGISTER]} bytes staged by one worker are more than {MAX_STAGED_BYTES}"
+    if (staged := staged_bytes(kernel, Space.SHARED)) > target.shared_bytes:
+        return f"{staged} bytes of shared memory are more than {target.name} has"
+    if (staged := staged_bytes(kernel, Space.REGISTER)) > MAX_STAGED_BYTES:
+        return f"{staged} bytes staged by one worker are more than {MAX_STAGED_BYTES}"
     if not all(target.stores_apart(s.src[0].dtype) for s in kernel.src) and _shares_grid(loops.ranges):
         return "two workers would update parts of one byte"
     return ""
+
+
+def staged_bytes(kernel: UOp, space: Space) -> int:
+    """Of what is staged in a space, each lane that is none of a STAGE's own having memory for itself."""
+    sizes = ((u, u.arg.strides([r.src[0].vmax for r in u.src[1:]])[1]) for u in loops_of(kernel).stages)
+    return sum(u.dtype.nbytes(size * _elements(u)) for u, size in sizes if u.arg.space is space)
 
 
 def exchange_bytes(kernel: UOp) -> int:

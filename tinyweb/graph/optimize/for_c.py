@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.fuse import fused
+from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
 
@@ -28,7 +30,7 @@ def schedule_for_c(b: Builder) -> bool:
     if fuses := fused(b.kernel)[0]:
         b.rewrite(*fuses)
     if b.k.dominant is None:
-        elementwise(b, b.k.outputs)
+        elementwise(b, b.k.outputs, 2 * b.target.vector_lanes)
         share(b)
     elif not sum_of_rows(b, b.k.dominant) and not windows(b, b.k.dominant):
         reduction(b, b.k.dominant)
@@ -44,13 +46,13 @@ def schedule_shared(b: Builder) -> bool:
 
 
 # -- kinds of kernels -------------------------------------------------------------------------------------------
-def elementwise(b: Builder, axes: list[UOp]) -> None:
-    """A vector along the axis that the stores follow."""
+def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
+    """A vector along the axis that the stores follow, of at most so many lanes of 32 bits."""
     k, best, width = b.k, None, 1
     if k.pointer_chasing:
         return
     widest = max((u.dtype.bits for u in k.nodes if u.op is Ops.LOAD), default=32)
-    limit = min(b.target.vector_lanes * 2 if widest <= 32 else b.target.vector_lanes, b.target.max_vector)
+    limit = min(most if widest <= 32 else b.target.vector_lanes, b.target.max_vector)
     for r in axes:
         follow = [s for s in k.stores if k.contiguous(s, r)]
         fits = vector_width(b, follow, r, limit) if follow else 1
@@ -170,11 +172,13 @@ def reduction(b: Builder, dominant: UOp) -> None:
     together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
     budget = min(budget, REPEATED // len(k.reduces))
+    apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
     main = max(loads, key=lambda u: k.volume(u.src[1].ranges), default=None)
     rows = [r for r in free if r is not axis and main is not None and r in main.src[1].ranges]
     others = [r for r in free if r is not axis and r not in rows]
     # unrolling an axis reuses what does not depend on it: the main load over the others
-    for group, most in ((others, 4 if axis in free else 2), (rows, 4)):
+    cached = max(b.target.cache_bytes // (4 * k.volume(apart)), 1)  # rows that are written once they are reduced
+    for group, most in ((others, 4 if axis in free else 2), (rows, min(cached, 4))):
         r = max(group, key=k.size, default=None)
         if r is not None and budget > 1:
             factor = unrolled(k, r, min(most, budget))
@@ -188,9 +192,14 @@ def reduction(b: Builder, dominant: UOp) -> None:
             if inner is not None:
                 b.tile(inner.arg.name, narrow, AxisKind.VECTOR)
             done.update(rest)
-    apart = [r for r in k.outputs if not any(r in u.ranges for u in k.reduces)]
     if apart and axis not in k.outputs:
-        elementwise(b, apart)
+        mark = b.mark()
+        elementwise(b, apart, width)
+        if not reused(b, apart):
+            b.back(mark)
+            elementwise(b, apart, 2 * lanes)
+    else:
+        reused(b, apart)
     # no reduction is computed again for every step of a loop that it does not depend on
     loops = [r for r in k.outputs if b.left(r)]
     nest = sorted(loops, key=lambda r: r in apart)
@@ -201,6 +210,16 @@ def reduction(b: Builder, dominant: UOp) -> None:
         rows_first(b, dominant, row)
     else:
         share(b)
+
+
+def reused(b: Builder, apart: list[UOp]) -> bool:
+    """Whether something of a row, which stays cached, is computed once for sums over it and for what is stored."""
+    mark = b.mark()
+    if any([b.attempt(Reuse(r.arg.name)) for r in apart]):
+        if staged_bytes(b.kernel, Space.REGISTER) <= b.target.cache_bytes:
+            return True
+        b.back(mark)
+    return False
 
 
 # -- vectors and registers --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from tinyweb.graph.ir import TRANSCENDENTAL, AxisKind, Ops, UOp
+from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.actions import GroupReduce, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
@@ -19,11 +19,13 @@ from tinyweb.graph.optimize.for_product import (
     matrix_product,
     most,
 )
+from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
-FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
+KEPT = 128  # elements of a row that a thread keeps
+NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
 LONG = 1 << 12  # vectors of a row from which a large workgroup has enough to do
@@ -97,23 +99,37 @@ def grouped(k: Analysis, dominant: UOp) -> Split | None:
 def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> None:
     """A workgroup per row or a few: its threads reduce together, then write the row together."""
     k = b.k
-    length = max(k.volume(apart), k.volume(set(dominant.src[1:])))
     for u in k.reduces:
         axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
         if axis is not None:
             b.tile(axis.arg.name, width, AxisKind.VECTOR)
-    if vector_along_stores(b, apart):
-        length //= 4
-    # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
-    count = 4
-    while count < most(b) and count * 2 <= length and (count < ALONG or k.volume(rows) * count < FULL):
-        count *= 2
-    count = share(b, dominant, count, 1)
-    for r in by_stride(k, (r for r in apart if b.left(r)))[:1] if count > 1 else ():
-        b.tile(b.left(r), count, AxisKind.THREAD)
+    width = LANES if vector_along_stores(b, apart) else 1
+    # threads keep what they have computed of a row, if that is few elements, for what else they need of it
+    mark = b.mark()
+    if not row_of_threads(b, dominant, rows, apart, width, KEPT // width):
+        b.back(mark)
+        row_of_threads(b, dominant, rows, apart, width, k.work)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
     b.grid(loops(b, (r for r in k.outputs if r not in apart)))
+
+
+def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp], width: int, kept: int) -> bool:
+    """Threads for a row, each with at most `kept` vectors if there are enough; whether they keep what they compute."""
+    k = b.k
+    length = max(k.volume(apart), k.volume(set(dominant.src[1:]))) // width
+    # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
+    enough = 1 if length * width <= NARROW else ALONG
+    count = min(enough, 4)
+    while count < most(b) and count * 2 <= length:
+        if count >= enough and k.volume(rows) * count >= FULL and count * kept >= length:
+            break
+        count *= 2
+    count = share(b, dominant, count, 1) if count > 1 else 1
+    along = next((r for r in by_stride(k, apart) if b.left(r)), None)
+    if count > 1 and along is not None:
+        b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD)
+    return along is not None and k.volume(apart) <= kept * width * count and b.attempt(Reuse(along.arg.name))
 
 
 def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:

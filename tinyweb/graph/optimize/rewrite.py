@@ -67,11 +67,11 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
         for u in nodes:
             outside.visit(u)
         return outside.finished(kernel)
-    # nodes below a reduction that depends on `r` are rebuilt with the clamped index, others with the value itself
+    # nodes below a reduction or in a stage that depend on `r` are rebuilt with the clamped index, others with the value itself
     inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
     for u in nodes:
         inside.visit(u)
-        if u.op is Ops.REDUCE and r in u.ranges:
+        if u.op in (Ops.REDUCE, Ops.STAGE) and r in u.ranges:
             outside.changed[u] = inside.changed[u]
         else:
             outside.visit(u)

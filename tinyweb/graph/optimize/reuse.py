@@ -1,0 +1,105 @@
+"""Reuse: what an output axis and reductions along the same row compute alike is computed once, and staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, Space, StageArg, UOp, row_major, substitute
+from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.optimize.errors import ScheduleError
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, replace_in_order
+from tinyweb.graph.symbolic import simplify
+from tinyweb.graph.target import Target
+
+DEAR = 4  # operations: what takes fewer is computed again
+FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
+
+
+@dataclass(frozen=True)
+class Reuse(Action):
+    """What is stored along output axis `axis` and is summed along reduced axes that were split and bound alike, as the
+    exponentials of a softmax are, is computed once into REGISTER memory of the worker or thread that reads it.
+
+    A reduction may have been peeled where blocks of the outputs overlap. Functions and what takes at least DEAR
+    operations are staged; ScheduleError where there is no such value, or its rows vary in length.
+    """
+
+    name: ClassVar[str] = "reuse"
+    axis: str
+
+    def apply(self, kernel: UOp) -> UOp:
+        kernel = simplify(kernel)  # equal values are told by their canonical form
+        parts = _parts(kernel)
+        mine = parts.get(self.axis, [])
+        if not mine or any(r.arg.reduce for r in mine):
+            raise ScheduleError(f"{self}: there is no such output axis")
+        own = [r for r in mine if r.arg.kind not in (AxisKind.THREAD, AxisKind.GRID)]
+        if not own or any(r.src[0].op is not Ops.CONST for r in own):
+            raise ScheduleError(f"{self}: what a thread has of the axis must be of constant size")
+        alike = [m for theirs in parts.values() if theirs[0].arg.reduce for m in _mappings(mine, theirs)]
+        staged = kernel
+        while table := _shared(staged, own, alike):
+            staged = replace_in_order(staged, table)
+        if staged is kernel:
+            raise ScheduleError(f"{self}: nothing dear is computed twice along the axis")
+        return staged
+
+    @staticmethod
+    def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
+        """Every output axis."""
+        yield from ((Reuse(name),) for name, parts in _parts(kernel).items() if not parts[0].arg.reduce)
+
+
+def _parts(kernel: UOp) -> dict[str, list[UOp]]:
+    """What has been made of each axis, from the outside in."""
+    out: dict[str, list[UOp]] = {}
+    for r in ranges_of(kernel):
+        out.setdefault(r.arg.name.partition(".")[0], []).append(r)
+    return out
+
+
+def _mappings(mine: list[UOp], theirs: list[UOp]) -> Iterator[dict[UOp, UOp]]:
+    """What stands in a reduction, or in one over the whole blocks and one over the rest, for the parts of an axis."""
+    forms = [(r.arg.name.partition(".")[2], r.arg.kind, r.arg.dim) for r in mine]
+    same = [r for r in theirs if (r.arg.name.partition(".")[2], r.arg.kind, r.arg.dim) in forms]
+    if len(same) != len(mine) or any(a.src[0].vmax < b.src[0].vmax for a, b in zip(mine, same)):
+        return
+    yield dict(zip(mine, same))
+    rest = [r for r in theirs if r not in same]
+    if len(mine) == 2 and len(rest) == 1:
+        blocks, lanes = mine
+        yield {blocks: blocks.src[0] + -1, lanes: rest[0] + (lanes.src[0] - rest[0].src[0])}
+
+
+def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]]) -> dict[UOp, UOp]:
+    """Staged, the dear value that is needed in most places, of several the largest one; and what it replaces."""
+    nodes = kernel.toposort()
+    known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
+    for u in nodes:
+        if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_dear(u, own):
+            found = {x: m for m in alike if (x := simplify(substitute(u, m))) in known and x is not u}
+            if found and 1 + len(found) >= len(best):
+                best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
+    return best
+
+
+def _is_dear(u: UOp, own: list[UOp]) -> bool:
+    work, stack, seen = 0, [u], {u}
+    while stack:
+        x = stack.pop()
+        if x.op in ELEMENTWISE and x.dtype.is_float and not x.ranges.isdisjoint(own):
+            work += DEAR if x.op in FUNCTIONS else 1
+            stack += [s for s in x.src if s not in seen]
+            seen.update(x.src)
+    return work >= DEAR
+
+
+def _staged(value: UOp, own: list[UOp], there: Mapping[UOp, UOp], name: str) -> UOp:
+    """The value staged for all that a thread has of the axis, and of it what stands at the place of a mapping."""
+    filled = {r: r.replace(arg=replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, reduce=True))
+              for i, r in enumerate(own)}  # fmt: skip
+    stage = UOp(Ops.STAGE, value.dtype, (simplify(substitute(value, {**there, **filled})), *filled.values()),
+                StageArg(Space.REGISTER))  # fmt: skip
+    return stage.load(simplify(substitute(row_major(own), dict(there))))
