@@ -11,6 +11,7 @@ from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
+from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 
@@ -27,6 +28,7 @@ __all__ = [
     "Prefetch",
     "RFactor",
     "Reorder",
+    "Reuse",
     "Schedule",
     "ScheduleError",
     "Split",

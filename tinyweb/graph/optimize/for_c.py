@@ -257,11 +257,16 @@ def vector_width(b: Builder, accesses: list[UOp], r: UOp, limit: int) -> int:
 
 
 def unrolled(k: Analysis, r: UOp, most: int) -> int:
-    """How often to unroll an axis: a divisor of its size if there is one that is not much smaller than `most`."""
+    """How often to unroll an axis: a divisor of its size if there is one that is not much smaller than `most`, else
+    what makes few blocks and leaves little to be done again."""
     exact = k.exact(r)
-    if isinstance(exact, int):
-        return exact if exact <= most else next((f for f in range(most, most // 2, -1) if exact % f == 0), most)
-    return most
+    if not isinstance(exact, int):
+        return most
+    return (
+        exact
+        if exact <= most
+        else min(range(most, most // 2, -1), key=lambda f: (exact % f > 0, -(-exact // f) * (f + 1)))
+    )
 
 
 # -- the nest ---------------------------------------------------------------------------------------------------

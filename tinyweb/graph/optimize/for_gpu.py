@@ -24,7 +24,7 @@ from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
 MOST_REPEATED = 8  # outputs, or vectors of them, that a thread has
-KEPT = 128  # elements of a row that a thread keeps
+KEPT = 256  # elements of a row that a thread keeps
 NARROW = 32  # elements of a row that a thread may have alone: what neighbours read lies in the same lines of memory
 MOST_IDLE = 16  # of so many threads one may have nothing to do
 SMALL_WINDOW = 4  # steps of a reduction that are written out
@@ -108,21 +108,21 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
     mark = b.mark()
     if not row_of_threads(b, dominant, rows, apart, width, KEPT // width):
         b.back(mark)
-        row_of_threads(b, dominant, rows, apart, width, k.work)
+        row_of_threads(b, dominant, rows, apart, width, 0)
     bind_threads(b, by_stride(k, rows), WORKGROUP)
     # what else is apart stays a loop: on the grid, every workgroup would reduce the row again
     b.grid(loops(b, (r for r in k.outputs if r not in apart)))
 
 
 def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp], width: int, kept: int) -> bool:
-    """Threads for a row, each with at most `kept` vectors if there are enough; whether they keep what they compute."""
+    """Threads for a row, each with at most `kept` vectors that it keeps, if any; whether it does."""
     k = b.k
     length = max(k.volume(apart), k.volume(set(dominant.src[1:]))) // width
     # no more than keep all busy: each of them takes part in every exchange, and computes what the row has but once
     enough = 1 if length * width <= NARROW else ALONG
     count = min(enough, 4)
     while count < most(b) and count * 2 <= length:
-        if count >= enough and k.volume(rows) * count >= FULL and count * kept >= length:
+        if count >= enough and k.volume(rows) * count >= FULL and (not kept or count * kept >= length):
             break
         count *= 2
     count = share(b, dominant, count, 1) if count > 1 else 1

@@ -67,7 +67,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
         for u in nodes:
             outside.visit(u)
         return outside.finished(kernel)
-    # nodes below a reduction or in a stage that depend on `r` are rebuilt with the clamped index, others with the value itself
+    # below reductions and stages that depend on `r` nodes are rebuilt with the clamped index, others with the value
     inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
     for u in nodes:
         inside.visit(u)
