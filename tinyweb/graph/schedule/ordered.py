@@ -3,7 +3,7 @@
 A scan reads the element before the one it writes; a scatter reads and writes the element that an index names. Both are
 one loop over a buffer of their own, serial along the axis that is scanned or that the indices lie along, and parallel
 over all others. A long scan goes through blocks: each is scanned by itself, then what precedes it is combined with its
-elements (Blelloch, Prefix Sums and Their Applications, 1990).
+elements (Blelloch, Prefix Sums and Their Applications, 1990). So does a long reduction to few elements.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ from tinyweb.graph.schedule.views import view_base, walk
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
 WIDE = 64
 PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's own memory
-THREADS = 256  # parts and rows of a scatter that go on side by side
 CHAINS = 8  # parts that a thread of a processor takes together
 LINES = 64  # parts whose lengths are multiples of this have the same places in a cache
+THREADS = 256  # parts and rows of a scatter, or parts of a reduction, that go on side by side
+FEW, MANY = 16, 1 << 16  # a reduction to fewer elements goes through parts if each has so many steps
+LINE = 64  # elements: parts begin where lines of memory do
 MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
 
 
 def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tuple[Sequence[UOp], frozenset[UOp]]:
-    """The roots with their SCANs and SCATTERs written as updates of buffers that `new(size, dtype)` makes; and those
-    buffers."""
+    """The roots with their SCANs and SCATTERs written as updates of buffers that `new(size, dtype)` makes, and long
+    reductions in two steps; and those buffers."""
     nodes = toposort(roots)
-    if not any(u.op in (Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD) for u in nodes):
+    if not any(u.op in (Ops.SCAN, Ops.SCATTER, Ops.FETCH_ADD) or _is_long(u) for u in nodes):
         return roots, frozenset()
     expansion = _Expansion(new)
 
@@ -48,6 +50,8 @@ def expand_ordered(roots: Sequence[UOp], new: Callable[[int, DType], UOp]) -> tu
             return expansion.scan(u.arg[0], u.arg[1], src)
         if u.op is Ops.SCATTER:
             return expansion.scatter(u.arg[0], u.arg[1], len(u.arg) > 2, *src)
+        if _is_long(u):
+            return _in_parts(u, src[0])
         return expansion.fetch_add(u.arg, *src) if u.op is Ops.FETCH_ADD else None
 
     done = rebuild(nodes, expanded)
@@ -235,6 +239,31 @@ class _Expansion:
 
 def _filled(value: UOp, shape: Shape) -> UOp:
     return UOp(Ops.EXPAND, value.dtype, (_reshape(value, (1,) * len(shape)),), shape)
+
+
+def _is_long(u: UOp) -> bool:
+    """Whether a REDUCE is too long for one worker or workgroup to carry out alone, and has no others beside it."""
+    if u.op is not Ops.REDUCE or not all(isinstance(s, int) for s in u.src[0].shape):
+        return False
+    rows = size_max(size_prod(u.shape))
+    return 0 < rows < FEW and size_max(size_prod(u.src[0].shape)) >= MANY * rows
+
+
+def _in_parts(u: UOp, x: UOp) -> UOp:
+    """A REDUCE of x part by part along an axis, then of what these are; what makes no whole part beside them."""
+    op, axes = u.arg
+    sizes = [size_max(s) for s in x.shape]
+    axis = next((a for a in axes if sizes[a] >= THREADS), max(axes, key=lambda a: sizes[a]))
+    length = -(-sizes[axis] // THREADS)
+    length = -(-length // LINE) * LINE if length > LINE else length
+    parts = sizes[axis] // length
+    blocks = _reshape(_shrink(x, axis, 0, parts * length), (*sizes[:axis], parts, length, *sizes[axis + 1 :]))
+    each = UOp(Ops.REDUCE, u.dtype, (blocks,), (op, tuple(a + (a >= axis) for a in axes)))
+    each = UOp(Ops.CONTIGUOUS, u.dtype, (_reshape(each, (*each.shape[: axis + 1], *each.shape[axis + 2 :])),))
+    total = UOp(Ops.REDUCE, u.dtype, (each,), (op, (axis,)))
+    if parts * length == sizes[axis]:
+        return total
+    return UOp(op, u.dtype, (total, u.replace(src=(_shrink(x, axis, parts * length, sizes[axis]),))))
 
 
 def _identity(op: Ops, dtype: DType) -> UOp:
