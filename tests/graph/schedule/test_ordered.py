@@ -17,6 +17,7 @@ from tinyweb.graph.optimize import Partition, ScheduleError, apply
 from tinyweb.graph.schedule import ordered, schedule
 from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.tensor import Tensor as Base
+from tinyweb.tracing import capture
 
 DEVICES = ["CPU", "WASM", "WEBGPU", "INTERPRETER"]
 OPS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MULADD)
@@ -259,3 +260,29 @@ def test_partition_is_for_scatters() -> None:
     for actions in ([Partition("i0", 0)], [Partition("i0", 4)] * 2):
         with pytest.raises(ScheduleError):
             apply(kernel, actions)
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU", "INTERPRETER"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((70001,), None), ((1 << 17,), None), ((263, 257), None), ((65537, 3), 0), ((2, 66003, 2), 1), ((3, 70000), 1)],
+)
+def test_long_reductions_go_through_parts(device: str, shape: tuple[int, ...], axis: int | None) -> None:
+    x = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    t = Tensor(x, device=device).realize()
+    np.testing.assert_allclose(t.sum(axis).numpy(), x.astype(np.float64).sum(axis), rtol=1e-5, atol=1e-2)
+    np.testing.assert_array_equal(t.max(axis).numpy(), x.max(axis))
+    np.testing.assert_array_equal(t.argmin(axis).numpy(), x.argmin(axis))
+    np.testing.assert_allclose((t * t).mean(axis).numpy(), (x.astype(np.float64) ** 2).mean(axis), rtol=1e-5)
+    for value in (t.sum(axis), t.T.max(None if axis is None else len(shape) - 1 - axis)):
+        first, *rest = capture(lambda v=value: v.realize()).kernels
+        outputs = [r for r in first.toposort() if r.op is Ops.RANGE and not r.arg.reduce]
+        assert 1 <= len(rest) <= 2 and np.prod([r.src[0].arg for r in outputs]) >= 64
+
+
+def test_gradients_of_long_maxima_are_shared() -> None:
+    x = np.zeros(70001, np.float32)
+    x[[3, 69999]] = 1
+    t = Tensor(x).realize()
+    (got,) = t.max().gradient(t)
+    np.testing.assert_allclose(got.numpy(), x / 2)

@@ -13,6 +13,7 @@ from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
 
 BLOCKS_PER_WORKER = 4
+AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
 SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = (
     2048,
@@ -248,8 +249,9 @@ def vector_width(b: Builder, accesses: list[UOp], r: UOp, limit: int) -> int:
         if any(k.follows(a, r, width, False) for a in accesses):
             if divides:
                 return width
-            # what is left over costs scalar steps
+            # what is left over costs scalar steps; of several vectors of outputs, what is done again
             worth = width <= max(lanes, 8) and not narrow and (k.size(r) >= 4 * width or not r.arg.reduce)
+            worth |= not r.arg.reduce and k.size(r) >= AGAIN * width
             if worth and b.legal(Peel(name, width) if r.arg.reduce else Split(name, width, overlap=True)):
                 return width
         width //= 2

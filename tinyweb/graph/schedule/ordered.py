@@ -32,7 +32,7 @@ PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's
 CHAINS = 8  # parts that a thread of a processor takes together
 LINES = 64  # parts whose lengths are multiples of this have the same places in a cache
 THREADS = 256  # parts and rows of a scatter, or parts of a reduction, that go on side by side
-FEW, MANY = 16, 1 << 16  # a reduction to fewer elements goes through parts if each has so many steps
+FEW, MANY = 16, 1 << 16  # a reduction to fewer elements goes through parts if each has more steps
 LINE = 64  # elements: parts begin where lines of memory do
 MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
 
@@ -246,7 +246,7 @@ def _is_long(u: UOp) -> bool:
     if u.op is not Ops.REDUCE or not all(isinstance(s, int) for s in u.src[0].shape):
         return False
     rows = size_max(size_prod(u.shape))
-    return 0 < rows < FEW and size_max(size_prod(u.src[0].shape)) >= MANY * rows
+    return 0 < rows < FEW and size_max(size_prod(u.src[0].shape)) > MANY * rows
 
 
 def _in_parts(u: UOp, x: UOp) -> UOp:
