@@ -274,8 +274,9 @@ def test_long_reductions_go_through_parts(device: str, shape: tuple[int, ...], a
     np.testing.assert_array_equal(t.max(axis).numpy(), x.max(axis))
     np.testing.assert_array_equal(t.argmin(axis).numpy(), x.argmin(axis))
     np.testing.assert_allclose((t * t).mean(axis).numpy(), (x.astype(np.float64) ** 2).mean(axis), rtol=1e-5)
-    for value in (t.sum(axis), t.T.max(None if axis is None else len(shape) - 1 - axis)):
-        first, *rest = capture(lambda v=value: v.realize()).kernels
+    turned = None if axis is None else len(shape) - 1 - axis
+    for plan in (capture(lambda: t.sum(axis).realize()), capture(lambda: t.T.max(turned).realize())):
+        first, *rest = plan.kernels
         outputs = [r for r in first.toposort() if r.op is Ops.RANGE and not r.arg.reduce]
         assert 1 <= len(rest) <= 2 and np.prod([r.src[0].arg for r in outputs]) >= 64
 
