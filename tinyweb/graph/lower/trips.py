@@ -7,6 +7,7 @@ each thread takes as many steps as it has elements, and nothing is compared or s
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, rebuild, substitute
@@ -20,12 +21,13 @@ def end_loops(kernel: UOp) -> UOp:
     nodes = kernel.toposort()
     if any(u.op is Ops.RUNNING for u in nodes):
         return kernel
-    return _end_stored(
-        rebuild(nodes, lambda u, src: _end_reduced(u.with_sources(src)) if u.op is Ops.REDUCE else None)[kernel]
-    )
+    named = {u.arg.name: u for u in nodes if u.op is Ops.RANGE}
+    ended = rebuild(nodes, lambda u, src: _end_reduced(u.with_sources(src), named) if u.op is Ops.REDUCE else None)
+    return _end_stored(ended[kernel])
 
 
-def _end_reduced(u: UOp) -> UOp:
+def _end_reduced(u: UOp, named: dict[str, UOp]) -> UOp:
+    """`named`: the kernel's ranges; reductions that shared one may end at different steps."""
     for r in [r for r in u.src[1:] if _is_loop(r) and _innermost(r, u.src[1:], u.src[:1])]:
         value = u.src[0]
         for clause in _gates([value], r):
@@ -33,6 +35,8 @@ def _end_reduced(u: UOp) -> UOp:
             if shorter is None or _waits([value], r):
                 continue
             if is_const(simplify(_where_false(value, clause)), identity(u.arg, u.dtype).arg):
+                while named.setdefault(shorter.arg.name, shorter) is not shorter:
+                    shorter = shorter.replace(arg=replace(shorter.arg, name=f"{shorter.arg.name}.e"))
                 bound = tuple(shorter if b is r else b for b in u.src[1:])
                 u = u.replace(src=(_where_true(value, clause, {r: shorter}), *bound))
                 break
