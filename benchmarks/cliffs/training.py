@@ -113,9 +113,9 @@ def gradients() -> Iterator[Work]:
         padding=1,
         groups=128,
     )
-    yield methods(
-        "max-pool", [(1, 64, 56, 56), (1, 64, 28, 28)], 1, "max_pool2d", needs(max=3 * 64 * 28 * 28), kernel_size=2
-    )
+    # maxima; each element compared with them, and what it gets chosen
+    pooled = needs(2 * 64 * 56 * 56, max=3 * 64 * 28 * 28)
+    yield methods("max-pool", [(1, 64, 56, 56), (1, 64, 28, 28)], 1, "max_pool2d", pooled, kernel_size=2)
     heads = (1, 4, 256, 64)
     scores = 4 * 256 * 256
     yield methods(

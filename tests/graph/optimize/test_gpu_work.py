@@ -96,6 +96,21 @@ def test_few_rows_read_the_other_operand_once(rows: int, most: float) -> None:
     assert counts.group_loaded <= most * counts.once
 
 
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_short_rows_have_a_thread_each(width: int) -> None:
+    x = np.random.default_rng(width).normal(size=(9001, width)).astype(np.float32)
+    (program,) = programs(lambda: Tensor.empty(9001, width).softmax(-1))
+    assert not any(u.op is Ops.BARRIER for u in program.uops)
+    want = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    for device in ("WEBGPU", "INTERPRETER"):
+        np.testing.assert_allclose(Tensor(x, device=device).softmax(-1).numpy(), want, rtol=1e-5)
+    image = Tensor(np.arange(2 * 3 * 64 * 96, dtype=np.float32).reshape(2, 3, 64, 96) % 7, device="WEBGPU")
+    (slope,) = image.max_pool2d(2).sum().gradient(image)
+    windows = image.numpy().reshape(2, 3, 32, 2, 48, 2).swapaxes(3, 4).reshape(2, 3, 32, 48, 4)
+    first = np.eye(4, dtype=np.float32)[windows.argmax(-1)].reshape(2, 3, 32, 48, 2, 2).swapaxes(3, 4)
+    np.testing.assert_array_equal(slope.numpy(), first.reshape(image.shape))
+
+
 def test_memory_changes_hands_behind_a_loop() -> None:
     """What weights lie in during the loop over keys takes sums after it, and a barrier lies between."""
     q, k, v = (Tensor.empty(1, 8, n, 64) for n in (15, 1024, 1024))
