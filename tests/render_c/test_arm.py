@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.graph.lower.hand_kernels import CASES, Case, dots, supports
+from tests.graph.lower.hand_kernels import CASES, Case, dots, integer_product, integers_of_all_sizes, supports
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import UOp
@@ -23,19 +23,25 @@ from tinyweb.render_c import render
 from tinyweb.toolchain import COMMON_FLAGS, find_clang
 from tinyweb.tracing import capture
 
-ARM = cpu_target(4, 4, registers=32)
-FLAGS = ("--target=aarch64-linux-gnu", "-march=armv8.2-a+dotprod+fp16", "-fno-unroll-loops", "-S")
+# with sdot, and with smmla too; each with what the compiler may use
+TARGETS = {"dotprod": cpu_target(4, 4, registers=32), "i8mm": cpu_target(4, 4, registers=32, matrices=True)}
+ARM = TARGETS["dotprod"]
+
+
+def flags(name: str) -> list[str]:
+    features = "+".join(("dotprod", "fp16", *((name,) if name != "dotprod" else ())))
+    return ["--target=aarch64-linux-gnu", f"-march=armv8.2-a+{features}", "-fno-unroll-loops"]
 
 
 def kernel_of(make: Callable[[], Tensor]) -> UOp:
     return capture(lambda: make().realize()).calls[-1].kernel
 
 
-def assembly(kernel: UOp) -> str:
-    clang = find_clang().clang
-    source = render([lower(optimize(kernel, ARM), ARM)])
+def assembly(kernel: UOp, name: str = "dotprod") -> str:
+    clang, target = find_clang().clang, TARGETS[name]
+    source = render([lower(optimize(kernel, target), target)])
     done = subprocess.run(
-        [*clang, *COMMON_FLAGS, *FLAGS, "-x", "c", "-", "-o", "-"],
+        [*clang, *COMMON_FLAGS, *flags(name), "-S", "-x", "c", "-", "-o", "-"],
         input=source,
         capture_output=True,
         text=True,
@@ -64,6 +70,13 @@ def empty(*shape: int) -> Tensor:
 
 
 # what there must be of multiplications in the busiest inner loop, and how many
+MATRICES = {
+    "product": (integer_product(128, 128, 256).kernel, 16),
+    "transposed": (integer_product(128, 128, 256, True).kernel, 16),
+    "odd": (integer_product(33, 67, 1000).kernel, 8),
+    "groups": (dots(dtypes.int8, tokens=32, outputs=64, groups=8).kernel, 8),
+    "groups of int4": (dots(dtypes.int4, tokens=9, outputs=64, groups=8).kernel, 8),
+}
 KERNELS: dict[str, tuple[UOp | Callable[[], Tensor], str, int]] = {
     "product": (lambda: empty(256, 256) @ empty(256, 256), r"\bfmla\b", 12),
     "convolution": (lambda: empty(1, 16, 20, 20).conv2d(empty(32, 16, 3, 3), padding=1), r"\bfmla\b", 8),
@@ -79,7 +92,17 @@ KERNELS: dict[str, tuple[UOp | Callable[[], Tensor], str, int]] = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_inner_loops_multiply_and_do_not_spill(name: str) -> None:
     make, instruction, least = KERNELS[name]
-    loops = inner_loops(assembly(make if isinstance(make, UOp) else kernel_of(make)))
+    check_inner_loop(assembly(make if isinstance(make, UOp) else kernel_of(make)), instruction, least)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices_are_multiplied_in_registers(name: str) -> None:
+    kernel, least = MATRICES[name]
+    check_inner_loop(assembly(kernel, "i8mm"), r"\bsmmla\b", least)
+
+
+def check_inner_loop(text: str, instruction: str, least: int) -> None:
+    loops = inner_loops(text)
     busiest = max(loops, key=lambda body: len(re.findall(instruction, body)))
     assert len(re.findall(instruction, busiest)) >= least, busiest
     spills = re.findall(r"\b(?:str|stp|stur|ldr|ldp|ldur)\s+q\d+[^\n]*\[sp", busiest)
@@ -129,16 +152,19 @@ def harness(cases: list[tuple[Case, Program]]) -> str:
 
 
 @pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason="qemu-user is not installed")
-def test_kernels_compute_on_arm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TARGETS)
+def test_kernels_compute_on_arm(name: str, tmp_path: Path) -> None:
     """The hand-written kernels, optimised for ARM, carried out by an emulated processor."""
-    cases = [(c, lower(optimize(c.kernel, ARM), ARM)) for c in CASES if supports(c, ARM)]
+    target = TARGETS[name]
+    all_cases = [*CASES, *integers_of_all_sizes()]
+    cases = [(c, lower(optimize(c.kernel, target), target)) for c in all_cases if supports(c, target)]
     cases = list({program.name: (case, program) for case, program in cases}.values())
     assert len(cases) > 25
     toolchain = find_clang()
     source = render([program for _, program in cases]) + harness(cases)
-    flags = [*FLAGS[:-1], "-fno-stack-protector", "-c"]
     compiled = subprocess.run(
-        [*toolchain.clang, *COMMON_FLAGS, *flags, "-x", "c", "-", "-o", "kernels.o"],
+        [*toolchain.clang, *COMMON_FLAGS, *flags(name), "-fno-stack-protector", "-c", "-x", "c", "-",
+         "-o", "kernels.o"],
         input=source, capture_output=True, text=True, cwd=tmp_path, timeout=120,
     )  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr[:2000]

@@ -166,7 +166,7 @@ def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str
 def _dot(k: Kernel, u: UOp) -> str:
     a, b, *high, c = u.src
     n = lanes(u)
-    texts, vectors = dots.helpers(n, bool(high))
+    texts, vectors = dots.matrices() if isinstance(u.arg, tuple) else dots.helpers(n, bool(high))
     if b.dtype is dtypes.int16:
         for name in (x for x in texts if "pairs" in x):
             k.need(name, texts[name], vectors)
@@ -178,7 +178,8 @@ def _dot(k: Kernel, u: UOp) -> str:
         k.need(name, text, vectors)
     if high:
         return f"nibbles_x{n}({k.x(a)}, {k.x(b)}, {k.x(high[0])}, {k.x(c)})"
-    return f"dot_x{n}({k.x(a)}, {k.x(b)}, {k.x(c)})"
+    name = f"matrix_{'x'.join(map(str, u.arg))}" if isinstance(u.arg, tuple) else f"dot_x{n}"
+    return f"{name}({k.x(a)}, {k.x(b)}, {k.x(c)})"
 
 
 def _less(k: Kernel, u: UOp) -> str:

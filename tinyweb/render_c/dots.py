@@ -4,7 +4,7 @@
   multiply one vector with many compute those once. 4-bit integers come raised to 0 … 15, and are the unsigned operand
   of AVX2 and SSE too.
 - AVX2, SSE and WebAssembly: bytes as 16-bit integers, even and odd ones apart, through the product of pairs.
-- Arm: sdot. Elsewhere: arithmetic in vectors.
+- Arm: sdot, and smmla for two rows times two columns. Elsewhere: arithmetic in vectors.
 
 In the names, n is the number of sums: 4 and 8 are what instructions take, wider ones are made of two halves.
 """
@@ -119,6 +119,20 @@ _NIBBLES = {
 """,
 }
 
+# Each row times each column, of eight products: those of a sum are two of a DOT's, side by side.
+_MATRIX = """i32x4 matrix_2x2(i8x16 a, i8x16 b, i32x4 c) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  return (i32x4)vmmlaq_s32((int32x4_t)c, (int8x16_t)a, (int8x16_t)b);
+#else
+  const i64x2 x = (i64x2)a, y = (i64x2)b;
+  const i8x32 rows = (i8x32)__builtin_shufflevector(x, x, 0, 0, 1, 1);
+  const i8x32 columns = (i8x32)__builtin_shufflevector(y, y, 0, 1, 0, 1);
+  const i32x8 sums = dot_x8(rows, columns, (i32x8)(0));
+  return c + (__builtin_shufflevector(sums, sums, 0, 2, 4, 6) + __builtin_shufflevector(sums, sums, 1, 3, 5, 7));
+#endif
+}
+"""
+
 _INCLUDE = "#if defined(__ARM_FEATURE_DOTPROD)\n#include <arm_neon.h>\n#endif\n"
 
 
@@ -143,6 +157,12 @@ def helpers(n: int, nibbles: bool) -> tuple[dict[str, str], set[str]]:
             found[f"c_nibbles_x{m:02}"] = _HEAD + _NIBBLES.get(m, wide)
     vectors = {f"{t}x{s * m}" for m in widths for t, s in (("i8", 4), ("i16", 2), ("i32", 1), ("u32", 1))}
     return found, vectors
+
+
+def matrices() -> tuple[dict[str, str], set[str]]:
+    """The function `matrix_2x2`, with all it uses, and the vector types they need."""
+    texts, vectors = helpers(8, False)
+    return {**texts, "d_matrix": _HEAD + _MATRIX}, {*vectors, "i64x2"}
 
 
 def _wide(name: str, declared: str, operands: str, n: int) -> str:

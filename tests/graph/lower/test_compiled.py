@@ -5,18 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.lower.hand_kernels import CASES
+from tests.graph.lower.hand_kernels import CASES, Case
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
+from tinyweb.graph.target import Target
 from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Launch
 
 
 @pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU"])
 def test_every_kernel(device: str) -> None:
+    check_on(device, CASES, open_runtime(device).target)
+
+
+def check_on(device: str, cases: list[Case], target: Target) -> None:
+    """The values of kernels that are optimised for a target, on a device."""
     runtime = open_runtime(device)
-    programs = [lower(optimize(c.kernel, runtime.target), runtime.target) for c in CASES]
-    for case, program, executable in zip(CASES, programs, runtime.compile(programs), strict=True):
+    programs = [lower(optimize(c.kernel, target), target) for c in cases]
+    for case, program, executable in zip(cases, programs, runtime.compile(programs), strict=True):
         handles = []
         for before, info in zip(case.before, program.params, strict=True):
             # packed types are declared in whole words

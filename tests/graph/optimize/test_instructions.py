@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,16 @@ def product(a: DType, b: DType, steps: int, zero: int = 0, dtype: DType = I32) -
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS.values(), ids=INSTRUCTIONS)
 def test_semantics_are_what_they_match(instruction: Instruction) -> None:
-    """Each instruction finds itself, its further axes being lanes."""
-    table = [
-        r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, AxisKind.UNROLL, True)) for r in instruction.axes[1:]
-    ]
+    """Each instruction finds itself, its further axes and its rows being lanes, its columns those of a vector."""
+    axes = {**dict.fromkeys(instruction.axes[1:], AxisKind.UNROLL)}
+    axes |= dict(zip(instruction.tile, (AxisKind.UNROLL, AxisKind.VECTOR)))
+    table = {r: r.replace(arg=replace(r.arg, kind=kind)) for r, kind in axes.items()}
     pattern = instruction.semantics
-    node = pattern.replace(
-        src=(substitute(pattern.src[0], dict(zip(instruction.axes[1:], table))), pattern.src[1], *table)
-    )
+    assert unify(instruction, pattern, instruction.axes[0]) is None or not axes
+    node = pattern.replace(src=tuple(substitute(s, table) for s in pattern.src))
     match = unify(instruction, node, instruction.axes[0])
     assert match is not None and not any(match.shifts)
+    assert match.tile == tuple(table[r] for r in instruction.tile)
     assert len(match.factors) == len(instruction.operands)
 
 

@@ -66,7 +66,7 @@ KERNELS = {name: (lambda name=name: BY_NAME[name].kernel) for name in HAND} | {
     "batched": lambda: batched(2, 6, 8, 10),
     "symbolic": lambda: symbolic_product(8, 12, 32, rows=False),
 }
-KINDS = [kind for kind in AxisKind if kind is not AxisKind.ORDERED]  # which no axis can be bound to
+KINDS = [kind for kind in AxisKind if kind not in (AxisKind.ORDERED, AxisKind.TILE)]  # which no axis can be bound to
 
 
 def text(kernel: UOp) -> str:

@@ -8,7 +8,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir.ops import AxisKind, Ops
 from tinyweb.graph.ir.uop import Size, UOp
 
-LANES = frozenset({AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT})
+LANES = frozenset({AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT, AxisKind.TILE})
 
 
 def axis_size(r: UOp) -> Size:

@@ -123,7 +123,9 @@ class Ops(Enum):
     MULADD = auto()  # a * b + c; programs only, one rounding or two
     DOT = auto()  # programs only: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
-    #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a
+    #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a.
+    #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
+    #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
     __hash__ = object.__hash__
@@ -224,7 +226,7 @@ class ParamArg:
 
 
 class AxisKind(Enum):
-    """What carries out a RANGE. VECTOR, UNROLL, DOT are lanes: they become the shape of nodes that depend on them."""
+    """What carries out a RANGE. Lanes (VECTOR, UNROLL, DOT, TILE) become the shape of nodes that depend on them."""
 
     LOOP = auto()
     ORDERED = auto()  # a serial loop over outputs: a step reads what earlier ones have stored
@@ -232,7 +234,8 @@ class AxisKind(Enum):
     THREAD = auto()  # invocations of one workgroup
     UNROLL = auto()
     VECTOR = auto()
-    DOT = auto()  # four (or two) steps of a sum of products of small integers, an instruction where there is one
+    DOT = auto()  # steps of a sum of products of small integers that are an instruction, where there is one
+    TILE = auto()  # lowering only: the sums of an instruction for matrices, which are lanes of one vector
 
     def __repr__(self) -> str:
         return f"AxisKind.{self.name}"

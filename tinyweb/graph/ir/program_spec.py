@@ -83,6 +83,11 @@ def dots(u: UOp) -> bool:
             and words
             and all((o.dtype, o.shape[0]) == (dtypes.int8, 4 * n) for o in others)
         )
+    if isinstance(u.arg, tuple):
+        rows, columns = u.arg
+        steps = a.shape[0] // rows
+        shapes = [s.shape[0] for s in u.src] == [rows * steps, columns * steps, rows * columns]
+        return shapes and a.dtype is b.dtype is dtypes.int8 and u.dtype is c.dtype is dtypes.int32
     if b.dtype is dtypes.int16:
         pairs = (a.dtype, a.shape[0], u.arg) == (dtypes.int16, 2 * n, None)
         fields = (a.dtype, a.shape[0]) == (dtypes.uint32, n) and u.arg in range(4)
@@ -172,7 +177,7 @@ program_spec = Spec(
         needs(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
         needs(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         needs(Ops.MULADD, "MULADD has sources of its dtype", alike),
-        needs(Ops.DOT, "DOT has int8 vectors, or words of int4 and int8, four for each int32, or pairs of int16", dots),
+        needs(Ops.DOT, "DOT has int8, four for each int32, or matrices; words of int4 and int8; pairs of int16", dots),
         needs((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,
         needs(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",

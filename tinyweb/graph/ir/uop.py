@@ -156,8 +156,8 @@ class UOp:
 
     @graph_property
     def lanes(self) -> tuple[UOp, ...]:
-        """The VECTOR, UNROLL and DOT ranges this node's value varies over, in order."""
-        if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT):
+        """The VECTOR, UNROLL, DOT and TILE ranges this node's value varies over, in order."""
+        if self.op is Ops.RANGE and self.arg.kind in (AxisKind.VECTOR, AxisKind.UNROLL, AxisKind.DOT, AxisKind.TILE):
             return (self,)
         if self.op in NO_LANES or not self.src or isinstance(self.arg, tuple):
             return ()

@@ -152,7 +152,8 @@ class _Devectorizer(Loads, Dots):
 
     def _statement_axis(self, buffer: UOp, index: UOp, lanes: Iterable[UOp]) -> UOp | None:
         """The VECTOR axis that stays together in a store: the one its elements lie along, else the innermost."""
-        vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and chunks(r, self.target)[0].width > 1]
+        kinds = AxisKind.VECTOR, AxisKind.TILE
+        vectors = [r for r in lanes if r.arg.kind in kinds and chunks(r, self.target)[0].width > 1]
         strides = self._affine_of(index)[1]
         together = [r for r in vectors if strides.get(r) == 1]
         if buffer.op is Ops.BUFFER:
@@ -308,8 +309,12 @@ class _Devectorizer(Loads, Dots):
             words, field = self._dot_operand(a, first, along, dot[0])
             halves = [{**first, r: i} for r in dot[1:] for i in range(NIBBLES)] or [first]
             others = [self._dot_operand(b, half, along, dot[0])[0] for half in halves]
-            before = splat(UOp.const(0, u.dtype) if total is None else total, lanes_of(others[0]) // lane_count(dot[0]))
-            return UOp(Ops.DOT, u.dtype, (words, *others, before), field)
+            chunk = point[along]
+            assert isinstance(chunk, Chunk)
+            before = splat(UOp.const(0, u.dtype) if total is None else total, chunk.width)
+            columns = along.arg.dim
+            arg = (chunk.width // columns, columns) if along.arg.kind is AxisKind.TILE else field
+            return UOp(Ops.DOT, u.dtype, (words, *others, before), arg)
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:

@@ -82,6 +82,8 @@ class Expansion:
                 base, numbers = simplify(substitute(base, {r: index_const(at) for r, at in numbers.items()})), {}
             self._bases[key] = self.value(base, numbers)
         base = self._bases[key]
+        if base.op is Ops.ADD and base.src[1].op is Ops.CONST:
+            base, offset = base.src[0], base.src[1].arg + offset
         return Place(index_const(0), base.arg + offset) if base.op is Ops.CONST else Place(base, offset)
 
 

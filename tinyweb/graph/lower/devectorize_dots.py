@@ -26,9 +26,12 @@ class Dots(Expansion):
         steps, width = lane_count(dot), chunks(along, self.target)[0].width
         if width % 4 or (steps == DOT_PAIRS and width > 16):
             return ()
+        tile = along.arg.kind is AxisKind.TILE
+        if not tile and steps not in (DOT_STEPS, DOT_PAIRS):
+            return ()
         halves = None
         for factor in factors:
-            if factor.op is Ops.CONST:
+            if factor.op is Ops.CONST and not tile:
                 continue
             raised = _raised(factor)
             load = raised or factor
@@ -78,20 +81,19 @@ class Dots(Expansion):
         return (elements.cast(dtypes.int16) if pairs else elements), None
 
     def _dot_elements(self, memory: UOp, index: UOp, point: Point, along: UOp, dot: UOp) -> UOp:
-        stride = self._affine_of(index)[1].get(along) if along in index.lanes else 0
+        """The elements for each lane of a chunk; of an operand of a matrix instruction each of its rows once."""
         chunk, steps = point[along], lane_count(dot)
         assert isinstance(chunk, Chunk)
-        if stride == steps:
-            start = self._index({**point, along: chunk.first, dot: 0}, index)
-            count = chunk.width * steps
-            return self.memory.raw(self._place(memory), memory.buffer.dtype, start, count)
-        parts = [
-            self.memory.raw(
-                self._place(memory), memory.buffer.dtype, self._index({**point, along: i, dot: 0}, index), steps
-            )
-            for i in range(chunk.first, chunk.first + (1 if stride == 0 else chunk.width))
-        ]
-        return stack([lane(p, k) for p in parts * (chunk.width // len(parts)) for k in range(steps)])
+        lanes = range(chunk.first, chunk.first + chunk.width)
+        places = [self._index({**point, along: i, dot: 0}, index) for i in lanes]
+        if along.arg.kind is AxisKind.TILE:
+            rows = along.arg.dim  # of the second operand, which varies first
+            places = places[::rows] if places[0] == places[1] else places[:rows]
+        count = steps * len(places)
+        if places == [places[0].at(i) for i in range(0, count, steps)]:
+            return self.memory.raw(self._place(memory), memory.buffer.dtype, places[0], count)
+        parts = {p: self.memory.raw(self._place(memory), memory.buffer.dtype, p, steps) for p in places}
+        return stack([lane(parts[p], k) for p in places for k in range(steps)])
 
 
 def small_factors(value: UOp) -> tuple[UOp, ...]:

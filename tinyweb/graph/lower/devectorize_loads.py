@@ -188,9 +188,13 @@ class Loads(Expansion):
         along = self._register_lanes[buffer]
         if axis is not None and axis is not along:
             return self._load_lanes(u, point, axis)
-        at = None if along is None else point[along]
-        if along is None or at is None:
+        if along is None:
             return UOp(Ops.LOAD, u.dtype, (place, self._index(point, u.src[1]).index), 1)
+        if along not in point:  # an element that other axes say the number of
+            start, width = self._index(point, u.src[1]), chunks(along, self.target)[0].width
+            first = start.at(-(start.offset % width))
+            return lane(UOp(Ops.LOAD, u.dtype, (place, first.index), width), start.offset % width)
+        at = point[along]
         if isinstance(at, Chunk):
             start = self._index({**point, along: at.first}, u.src[1])
             return UOp(Ops.LOAD, u.dtype, (place, start.index), at.width)

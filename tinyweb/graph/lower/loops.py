@@ -36,6 +36,7 @@ from tinyweb.graph.lower.constructors import add, both, flatten, index_const, is
 from tinyweb.graph.lower.exchange import Exchange
 from tinyweb.graph.lower.groups import free_loops, groups_of, is_shared, loops_among, merge_key, stage_key
 from tinyweb.graph.lower.steps import first_steps, steps_before
+from tinyweb.graph.optimize.instructions import Instruction, Match, matrix_of
 from tinyweb.graph.symbolic import clauses, simplify
 from tinyweb.graph.target import Target
 
@@ -185,6 +186,13 @@ class _Reduces:
             lanes = [r for r in bound if is_lane(r) and r in self.done[u.src[0]].lanes]
             idle = prod(lane_count(r) for r in bound if is_lane(r) and r not in lanes)
             value = self._repeated(u, self.done[u.src[0]], idle)
+            matrix = matrix_of(self.target.instructions, u)
+            if matrix is not None and idle == 1:
+                update, result = self._matrices(u, *matrix, lanes, outer, loops)
+                updates.append(update)
+                results.append(result)
+                kept_lanes.append([])
+                continue
             if not loops:
                 values.append(self._over_lanes(u, value, lanes))
                 continue
@@ -196,7 +204,7 @@ class _Reduces:
             inside = acc.after(init, *loops)
             updates.append(inside.store(index, accumulate(u.arg, inside.load(index), inner)))
             results.append((acc, index))
-        if loops:
+        if updates:
             ends = close_loops(updates, loops)
             for u, (acc, index), kept in zip(group, results, kept_lanes):
                 values.append(self._over_lanes(u, acc.after(*ends).load(index), kept))
@@ -212,6 +220,31 @@ class _Reduces:
                         values[i] = value
             return values
         return self._exchange(group, values, threads, outer) if threads else values
+
+    def _matrices(
+        self, u: UOp, instruction: Instruction, match: Match, lanes: list[UOp], outer: list[UOp], loops: list[UOp]
+    ) -> tuple[UOp, tuple[UOp, UOp]]:
+        """Sums that an instruction for matrices adds to, whose elements are the lanes of one vector: the effect, and
+        the accumulator with the index of a sum in it.
+        """
+        value = UOp(Ops.MUL, u.dtype, tuple(self.done[f] for f in match.factors))  # in the instruction's order
+        sizes = [lane_count(r) for r in instruction.tile]
+        axis = Axis(f"tile.{match.tile[-1].arg.name}", 1 << 20, AxisKind.TILE, dim=sizes[-1])
+        within = UOp(Ops.RANGE, dtypes.index, (index_const(prod(sizes)),), axis)
+        # memory stays what it is: only where it is read varies with the lanes
+        table = {x.src[0]: x.src[0] for x in value.toposort() if x.op is Ops.LOAD}
+        back, blocks, element = {}, [], index_const(0)
+        for i, (r, n) in enumerate(zip(match.tile, sizes)):
+            blocks.append(r.replace(src=(index_const(lane_count(r) // n),), arg=replace(r.arg, kind=AxisKind.UNROLL)))
+            table[r] = blocks[-1] * n + within // prod(sizes[i + 1 :]) % n
+            back[blocks[-1]], element = r // n, element * n + r % n
+        tiles, count = tile_index([*(r for r in value.lanes if r not in (*lanes, *match.tile)), *blocks])
+        index = tiles * prod(sizes) + within
+        acc = self._buffer(Space.REGISTER, u.dtype, count * prod(sizes))
+        inner = UOp(Ops.REDUCE, u.dtype, (substitute(value, table), *lanes), u.arg)
+        inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
+        update = inside.store(index, accumulate(u.arg, inside.load(index), inner))
+        return update, (acc, substitute(index, {**back, within: element}))
 
     def _running(self, u: UOp) -> UOp:
         """A REDUCE before or after the current step of its loop."""

@@ -214,7 +214,7 @@ class Bind(Action):
         size, kind = axis_size(r), self.kind
         if kind in (AxisKind.LOOP, AxisKind.ORDERED):
             raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
-        if kind is AxisKind.DOT:
+        if kind in (AxisKind.DOT, AxisKind.TILE):
             raise ScheduleError(f"{self}: an axis becomes that of an instruction by tensorize")
         self.check_unbound(r)
         if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):

@@ -14,10 +14,11 @@ from itertools import product
 from math import prod
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, UOp, users
+from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, users
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.fuse import fused
+from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.stage import MAX_STAGED, whole_value
 from tinyweb.graph.symbolic import const_factor
 
@@ -43,14 +44,14 @@ class Tile:
     columns: int
 
 
-def schedule_contraction(b: Builder) -> bool:
+def schedule_contraction(b: Builder, instruction: Instruction | None = None) -> bool:
     """Kernels whose reductions multiply what varies along some output axes with what varies along others, and that are
-    worth it.
+    worth it; of integers with tiles for an instruction.
     """
     fuses, _ = fused(b.kernel)
     if fuses:
         b.rewrite(*fuses)
-    plan = Contraction(b)
+    plan = Contraction(b, instruction)
     if not plan.fits():
         return False
     tile = min(plan.tiles(), key=lambda t: (plan.cost(t), t.rows + t.columns / b.target.vector_lanes), default=None)
@@ -62,8 +63,15 @@ def schedule_contraction(b: Builder) -> bool:
 class Contraction:
     """What a tile of registers costs."""
 
-    def __init__(self, b: Builder):
+    def __init__(self, b: Builder, instruction: Instruction | None):
         self.k, self.target = b.k, b.target
+        # rows and steps that a tile has multiples of; vectors of operands for each vector of a row's sums and each row
+        self.instruction, self.unit, self.depth, self.held, self.row_held = instruction, 1, 1, 1, 0.0
+        if instruction is not None:
+            self.depth = instruction.steps
+            self.held = instruction.steps * instruction.operands[-1].bits // dtypes.int32.bits
+            for r in instruction.tile[:1]:
+                self.unit, self.row_held = lane_count(r), 1 / lane_count(r)
         k, dominant = b.k, b.k.dominant
         self.bound = [r for r in k.reduced if dominant is not None and r in dominant.src[1:]]
         self.loads = list(dict.fromkeys(u for r in k.reduces for u in k.loads_of(r)))
@@ -113,8 +121,9 @@ class Contraction:
                 if size % columns and (size < columns or k.in_place or vectors > 2):
                     continue
                 # a row of the tile, what it is multiplied with and the sums are in registers
-                most = min(self.target.tile_sums // vectors, (self.target.vector_registers - 1) // vectors - 1)
-                for rows in range(2, min(most // len(k.reduces), k.size(r)) + 1):
+                free = self.target.vector_registers - 1 - self.held * vectors
+                most = min(self.target.tile_sums // vectors, int(free / (vectors + self.row_held)))
+                for rows in range(max(2, self.unit), min(most // len(k.reduces), k.size(r)) + 1, self.unit):
                     tile = Tile(r, c, rows, columns)
                     if k.volume(self.rows_of(tile)) >= 4:
                         yield tile
@@ -169,6 +178,11 @@ class Contraction:
         loads = [u for u in self.loads if along in u.ranges]
         plain = all(u.dtype in self.target.arithmetic for u in loads)
         return RUN if plain and all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
+
+    def turned(self, along: UOp) -> bool:
+        """Whether an operand lies otherwise than the instruction takes it: not step after step."""
+        step = self.bound[-1]
+        return self.instruction is not None and any(not self.k.contiguous(u, step) for u in self.touched[along])
 
     def must_pack(self, tile: Tile) -> bool:
         """Whether the rows' operand is not read in runs of float32 where it lies."""
@@ -228,11 +242,11 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
         blocks, _ = b.split(plan.bound[0].arg.name, depth)
         called = b.hoist(blocks, at)
         at, near = blocks, [called(name) for name in near]
-    if rows:
+    if rows or plan.turned(tile.column):
         b.stage(plan.operand(tile.column), at)
     ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated
-    if columns and near and (plan.must_pack(tile) or ragged):
-        b.stage(plan.operand(tile.row), near[0])
+    if (columns and near and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
+        b.stage(plan.operand(tile.row), near[0] if near else at)
     return True
 
 
@@ -261,7 +275,9 @@ def _depth(plan: Contraction, symbolic: bool) -> int | None:
     if symbolic or (plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST) or size <= most:
         return None
     least = max(DEEP_ENOUGH // inner, 1)
-    return next((d for d in range(most, least - 1, -1) if size % d == 0), -(-size // -(-size // most)))
+    fitting = [d for d in range(most, least - 1, -1) if size % d == 0]
+    whole = [d for d in fitting if rest or d % plan.depth == 0]
+    return next(iter(whole + fitting), -(-size // -(-size // most)))
 
 
 def _block(

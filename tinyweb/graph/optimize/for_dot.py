@@ -24,10 +24,11 @@ from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
     DOT4_I8,
     DOT8_U4_I8,
-    DOT_PAIRS,
     DOT_STEPS,
     FIELD,
+    INSTRUCTIONS,
     NIBBLES,
+    Instruction,
 )
 from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -40,6 +41,7 @@ VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
 WORTH_TURNING = 32  # columns from which such a block of rows, which is gathered element by element, is worth it
+WORTH_COPYING = 8  # columns from which it is, where an instruction takes runs of elements
 BLOCKS_PER_WORKER = 4
 SCALES = 4  # of groups, which one load brings
 TOGETHER = 8  # rows whose sums are finished together
@@ -51,15 +53,26 @@ def schedule_for_dots(b: Builder) -> bool:
     recipes: list[Callable[[], bool]] = []
     work = _dots(b)
     if work is not None:
-        if work.columns is not None and b.k.size(work.columns) >= WORTH_TURNING and work.scaled:
-            recipes += [partial(_along_rows, b, work, work.columns, vectors) for vectors in (VECTORS, 1)]
-        recipes += [partial(_along_groups, b, work, name) for name in b.target.instructions]
-    recipes.append(partial(_in_pairs, b))
+        for wide in _wide(b) if work.scaled else ():
+            least = WORTH_COPYING if wide.tile else WORTH_TURNING
+            if work.columns is not None and b.k.size(work.columns) >= least:
+                recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
+        recipes += [partial(_along_groups, b, work, i.name) for i in _instructions(b) if not i.tile]
+    recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if not any(_whole(b, recipe) for recipe in recipes):
         return False
     for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
         b.do(Prefetch(p.arg.slot, b.target.prefetch_bytes))
     return True
+
+
+def _instructions(b: Builder) -> list[Instruction]:
+    return [INSTRUCTIONS[name] for name in b.target.instructions]
+
+
+def _wide(b: Builder) -> list[Instruction]:
+    """Those for tiles of sums: of matrices, or of pairs, to which operands are widened once for many sums."""
+    return [i for i in _instructions(b) if i.tile or i is DOT2_I16]
 
 
 def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:
@@ -116,8 +129,10 @@ def _dots(b: Builder) -> Dots | None:
 
 
 # -- lanes along rows -------------------------------------------------------------------------------------------
-def _along_rows(b: Builder, w: Dots, columns: UOp, vectors: int) -> bool:
-    """A tile of vectors of rows and of single columns; weights are widened once for a block of rows."""
+def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vectors: int) -> bool:
+    """A tile of vectors of rows and of single columns; weights are brought into the type and the order that the
+    instruction takes once for a block of rows.
+    """
     k, size, block = b.k, b.k.exact(w.rows), b.target.dot_lanes * vectors
     if not isinstance(size, int) or size <= block or (size % block and k.in_place):
         return False
@@ -139,8 +154,10 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, vectors: int) -> bool:
         vector, lane = b.split(lane, b.target.dot_lanes)
         b.bind(vector, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
-    _, pair = b.split(w.dots[0].src[1].arg.name, DOT_PAIRS)
-    b.do(Tensorize(pair, DOT2_I16.name))
+    if not divides(w.dots[0].src[1].src[0], instruction.steps):
+        return False
+    _, steps_of = b.split(w.dots[0].src[1].arg.name, instruction.steps)
+    b.do(Tensorize(steps_of, instruction.name))
     return _stage(b, [*w.weights, *w.scales], at) and _stage(b, w.others, chunk)
 
 
@@ -264,23 +281,23 @@ def _finished_together(k: Analysis, w: Dots) -> UOp | None:
 
 
 # -- tiles of sums ----------------------------------------------------------------------------------------------
-def _in_pairs(b: Builder) -> bool:
-    """A contraction of small integers: as one of floats, with its operands staged in 16 bits, and products of pairs."""
+def _tiles(b: Builder, instruction: Instruction) -> bool:
+    """A contraction of small integers: as one of floats, with its operands staged as the instruction takes them."""
     k = b.k
     small = [u for u in k.reduces if u.dtype is dtypes.int32 and u.src[0].op is Ops.MUL]
-    if DOT2_I16.name not in b.target.instructions or not k.reduces or len(small) < len(k.reduces):
+    if not k.reduces or len(small) < len(k.reduces):
         return False
     start = b.mark()
-    if not schedule_contraction(b):
+    if not schedule_contraction(b, instruction):
         return False
     whole = b.actions
     b.back(start)
     b.do(*(a for a in whole if not isinstance(a, Stage)))
     inner = [r for r in ranges_of(b.kernel) if r.arg.reduce and any(r in u.src[1:] for u in b.kernel.toposort())]
-    if not inner or not divides(inner[-1].src[0], DOT_PAIRS):
+    if not inner or not divides(inner[-1].src[0], instruction.steps):
         return False
-    _, pair = b.split(inner[-1].arg.name, DOT_PAIRS)
-    return b.attempt(Tensorize(pair, DOT2_I16.name), *(a for a in whole if isinstance(a, Stage)))
+    _, steps = b.split(inner[-1].arg.name, instruction.steps)
+    return b.attempt(Tensorize(steps, instruction.name), *(a for a in whole if isinstance(a, Stage)))
 
 
 # -- steps of recipes -------------------------------------------------------------------------------------------

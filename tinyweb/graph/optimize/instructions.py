@@ -1,25 +1,27 @@
 """What processors do in one step: records, each with its meaning as an expression, and the matcher that finds it.
 
-An instruction's semantics is a REDUCE over loads of its operands, PARAMs numbered by their place; a target lists the
-names of those it has (`Target.instructions`). `unify` asks whether a reduction of a kernel is one for given axes: what
+An instruction's semantics is a REDUCE over loads of its operands, PARAMs numbered by their place; the ranges that are
+free in it are the rows and columns of a result that is a matrix. A target lists the names of those it has
+(`Target.instructions`). `unify` asks whether a reduction of a kernel is one for given axes: what
 stands at an operand's place is any integer expression whose values are within the operand's type, or, where the operand
 is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. How the text of one looks is the renderers' matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, row_major
+from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, lane_count, nested, row_major
 
 
 @dataclass(frozen=True)
 class Instruction:
     """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the
-    axis that becomes the instruction's (the others are lanes beside it); `cost`: in multiplications of as many lanes.
+    axis that becomes the instruction's (the others are lanes beside it), for each step of the ranges that are free in
+    it; `cost`: in multiplications of as many lanes.
     """
 
     name: str
@@ -30,6 +32,11 @@ class Instruction:
     @property
     def axes(self) -> tuple[UOp, ...]:
         return self.semantics.src[1:]
+
+    @property
+    def tile(self) -> tuple[UOp, ...]:
+        """The axes of the sums that it computes: of a matrix its rows and columns, else none."""
+        return tuple(nested(self.semantics.ranges))
 
     @property
     def steps(self) -> int:
@@ -43,36 +50,52 @@ class Instruction:
 
     def __str__(self) -> str:
         operands = " and ".join(map(str, self.operands))
-        return f"{self.steps} steps of an {self.semantics.dtype} sum of products of {operands}"
+        sums = f"{' × '.join(str(lane_count(r)) for r in self.tile)} sums" if self.tile else "sum"
+        return f"{self.steps} steps of an {self.semantics.dtype} {sums} of products of {operands}"
 
 
 @dataclass(frozen=True)
 class Match:
-    """What stands for each operand, and what is to be added to it so that it is within the operand's type."""
+    """What stands for each operand, and what is to be added to it so that it is within the operand's type; the lanes
+    that have the instruction's tiles.
+    """
 
     factors: tuple[UOp, ...]
     shifts: tuple[int, ...]
+    tile: tuple[UOp, ...] = ()
 
 
-def _dot(name: str, operands: tuple[DType, DType], sizes: tuple[int, ...], cost: float) -> Instruction:
-    """Sums of products in int32. Of several axes the last one lies in memory side by side."""
+def _sums(
+    name: str, operands: tuple[DType, DType], sizes: tuple[int, ...], cost: float, tile: tuple[int, ...] = ()
+) -> Instruction:
+    """Sums of products in int32. Of several axes the last one lies in memory side by side; an operand has an axis of
+    the tile, and lies in memory with the sum's axes inside of it.
+    """
     axes = [
         UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"k{i}", i, AxisKind.LOOP, True))
         for i, n in enumerate(sizes)
     ]
+    outputs = [
+        UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"i{i}", i, AxisKind.LOOP))
+        for i, n in enumerate(tile)
+    ]
     a, b = (
-        UOp(Ops.PARAM, t, (), ParamArg(i, prod(sizes))).load(row_major(axes)).cast(dtypes.int32)
+        UOp(Ops.PARAM, t, (), ParamArg(i, prod((*tile[i : i + 1], *sizes))))
+        .load(row_major([*outputs[i : i + 1], *axes]))
+        .cast(dtypes.int32)
         for i, t in enumerate(operands)
     )
     return Instruction(name, operands, UOp(Ops.REDUCE, dtypes.int32, (a * b, *axes), Ops.ADD), cost)
 
 
-DOT4_I8 = _dot("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
-DOT2_I16 = _dot("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
+DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
+DOT2_I16 = _sums("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
 # both 4-bit integers of four bytes: the low ones by a mask, the high ones by a shift and a mask
-DOT8_U4_I8 = _dot("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
+DOT8_U4_I8 = _sums("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
+# two rows times two columns, of eight steps each
+MMA_2X2X8_I8 = _sums("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
 
-INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8)}
+INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8)}
 
 
 def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
@@ -91,8 +114,31 @@ def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
     for bound in _bindings(pattern.src[0], reduce.src[0], {}):
         factors = tuple(bound[i] for i in range(len(instruction.operands)))
         shifts = tuple(shift_into(f, t) for f, t in zip(factors, instruction.operands))
-        if all(s is not None for s in shifts):
-            return Match(factors, tuple(s or 0 for s in shifts))
+        tile = _tile(instruction, factors)
+        if tile is not None and all(s is not None for s in shifts):
+            return Match(factors, tuple(s or 0 for s in shifts), tile)
+    return None
+
+
+def _tile(instruction: Instruction, factors: tuple[UOp, ...]) -> tuple[UOp, ...] | None:
+    """The lanes that have an instruction's tiles, rows in single lanes and columns in a vector's; None without."""
+    found: list[UOp] = []
+    for i, (axis, kind) in enumerate(zip(instruction.tile, (AxisKind.UNROLL, AxisKind.VECTOR))):
+        others = {r for f in (*factors[:i], *factors[i + 1 :]) for r in f.ranges}
+        mine = [r for r in nested(factors[i].lanes) if r.arg.kind is kind and r not in others]
+        if not mine or lane_count(mine[-1]) % lane_count(axis):
+            return None
+        found.append(mine[-1])
+    return tuple(found)
+
+
+def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | None:
+    """The instruction for matrices, of those named, that a sum with an axis of kind DOT is."""
+    dot = next((r for r in reduce.src[1:] if r.op is Ops.RANGE and r.arg.kind is AxisKind.DOT), None)
+    for instruction in (INSTRUCTIONS[n] for n in names if dot is not None):
+        match = unify(instruction, reduce, dot) if dot is not None and instruction.tile else None
+        if match is not None and not any(match.shifts):
+            return instruction, match
     return None
 
 
@@ -127,6 +173,7 @@ def _bindings(pattern: UOp, node: UOp, bound: dict[int, UOp]) -> Iterator[dict[i
 
 # products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to
 DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
+MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 NIBBLES = DOT8_U4_I8.terms // DOT8_U4_I8.steps  # integers of 4 bits in a byte: a mask takes one out of all bytes
 RAISE = 8  # makes 4-bit integers 0 … 15, as instructions want one operand to be

@@ -13,7 +13,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, shift_into
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, MATRIX_STEPS, shift_into
 from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
@@ -158,7 +158,7 @@ class Stage(Action):
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
-        layout = sorted(tile, key=_thread_order if self.space is Space.SHARED else _panels(summed))
+        layout = sorted(tile, key=_thread_order if self.space is Space.SHARED else _panels(summed, load))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
         if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
@@ -302,13 +302,17 @@ def _reads_index(u: UOp) -> bool:
     return u.dtype is dtypes.index
 
 
-def _panels(summed: tuple[UOp, ...]) -> Callable[[UOp], tuple[int, tuple[int, str]]]:
+def _panels(summed: tuple[UOp, ...], load: UOp) -> Callable[[UOp], tuple[int, tuple[int, str]]]:
     """The order of memory that one invocation reads from the first element to the last: output loops as they nest,
     then a panel for a tile of outputs: its single lanes, what is reduced, the lanes of a vector, the steps of a dot.
+    Of a matrix single lanes lie beside each other too, for each step of what is reduced.
     """
+    matrix = any(r.arg.kind is AxisKind.DOT and r.src[0].arg in MATRIX_STEPS for r in load.ranges)
 
     def key(r: UOp) -> tuple[int, tuple[int, str]]:
-        together = {AxisKind.DOT: 4, AxisKind.VECTOR: 3}.get(r.arg.kind)
+        together = {AxisKind.DOT: 4, AxisKind.VECTOR: 3, AxisKind.UNROLL: 3 if matrix and r not in summed else 0}.get(
+            r.arg.kind
+        )
         rank = together or (2 if r in summed else 1 if r.arg.kind is AxisKind.UNROLL else 0)
         return rank, nest_key(r)
 

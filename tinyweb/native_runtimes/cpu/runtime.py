@@ -140,9 +140,8 @@ class CpuRuntime(Turns):
     def __init__(self, threads: int | None = None) -> None:
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
-        self.target: Target = cpu_target(
-            vector_lanes(), self.threads, 32 if platform.machine() in ("aarch64", "arm64") else None, dot_products()
-        )
+        registers = 32 if platform.machine() in ("aarch64", "arm64") else None
+        self.target: Target = cpu_target(vector_lanes(), self.threads, registers, dot_products(), matrix_products())
         self._pool: Pool | None = None
         self._spare: list[CpuBuffer] = []  # what was given back last at the end
         if hasattr(os, "register_at_fork"):  # Windows has no fork
@@ -291,6 +290,11 @@ def dot_products() -> bool:
     """Whether the processor adds up products of four bytes in one step; where it does not say, as most today do."""
     flags = _processor_flags()
     return not flags or not flags.isdisjoint({"avx_vnni", "avx512_vnni", "asimddp"})
+
+
+def matrix_products() -> bool:
+    """Whether the processor multiplies matrices of bytes in one step, as ARM's do since 2020."""
+    return "i8mm" in _processor_flags()
 
 
 def _processor_flags() -> set[str]:

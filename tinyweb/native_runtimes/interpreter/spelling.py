@@ -52,6 +52,11 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
 
 def _dot(u: UOp, a: Array, *others: Array) -> Array:
     *factors, c = others
+    if isinstance(u.arg, tuple):
+        x, y = (m.reshape(*m.shape[:-1], n, -1).astype(np.int32) for m, n in zip((a, *factors), u.arg))
+        sums = (x[..., :, None, :] * y[..., None, :, :]).sum(-1, dtype=np.int32)
+        matrix: Array = c + sums.reshape(*sums.shape[:-2], -1)
+        return matrix
     if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
         of_bytes = len(factors) == 2  # raised by 8: the even ones times the first factor, the odd ones times the second
         starts = (0, 1) if of_bytes else (u.arg,)
