@@ -11,7 +11,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import heuristic, optimize
-from tinyweb.graph.target import Target, cpu_target, wasm_target
+from tinyweb.graph.target import SSE, Target, cpu_target, wasm_target
 from tinyweb.native_runtimes.cpu.runtime import CpuRuntime
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import (
@@ -317,7 +317,7 @@ def test_names_of_formats() -> None:
     ("rows", "target", "kept"),
     [
         (1, cpu_target(8, 2), "int8"),
-        (1, cpu_target(8, 2, dots=False), "int16"),
+        (1, cpu_target(8, 2, instructions=SSE), "int16"),
         (1, wasm_target(2), "int16"),
         (16, cpu_target(8, 2), "int8"),
         (16, wasm_target(2), "int16"),

@@ -18,13 +18,13 @@ from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import cpu_target
+from tinyweb.graph.target import DOTPROD, I8MM, cpu_target
 from tinyweb.render_c import render
 from tinyweb.toolchain import COMMON_FLAGS, find_clang
 from tinyweb.tracing import capture
 
 # with sdot, and with smmla too; each with what the compiler may use
-TARGETS = {"dotprod": cpu_target(4, 4, registers=32), "i8mm": cpu_target(4, 4, registers=32, matrices=True)}
+TARGETS = {n: cpu_target(4, 4, registers=32, instructions=i) for n, i in (("dotprod", DOTPROD), ("i8mm", I8MM))}
 ARM = TARGETS["dotprod"]
 
 

@@ -92,20 +92,23 @@ class Target:
         return dtype.bits >= 8 or dtype in self.storage or self.has_threads
 
 
+# what processors do with small integers, best first: x86 without and with VNNI, ARM with sdot, and with smmla
+SSE = ("dot8_u4_i8", "dot2_i16", "dot4_i8")
+VNNI = ("dot8_u4_i8", "dot4_i8", "dot2_i16")
+DOTPROD = ("dot8_u4_i8", "dot4_i8")
+I8MM = ("mma_2x2x8_i8", *DOTPROD)
+
+
 def cpu_target(
-    lanes: int = 8, threads: int = 1, registers: int | None = None, dots: bool = True, matrices: bool = False
+    lanes: int = 8, threads: int = 1, registers: int | None = None, instructions: tuple[str, ...] = VNNI
 ) -> Target:
-    """Native C through Clang; as many vector registers as processors with such lanes have on x86. `dots`: it adds up
-    products of four bytes in one step; `matrices`: it multiplies matrices of bytes.
-    """
+    """Native C through Clang; as many vector registers as processors with such lanes have on x86."""
     storage = _ALL_C | {dtypes.float16}
     registers = registers or (32 if lanes >= 16 else 16)
-    best = ("mma_2x2x8_i8",) if matrices else ()
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
-        prefetch_bytes=4096,
-        instructions=(*best, "dot8_u4_i8", *(("dot4_i8", "dot2_i16") if dots else ("dot2_i16", "dot4_i8"))),
+        prefetch_bytes=4096, instructions=instructions,
     )  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, ScheduleError, Split, Tensorize, apply, optimize
 from tinyweb.graph.optimize.instructions import MMA_2X2X8_I8
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import cpu_target
+from tinyweb.graph.target import I8MM, cpu_target
 
-TARGET = cpu_target(4, 2, registers=32, matrices=True)
+TARGET = cpu_target(4, 2, registers=32, instructions=I8MM)
 MMA = MMA_2X2X8_I8.name
 CASES = integers_of_all_sizes()
 # fewer rows than are worth it, or steps that are no multiple of the instruction's

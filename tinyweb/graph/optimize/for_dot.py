@@ -71,8 +71,9 @@ def _instructions(b: Builder) -> list[Instruction]:
 
 
 def _wide(b: Builder) -> list[Instruction]:
-    """Those for tiles of sums: of matrices, or of pairs, to which operands are widened once for many sums."""
-    return [i for i in _instructions(b) if i.tile or i is DOT2_I16]
+    """Those for tiles of sums: of matrices; of pairs, to which operands are widened once for many sums, or of bytes."""
+    found = _instructions(b)
+    return [i for i in found if i.tile or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
 
 
 def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:

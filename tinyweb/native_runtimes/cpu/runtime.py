@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyweb.errors import DeviceError
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import Target, cpu_target
+from tinyweb.graph.target import DOTPROD, I8MM, SSE, VNNI, Target, cpu_target
 from tinyweb.native_runtimes.checks import check_launch, check_range, variable_values
 from tinyweb.native_runtimes.cpu.pool import LaunchRecord, Pool
 from tinyweb.native_runtimes.host_memory import available_bytes
@@ -140,8 +140,8 @@ class CpuRuntime(Turns):
     def __init__(self, threads: int | None = None) -> None:
         super().__init__()
         self.threads = threads if threads is not None else thread_count()
-        registers = 32 if platform.machine() in ("aarch64", "arm64") else None
-        self.target: Target = cpu_target(vector_lanes(), self.threads, registers, dot_products(), matrix_products())
+        registers = 32 if _is_arm() else None
+        self.target: Target = cpu_target(vector_lanes(), self.threads, registers, integer_products())
         self._pool: Pool | None = None
         self._spare: list[CpuBuffer] = []  # what was given back last at the end
         if hasattr(os, "register_at_fork"):  # Windows has no fork
@@ -286,15 +286,16 @@ def vector_lanes() -> int:
     return 8 if "avx2" in flags else 4
 
 
-def dot_products() -> bool:
-    """Whether the processor adds up products of four bytes in one step; where it does not say, as most today do."""
+def integer_products() -> tuple[str, ...]:
+    """What the processor does with small integers in one step; where it does not say, what most today have."""
     flags = _processor_flags()
-    return not flags or not flags.isdisjoint({"avx_vnni", "avx512_vnni", "asimddp"})
+    known = {"i8mm": I8MM, "asimddp": DOTPROD, "avx_vnni": VNNI, "avx512_vnni": VNNI}
+    unknown = SSE if flags else DOTPROD if _is_arm() else VNNI
+    return next((found for flag, found in known.items() if flag in flags), unknown)
 
 
-def matrix_products() -> bool:
-    """Whether the processor multiplies matrices of bytes in one step, as ARM's do since 2020."""
-    return "i8mm" in _processor_flags()
+def _is_arm() -> bool:
+    return platform.machine() in ("aarch64", "arm64")
 
 
 def _processor_flags() -> set[str]:
