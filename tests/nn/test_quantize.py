@@ -347,12 +347,13 @@ def test_what_a_target_multiplies_with() -> None:
         ({"avx2", "avx512_vnni"}, "dot4_i8"),
         ({"avx2", "avx_vnni"}, "dot4_i8"),
         ({"asimddp"}, "dot4_i8"),
+        ({"asimddp", "i8mm"}, "mma_2x2x8_i8"),
         ({"avx2"}, "dot2_i16"),
         (set(), "dot4_i8"),
     ],
 )
 def test_instructions_of_this_processor(flags: set[str], best: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products of four bytes are preferred where the processor says that it has them, or nothing."""
+    """Matrices, else products of four bytes, are preferred where the processor says that it has them, or nothing."""
     monkeypatch.setattr("tinyweb.native_runtimes.cpu.runtime._processor_flags", lambda: flags)
     instructions = CpuRuntime(1).target.instructions
     assert next(i for i in instructions if i != "dot8_u4_i8") == best

@@ -85,6 +85,7 @@ KERNELS: dict[str, tuple[UOp | Callable[[], Tensor], str, int]] = {
         r"\bfmla\b",
         8,
     ),
+    "product of integers": (integer_product(128, 128, 256).kernel, r"\bsdot\b", 24),
     "integers": (dots(dtypes.int8, tokens=8, outputs=64, groups=8).kernel, r"\bsdot\b", 4),
 }
 
