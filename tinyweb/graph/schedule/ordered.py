@@ -32,7 +32,7 @@ PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's
 CHAINS = 8  # parts that a thread of a processor takes together
 LINES = 64  # parts whose lengths are multiples of this have the same places in a cache
 THREADS = 256  # parts and rows of a scatter, or parts of a reduction, that go on side by side
-FEW, MANY = 16, 1 << 16  # a reduction to fewer elements goes through parts if each has more steps
+FEW, MANY = 16, 1 << 18  # a reduction to fewer elements goes through parts if each has more steps: vocabularies do not
 LINE = 64  # elements: parts begin where lines of memory do
 MOST_MEMORIES = 2  # buffers that an input may be computed from inside of the loop
 
