@@ -128,12 +128,10 @@ class Reduction(Operators):
         hit = self.eq(largest)
         if self.dtype.is_float:
             hit = hit.logical_or(self.isnan())
-        # counting down makes the first of equal maxima the largest count
+        # of negative positions the first one is the largest
         place = self._new(UOp(Ops.IOTA, dtypes.int32, (), size_max(n)))
-        place = place.shrink([(0, n)])._reshape(tuple(n if i == a else 1 for i in range(self.ndim)))
-        countdown = place.neg().add(size_max(n))
-        best = hit.where(countdown._broadcast_to(self.shape), 0)._reduce(Ops.MAX, a, keepdim, method)
-        return best.neg().add(size_max(n))
+        place = place.shrink([(0, n)])._reshape(tuple(n if i == a else 1 for i in range(self.ndim))).neg()
+        return hit.where(place._broadcast_to(self.shape), dtypes.int32.min)._reduce(Ops.MAX, a, keepdim, method).neg()
 
     # -- truth --------------------------------------------------------------------------------------------------------
     def any(self, axis: Any = None, keepdim: bool = False) -> Self:
