@@ -123,15 +123,8 @@ class _Expansion:
         if n in (0, 1):
             return x
         view = self._buffer(x.shape, x.dtype)
-        before = _pad(_shrink(view, axis, 0, size_sub(n, 1)), axis, 1)
-        if op is Ops.MULADD:
-            value = before * factors[0] + x
-        elif op is Ops.ADD:
-            value = before + x
-        else:
-            begun = _pad(_shrink(_filled(UOp.const(True, dtypes.bool), x.shape), axis, 1, n), axis, 1)
-            value = UOp(op, x.dtype, (begun.where(before, _identity(op, x.dtype)), x))
-        return self._update(view, view, value, axis)
+        before = _behind_identity(op, _shrink(view, axis, 0, size_sub(n, 1)), axis)
+        return self._update(view, view, _joined(op, before, x, factors), axis)
 
     def _in_blocks(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
         shape, n = sources[0].shape, size_max(sources[0].shape[axis])
@@ -147,17 +140,10 @@ class _Expansion:
             return _reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
 
         totals = self.scan(op, axis, [last(within), *map(last, scales)])
-        before = _reshape(_pad(totals, axis, 1), (*shape[:axis], count, 1, *shape[axis + 1 :]))
-        before = UOp(Ops.EXPAND, before.dtype, (before,), blocked)
-        if op is Ops.MULADD:
-            joined = before * scales[0] + within
-        elif op is Ops.ADD:
-            joined = before + within
-        else:
-            first = _along(iota(count), axis, blocked).equal(0)
-            joined = first.where(within, UOp(op, within.dtype, (before, within)))
-        joined = _reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :]))
-        return _shrink(joined, axis, 0, n)
+        before = _behind_identity(op, totals, axis)
+        before = _reshape(before, (*shape[:axis], count, 1, *shape[axis + 1 :]))
+        joined = _joined(op, UOp(Ops.EXPAND, before.dtype, (before,), blocked), within, scales)
+        return _shrink(_reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
 
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
@@ -270,6 +256,20 @@ def _identity(op: Ops, dtype: DType) -> UOp:
     return UOp.const({Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: dtype.min}[op], dtype)
 
 
+def _behind_identity(op: Ops, x: UOp, axis: int) -> UOp:
+    """x behind one step more, which has the identity of the operation."""
+    padded = _pad(x, axis, 1)
+    if op in (Ops.ADD, Ops.MULADD):
+        return padded
+    begun = _pad(_filled(UOp.const(True, dtypes.bool), x.shape), axis, 1)
+    return begun.where(padded, _identity(op, x.dtype))
+
+
+def _joined(op: Ops, before: UOp, x: UOp, factors: Sequence[UOp]) -> UOp:
+    """A step of a scan."""
+    return before * factors[0] + x if op is Ops.MULADD else UOp(op, x.dtype, (before, x))
+
+
 def _read_once(x: UOp) -> UOp:
     """An input of a serial loop: elementwise work stays in it, all else is computed before."""
     memories, todo, seen = 0, [x], {x}
@@ -310,9 +310,3 @@ def iota(size: Size) -> UOp:
     """0 … size-1 as int32."""
     whole = UOp(Ops.IOTA, dtypes.int32, (), size_max(size))
     return whole if isinstance(size, int) else UOp(Ops.SHRINK, dtypes.int32, (whole,), ((0, size),))
-
-
-def _along(vector: UOp, axis: int, shape: Shape) -> UOp:
-    """A vector along one axis of a shape, repeated over the others."""
-    row = _reshape(vector, tuple(s if a == axis else 1 for a, s in enumerate(shape)))
-    return row if row.shape == shape else UOp(Ops.EXPAND, row.dtype, (row,), shape)
