@@ -251,11 +251,11 @@ class _Counter:
         # one row is broadcast by NumPy, and stands for itself
         return {k: v if k in fixed else np.broadcast_to(v, (rows,)) for k, v in given.items()}, weight
 
-    def executions(self, path: Path, gate: UOp | None = None) -> int:
-        """How often all threads come to what lies in these loops, with a gate that is true."""
+    def executions(self, path: Path, gate: UOp | None = None, width: int = 1) -> int:
+        """How often all threads come to what lies in these loops, with a gate that is true; times the lanes."""
         if (path, gate) not in self._executions:
             self._executions[path, gate] = self._count(path, gate)
-        return round(self._executions[path, gate])
+        return round(self._executions[path, gate] * width)
 
     def _count(self, path: Path, gate: UOp | None) -> float:
         if gate is not None and not self.known(gate):
@@ -293,13 +293,15 @@ class _Counter:
                 chosen = found[1]
                 if chosen.ndim < at.ndim:
                     chosen = chosen[:, None]
+                elif chosen.ndim > at.ndim:  # lanes that lie side by side, with a gate for each
+                    at = at[:, None] + np.arange(chosen.shape[1])
                 at, chosen = np.broadcast_arrays(at, chosen)
                 at = at[chosen]
             begin = np.unique(at)
         else:
             begin = self._sums(index, path, fixed)
             self.exact &= gate is None
-        width = _width(u) if not index.shape else 1
+        width = 1 if index.shape or (gate is not None and gate.shape) else _width(u)
         everywhere = np.unique(begin.astype(np.int64)[:, None] + np.arange(width))
         inside: Array = everywhere[(everywhere >= 0) & (everywhere < size)]
         return inside
@@ -332,7 +334,7 @@ class _Counter:
 
     def _in_groups(self, accesses: Sequence[tuple[UOp, Path]]) -> int:
         """Bytes of one parameter that workgroups touch, each counting an address once."""
-        unknown = sum(self.executions(path, _gate(u)) * _width(u) for u, path in accesses if not self.known(u.src[1]))
+        unknown = sum(self.executions(path, _gate(u), _width(u)) for u, path in accesses if not self.known(u.src[1]))
         memory: DType = accesses[0][0].src[0].buffer.dtype
         specials = {u for u in self.program.uops if u.op is Ops.SPECIAL and u.arg[0] == "grid"}
         total, sampled = 0, self._sampled()
@@ -367,10 +369,10 @@ class _Counter:
                 memory = u.src[0].buffer
                 if memory.op is Ops.PARAM:
                     accesses[u.op, memory].append((u, path))
-                    issued[u.op, memory] += self.executions(path, _gate(u)) * _width(u)
+                    issued[u.op, memory] += self.executions(path, _gate(u), _width(u))
                 elif memory.arg.space is Space.SHARED:
                     which = "shared_loads" if u.op is Ops.LOAD else "shared_stores"
-                    totals[which] += memory.dtype.nbytes(self.executions(path, _gate(u)) * _width(u)) // 4
+                    totals[which] += memory.dtype.nbytes(self.executions(path, _gate(u), _width(u))) // 4
         exact = self.exact
         moved: defaultdict[tuple[str, Ops], int] = defaultdict(int)
         for (op, memory), places in accesses.items():

@@ -1,5 +1,6 @@
 """The C text: what it declares, and what it refuses. What it computes is tested by running it."""
 
+import math
 import re
 
 import numpy as np
@@ -56,7 +57,9 @@ def test_registers_are_variables_where_indices_are_constant() -> None:
 @pytest.mark.parametrize("gated", ["always", "together", "by lane"])
 @pytest.mark.parametrize("width", [2, 3, 4])
 def test_accesses_are_whole_where_they_can_be(width: int, gated: str) -> None:
-    """Powers of two of elements under one gate are one access, others one by one, each behind its gate."""
+    """Powers of two of elements under one gate are one access, and one load with a mask where each has its own; others
+    one by one, each behind its gate.
+    """
     w = Writer()
     out, a, g = w.param(F32, 16), w.param(F32, 16), w.grid(4)
     lanes = UOp(Ops.STACK, dtypes.index, tuple(g * width + i for i in range(width)))
@@ -71,10 +74,22 @@ def test_accesses_are_whole_where_they_can_be(width: int, gated: str) -> None:
         return
     for i, at in enumerate(["v0", *(f"v0 + {i}" for i in range(1, width))]):
         gate = {"together": "v1", "by lane": f"v1[{i}]"}.get(gated)
-        assert (f"{gate} ? p1[{at}] : 0" if gate else f"p1[{at}]") in re.split(r", |[{}]", text)
+        if gated == "by lane" and width != 3:
+            assert f" = masked_f32x{width}(p1 + v0, v1);" in text and f"m[{i}] ? p[{i}] : 0" in text
+        else:
+            assert (f"{gate} ? p1[{at}] : 0" if gate else f"p1[{at}]") in re.split(r", |[{}]", text)
         assert re.search(
             rf"^ *{re.escape(f'if ({gate}) ' if gate else '')}p0\[{re.escape(at)}\] = v\d\[{i}\];$", text, re.M
         )
+
+
+@pytest.mark.parametrize(("other", "helper"), [(None, "maximum"), (0.0, "at_least"), (math.nan, "maximum")])
+def test_maxima_with_a_number_need_no_test_for_nan(other: float | None, helper: str) -> None:
+    program = elementwise(
+        "larger", [F32, F32], F32, lambda a, b: a.alu(Ops.MAX, b if other is None else UOp.const(other, F32)), 4, 1
+    )
+    text = render([program])
+    assert f"{helper}_f32x1(" in text and {"maximum": "at_least", "at_least": "maximum"}[helper] not in text
 
 
 def test_deep_expressions_are_cut_into_statements() -> None:

@@ -35,6 +35,7 @@ class Target:
     # how often what has a border is read, in sums, before a copy that has it costs less than finding out at each load
     checked_uses: int = 16
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
+    masked_loads: bool = False  # a vector load may leave lanes out, and reads nothing for them
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
     parallel_threads: int = 1  # workers the GRID axis is split over (CPU family)
     has_threads: bool = False  # THREAD axes, SHARED memory and BARRIER exist (GPU family)
@@ -108,7 +109,7 @@ def cpu_target(
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
-        prefetch_bytes=4096, instructions=instructions,
+        masked_loads=lanes >= 8, prefetch_bytes=4096, instructions=instructions,
     )  # fmt: skip
 
 

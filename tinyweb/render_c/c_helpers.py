@@ -9,18 +9,40 @@ from string import Template
 
 _HEAD = "static inline __attribute__((always_inline)) "
 
-# NaN in either operand gives NaN. WebAssembly's own maximum, which orders zeros too, is eight instructions in V8; its
-# "pseudo-maximum" of whole vectors is one, which takes the first operand if they are not ordered: all ones are a NaN.
-# Elsewhere, where the first operand is a constant, the compiler drops the second comparison.
+# NaN in either operand gives NaN. Of whole vectors the larger of two is one instruction, which takes the first operand
+# if they are not ordered; all ones are a NaN. WebAssembly's own maximum, which orders zeros too, is eight in V8.
 MAXIMUM = Template(
     _HEAD
     + """${f}x${n} maximum_${f}x${n}(${f}x${n} a, ${f}x${n} b) {
-#if defined(__wasm__) && ${vectors}
+#if ${vectors}
   return (${f}x${n})((${i}x${n})(a < b ? b : a) | (${i}x${n})(b != b));
 #elif defined(__wasm__) && __has_builtin(__builtin_elementwise_maximum)
   return __builtin_elementwise_maximum(a, b);
 #else
   return ((a > b) | (a != a)) ? a : b;
+#endif
+}
+"""
+)
+
+# The same where `a` is no NaN: the second operand is what is taken if they are not ordered.
+AT_LEAST = Template(
+    _HEAD
+    + """${f}x${n} at_least_${f}x${n}(${f}x${n} a, ${f}x${n} b) {
+  return a > b ? a : b;
+}
+"""
+)
+
+# Lanes whose mask is not set are 0, and nothing is read for them.
+MASKED_LOAD = Template(
+    _HEAD
+    + """${t}x${n} masked_${t}x${n}(const ${t} *p, i32x${n} m) {
+#if __has_builtin(__builtin_masked_load)
+  typedef _Bool bits __attribute__((ext_vector_type(${n})));
+  return __builtin_masked_load(__builtin_convertvector(m, bits), p);
+#else
+  return (${t}x${n}){${lanes}};
 #endif
 }
 """

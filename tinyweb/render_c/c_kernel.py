@@ -8,6 +8,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Ops, Size, Space, UOp
 from tinyweb.graph.program import Program
+from tinyweb.render_c.c_helpers import MASKED_LOAD
 from tinyweb.render_c.c_ops import EMITTERS, mask_bits
 from tinyweb.render_c.c_types import SCALARS, literal, scalar_name, vector_name
 from tinyweb.render_common import (
@@ -195,6 +196,11 @@ class Kernel:
     def _load(self, u: UOp) -> str:
         memory, index, gate, n = memory_of(u.src[0]), u.src[1], gate_of(u), access_width(u)
         zero = self.splat(0, memory.dtype, n)
+        if gate is not None and lanes(gate) > 1 and memory.dtype.bits == 32 and self._whole(memory, n):
+            scalar = scalar_name(memory.dtype)
+            text = MASKED_LOAD.substitute(t=scalar, n=n, lanes=", ".join(f"m[{i}] ? p[{i}] : 0" for i in range(n)))
+            self.need(f"masked_{scalar}x{n}", text, {f"{scalar}x{n}", f"i32x{n}"})
+            return f"masked_{scalar}x{n}({self._buffers[memory]} + {self.x(index)}, {self.mask(gate, 32)})"
         if (gate is not None and lanes(gate) > 1) or not self._whole(memory, n):
             parts = []
             for i in range(n):

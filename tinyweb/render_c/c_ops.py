@@ -122,19 +122,23 @@ def _maximum(k: Kernel, u: UOp) -> str:
     if u.dtype is dtypes.bool:
         return _LOGIC_OF[Ops.MAX](k, u)
     a, b = u.src
-    if b.op is Ops.CONST or (is_splat(b) and b.src[0].op is Ops.CONST):
-        a, b = b, a  # the helper tests its first operand for NaN
     if not u.dtype.is_float:
         return f"__builtin_elementwise_max({k.x(a)}, {k.x(b)})"
+    if _is_number(b):
+        a, b = b, a
     scalar, n = scalar_name(u.dtype), lanes(u)
-    name = f"maximum_{scalar}x{n}"
+    name, helper = ("at_least", c_helpers.AT_LEAST) if _is_number(a) else ("maximum", c_helpers.MAXIMUM)
+    name = f"{name}_{scalar}x{n}"
     whole = int(n * u.dtype.bits % 128 == 0)
-    k.need(
-        name,
-        c_helpers.MAXIMUM.substitute(f=scalar, i=f"i{scalar[1:]}", n=n, vectors=whole),
-        {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"},
-    )
+    text = helper.substitute(f=scalar, i=f"i{scalar[1:]}", n=n, vectors=whole)
+    k.need(name, text, {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
     return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
+
+
+def _is_number(u: UOp) -> bool:
+    """Whether all lanes are one constant, and that is not NaN."""
+    constant = u.src[0] if is_splat(u) else u
+    return constant.op is Ops.CONST and constant.arg == constant.arg
 
 
 def _on_vectors(function: str, kind: str, n: int, *values: str) -> str:

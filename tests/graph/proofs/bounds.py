@@ -58,14 +58,25 @@ def accesses(nodes: Sequence[UOp]) -> Iterator[Access]:
         entered = reduce(and_, steps.values(), TRUE)
         if u.op is Ops.LOAD:
             lanes = u.arg if isinstance(u.arg, int) else 1
-            gate = u.src[2] & entered if len(u.src) > 2 else entered
-            yield Access(u, u.src[1], gate, memory_size(u.src[0]), lanes)
+            gate = u.src[2] if len(u.src) > 2 else TRUE
+            if isinstance(u.arg, int) and gate.shape:
+                for i in range(lanes):
+                    yield Access(u, u.src[1] + i, lane_of(gate, i) & entered, memory_size(u.src[0]), 1)
+            else:
+                yield Access(u, u.src[1], gate & entered, memory_size(u.src[0]), lanes)
         elif u.op is Ops.STORE:
             # lanes of a kernel are values of a RANGE; a vector of a program is one access
             shape = () if u.src[2].lanes else u.src[2].shape
             lanes = shape[0] if shape and isinstance(shape[0], int) else 1
             gate = u.src[3] & entered if len(u.src) > 3 else entered
             yield Access(u, u.src[1], gate, memory_size(u.src[0]), lanes)
+
+
+def lane_of(value: UOp, i: int) -> UOp:
+    """A lane of what is computed with vectors, as it is computed for that lane alone."""
+    if not value.shape:
+        return value
+    return value.src[i] if value.op is Ops.STACK else value.replace(src=tuple(lane_of(s, i) for s in value.src))
 
 
 def memory_size(memory: UOp) -> int:

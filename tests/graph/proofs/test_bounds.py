@@ -89,6 +89,10 @@ def test_programs_are_held_to_more() -> None:
         check_bounds(program_of(wide), webgpu_target())
     with pytest.raises(OutOfBounds, match="4 element"):
         check_bounds(program_of(wide.replace(src=(param(1, 21), s * 2))))
+    masks = [UOp(Ops.STACK, dtypes.bool, tuple(s * 2 + i < n for i in range(4))) for n in (20, 22)]
+    check_bounds(program_of(UOp(Ops.LOAD, dtypes.float32, (param(1, 21), s * 2, masks[0]), 4)))
+    with pytest.raises(OutOfBounds, match="1 element"):
+        check_bounds(program_of(UOp(Ops.LOAD, dtypes.float32, (param(1, 21), s * 2, masks[1]), 4)))
     with pytest.raises(OutOfBounds, match="a division of program form"):
         check_bounds(program_of(param(0, 64).load((s - 3) // 2 + 2)))
     far = UOp(Ops.SPECIAL, dtypes.index, (as_index(2**30),), ("grid", 1))

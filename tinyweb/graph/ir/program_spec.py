@@ -52,7 +52,7 @@ def loads(u: UOp) -> bool:
     gate = u.src[2] if len(u.src) > 2 else None
     return (
         is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype and isinstance(u.arg, int) and u.arg >= 1
-        and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
+        and is_scalar(u.src[1]) and (gate is None or is_scalar(gate) or gate.shape == (u.arg,))
     )  # fmt: skip
 
 

@@ -49,7 +49,20 @@ class Loads(Expansion):
             assert isinstance(chunk, Chunk)
             zero = splat(UOp.const(0, u.dtype), chunk.width)
             return UOp(Ops.WHERE, u.dtype, (self.value(gate, point), splat(loaded, chunk.width), zero))
-        return self._load_lanes(u, point, axis)
+        return self._load_masked(u, point, axis) or self._load_lanes(u, point, axis)
+
+    def _load_masked(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
+        """Lanes that lie side by side with a gate for each, in one load; None where the target has none."""
+        memory, index, gate = u.src
+        chunk, buffer = point[axis], memory.buffer
+        assert isinstance(chunk, Chunk)
+        plain = self.target.masked_loads and u.dtype.bits == 32 == buffer.dtype.bits
+        if not plain or axis not in index.lanes or chunk.width < QUAD or chunk.width & (chunk.width - 1):
+            return None
+        start = self._index({**point, axis: chunk.first}, index)
+        if self.memory.alignment(start) < chunk.width:
+            return None
+        return UOp(Ops.LOAD, u.dtype, (self._place(memory), start.index, self.value(gate, point)), chunk.width)
 
     def _vector_in_memory(self, u: UOp) -> UOp | None:
         """The VECTOR axis along which what a LOAD reads lies side by side, in the buffer's own vectors."""

@@ -23,7 +23,9 @@ from tinyweb.graph.optimize.stage import MAX_STAGED, whole_value
 from tinyweb.graph.symbolic import const_factor
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save
-DEEPEST = 256  # steps of the reduction between two additions to a block's sums: a strip stays in the first cache
+# steps of the reduction, for each register, between two additions to a block's sums: a strip stays in the first cache,
+# and larger tiles leave more time to bring panels from the second
+DEEPEST = 16
 DEEP_ENOUGH = 128
 # cycles of a simple model: what a step of the innermost loop costs beside its arithmetic; an element that comes in
 # order from the second-level cache, that a block brings near, that is packed in runs or one by one; one that is
@@ -271,8 +273,9 @@ def _depth(plan: Contraction, symbolic: bool) -> int | None:
     """How much of the first reduced axis a step takes; None if it is not split."""
     first, *rest = plan.bound
     inner, size = plan.k.volume(rest), plan.k.size(first)
-    most = max(DEEPEST // inner, 1)
-    if symbolic or (plan.steps <= DEEPEST * 3 // 2 and size <= DEEPEST) or size <= most:
+    deepest = DEEPEST * plan.target.vector_registers
+    most = max(deepest // inner, 1)
+    if symbolic or (plan.steps <= deepest * 3 // 2 and size <= deepest) or size <= most:
         return None
     least = max(DEEP_ENOUGH // inner, 1)
     fitting = [d for d in range(most, least - 1, -1) if size % d == 0]

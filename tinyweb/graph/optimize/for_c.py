@@ -139,7 +139,8 @@ def windows(b: Builder, dominant: UOp) -> bool:
         return False
     if any(not isinstance(k.exact(r), int) for r in (row, *bound)):
         return False
-    width = vector_width(b, k.stores, row, b.target.vector_lanes)
+    lanes = b.target.vector_lanes  # whole vectors, of which the last may begin earlier: fewer to compute
+    width = lanes if k.size(row) >= lanes else vector_width(b, k.stores, row, lanes)
     bodies = -(-k.size(row) // width)
     # the steps of a window along the row come first: with them gates are constant
     along = sorted(bound, key=lambda q: min(steps_of(k, u, q) or k.work for u in loads))

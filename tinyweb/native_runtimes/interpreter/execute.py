@@ -145,7 +145,9 @@ class _Run:
         gate = self.values[u.src[position]] if len(u.src) > position else None
         if self.active is None or (u.op is Ops.LOAD and isinstance(self.memory[u.src[0].buffer], Registers)):
             return gate
-        return self.active if gate is None else gate & self.active
+        if gate is None:
+            return self.active
+        return gate & (self.active if gate.ndim == 1 else self.active[:, None])
 
     def _load(self, u: UOp) -> None:
         memory = self.memory[u.src[0].buffer]
@@ -155,7 +157,9 @@ class _Run:
             raise IndexError(
                 f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned"
             )
-        value = memory.load(self._elements(index, width), None if gate is None else gate.reshape(-1, 1), self)
+        if gate is not None and gate.ndim == 1:
+            gate = gate[:, None]  # one for all lanes
+        value = memory.load(self._elements(index, width), gate, self)
         if len(u.src) > 3:
             value = np.where(self.values[u.src[2]].reshape(-1, 1), value, self.values[u.src[3]].reshape(-1, width))
         self.values[u] = value if width > 1 else value[:, 0]
