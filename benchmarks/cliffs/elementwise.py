@@ -17,6 +17,7 @@ MANY = 1 << 22
 
 def works() -> Iterator[Work]:
     yield from expressions()
+    yield from joins()
     yield from casts()
     yield from reductions()
     yield from softmaxes()
@@ -100,6 +101,42 @@ def expressions() -> Iterator[Work]:
         lambda r: [r.integers(0, 1 << 20, MANY // 4, np.int32)],
         lambda x: (x * 3 + 7) % 1001,
         needs(2 * MANY // 4, modulo=MANY // 4),
+    )
+
+
+def joins() -> Iterator[Work]:
+    """Tensors put together, rotated and mirrored."""
+
+    def join(
+        name: str, shapes: Sequence[Sequence[int]], axis: int, needed: Needs, then: str = "", *keywords: int
+    ) -> Work:
+        def of(whole: Any) -> Any:
+            return getattr(whole, then)(*keywords) if then else whole
+
+        return Work(
+            name,
+            normal(*shapes),
+            lambda *x: of(x[0].cat(*x[1:], axis=axis)),
+            lambda *x: of(torch.cat(x, axis)),
+            needed,
+        )
+
+    yield join("cat-8", [(1000, 128)] * 8, 1, needs())
+    yield join("cat-8-odd", [(401, 37 + 5 * i) for i in range(8)], 1, needs())
+    yield join("cat-20-vectors", [(50_003 + i,) for i in range(20)], 0, needs())
+    yield join("cat-20-relu", [(512, 128)] * 20, 1, needs(relu=512 * 2560), "relu")
+    yield join("cat-sum", [(1000, 501)] * 3, 1, needs(1000 * 1503), "sum", 1)
+    yield join("cat-softmax", [(1000, 301)] * 3, 1, softmax_needs(903_000), "softmax", 1)
+    yield alike("roll-flat", normal((1000, ODD)), lambda x: x.roll(17), needs())
+    yield alike("roll-vector", normal((1_000_003,)), lambda x: x.roll(17, 0), needs())
+    yield alike("roll-bytes", lambda r: [r.integers(0, 256, (1000, ODD), np.uint8)], lambda x: x.roll(5, 1), needs())
+    yield alike("repeat-columns", normal((1000, 257)), lambda x: x.repeat((1, 4)), needs())
+    yield Work(
+        "cat-mirrored",
+        normal((1000, 500)),
+        lambda x: x.cat(x.flip(1), axis=1),
+        lambda x: torch.cat((x, x.flip(1)), 1),
+        needs(),
     )
 
 

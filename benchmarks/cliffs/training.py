@@ -33,6 +33,12 @@ def losses() -> Iterator[Work]:
         softmax_needs(40_960),
     )
     yield function(
+        "loss-nll",
+        lambda r: [r.standard_normal((4096, 1000), np.float32), r.integers(0, 1000, 4096, np.int64)],
+        "nll_loss",
+        needs(2 * 4096),
+    )
+    yield function(
         "loss-binary-logits",
         lambda r: [r.standard_normal((1000, 1003), np.float32), r.random((1000, 1003), np.float32)],
         "binary_cross_entropy_with_logits",

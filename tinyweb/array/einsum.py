@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore
-from tinyweb.array.joining import Joining
 from tinyweb.array.linalg import Linalg
 from tinyweb.dtype import promote
 from tinyweb.graph.ir import Size, size_max
@@ -22,7 +21,7 @@ T = TypeVar("T", bound="Einsum")
 Labels = tuple[str, ...]
 
 
-class Einsum(Linalg, Joining):
+class Einsum(Linalg):
     """`einsum`."""
 
     __slots__ = ()

@@ -16,7 +16,6 @@ from tinyweb.graph.ir import Ops, Size, UOp, size_add, size_sub
 from tinyweb.graph.schedule.indexing import same
 
 Joined = TypeVar("Joined", bound="Joining")
-PARTS_AT_ONCE = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 
 
 def _listed(method: str, first: Any, others: Sequence[Any]) -> list[Any]:
@@ -67,11 +66,7 @@ class Joining(Views):
                 not same(x, y) for i, (x, y) in enumerate(zip(p.shape, first.shape, strict=True)) if i != a
             ):
                 raise ValueError(f"cat: shapes {[p.shape for p in parts]} differ outside of axis {axis}")
-        ready: list[Joined] = [p.cast(dtype) for p in parts]
-        while len(ready) > PARTS_AT_ONCE:
-            groups = [ready[i : i + PARTS_AT_ONCE] for i in range(0, len(ready), PARTS_AT_ONCE)]
-            ready = [g[0] if len(g) == 1 else _join(g, a).contiguous() for g in groups]
-        return _join(ready, a)
+        return _join([cast("Joined", p.cast(dtype)) for p in parts], a)
 
     def concat(self: Joined | Sequence[Joined], *others: Joined | Sequence[Joined] | int, axis: int = 0) -> Joined:
         """`cat`."""
@@ -127,6 +122,25 @@ class Joining(Views):
             rows.append(p._pad([None, (at, size_sub(width, end))]))
             at = end
         return Joining.cat(rows, axis=0)
+
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
+        """Shifted cyclically along axes (through the flattened tensor without `dims`)."""
+        by = as_shape([shifts])
+        if dims is None:
+            if len(by) != 1:
+                raise ValueError(f"roll: {len(by)} shifts {by} need as many axes")
+            return self.flatten().roll(by, (0,)).reshape(self.shape)
+        axes = as_shape([dims])
+        if len(axes) != len(by):
+            raise ValueError(f"roll: {len(by)} shifts {by} for {len(axes)} axes {axes}")
+        t = self
+        for shift, axis in zip(by, axes, strict=True):
+            a = t._axis(axis, method="roll")
+            n = t._fixed(a, "roll") if t.shape else 1
+            if n and shift % n:
+                border = n - shift % n
+                t = _join([t._along(a, border, n), t._along(a, 0, border)], a)
+        return t
 
     def broadcast_tensors(self: Joined | Sequence[Joined], *others: Joined | Sequence[Joined]) -> tuple[Joined, ...]:
         """All expanded to their common shape."""

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore
+from tinyweb.array.joining import Joining
 from tinyweb.array.moments import Moments
 from tinyweb.array.movement import as_shape, broadcast_shapes
-from tinyweb.array.views import Views
 from tinyweb.dtype import DTypeLike, dtypes, promote, to_dtype
 from tinyweb.graph.ir import size_prod
 from tinyweb.graph.schedule.indexing import same
@@ -17,7 +17,7 @@ from tinyweb.graph.schedule.indexing import same
 Factor = TypeVar("Factor", bound="Linalg")
 
 
-class Linalg(Views, Moments):
+class Linalg(Joining, Moments):
     """matmul and what is made of it. Half floats are multiplied and summed in float32."""
 
     __slots__ = ()

@@ -371,22 +371,3 @@ class Movement(TensorCore):
         """The whole tensor repeated; missing counts (of the first axes) are 1."""
         times = sizes_of("tile", counts, dims)
         return self.repeat((1,) * (self.ndim - len(times)) + times)
-
-    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
-        """Shifted cyclically along axes (through the flattened tensor without `dims`)."""
-        by = as_shape([shifts])
-        if dims is None:
-            if len(by) != 1:
-                raise ValueError(f"roll: {len(by)} shifts {by} need as many axes")
-            return self.flatten().roll(by, (0,)).reshape(self.shape)
-        axes = as_shape([dims])
-        if len(axes) != len(by):
-            raise ValueError(f"roll: {len(by)} shifts {by} for {len(axes)} axes {axes}")
-        t = self
-        for shift, axis in zip(by, axes, strict=True):
-            a = t._axis(axis, method="roll")
-            n = t._fixed(a, "roll") if t.shape else 1
-            if n and shift % n:
-                twice = t.repeat(*(2 if i == a else 1 for i in range(t.ndim)))
-                t = twice._along(a, n - shift % n, 2 * n - shift % n)
-        return t

@@ -40,6 +40,7 @@ from tinyweb.graph.optimize import (
     optimize,
     to_json,
 )
+from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.merge import merge_reduces
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import cpu_target, interpreter_target, wasm_target, webgpu_target
@@ -50,6 +51,7 @@ EVERY_ACTION: list[tuple[Action, str]] = [
     (Split("i0", 5, overlap=True), "split(i0, 5, overlap)"),
     (Peel("r0", 5), "peel(r0, 5)"),
     (Fuse("i0", "i1"), "fuse(i0, i1)"),
+    (Divide("i1", (4, 12), 2), "divide(i1, at=4, 12, blocks=2)"),
     (Reorder(("i1", "i0")), "reorder(i1, i0)"),
     (Bind("i0", AxisKind.GRID, 1), "bind(i0, grid.y)"),
     (Bind("i1", AxisKind.UNROLL), "bind(i1, unroll)"),

@@ -32,7 +32,7 @@ from tinyweb.dtype import ALL, DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, UPat
 from tinyweb.graph.ir.pattern import Rule
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.symbolic.rules import floats, integer_rules, memory, symbolic
+from tinyweb.graph.symbolic.rules import floats, integer_rules, memory, reductions, symbolic
 
 NEEDED, ENOUGH = 5, 10  # proofs per rule and dtype
 TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32)
@@ -64,7 +64,8 @@ def numbered(rules: list[Rule]) -> list[object]:
 
 
 def test_the_tables_are_all_there_is() -> None:
-    proven = integer_rules + floats + memory
+    # of reductions: tests/graph/symbolic/test_reductions.py
+    proven = integer_rules + floats + memory + reductions
     assert list(symbolic.rules) == proven, "a table of rules without proofs"
 
 

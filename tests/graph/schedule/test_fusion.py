@@ -12,8 +12,9 @@ from tinyweb import Tensor, Variable
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, toposort, users
 from tinyweb.graph.schedule import schedule
+from tinyweb.graph.schedule.calls import MAX_INPUTS
 from tinyweb.graph.schedule.dominators import PostDominators
-from tinyweb.graph.schedule.fusion import MAX_INPUTS, SHORT_REDUCE, STORED_FROM, TILED_REDUCE, Fusion
+from tinyweb.graph.schedule.fusion import SHORT_REDUCE, STORED_FROM, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import webgpu_target

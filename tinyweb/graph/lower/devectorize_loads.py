@@ -33,7 +33,6 @@ class Loads(Expansion):
         if axis in index.lanes and self._affine_of(index)[1].get(axis) != 1:
             return (
                 self._load_transposed(u, point, axis)
-                or self._load_woven(u, point, axis)
                 or self._load_alternate(u, point, axis)
                 or self._load_lanes(u, point, axis)
             )
@@ -96,12 +95,16 @@ class Loads(Expansion):
         return self._columns(tuple(rows))[at - along.first]
 
     def _load_alternate(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
-        """Every other element, out of two vectors, the second of which ends with the last one."""
+        """Every other element, out of two vectors: where another lane takes those between, the two that both read, else
+        the second ends with the last one. None where it is not so.
+        """
         memory, index = u.src[:2]
-        chunk, gate = point[axis], u.src[2] if len(u.src) > 2 else None
+        chunk, gate, strides = point[axis], u.src[2] if len(u.src) > 2 else None, self._affine_of(index)[1]
         assert isinstance(chunk, Chunk)
-        plain = not self.target.has_threads and u.dtype.bits == 32 == memory.buffer.dtype.bits
-        if not plain or self._affine_of(index)[1].get(axis) != 2 or chunk.width < QUAD:
+        pair = next((r for r, s in strides.items() if s == 1 and r is not axis and lane_count(r) == 2), None)
+        woven = gate is None and pair is not None and isinstance(point[pair], int)
+        plain = u.dtype.bits == 32 == memory.buffer.dtype.bits and chunk.width >= QUAD
+        if self.target.has_threads or strides.get(axis) != 2 or not (woven or plain):
             return None
         if gate is not None and (gate := self._uniform(gate, axis, point)) is None:
             return None
@@ -109,13 +112,16 @@ class Loads(Expansion):
             if not gate.arg:
                 return UOp.const(0, u.dtype)
             gate = None
-        start, width = self._index({**point, axis: chunk.first}, index), chunk.width
+        first = point[pair] if woven and pair is not None else 0
+        assert isinstance(first, int)
+        begin = {**point, axis: chunk.first, **({pair: 0} if woven and pair is not None else {})}
+        start, width = self._index(begin, index), chunk.width
         low, high = (
-            self.memory.load(self._place(memory), u.dtype, u.dtype, Run(start.at(i), width), 0, width, gate)
-            for i in (0, width - 1)
+            self.memory.load(self._place(memory), memory.buffer.dtype, u.dtype, Run(start.at(i), width), 0, width, gate)
+            for i in (0, width if woven else width - 1)
         )
-        half = range(0, width, 2)
-        return pick([*((low, i) for i in half), *((high, i + 1) for i in half)])
+        picked = range(first, width, 2)
+        return pick([*((low, i) for i in picked), *((high, i + (not woven)) for i in picked)])
 
     def _beside(self, index: UOp, buffer: UOp) -> UOp | None:
         """The UNROLL axis whose steps lie side by side in memory, if blocks of them can be transposed in registers."""
@@ -137,26 +143,6 @@ class Loads(Expansion):
         if rows not in self._transposed:
             self._transposed[rows] = transposed(rows)
         return self._transposed[rows]
-
-    def _load_woven(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
-        """Every second element, where another lane takes those between: what both read is loaded in whole vectors.
-        None where it is not so.
-        """
-        if len(u.src) > 2 or self.target.has_threads:
-            return None
-        strides, chunk = self._affine_of(u.src[1])[1], point[axis]
-        pair = next((r for r, s in strides.items() if s == 1 and r is not axis and lane_count(r) == 2), None)
-        if strides.get(axis) != 2 or pair is None or not isinstance(first := point[pair], int):
-            return None
-        assert isinstance(chunk, Chunk)
-        start = self._index({**point, axis: chunk.first, pair: 0}, u.src[1])
-        place, width = self._place(u.src[0]), chunk.width
-        halves = [
-            self.memory.load(place, u.src[0].buffer.dtype, u.dtype, Run(start.at(i * width), width), 0, width, None)
-            for i in range(2)
-        ]
-        picked = range(first, 2 * width, 2)
-        return stack([lane(halves[i // width], i % width) for i in picked])
 
     def _load_run(self, u: UOp, point: Point, axis: UOp | None, gate: UOp | None) -> UOp:
         memory, index = u.src[:2]

@@ -4,6 +4,7 @@ from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Split, from_json, to_json
 from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
+from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -18,6 +19,7 @@ from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 __all__ = [
     "Action",
     "Bind",
+    "Divide",
     "FallbackWarning",
     "Fuse",
     "GroupReduce",

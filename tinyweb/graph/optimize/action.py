@@ -55,4 +55,4 @@ Schedule: TypeAlias = "tuple[Action, ...]"
 def _text(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name.lower()
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -17,8 +17,9 @@ from functools import cache
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_add, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, size_add, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.optimize.divide import Divide, reduced_in_parts
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
@@ -27,14 +28,7 @@ from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
-from tinyweb.graph.optimize.rewrite import (
-    gate_loads,
-    loops_of,
-    ranges_of,
-    renumber,
-    replace_in_order,
-    replace_range,
-)
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
 from tinyweb.graph.symbolic import divides, simplify
@@ -87,8 +81,8 @@ class Split(Action):
         self.check_unbound(r)
         f = self.factor
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
-        outer = _range(r, blocks, name=self.outer)
-        inner = _range(r, f, name=self.inner)
+        outer = renamed(r, self.outer, blocks)
+        inner = renamed(r, self.inner, f)
         whole = size % f == 0 if isinstance(size, int) else divides(size, f)
         if self.overlap and not whole:
             if r.arg.reduce or as_index(size).vmin < f or updates_in_place(kernel):
@@ -135,29 +129,15 @@ class Peel(Action):
             raise ScheduleError(f"{self}: the factor must be at least 1")
         if not r.arg.reduce or r.arg.kind is not AxisKind.LOOP:
             raise ScheduleError(f"{self}: the axis must be a loop that is reduced")
-        reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
-        if any(r in u.ranges for u in reduces):
-            raise ScheduleError(f"{self}: a reduction inside depends on the axis")
         if divides(size, f):
             return Split(self.axis, f).apply(kernel)
         if size.vmax < (f if size.op is Ops.CONST else 2 * f) or (size.op is not Ops.CONST and f < 3):
             # a loop that runs once at most is no loop any more, and would be walked even where it is empty
             raise ScheduleError(f"{self}: the axis may be too short for blocks of {f}")
-        outer, inner = _range(r, simplify(size // f), f"{r.arg.name}.0"), _range(r, f, f"{r.arg.name}.1")
-        rest = _range(r, simplify(size % f), f"{r.arg.name}.2")
-        table: dict[UOp, UOp] = {}
-        for u in reduces:
-            value, ranges = u.src[0], [o for o in u.src[1:] if o is not r]
-            if len(ranges) < len(u.src) - 1:
-                copies = {o: _range(o, axis_size(o), f"{o.arg.name}.{r.arg.name}") for o in ranges}
-                start = simplify(size // f * f)
-                # where a loop is empty nothing may be read, not even what the loop does not vary
-                within = gate_loads(value, r, outer * f + inner, outer, UOp.const(f - 1, dtypes.index) < size)
-                beyond = gate_loads(value, r, rest + start, rest, start < size)
-                blocks = u.replace(src=(substitute(within, {r: outer * f + inner}), *ranges, outer, inner))
-                tail = u.replace(src=(substitute(beyond, {r: rest + start, **copies}), *copies.values(), rest))
-                table[u] = UOp(u.arg, u.dtype, (blocks, tail))
-        return replace_in_order(kernel, table)
+        outer, inner = renamed(r, f"{self.axis}.0", simplify(size // f)), renamed(r, f"{self.axis}.1", f)
+        rest, start = renamed(r, f"{self.axis}.2", simplify(size % f)), simplify(size // f * f)
+        blocks = (outer, inner), outer * f + inner, UOp.const(f - 1, dtypes.index) < size
+        return reduced_in_parts(self, kernel, r, [blocks, ((rest,), rest + start, start < size)])
 
 
 def updates_in_place(kernel: UOp) -> bool:
@@ -345,8 +325,8 @@ class GroupReduce(Action):
 
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
-        Split, Peel, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition, Prefetch,
-        Reuse,
+        Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition,
+        Prefetch, Reuse,
     )
 }  # fmt: skip
 
@@ -401,7 +381,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name.lower()
     return list(value) if isinstance(value, tuple) else value
-
-
-def _range(r: UOp, size: Size, name: str) -> UOp:
-    return r.replace(src=(as_index(size),), arg=r.arg.__class__(name, r.arg.order, r.arg.kind, r.arg.reduce, r.arg.dim))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
-from tinyweb.graph.optimize.actions import Peel, Split
+from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import staged_bytes
+from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
+from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.reuse import Reuse
+from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import whole_value
-from tinyweb.graph.symbolic import const_factor
+from tinyweb.graph.symbolic import borders, const_factor
 
 BLOCKS_PER_WORKER = 4
 AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
@@ -21,6 +24,7 @@ SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = (
     8,
 )  # sums in the first-level cache, lanes of one, rows at a time
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
+SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
 LIGHT = 60  # nodes of a kernel that may be repeated for all of a block
 STAGED = 6144  # elements of float32 that stay in the first-level cache beside what they are multiplied with
@@ -30,6 +34,7 @@ def schedule_for_c(b: Builder) -> bool:
     """Any kernel on a processor."""
     if fuses := fused(b.kernel)[0]:
         b.rewrite(*fuses)
+    divide(b)
     if b.k.dominant is None:
         elementwise(b, b.k.outputs, 2 * b.target.vector_lanes)
         share(b)
@@ -47,8 +52,42 @@ def schedule_shared(b: Builder) -> bool:
 
 
 # -- kinds of kernels -------------------------------------------------------------------------------------------
+def divide(b: Builder) -> None:
+    """What is joined along an axis, padded or rotated becomes loops over the parts, each with vectors of its own."""
+
+    def worth(r: UOp) -> tuple[int, ...]:
+        at = borders(b.kernel.toposort(), r)
+        return at if len(at) < MOST_PARTS and b.size(r.arg.name) >= SHORT * (len(at) + 1) else ()
+
+    if b.k.in_place or b.k.pointer_chasing:
+        return
+    for name in [r.arg.name for r in b.k.reduced]:
+        if at := worth(find_axis(b.kernel, name)):
+            b.attempt(Divide(name, at))
+    b.rewrite()
+    k = b.k
+    gates = {r for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:] for r in gate.ranges}
+    along = {r for s in k.stores for r in k.outputs if k.contiguous(s, r)}
+    apart = [r for r in k.outputs if (r in gates or r in along) and not any(r in u.ranges for u in k.reduces)]
+    found = [(r, at) for r in sorted(apart, key=lambda r: r not in along) if (at := worth(r))]
+    if not found:
+        return
+    r, at = found[0]
+    blocks = b.target.parallel_threads * BLOCKS_PER_WORKER
+    if not b.shares or k.reduces or any(k.size(o) >= blocks for o in k.outputs[: k.outputs.index(r)]):
+        b.rewrite(Divide(r.arg.name, at))
+    else:
+        b.rewrite(Divide(r.arg.name, at, blocks), Bind(f"{r.arg.name}.block", AxisKind.GRID))
+
+
 def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
-    """A vector along the axis that the stores follow, of at most so many lanes of 32 bits."""
+    """In each part of the outputs a vector along the axis that the stores follow, of at most so many lanes of 32 bits."""
+    loops = list(dict.fromkeys(frozenset(s.ranges).intersection(axes) for s in b.k.stores))
+    for mine in loops:
+        vectors(b, [r for r in axes if r in mine and sum(r in other for other in loops) == 1], most)
+
+
+def vectors(b: Builder, axes: list[UOp], most: int) -> None:
     k, best, width = b.k, None, 1
     if k.pointer_chasing:
         return
@@ -62,11 +101,7 @@ def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
     if best is None:
         return
     across = read_across(k, best, width, axes)
-    left = b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
-    gates = [gate for u in k.nodes if u.op is Ops.LOAD for gate in u.src[2:] if best in gate.ranges]
-    known = any(all(u.op is not Ops.LOAD for u in gate.toposort()) for gate in gates)  # before memory is read
-    if left and known and isinstance(k.exact(best), int) and b.size(left) * len(k.nodes) <= REPEATED * SIDE:
-        b.bind(left, AxisKind.UNROLL)  # what lies outside is known of each vector
+    b.tile(best.arg.name, min(width, SIDE) if across is not None else width, AxisKind.VECTOR)
     if across is not None:
         b.tile(across.arg.name, min(LINE, k.size(across)), AxisKind.UNROLL)
 
@@ -302,7 +337,7 @@ def share(b: Builder) -> None:
     block.
     """
     k = b.k
-    if not b.shares:
+    if not b.shares or any(r.arg.kind is AxisKind.GRID for r in ranges_of(b.kernel)):
         return
     blocks = b.target.parallel_threads * BLOCKS_PER_WORKER
     loops = [r for r in k.outputs if b.left(r)]

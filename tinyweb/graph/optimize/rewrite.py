@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyweb.graph.ir import Ops, UOp, identity, nested, rebuild, substitute
+from tinyweb.graph.ir import Ops, Size, UOp, as_index, identity, nested, rebuild, substitute
 from tinyweb.graph.ir.uop import on_node, toposort
 from tinyweb.graph.symbolic import simplify
 
@@ -51,6 +51,11 @@ def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
     """The kernel with its ranges nested in the given order."""
     table = {r: r.replace(arg=replace(r.arg, order=i)) for i, r in enumerate(order)}
     return substitute(kernel, {a: b for a, b in table.items() if a is not b})
+
+
+def renamed(r: UOp, name: str, size: Size | None = None) -> UOp:
+    """A loop of another name, and maybe another size, in the place of one."""
+    return r.replace(src=r.src if size is None else (as_index(size),), arg=replace(r.arg, name=name))
 
 
 def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size: UOp | None) -> UOp:

@@ -17,8 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, Size, UOp, size_max, size_prod, toposort
+from tinyweb.graph.ir import (
+    ELEMENTWISE,
+    MOVEMENT,
+    TRANSCENDENTAL,
+    Ops,
+    Ordered,
+    Size,
+    UOp,
+    size_max,
+    size_prod,
+    toposort,
+)
 from tinyweb.graph.schedule.attention import candidates
+from tinyweb.graph.schedule.calls import MAX_INPUTS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.work import LAUNCH
@@ -26,7 +38,6 @@ from tinyweb.graph.target import Target
 
 TILED_REDUCE = 16  # elements of a sum from which its kernel is worth good tiles, and keeps to itself
 SHORT_REDUCE = 256  # elements of a reduce of integers that is carried out inside the reduce that needs it
-MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
 MOST_BETWEEN = 4000  # nodes looked at between a value and where its users meet
 STORED_FROM = 256  # elements from which transcendental work is not repeated along a broadcast
 
@@ -49,6 +60,7 @@ class State:
     contraction: bool = False
     inputs: frozenset[UOp] = field(default_factory=frozenset)  # memories read
     reduces: frozenset[UOp] = field(default_factory=frozenset)  # ROW: the values that were broadcast along the row
+    joined: bool = False  # more inputs than a kernel binds, of which constants along an axis say which an element reads
 
 
 def base_of(u: UOp) -> UOp:
@@ -65,6 +77,12 @@ def _elements(u: UOp) -> int:
 def is_memory(u: UOp) -> bool:
     """Nodes that are memory already, or that always are."""
     return u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
+
+
+def _is_join(u: UOp) -> bool:
+    """Whether a choice is one between the two sides of a constant step of an axis."""
+    sides = [base_of(s) for s in u.src[0].src] if u.op is Ops.WHERE and u.src[0].op is Ops.LESS else []
+    return [s.src[0].op if s.op is Ops.CAST else s.op for s in sides] == [Ops.IOTA, Ops.CONST]
 
 
 class Fusion:
@@ -133,6 +151,9 @@ class Fusion:
     def _combine(self, u: UOp) -> State:
         if not u.src:
             return State()
+        for s in u.src if u.op not in ELEMENTWISE and not (is_memory(u) and not isinstance(u.arg, Ordered)) else ():
+            if self.state[s].joined:
+                self._realize(s)
         if u.op is Ops.REDUCE:
             return self._reduce(u)
         if u.op is Ops.EXPAND:
@@ -149,8 +170,6 @@ class Fusion:
         if u.op in ELEMENTWISE:
             return self._elementwise(u)
         if is_memory(u):
-            if u.op is Ops.ASSIGN and self.state[u.src[1]].inputs and len(self.state[u.src[1]].inputs) > MAX_INPUTS:
-                self._realize(u.src[1])
             return State()
         return self.state[u.src[0]]
 
@@ -170,8 +189,7 @@ class Fusion:
                 self.cheaper |= s.reduces
             self._realize(x)
             s = self.state[x]
-        largest = max((size_max(size_prod(m.shape)) for m in s.inputs), default=None)
-        contraction = largest is not None and size_max(size_prod(x.shape)) > largest
+        contraction = 0 < sum(size_max(size_prod(m.shape)) for m in s.inputs) < size_max(size_prod(x.shape))
         row_size = size_prod(x.shape[a] for a in sorted(axes))
         return State(Kind.FULL, row_size, contraction=contraction, inputs=s.inputs)
 
@@ -248,7 +266,11 @@ class Fusion:
         return self.state[x]
 
     def _elementwise(self, u: UOp) -> State:
-        if len(frozenset().union(*(self.state[s].inputs for s in u.src))) > MAX_INPUTS:
+        every = frozenset[UOp]().union(*(self.state[s].inputs for s in u.src))
+        same_join = all(st.joined and st.inputs == every for s in u.src if (st := self.state[s]).inputs)
+        joined = len(every) > MAX_INPUTS and (same_join or _is_join(u))
+        joined = joined and all(self.state[s].kind is Kind.NONE for s in u.src)
+        if len(every) > MAX_INPUTS and not joined:
             for s in sorted(dict.fromkeys(u.src), key=lambda s: -len(self.state[s].inputs)):
                 if len(self.state[s].inputs) > 1:
                     self._realize(s)
@@ -278,7 +300,7 @@ class Fusion:
                     contraction = any(other.contraction for other in states.values())
                     reduces = frozenset().union(*(other.reduces for other in states.values()))
                     return State(want, st.row_size, st.row_axes, transcendental, contraction, inputs, reduces)
-        return State(transcendental=transcendental, inputs=inputs)
+        return State(transcendental=transcendental, inputs=inputs, joined=joined)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:
         """Whether all users of `u` end in one node after nothing but elementwise work and reduces along the same

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, Axis, Ops, Shape, Size, UOp, as_index, size_max, size_mul, size_prod
 from tinyweb.graph.ir.ops import AxisKind
-from tinyweb.graph.symbolic import clauses
+from tinyweb.graph.symbolic import clauses, deciding
 
 Index: TypeAlias = "tuple[UOp, ...]"
 Request: TypeAlias = "tuple[UOp, Index, UOp | None]"  # node, index, gate
@@ -115,10 +115,8 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
 
 
 def _zero_beyond(value: UOp, gate: UOp) -> bool:
-    """Whether a value is zero where `gate` is false because all it is made of are loads behind that gate."""
-    if value.op is Ops.LOAD:
-        return len(value.src) > 2 and set(clauses(gate)) <= set(clauses(value.src[2]))
-    return value.op in (Ops.CAST, Ops.MUL) and all(_zero_beyond(s, gate) for s in value.src)
+    """Whether a value is certainly zero where `gate` is false."""
+    return set(clauses(gate)) <= set(deciding(value, 0))
 
 
 class ElementBuilder:

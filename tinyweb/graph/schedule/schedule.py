@@ -19,12 +19,12 @@ from tinyweb.graph.ir import (
     rebuild,
     size_max,
     size_prod,
-    substitute,
     toposort,
 )
 from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.spec import spec_level, verify
 from tinyweb.graph.ir.tensor_spec import tensor_spec
+from tinyweb.graph.schedule.calls import KernelCall, numbered, within_limit
 from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
@@ -32,7 +32,7 @@ from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.ordered import expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
-from tinyweb.graph.symbolic import simplify, split_by
+from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
 _buffer_ids = itertools.count()
@@ -41,23 +41,6 @@ _buffer_ids = itertools.count()
 def new_buffer(size: int, dtype: DType) -> UOp:
     """A BUFFER node that stands for device memory of its own: `size` elements."""
     return UOp(Ops.BUFFER, dtype, (), BufferArg(Space.DEVICE, next(_buffer_ids), size))
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """One launch: the kernel (a SINK of the kernel form) and its buffers in slot order."""
-
-    kernel: UOp
-    buffers: tuple[UOp, ...]
-
-    def written_whole(self) -> set[UOp]:
-        """The buffers that it writes every element of, and reads none of."""
-        whole: frozenset[int] | None = self.kernel.__dict__.get("whole")
-        if whole is None:
-            read = {u.src[0] for u in self.kernel.toposort() if u.op is Ops.LOAD}
-            slots = (s.src[0].arg.slot for s in self.kernel.src if s.src[0] not in read and _covers(s))
-            whole = self.kernel.__dict__["whole"] = frozenset(slots)
-        return {self.buffers[slot] for slot in whole}
 
 
 @dataclass(frozen=True)
@@ -100,26 +83,6 @@ class _Recipe:
     reads: frozenset[int] = frozenset()
 
 
-def _covers(store: UOp) -> bool:
-    """Whether a store's index takes every value below the memory's size: its strides are those of dense rows."""
-    memory, rest = store.src[:2]
-    if len(store.src) > 3 or memory.op is not Ops.PARAM:
-        return False
-    strides: dict[int, int] = {}
-    for r in rest.ranges:
-        parts = split_by(rest, r)
-        if parts is None or not isinstance(parts[0], int) or r.src[0].op is not Ops.CONST:
-            return False
-        rest = parts[1]
-        strides[parts[0]] = int(r.src[0].arg)
-    dense = 1
-    for stride in sorted(strides):
-        if stride != dense:
-            return False
-        dense *= strides[stride]
-    return dense == memory.arg.size and rest.op is Ops.CONST and rest.arg == 0
-
-
 def schedule(roots: Sequence[UOp], checked_uses: int = Target.checked_uses) -> Schedule:
     """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN.
     `checked_uses`: the target's.
@@ -149,7 +112,8 @@ def schedule(roots: Sequence[UOp], checked_uses: int = Target.checked_uses) -> S
         # values to be written that depend on other places of the same memory are computed completely first
         roots = _compute_first(roots, clashes)
     ordered = _order(stores, memory, recipes)
-    calls = tuple(KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
+    whole = (KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
+    calls = tuple(part for call in whole for part in within_limit(call))
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
     if spec_level():
@@ -284,15 +248,10 @@ def _recipe(node: UOp, target: UOp) -> _Recipe:
         assert picked is not None and trace is not None
         stores.append(out.store(trace, picked))
     kernel = simplify(UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo()))
-    # memory that simplification found to be unused is dropped, and the rest numbered without gaps
-    used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
+    # memory that simplification found to be unused is dropped
+    kernel, kept = numbered(kernel)
     order = list(slots)
-    if len(used) < len(order):
-        kept = sorted(used)
-        table = {used[s]: used[s].replace(arg=ParamArg(i, used[s].arg.size)) for i, s in enumerate(kept)}
-        kernel = substitute(kernel, table)
-        order = [order[s] for s in kept]
-    return _Recipe(kernel, tuple(order), frozenset(reads))
+    return _Recipe(kernel, tuple(order[i] for i in kept), frozenset(reads))
 
 
 def _replaced(update: UOp) -> UOp:

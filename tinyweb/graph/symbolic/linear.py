@@ -88,6 +88,19 @@ def from_linear(terms: Terms, constant: int, dtype: DType) -> UOp:
     return total
 
 
+def isolated(a: UOp, b: UOp, r: UOp) -> tuple[int, Terms, int] | None:
+    """(k, terms, constant) with a - b = k·r + Σ terms + constant, where only k·r varies with the range r (or is a
+    cast of it); None where that is not so.
+    """
+    (left, c), (right, d) = linear(a), linear(b)
+    terms = dict(left)
+    add_scaled(terms, right, -1)
+    own = [t for t in terms if r in t.ranges]
+    if len(own) != 1 or (own[0] is not r and (own[0].op is not Ops.CAST or own[0].src[0] is not r)):
+        return None
+    return terms.pop(own[0]), terms, c - d
+
+
 def interval_of(terms: Terms, constant: int = 0) -> tuple[int, int]:
     """Bounds of the sum as a number, without wraparound."""
     low = high = constant

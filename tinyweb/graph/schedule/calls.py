@@ -1,0 +1,79 @@
+"""Launches of kernels, each within the number of buffers that every device binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tinyweb.graph.ir import Ops, ParamArg, UOp, as_index, nested, substitute
+from tinyweb.graph.symbolic import borders, simplify, split_by
+
+MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One launch: the kernel (a SINK of the kernel form) and its buffers in slot order."""
+
+    kernel: UOp
+    buffers: tuple[UOp, ...]
+
+    def written_whole(self) -> set[UOp]:
+        """The buffers that it writes every element of, and reads none of."""
+        whole: frozenset[int] | None = self.kernel.__dict__.get("whole")
+        if whole is None:
+            read = {u.src[0] for u in self.kernel.toposort() if u.op is Ops.LOAD}
+            slots = (s.src[0].arg.slot for s in self.kernel.src if s.src[0] not in read and _covers(s))
+            whole = self.kernel.__dict__["whole"] = frozenset(slots)
+        return {self.buffers[slot] for slot in whole}
+
+
+def _covers(store: UOp) -> bool:
+    """Whether a store's index takes every value below the memory's size: its strides are those of dense rows."""
+    memory, rest = store.src[:2]
+    if len(store.src) > 3 or memory.op is not Ops.PARAM:
+        return False
+    strides: dict[int, int] = {}
+    for r in rest.ranges:
+        parts = split_by(rest, r)
+        if parts is None or not isinstance(parts[0], int) or r.src[0].op is not Ops.CONST:
+            return False
+        rest = parts[1]
+        strides[parts[0]] = int(r.src[0].arg)
+    dense = 1
+    for stride in sorted(strides):
+        if stride != dense:
+            return False
+        dense *= strides[stride]
+    return dense == memory.arg.size and rest.op is Ops.CONST and rest.arg == 0
+
+
+def numbered(kernel: UOp) -> tuple[UOp, list[int]]:
+    """The kernel with its parameters numbered without gaps, and their slots before."""
+    used = {u.arg.slot: u for u in kernel.toposort() if u.op is Ops.PARAM}
+    kept = sorted(used)
+    table = {used[s]: used[s].replace(arg=ParamArg(i, used[s].arg.size)) for i, s in enumerate(kept) if i != s}
+    return substitute(kernel, table), kept
+
+
+def within_limit(call: KernelCall) -> Iterator[KernelCall]:
+    """The calls that do what one does, each for as many neighbouring parts of a join as bind few enough buffers."""
+    if len(call.buffers) <= MAX_INPUTS + 1:
+        yield call
+        return
+    nodes = call.kernel.toposort()
+    for r in nested(u for u in nodes if u.op is Ops.RANGE and not u.arg.reduce):
+        at, parts = borders(nodes, r), list[tuple[int, UOp, list[int]]]()  # first step, kernel, slots
+        for first, end in pairwise((0, *at, r.vmax + 1) if at else ()):
+            for start in (*(p[0] for p in parts[-1:]), first):
+                some = r.replace(src=(as_index(end - start),))
+                kernel, slots = numbered(simplify(substitute(call.kernel, {r: some + start})))
+                if len(slots) <= MAX_INPUTS + 1:
+                    break
+            parts[len(parts) - (start != first) :] = [(start, kernel, slots)]
+        if parts:
+            for _, kernel, slots in parts:
+                yield from within_limit(KernelCall(kernel, tuple(call.buffers[i] for i in slots)))
+            return
+    yield call

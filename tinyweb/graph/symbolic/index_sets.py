@@ -1,0 +1,51 @@
+"""Index-set splitting: where along a loop expressions begin to be others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from tinyweb.graph.ir.axes import axis_size
+from tinyweb.graph.ir.ops import Ops
+from tinyweb.graph.ir.pattern import substitute
+from tinyweb.graph.ir.uop import UOp, as_index
+from tinyweb.graph.symbolic.linear import isolated
+from tinyweb.graph.symbolic.simplify import simplify
+
+MOST_QUOTIENTS = 32  # of one expression
+
+
+def borders(nodes: Iterable[UOp], r: UOp) -> tuple[int, ...]:
+    """Steps of a range, in order, at which a comparison with a constant, a maximum or a remainder is decided otherwise
+    than before; none where the size is not constant.
+    """
+    size = axis_size(r)
+    if not isinstance(size, int):
+        return ()
+    kinds = (Ops.LESS, Ops.MAX, Ops.MOD, Ops.FLOORDIV)
+    varying = [u for u in nodes if u.op in kinds and r in u.ranges and u.src[0].dtype.is_int]
+    found = {b for u in varying for b in _changes(u, r) if 0 < b < size}
+    for start, end in pairwise((0, *sorted(found), size) if found else ()):
+        # what was hidden in an expression that is decided in this part
+        part = r.replace(src=(as_index(end - start),))
+        inside = (simplify(substitute(u, {r: part + start})) for u in varying if not _changes(u, r))
+        found |= {start + b for u in inside for b in borders(u.toposort(), part)}
+    return tuple(sorted(found))
+
+
+def _changes(u: UOp, r: UOp) -> list[int]:
+    """The steps of `r` at which a node is decided otherwise, if it compares k·r with a constant or divides by one."""
+    quotient = u.op in (Ops.MOD, Ops.FLOORDIV)
+    parts = isolated(u.src[0], UOp.const(0, u.src[0].dtype) if quotient else u.src[1], r)
+    if parts is None or parts[1]:
+        return []
+    k, _, constant = parts
+    limits = [0]
+    if quotient:
+        c = u.src[1].arg if u.src[1].op is Ops.CONST else 0
+        if c < 1 or abs(k) * r.vmax // c >= MOST_QUOTIENTS:
+            return []
+        first, last = sorted((constant, constant + k * r.vmax))
+        limits = [m * c for m in range(first // c + 1, last // c + 1)]
+    # k·r + constant < limit begins, or ends, to hold
+    return [-((constant - m) // k) if k > 0 else (constant - m) // -k + 1 for m in limits]
