@@ -81,7 +81,7 @@ def divide(b: Builder) -> None:
 
 
 def elementwise(b: Builder, axes: list[UOp], most: int) -> None:
-    """In each part of the outputs a vector along the axis that the stores follow, of at most so many lanes of 32 bits."""
+    """In each part of the outputs a vector along the axis that stores follow, of at most so many lanes of 32 bits."""
     loops = list(dict.fromkeys(frozenset(s.ranges).intersection(axes) for s in b.k.stores))
     for mine in loops:
         vectors(b, [r for r in axes if r in mine and sum(r in other for other in loops) == 1], most)
