@@ -40,7 +40,7 @@ MASKED_LOAD = Template(
     + """${t}x${n} masked_${t}x${n}(const ${t} *p, i32x${n} m) {
 #if __has_builtin(__builtin_masked_load)
   typedef _Bool bits __attribute__((ext_vector_type(${n})));
-  return __builtin_masked_load(__builtin_convertvector(m, bits), p);
+  return __builtin_masked_load(__builtin_convertvector(m, bits), p, (${t}x${n})(0));
 #else
   return (${t}x${n}){${lanes}};
 #endif
