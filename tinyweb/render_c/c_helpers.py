@@ -48,18 +48,16 @@ MASKED_LOAD = Template(
 """
 )
 
-# The bits of a half to a single. A multiplication rebiases the exponent: it is exact and normalises subnormals.
-# `${u}` is what the bits come in, u16 or the low half of u32; `${extended}` repeats their sign above bit 15.
+# The bits of a half to a single: its exponent and mantissa in place, all ones for that of infinities and NaNs, and a
+# multiplication that rebiases the exponent: it is exact and normalises subnormals. `${u}` is what the bits come in;
+# `${placed}` puts them in place.
 F16_TO_F32 = Template(
     _HEAD
     + """f32x${n} f16_in_${u}_to_f32x${n}(${u}x${n} half) {
 #if defined(__F16C__) || defined(__aarch64__)
   return __builtin_convertvector(__builtin_bit_cast(f16x${n}, __builtin_convertvector(half, u16x${n})), f32x${n});
 #else
-  const u32x${n} shifted = ((u32x${n})(${extended}) << 13) & 0x8fffe000u;
-  const u32x${n} scaled = (u32x${n})((f32x${n})shifted * 0x1p112f);
-  const u32x${n} special = (u32x${n})((shifted & 0x0f800000u) == 0x0f800000u);
-  return (f32x${n})(scaled | (special & 0x7f800000u));
+${placed} * 0x1p112f;
 #endif
 }
 """
@@ -85,11 +83,24 @@ F32_TO_F16 = Template(
 """
 )
 
-SIGN_EXTENDED = {
-    "u16": Template("__builtin_convertvector((i16x${n})half, i32x${n})"),
-    "u32": Template("(i32x${n})(half << 16) >> 16"),
+PLACED = {
+    # the halves of the result are made side by side, twice as many in a vector, and interleaved
+    "u16": Template("""\
+  const i16x${n} bits = (i16x${n})half, low = bits << 13;
+  const i16x${n} high = (bits >> 3 & ~0x7000) | ((i16x${n})((bits & 0x7c00) == 0x7c00) & 0x7f80);
+  return (f32x${n})__builtin_shufflevector(low, high, ${interleaved})"""),
+    "u32": Template("""\
+  const u32x${n} bits = (u32x${n})((i32x${n})(half << 16) >> 3) & 0x8fffe000u;
+  return (f32x${n})(bits | ((u32x${n})((bits & 0x0f800000u) == 0x0f800000u) & 0x7f800000u))"""),
 }
-"""How the sign is repeated, by the type the bits come in."""
+"""The bits of a half where those of a single are, by the type they come in."""
+
+
+def half_to_single(kind: str, n: int) -> str:
+    """The function that converts `n` halves, whose bits come in `kind`, u16 or the low half of u32."""
+    interleaved = ", ".join(f"{i}, {n + i}" for i in range(n))
+    return F16_TO_F32.substitute(n=n, u=kind, placed=PLACED[kind].substitute(n=n, interleaved=interleaved))
+
 
 HALF_LANES = ("f16", "i16", "u16", "i32", "u32", "f32")
 """Element types the conversions need vectors of."""

@@ -151,10 +151,9 @@ def _on_vectors(function: str, kind: str, n: int, *values: str) -> str:
 def _f16_to_f32(k: Kernel, u: UOp) -> str:
     n, bits = lanes(u), u.src[0]
     if bits.op is Ops.CAST and bits.src[0].dtype is dtypes.uint16:
-        bits = bits.src[0]  # widening with the sign is one instruction less
+        bits = bits.src[0]  # they are converted side by side
     kind = scalar_name(bits.dtype)
-    text = c_helpers.F16_TO_F32.substitute(n=n, u=kind, extended=c_helpers.SIGN_EXTENDED[kind].substitute(n=n))
-    return _half(k, f"f16_in_{kind}_to_f32x{n}", text, f"{kind}x{n}", n, bits)
+    return _half(k, f"f16_in_{kind}_to_f32x{n}", c_helpers.half_to_single(kind, n), f"{kind}x{n}", n, bits)
 
 
 def _f32_to_f16(k: Kernel, u: UOp) -> str:

@@ -165,15 +165,18 @@ def _cast(u: UOp, x: UOp, target: Target) -> UOp:
 
 
 def _float_to_int(x: UOp, to: DType, computed: DType, target: Target) -> UOp:
-    """Truncated and held within the range of `to`; 0 for NaN."""
+    """Truncated and held within the range of `to`; 0 for NaN. The bounds of narrow integers are chosen as floats, in
+    lanes as wide as those of what is compared.
+    """
     low, limit = float(to.min), float(int(to.max) + 1)  # powers of two: exact
     least, most = _held(x)
-    value = x.cast(computed)
+    chosen = x.dtype if to.bits < 24 else computed
+    value = x.cast(chosen)
     if low <= least and most < limit and target.language == "wgsl":
-        return is_nan(x, target).where(UOp.const(0, computed), value)
-    outside = is_nan(x, target).where(UOp.const(0, computed), UOp.const(to.max, computed))
+        return is_nan(x, target).where(UOp.const(0, computed), x.cast(computed))
+    outside = is_nan(x, target).where(UOp.const(0, chosen), UOp.const(to.max, chosen))
     value = x.alu(Ops.LESS, x.lift(limit)).where(value, outside)
-    return x.alu(Ops.LESS, x.lift(low)).where(UOp.const(to.min, computed), value)
+    return x.alu(Ops.LESS, x.lift(low)).where(UOp.const(to.min, chosen), value).cast(computed)
 
 
 def _held(x: UOp) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
-TOGETHER = (8, 4)  # elements that are converted together
+TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
 SQUARE = 16  # most rows and columns of what is transposed in registers
 MAX_STAGED = 1 << 16  # elements
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
@@ -178,7 +178,7 @@ class Stage(Action):
         filled = [copies[r] for r in layout]
         run, vector = _side_by_side(load, layout, copies, 1 if woven is None else 2), layout[-1]
         if self.space is Space.REGISTER and run and (value is not load or woven is not None):
-            filled[-len(run) :] = _in_parts(run, copies, TOGETHER, AxisKind.VECTOR)
+            filled[-len(run) :] = _in_parts(run, copies, TOGETHER[woven is None :], AxisKind.VECTOR)
         elif self.space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
             # what lies apart is read as it lies, several elements at a time, and transposed in registers
             run = _side_by_side(load, layout[:-1], copies, 1)

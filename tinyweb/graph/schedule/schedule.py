@@ -29,6 +29,7 @@ from tinyweb.graph.schedule.canonical import canonical_form, placeholder
 from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
+from tinyweb.graph.schedule.multi_output import join
 from tinyweb.graph.schedule.ordered import expand_ordered
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
@@ -112,8 +113,8 @@ def schedule(roots: Sequence[UOp], checked_uses: int = Target.checked_uses) -> S
         # values to be written that depend on other places of the same memory are computed completely first
         roots = _compute_first(roots, clashes)
     ordered = _order(stores, memory, recipes)
-    whole = (KernelCall(s.kernel, s.buffers) for s in ordered if s.kernel is not None)
-    calls = tuple(part for call in whole for part in within_limit(call))
+    built = [(s.kernel, s.buffers) for s in ordered if s.kernel is not None]
+    calls = tuple(part for call in join(built) for part in within_limit(KernelCall(*call)))
     for call in calls:
         verify("schedule", call.kernel, kernel_spec)
     if spec_level():
