@@ -13,7 +13,7 @@ from math import prod
 from typing import TypeAlias
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, size_max, substitute
-from tinyweb.graph.schedule.fusion import MAX_INPUTS
+from tinyweb.graph.schedule.calls import MAX_INPUTS
 from tinyweb.graph.schedule.work import LAUNCH, executed
 
 Call: TypeAlias = "tuple[UOp, tuple[UOp, ...]]"  # a kernel and its buffers
