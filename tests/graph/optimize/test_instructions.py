@@ -147,7 +147,7 @@ def weight(bits: int, group: int, rows: int, width: int, device: str = "CPU") ->
 )
 @pytest.mark.parametrize("tokens", [1, 4, 32])
 def test_groups_of_any_size_are_dots(target: Target, bits: int, group: int, tokens: int) -> None:
-    """And what lies in memory between is what was rounded, of few rows by one kernel with its scales, not a group's sums."""
+    """And what lies in memory between is what was rounded, by one kernel with few rows, not a group's sums."""
     q = weight(bits, group, 64, 768)[0]
     x = Tensor.empty(tokens, 768)
     plan = capture(lambda: q.product(x, "int8").realize())
