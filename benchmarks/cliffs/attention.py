@@ -156,12 +156,12 @@ def window(name: str, heads: int, size: int) -> Work:
         fixed: Inputs = normal(*shapes(heads, size, size, 64))
         return [*fixed(random), (apart >= 0) & (apart < WINDOW)]
 
-    count = heads * (size * WINDOW - WINDOW * (WINDOW - 1) // 2)
+    count = heads * size * size
     return Work(
         name,
         inputs,
         lambda q, k, v, m: q.scaled_dot_product_attention(k, v, m),
         scaled_dot_product_attention,
-        needs(4 * count * 64) + softmax_needs(count),
-        note=f"a mask in memory keeps {WINDOW} keys, which both sides find out as they compute; needed: what it keeps",
+        product_needs(heads, size, size, 64) + softmax_needs(count),
+        note=f"needed: all scores, for that a mask in memory keeps {WINDOW} of a row is found out as they are computed",
     )

@@ -17,6 +17,7 @@ MANY = 1 << 20
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda x, y: x.maximum(y),
     "relu": lambda x, y: x.relu(),
+    "sqrt": lambda x, y: x.sqrt(),
     "exp": lambda x, y: x.exp(),
     "log": lambda x, y: x.log(),
     "log1p": lambda x, y: x.log1p(),

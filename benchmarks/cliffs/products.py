@@ -102,7 +102,7 @@ def batches() -> Iterator[Work]:
         "batch-distances",
         normal((300, 1, 16), (1, 400, 16)),
         lambda a, b: (a - b).square().sum(-1).sqrt(),
-        needs(3 * 300 * 400 * 16),
+        needs(3 * 300 * 400 * 16, sqrt=300 * 400),
     )
 
 
@@ -147,8 +147,8 @@ def integers() -> Iterator[Work]:
         channels,
         lambda x, v, s, dense: x @ (v.float() * s).T,
         lambda x, v, s, dense: x @ dense.T,
-        needs(2 * 8 << 20),
-        note="PyTorch: float weights, dequantised before",
+        needs((2 * 8 + 1 << 20) + 8 * 1024),
+        note="PyTorch: float weights, dequantised before; needed: integers made floats, and a scale for each sum",
     )
 
 
@@ -170,8 +170,8 @@ def quantized(bits: int, rows: int, group: int, activations: str = "float") -> W
         inputs,
         lambda x, v, s: QuantizedWeight(v, s).product(x, activations),
         lambda x, v, s, dense: x @ dense.T,
-        needs(2 * rows * out * width),
-        note="PyTorch: float weights, dequantised before",
+        needs((2 * rows + (activations == "float")) * out * width + rows * out * width // group),
+        note="PyTorch: float weights, dequantised before; needed: integers made floats, a scale for each group's sum",
         place=place,
         tolerance=None if activations == "float" else 3e-2,
     )

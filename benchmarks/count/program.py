@@ -71,8 +71,8 @@ def operations(program: Program, variables: Mapping[str, int] | None = None) -> 
 
 
 def _operations(u: UOp) -> int:
-    if u.op is Ops.DOT:
-        return 2 * _lanes(u.src[1])
+    if u.op is Ops.DOT:  # of words four products and the sums of them
+        return 7 * _lanes(u) if u.src[1].dtype is dtypes.uint32 else 2 * _lanes(u.src[1])
     values = u.src[0].dtype if u.op in COMPARISON else u.dtype
     if u.op not in COMPUTED or values.kind in ("index", "bool") or is_name(u):
         return 0
@@ -81,8 +81,8 @@ def _operations(u: UOp) -> int:
 
 def joined(uops: Sequence[UOp]) -> set[UOp]:
     """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
-    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it, the
-    sign that is dropped from a float that another operation takes."""
+    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it, all of
+    a byte that becomes a float, the sign that is dropped from a float that another operation takes."""
     users: dict[UOp, list[UOp]] = {}
     for u in uops:
         for s in set(u.src):
@@ -104,13 +104,28 @@ def joined(uops: Sequence[UOp]) -> set[UOp]:
         elif u.op is Ops.BITCAST and u.dtype.is_float and _is_masked(u.src[0]):
             bits = u.src[0].src[1]
             found |= {u.src[0]} if (bits.src[0] if bits.src else bits).arg == 0x7FFFFFFF else set()
-        elif _is_masked(u) and u.src[0].op is Ops.SHR and _is_constant(u.src[0].src[1]):
+        elif u.op is Ops.CAST and u.dtype.is_float and _is_byte(u.src[0]):
             found.add(u.src[0])
+        if _is_masked(u) and u.src[0].op is Ops.SHR and _is_constant(u.src[0].src[1]):
+            found.add(u.src[0])
+        elif u.op is Ops.SHR and _is_constant(u.src[1]) and (up := _unnamed(u.src[0])).op is Ops.SHL:
+            found.update({up} if _is_constant(up.src[1]) else ())
     return {u for u in found if len(users[u]) == 1}
 
 
 def _is_masked(u: UOp) -> bool:
     return u.op is Ops.AND and _is_constant(u.src[1])
+
+
+def _unnamed(u: UOp) -> UOp:
+    return _unnamed(u.src[0]) if u.op is Ops.BITCAST else u
+
+
+def _is_byte(u: UOp) -> bool:
+    """Whether all lanes are bytes of words, with their signs or without."""
+    u = _unnamed(u)
+    by = u.src[1].src if u.src and u.src[-1].op is Ops.STACK else u.src[1:]
+    return {s.arg for s in by} == {24} if u.op is Ops.SHR else _is_masked(u) and {s.arg for s in by} == {255}
 
 
 def _is_constant(u: UOp) -> bool:

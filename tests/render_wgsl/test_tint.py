@@ -9,9 +9,12 @@ import numpy as np
 
 from tests.native_runtimes.test_half import CASES, halves
 from tests.native_runtimes.test_half import programs as compiled
-from tinyweb import dtypes
-from tinyweb.graph.target import webgpu_target
+from tinyweb import Tensor, dtypes
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.target import Target, webgpu_target
+from tinyweb.nn.quantize import ACTIVATIONS, QuantizedWeight, quantize
 from tinyweb.render_wgsl import render
+from tinyweb.tracing import capture
 
 
 def complaints(modules: list[str]) -> list[str]:
@@ -42,6 +45,24 @@ def test_half_floats_and_subgroups() -> None:
         modules |= dict.fromkeys(render(p, {}) for p in found)
     for feature in ("f16", "subgroups"):
         assert any(f"enable {feature};" in text for text in modules)
+    wrong = [(said, text) for said, text in zip(complaints([*modules]), modules, strict=True) if said]
+    assert not wrong, "\n".join(wrong[0])
+
+
+def products(q: QuantizedWeight, rows: int, activations: str, target: Target) -> list[str]:
+    plan = capture(lambda: q.product(Tensor.empty(rows, 256), activations).realize())
+    return [render(program_for(call.kernel, target), {}) for call in plan.calls]
+
+
+def test_words_of_integers() -> None:
+    """Products of int8 by words, in numbers and in vectors, and 4-bit integers by masks."""
+    modules: dict[str, None] = {}
+    values = np.random.default_rng(0).standard_normal((96, 256)).astype(np.float32)
+    for q in filter(None, (quantize(values, bits) for bits in (8, 4))):
+        for subgroups, rows in ((False, 1), (True, 3), (False, 40)):
+            for activations in ACTIVATIONS:
+                modules |= dict.fromkeys(products(q, rows, activations, webgpu_target(subgroups=subgroups)))
+    assert any("vec4<i32>(dot4I8Packed(" in text for text in modules)
     wrong = [(said, text) for said, text in zip(complaints([*modules]), modules, strict=True) if said]
     assert not wrong, "\n".join(wrong[0])
 

@@ -251,6 +251,15 @@ def _subgroup(k: Kernel, u: UOp) -> str:
     return f"{'subgroupAdd' if u.arg is Ops.ADD else 'subgroupMax'}({bare(k.x(u.src[0]))})"
 
 
+def _dot(k: Kernel, u: UOp) -> str:
+    """Four products of the bytes of each word, added to c."""
+    *words, c = (k.x(s) for s in u.src)
+    parts = [", ".join(words if lanes(u) == 1 else (f"{w}.{i}" for w in words)) for i in "xyzw"[: lanes(u)]]
+    dots = [f"dot4I8Packed({p})" for p in parts]
+    total = dots[0] if lanes(u) == 1 else f"{k.type(u)}({', '.join(dots)})"
+    return total if constant_of(u.src[-1]) == 0 else f"({c} + {total})"
+
+
 EMITTERS: dict[Ops, Emitter] = {
     Ops.ADD: _add, Ops.MUL: _operator("*"), Ops.DIV: _operator("/"),
     Ops.FLOORDIV: _divide("/"), Ops.MOD: _divide("%"),
@@ -259,5 +268,5 @@ EMITTERS: dict[Ops, Emitter] = {
     Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
     Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.CAST: _cast,
     Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
-    Ops.SUBGROUP: _subgroup,
+    Ops.SUBGROUP: _subgroup, Ops.DOT: _dot,
 }  # fmt: skip

@@ -10,6 +10,8 @@ import torch
 from torch.nn.functional import conv2d
 
 from benchmarks.count.program import count, operations
+from tests.graph.lower.hand_kernels import run
+from tests.graph.optimize.families import symbolic_product
 from tinyweb import Tensor
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
@@ -46,6 +48,14 @@ def test_attention_computes_little_again(heads: int, queries: int, keys: int, wi
     (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
     score = 4 * width + 43  # with an exponential and what else a softmax takes
     assert operations(program) <= MOST * heads * queries * keys * score
+
+
+@pytest.mark.parametrize(("queries", "width", "most"), [(256, 64, 112), (1, 64, 64), (33, 80, 120)])
+def test_threads_of_attention_keep_few_values(queries: int, width: int, most: int) -> None:
+    """A thread's sums are numbers, not vectors, and offsets of an index are added where it is used."""
+    q, k, v = (Tensor.empty(1, 4, n, width) for n in (queries, 1024, 1024))
+    (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
+    assert count(program).registers <= most
 
 
 def test_windows_walk_over_what_they_see() -> None:
@@ -175,3 +185,26 @@ def test_values_of_few_rows(m: int, k: int, n: int) -> None:
     a, b = random.standard_normal((m, k), np.float32), random.standard_normal((n, k), np.float32).astype(np.float16)
     got = (Tensor(a, device="WEBGPU") @ Tensor(b, device="WEBGPU").float().T).numpy()
     np.testing.assert_allclose(got, a @ b.astype(np.float64).T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("k", "n"), [(64, 64), (100, 48), (37, 203)])
+@pytest.mark.parametrize("rows", [1, 7, 33, 64])
+def test_any_number_of_rows_goes_through_shared_memory(k: int, n: int, rows: int) -> None:
+    """One program for all of them: what lies beyond the last row is gated."""
+    random, target, kernel = np.random.default_rng(k), webgpu_target(), symbolic_product(k, n)
+    program = program_for(kernel, target)
+    assert sum(u.op is Ops.BUFFER and u.arg.space is Space.SHARED for u in program.uops) >= 2
+    a, b = (random.standard_normal(64 * 64 * 64, np.float32) for _ in range(2))
+    want = a[: rows * k].reshape(rows, k).astype(np.float64) @ b[: k * n].reshape(k, n)
+    out, *_ = run(program, target, [np.zeros(64 * n * 8, np.float32), a, b], {"n": rows})
+    np.testing.assert_allclose(out[: rows * n].reshape(rows, n), want, rtol=1e-4, atol=1e-4)
+    assert not out[rows * n :].any()
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(130, 17, 70), (64, 96, 33)])
+def test_products_added_in_place(m: int, k: int, n: int) -> None:
+    random = np.random.default_rng(m)
+    a, b, c = (random.standard_normal(s, np.float32) for s in ((m, k), (k, n), (m, n)))
+    x, w, y = (Tensor(v, device="WEBGPU").realize() for v in (a, b, c))
+    y.assign(y + x @ w).realize()
+    np.testing.assert_allclose(y.numpy(), c + a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.count.program import operations
 from tests.graph.lower.hand_kernels import axes, param, total
 from tinyweb import Tensor
 from tinyweb.dtype import DType, dtypes
@@ -16,7 +17,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp, substitute
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import optimize
 from tinyweb.graph.optimize.instructions import DOT2_I16, DOT4_I8, DOT8_U4_I8, INSTRUCTIONS, Instruction, unify
-from tinyweb.graph.target import Target, cpu_target, wasm_target
+from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import QuantizedWeight, quantize, quantize_groups
 from tinyweb.tracing import capture
 
@@ -106,7 +107,7 @@ def cases() -> list[Case]:
     return found
 
 
-@pytest.mark.parametrize("device", ["CPU", "WASM"])
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU"])
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_integer_products_are_exact(case: Case, device: str) -> None:
     a, b, za, zb = case.operands()
@@ -131,6 +132,28 @@ def test_integer_products_are_dots(
     made = [Tensor.empty(*s, dtype=t) for s, t in zip(((128, 256), shape, (128,)), (*types, types[1]))]
     calls = capture(lambda: case.compute(made[0], made[1], 3, made[2]).realize()).calls
     assert len(calls) == 1 and dots(calls[0].kernel, target)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 40), (5, 128, 33), (15, 36, 130), (40, 256, 70), (128, 1024, 96)])
+def test_gpus_multiply_words(m: int, k: int, n: int) -> None:
+    """Where both operands lie along the sum: what they are read as, and staged as, are words of four."""
+    a, b = Tensor.empty(m, k, dtype=I8), Tensor.empty(n, k, dtype=I8)
+    (call,) = capture(lambda: (a.cast(I32) @ b.cast(I32).T).realize()).calls
+    target = webgpu_target()
+    program = lower(optimize(call.kernel, target), target)
+    assert any(u.op is Ops.DOT for u in program.uops)
+    assert not any(u.op in (Ops.MUL, Ops.MULADD) and u.dtype is I32 for u in program.uops)
+    assert operations(program) <= 1.25 * 2 * m * k * n
+
+
+@pytest.mark.parametrize(("bits", "group"), [(8, 32), (8, 128), (4, 32), (4, 64)])
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("subgroups", [False, True])
+def test_gpus_scale_sums_of_groups(bits: int, group: int, tokens: int, subgroups: bool) -> None:
+    """Not each of their integers, of which those of 4 bits are masked out of words for all eight."""
+    q, target = weight(bits, group, 512, 1024)[0], webgpu_target(subgroups=subgroups)
+    (call,) = capture(lambda: q.product(Tensor.empty(tokens, 1024)).realize()).calls
+    assert operations(lower(optimize(call.kernel, target), target)) <= 1.25 * (2 * tokens + 1) * 512 * 1024
 
 
 def weight(bits: int, group: int, rows: int, width: int, device: str = "CPU") -> tuple[QuantizedWeight, Ints, Ints]:
@@ -164,7 +187,7 @@ def test_zero_points_leave_dots_to_be_dots(target: Target, bits: int, group: int
     assert dots(plan.calls[-1].kernel, target)
 
 
-@pytest.mark.parametrize("device", ["CPU", "WASM"])
+@pytest.mark.parametrize("device", ["CPU", "WASM", "WEBGPU"])
 @pytest.mark.parametrize(("bits", "group"), [(8, 64), (4, 64), (8, 384), (4, 128)])
 def test_groups_of_any_size(device: str, bits: int, group: int) -> None:
     q, values, scales = weight(bits, group, 33, 384, device)
@@ -175,3 +198,5 @@ def test_groups_of_any_size(device: str, bits: int, group: int) -> None:
         rounded = np.rint(groups * (np.float32(1) / steps)[..., None]).astype(np.float64)
         want = np.einsum("tgk,rgk,tg,rg->tr", rounded, values.astype(np.float64), steps, scales.astype(np.float64))
         np.testing.assert_allclose(q.product(Tensor(x, device=device), "int8").numpy(), want, rtol=1e-4, atol=1e-3)
+        want = x.astype(np.float64) @ q.dense().numpy().astype(np.float64).T
+        np.testing.assert_allclose(q.product(Tensor(x, device=device)).numpy(), want, rtol=1e-4, atol=1e-3)

@@ -14,6 +14,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize import (
     Action,
     Bind,
+    Factor,
     Fuse,
     GroupReduce,
     Hoist,
@@ -52,7 +53,7 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
     name = r.arg.name
     kinds = ["split", "vector", "unroll", "reorder", "stage"]
     kinds += ["group", "thread"] if target.has_threads else []
-    kinds += ["peel", "hoist", "tensorize", "rfactor"] if r.arg.reduce else ["grid", "overlap", "fuse"]
+    kinds += ["peel", "hoist", "tensorize", "rfactor", "factor"] if r.arg.reduce else ["grid", "overlap", "fuse"]
     kind = draw(st.sampled_from(kinds))
     dim = draw(st.integers(0, 2)) if target.has_threads else 0
     if kind == "split":
@@ -65,6 +66,8 @@ def actions(draw: st.DrawFn, kernel: UOp, target: Target) -> Action:
         return Peel(name, draw(st.sampled_from(FACTORS)))
     if kind == "rfactor":
         return RFactor(name)
+    if kind == "factor":
+        return Factor((name,))
     if kind == "tensorize":
         outputs = [o.arg.name for o in ranges if not o.arg.reduce] or [name]
         return Tensorize(name, draw(st.sampled_from(sorted(INSTRUCTIONS))), draw(st.sampled_from(["", *outputs])))

@@ -29,6 +29,7 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp
 from tinyweb.graph.optimize import (
     Action,
     Bind,
+    Factor,
     Fuse,
     GroupReduce,
     Hoist,
@@ -101,6 +102,7 @@ def steps(kernel: UOp) -> Iterator[Action]:
             yield from (Bind(n, kind, dim) for dim in ((0, 1) if kind in (AxisKind.GRID, AxisKind.THREAD) else (0,)))
         yield from (GroupReduce(n, f) for f in (2, 8))
         yield RFactor(n)
+        yield Factor((n,))
         yield from (Tensorize(n, i, names[0]) for i in INSTRUCTIONS)
         for p in slots:
             yield Stage(p, n, Space.REGISTER)

@@ -7,13 +7,14 @@ from tests.graph.lower.hand_kernels import BY_NAME, check
 from tinyweb import Tensor
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import Bind, RFactor, ScheduleError, Split, Tensorize, apply, heuristic, optimize
+from tinyweb.graph.optimize import Bind, Factor, RFactor, ScheduleError, Split, Tensorize, apply, heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import quantize
 from tinyweb.tracing import capture
 
 PROCESSORS = [cpu_target(8, 2), cpu_target(4, 2), wasm_target(2), wasm_target(2, relaxed=True)]
 DOT4, PAIRS, NIBBLES = "dot4_i8", "dot2_i16", "dot8_u4_i8"
+WORDS = "dot4_words"
 H = (Split("r1", 2), Bind("r1.1", AxisKind.UNROLL))  # the two integers of a byte
 
 
@@ -69,6 +70,10 @@ def test_gpus_have_none() -> None:
         ("dots_i8", [RFactor("i0")], "not reduced"),
         ("dots_i8", [RFactor("r0")], "integers that cannot overflow"),
         ("dots_i8", [Split("r1", 4), RFactor("r1.0"), RFactor("r1.0")], "integers that cannot overflow"),
+        ("dots_i8", [Factor(("r1",))], "no factor of a sum of floats"),
+        ("matmul", [Factor(("r0",))], "no factor of a sum of floats"),
+        ("dots_i8_alone", [Split("r1", 2), Tensorize("r1.1", WORDS)], "takes 4 steps"),
+        ("dots_i4_alone", [Split("r1", 4), Tensorize("r1.1", WORDS)], "no memory of whole words"),
         ("dots_i8", [Bind("r1", AxisKind.UNROLL), Tensorize("r1", NIBBLES)], "bound to unroll already"),
         ("dots_i8", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),
         ("dots_i4", [Split("r1", 4), Tensorize("r1.1", NIBBLES, "i0")], "takes 4 steps"),

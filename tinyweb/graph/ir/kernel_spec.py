@@ -154,6 +154,8 @@ kernel_spec = Spec(
             lambda u: u.src[0].op is Ops.REDUCE and u.src[0].arg is Ops.MAX and u.src[0].src[1:] == u.src[1:]
             and len(u.src) == 2 and u.src[0].dtype is u.dtype and u.src[1].arg.kind is AxisKind.LOOP
             and isinstance(u.arg, bool)),
+        needs(Ops.DOT, "DOT has two words of bytes and an int32",
+            lambda u: [s.dtype for s in u.src] == [dtypes.uint32, dtypes.uint32, u.dtype]),
         needs(Ops.RESCALE, "RESCALE has a float and a factor of its dtype", lambda u: len(u.src) == 2 and alike(u)),
         needs(Ops.SINK, "the SINK of a kernel has STOREs as sources and a KernelInfo as arg",
             lambda u: u.dtype is dtypes.void and isinstance(u.arg, KernelInfo) and bool(u.src)

@@ -121,11 +121,12 @@ class Ops(Enum):
     EQUAL = auto()  # → bool
     WHERE = auto()  # src: (bool, a, b)
     MULADD = auto()  # a * b + c; programs only, one rounding or two
-    DOT = auto()  # programs only: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
+    DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
     #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
-    #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k
+    #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k.
+    #               Also in kernels: a and b uint32 like c, whose bytes are int8
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
     __hash__ = object.__hash__

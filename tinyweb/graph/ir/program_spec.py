@@ -27,7 +27,7 @@ from tinyweb.graph.ir.ops import (
     Space,
 )
 from tinyweb.graph.ir.printer import brief
-from tinyweb.graph.ir.uop import UOp
+from tinyweb.graph.ir.uop import UOp, size_max, size_prod
 
 
 def is_scalar(u: UOp) -> bool:
@@ -71,32 +71,20 @@ def wide_access_is_aligned(u: UOp) -> bool:
 
 
 def dots(u: UOp) -> bool:
-    if len(u.src) not in (3, 4) or not all(len(s.shape) == 1 for s in u.src):
-        return False
+    """The type of each operand and how many elements of it go into one sum, the last one's for all others."""
     a, *others, c = u.src
-    (n,) = c.shape
-    b = others[0]
-    if len(others) == 2:
-        words = (a.dtype, a.shape[0], u.arg) == (dtypes.uint32, n, None)
-        return (
-            u.dtype is c.dtype is dtypes.int32
-            and words
-            and all((o.dtype, o.shape[0]) == (dtypes.int8, 4 * n) for o in others)
-        )
+    if u.dtype is not dtypes.int32 or c.dtype is not dtypes.int32:
+        return False
+    *counts, sums = (max(size_max(size_prod(s.shape)), 1) for s in u.src)
     if isinstance(u.arg, tuple):
         rows, columns = u.arg
-        steps = a.shape[0] // rows
-        shapes = [s.shape[0] for s in u.src] == [rows * steps, columns * steps, rows * columns]
-        return shapes and a.dtype is b.dtype is dtypes.int8 and u.dtype is c.dtype is dtypes.int32
-    if b.dtype is dtypes.int16:
-        pairs = (a.dtype, a.shape[0], u.arg) == (dtypes.int16, 2 * n, None)
-        fields = (a.dtype, a.shape[0]) == (dtypes.uint32, n) and u.arg in range(4)
-        return u.dtype is c.dtype is dtypes.int32 and b.shape == (2 * n,) and (pairs or fields)
-    return (
-        u.arg is None
-        and u.dtype is c.dtype is dtypes.int32
-        and all((o.dtype, o.shape[0]) == (dtypes.int8, 4 * n) for o in (a, b))
-    )
+        steps = counts[0] // rows
+        whole = [*counts, sums] == [rows * steps, columns * steps, rows * columns]
+        return whole and a.dtype is others[0].dtype is dtypes.int8
+    each = [(s.dtype, n // sums) for s, n in zip((a, *others), counts)]
+    words, octets, pairs = (dtypes.uint32, 1), (dtypes.int8, 4), (dtypes.int16, 2)
+    plain = each in ([octets] * 2, [pairs] * 2, [words] * 2, [words, octets, octets]) and u.arg is None
+    return plain or (each == [words, pairs] and u.arg in range(4))
 
 
 def truncates(u: UOp) -> bool:
@@ -177,7 +165,7 @@ program_spec = Spec(
         needs(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
         needs(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         needs(Ops.MULADD, "MULADD has sources of its dtype", alike),
-        needs(Ops.DOT, "DOT has int8, four for each int32, or matrices; words of int4 and int8; pairs of int16", dots),
+        needs(Ops.DOT, "DOT has int8, four for each int32, or matrices; words and int8, or words; pairs", dots),
         needs((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,
         needs(Ops.BUFFER, "a BUFFER has no sources and a BufferArg in registers or shared memory",

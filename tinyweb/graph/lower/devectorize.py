@@ -247,6 +247,8 @@ class _Devectorizer(Loads, Dots):
         if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
+        if u.op is Ops.SHL and (large := self.memory.sixteenfold.get(src[0])) is not None and src[1].arg == 4:
+            return large
         if width > 1:
             if u.op is Ops.WHERE and src[0].shape and self.target.language == "wgsl":
                 axis = next(r for r in u.src[0].lanes if isinstance(point[r], Chunk))
@@ -291,7 +293,15 @@ class _Devectorizer(Loads, Dots):
         sums: UOp | None = None
         for at in points([r for r in axes if r is not vector]):
             for c in chunks(vector, self.target):
-                sums = self._combine(u, sums, inner, {**point, **at, vector: c}, dot, along)
+                whole = {**point, **at, vector: c}
+                if start is not None and self.target.has_threads and inner.op is Ops.MUL and u.dtype.is_float:
+                    factors = [splat(self.value(s, whole), c.width) for s in inner.src]
+                    for i in range(c.width):
+                        start = UOp(Ops.MULADD, u.dtype, (*(lane(f, i) for f in factors), start))
+                    continue
+                sums = self._combine(u, sums, inner, whole, dot, along)
+        if sums is None and start is not None:
+            return start
         assert sums is not None
         count = chunks(vector, self.target)[0].width
         lanes = [lane(sums, i) for i in range(count)]

@@ -21,7 +21,7 @@ class Dots(Expansion):
         """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
         factors = small_factors(u.src[0])
-        if dot is None or along is None or not factors or not self.target.instructions:
+        if dot is None or along is None or not factors or not self.target.dot_lanes:
             return ()
         steps, width = lane_count(dot), chunks(along, self.target)[0].width
         if width % 4 or (steps == DOT_PAIRS and width > 16):

@@ -17,6 +17,7 @@ from tinyweb.dtype import DType, dtypes, round_to
 from tinyweb.graph.ir import COMPARISON, ELEMENTWISE, Ops, UOp
 from tinyweb.graph.lower.formats import decode, encode, is_narrow, round_odd
 from tinyweb.graph.lower.memory_access import carrier_of
+from tinyweb.graph.optimize.instructions import DOT4_WORDS
 from tinyweb.graph.target import Target
 
 F32, F64, I32, U32 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint32
@@ -84,6 +85,9 @@ def _widen(u: UOp, src: tuple[UOp, ...], target: Target) -> UOp:
         return u.with_sources((value, *src[1:]))
     if u.op is Ops.CAST:
         return _cast(u, src[0], target)
+    if u.op is Ops.DOT and DOT4_WORDS.name not in target.instructions:
+        octets = ([w.alu(Ops.SHL, up).bitcast(I32).alu(Ops.SHR, 24) for w in src[:2]] for up in (24, 16, 8, 0))
+        return sum((a * b for a, b in octets), src[2])
     if u.op is Ops.BITCAST:
         return _bitcast(u, src[0], target)
     if u.op is Ops.WHERE and target.language == "wgsl" and (size := _size_of(src)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, UOp
 
 
@@ -13,9 +14,16 @@ def linearize(sink: UOp) -> list[UOp]:
     for u in order:
         u.ranges  # noqa: B018  (cached on the node; asked for sources first, so that the recursion stays shallow)
     depth = _depths(end_of)
-
-    def scope(u: UOp) -> UOp | None:
-        return max(u.ranges, key=lambda r: depth[r], default=None)
+    scopes = {u: max(u.ranges, key=lambda r: depth[r], default=None) for u in order}
+    used: dict[UOp, set[UOp | None]] = {}
+    for u in reversed(order):
+        # an offset costs nothing where it is added, and a register where it waits for a loop
+        offset = u.op is Ops.ADD and u.dtype is dtypes.index and u.src[1].op is Ops.CONST
+        if offset and len(within := used[u]) == 1:
+            (scopes[u],) = within
+        for s in u.src:
+            # what a loop's size is made of stays where it is
+            used.setdefault(s, set()).update((u, None) if u.op in (Ops.RANGE, Ops.END) else (scopes[u],))
 
     # per loop (None: outside of all) what happens directly in it: nodes, and loops at the place of their END
     members: dict[UOp | None, list[UOp]] = {None: []}
@@ -23,7 +31,7 @@ def linearize(sink: UOp) -> list[UOp]:
         if u.op is Ops.RANGE:
             members.setdefault(u, [])
         elif u.op is not Ops.SINK:
-            members.setdefault(scope(u), []).append(u)
+            members.setdefault(scopes[u], []).append(u)
     out: list[UOp] = []
     stack: list[tuple[UOp, bool]] = [(u, False) for u in sorted(members[None], key=position.__getitem__, reverse=True)]
     while stack:

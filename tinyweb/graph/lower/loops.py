@@ -288,7 +288,7 @@ class _Reduces:
         step.
         """
         vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and self.target.max_vector > 1]
-        kept = vectors[:1]
+        kept = [] if self.target.has_threads else vectors[:1]  # threads are lanes already
         width = min(prod(lane_count(r) for r in kept), self.target.max_vector)
         chains = prod(lane_count(r) for r in value.lanes if r not in lanes)
         chains = chains * prod(lane_count(r) for r in kept) // width

@@ -64,6 +64,7 @@ class Memory:
     def __init__(self, target: Target):
         self.target = target
         self.partial_updates = False  # some store had to update a part of a carrier
+        self.sixteenfold: dict[UOp, UOp] = {}  # 4-bit integers, 16 times as large
         self._alignment: dict[UOp, int] = {}
         self._word: dict[tuple[Place, int], tuple[Place, UOp | int]] = {}
 
@@ -153,8 +154,6 @@ class Memory:
         width = len(words)
         word = splat(word if word.dtype is U32 else word.cast(U32), width)
         known = [n for n in numbers if isinstance(n, int)]
-        if len(known) == width > 1 and dtype.is_float and bits == 4:
-            return self._unpack_to_float(words, known, stored)
         if len(known) == width:
             if stored.kind == "int" or (stored.kind == "uint" and self.target.language == "c"):
                 # to the top of the word, then down again: this extends the sign, and one shift amount serves all lanes
@@ -165,7 +164,15 @@ class Memory:
                 else:
                     high = _shift(Ops.SHL, word, _vector(up, U32))
                 value = high.bitcast(I32) if stored.kind == "int" else high
-                return _shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)).cast(dtype)
+                value = _shift(Ops.SHR, value, _vector([32 - bits] * width, value.dtype)).cast(dtype)
+                if self.target.has_threads and stored is dtypes.int4:
+                    # a mask takes the even elements out of a word, or the odd ones: the high halves of its bytes
+                    masked = [
+                        _shift(Ops.SHL, w, UOp.const(4 - n % 2 * 4, U32)) & 0xF0F0F0F0 for w, n in zip(words, known)
+                    ]
+                    octets = _shift(Ops.SHL, stack(masked), _vector([24 - n // 2 * 8 for n in known], U32)).bitcast(I32)
+                    self.sixteenfold[value] = _shift(Ops.SHR, octets, _vector([24] * width, I32)).cast(dtype)
+                return value
             down = _shift(Ops.SHR, word, _vector([n * bits for n in known], U32))
         else:
             shifts = [(index_const(n) if isinstance(n, int) else n).cast(U32) * UOp.const(bits, U32) for n in numbers]
@@ -173,23 +180,6 @@ class Memory:
         if carrier_bits == bits or stored.is_float:
             return self._decode(down, stored, dtype)
         return self._decode(down & _vector([(1 << bits) - 1] * width, U32), stored, dtype)
-
-    def _unpack_to_float(self, words: list[UOp], numbers: list[int], stored: DType) -> UOp:
-        """Elements of 4 bits as float32 without a shift per lane, which 128-bit vectors do not have.
-
-        What is masked out of a half word is the element times 16**lane; signed ones are made positive first (n + 8).
-        """
-        offset = 8 if stored.kind == "int" else 0
-        halves = []
-        for word, n in zip(words, numbers):
-            bits = word.cast(U32)
-            if offset:
-                bits = bits ^ 0x88888888
-            halves.append(_shift(Ops.SHR, bits, UOp.const(n // 4 * 16, U32)))
-        masked = stack(halves) & _vector([15 << n % 4 * 4 for n in numbers], U32)
-        scales = stack([UOp.const(16.0 ** -(n % 4), F32) for n in numbers])
-        offsets = splat(UOp.const(-float(offset), F32), len(numbers))
-        return UOp(Ops.MULADD, F32, (masked.bitcast(I32).cast(F32), scales, offsets))
 
     def _decode(self, raw: UOp, stored: DType, dtype: DType) -> UOp:
         """The value whose representation `raw` holds: in the memory's own type, or as low bits of an unsigned

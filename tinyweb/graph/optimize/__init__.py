@@ -14,12 +14,13 @@ from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
+from tinyweb.graph.optimize.tensorize import Factor, RFactor, Tensorize
 
 __all__ = [
     "Action",
     "Bind",
     "Divide",
+    "Factor",
     "FallbackWarning",
     "Fuse",
     "GroupReduce",

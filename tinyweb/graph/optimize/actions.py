@@ -30,7 +30,7 @@ from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range
 from tinyweb.graph.optimize.stage import Stage
-from tinyweb.graph.optimize.tensorize import RFactor, Tensorize
+from tinyweb.graph.optimize.tensorize import Factor, RFactor, Tensorize
 from tinyweb.graph.symbolic import divides, simplify
 from tinyweb.graph.target import Target
 
@@ -325,8 +325,8 @@ class GroupReduce(Action):
 
 ACTIONS: dict[str, type[Action]] = {
     a.name: a for a in (
-        Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Tensorize, Partition,
-        Prefetch, Reuse,
+        Split, Peel, Divide, Fuse, Reorder, Bind, GroupReduce, Hoist, Stage, Online, RFactor, Factor, Tensorize,
+        Partition, Prefetch, Reuse,
     )
 }  # fmt: skip
 

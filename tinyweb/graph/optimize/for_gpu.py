@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
+from math import prod
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize.action import Schedule
 from tinyweb.graph.optimize.actions import GroupReduce, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
-from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.builder import LANES, Builder
 from tinyweb.graph.optimize.cost import FULL, exchange_bytes
 from tinyweb.graph.optimize.for_product import (
-    LANES,
     LARGE_WORKGROUP,
     MATRIX,
     by_stride,
@@ -19,7 +20,10 @@ from tinyweb.graph.optimize.for_product import (
     matrix_product,
     most,
 )
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
+from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.tensorize import Factor, Tensorize
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
@@ -63,7 +67,7 @@ def repeat(b: Builder, r: UOp) -> bool:
     functions = [u for u in k.kernel.toposort() if u.op in FUNCTIONS and u.src[-1].op is not Ops.CONST]
     if all(r in u.src[-1].ranges for u in functions):
         return False
-    spare = k.volume(k.outputs) // (LANES * FULL)
+    spare = k.volume(k.outputs) // (b.target.vector_lanes * FULL)
     factor = max((f for f in range(1, min(spare, MOST_REPEATED) + 1) if steps % f == 0), default=1)
     if 1 < factor < steps:
         b.split(b.left(r), factor)
@@ -72,8 +76,8 @@ def repeat(b: Builder, r: UOp) -> bool:
 
 def reduction(b: Builder, dominant: UOp) -> None:
     """Matrix times vector, sums of rows, and rows that are reduced and then written."""
-    if groups := grouped(b.k, dominant):
-        b.rewrite(groups)
+    if actions := (*grouped(b.k, dominant), *instructions(b, dominant)):
+        b.rewrite(*actions)
         assert b.k.dominant is not None
         dominant = b.k.dominant
     k = b.k
@@ -87,13 +91,22 @@ def reduction(b: Builder, dominant: UOp) -> None:
     b.grid(loops(b, k.outputs))
 
 
-def grouped(k: Analysis, dominant: UOp) -> Split | None:
+def instructions(b: Builder, dominant: UOp) -> Schedule:
+    """Steps of the sums that are an instruction's."""
+    for name, r in product(b.target.instructions, dominant.src[1:]):
+        split = Split(r.arg.name, INSTRUCTIONS[name].steps)
+        if b.legal(*(actions := (split, Tensorize(split.inner, name)))):
+            return actions
+    return ()
+
+
+def grouped(k: Analysis, dominant: UOp) -> Schedule:
     """The groups of a convolution taken out of the axis of its outputs, which inputs follow by a division."""
     for u in dominant.src[0].toposort() if dominant.src[0].op is Ops.MUL else ():
         r, size = u.src if u.op is Ops.FLOORDIV else (u, u)
         if r in k.outputs and r is not size and size.op is Ops.CONST and k.size(r) % int(size.arg) == 0:
-            return Split(r.arg.name, int(size.arg))
-    return None
+            return (Split(r.arg.name, int(size.arg)),)
+    return ()
 
 
 def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> None:
@@ -103,7 +116,7 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
         axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
         if axis is not None:
             b.tile(axis.arg.name, width, AxisKind.VECTOR)
-    width = LANES if vector_along_stores(b, apart) else 1
+    width = b.target.vector_lanes if vector_along_stores(b, apart) else 1
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
     mark = b.mark()
     if not row_of_threads(b, dominant, rows, apart, width, KEPT // width):
@@ -156,11 +169,11 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
                     words //= 2
                 b.tile(left, words, AxisKind.UNROLL)
                 steps //= words
+            lanes = [r for r in ranges_of(b.kernel) if r.arg.kind in LANES]
+            if k.volume(reused) * width <= k.volume(lanes):
+                b.attempt(Factor(tuple(r.arg.name for r in lanes)))
         else:
             outputs //= width
-    if k.volume(reused) >= MATRIX and outputs >= FULL:
-        tile_of_registers(b, rows, reused, axis)
-        return
     # what the operand with most memory is read for comes first
     serves = [r for r in rows if r is not axis and any(r not in u.src[1].ranges for u in loads)]
     serves.sort(key=lambda r: (r in reused, k.size(r)), reverse=True)
@@ -170,7 +183,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         part = fitting(k.size(outer), WORKGROUP if t.subgroups else ALONG)
         if part >= SHARED_GROUPS:
             unroll(b, serves, outputs * part, FULL // 2, 8 if narrow < 16 else 4)
-            group(b, outer, part)
+            group(b, [outer], part)
             if not t.subgroups or part < WORKGROUP // 2:
                 bind_threads(b, by_stride(k, rows), max(WORKGROUP, part))
             return
@@ -178,7 +191,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         # a workgroup for a row or a few: it is combined without threads waiting for each other
         unroll(b, serves, outputs * WORKGROUP, FULL, 8 if narrow < 16 else 4)
         longest = max((r for r in bound if b.left(r)), key=b.steps)
-        group(b, longest, fitting(b.steps(longest), LARGE_WORKGROUP if steps >= LONG else WORKGROUP))
+        group(b, [longest], LARGE_WORKGROUP if steps >= LONG else WORKGROUP)
         return
     # with few outputs, several threads share each reduction
     count = 1
@@ -225,18 +238,6 @@ def _slides(k: Analysis, load: UOp, r: UOp, q: UOp) -> bool:
     return bool(mine and other and other[0] and not mine[0] % other[0] and 0 < mine[0] // other[0] < k.size(q))
 
 
-def tile_of_registers(b: Builder, rows: list[UOp], reused: list[UOp], axis: UOp | None) -> None:
-    """A tile of 4 by 4 outputs per thread, 8 by 8 threads: what each thread loads serves four outputs."""
-    other = max((r for r in rows if r not in reused and r is not axis), key=b.k.size, default=None)
-    token = max((r for r in reused if r is not axis), key=b.k.size, default=None)
-    for r in (other, token):
-        if r is not None and b.left(r):
-            b.tile(b.left(r), min(4, b.steps(r)), AxisKind.UNROLL)
-    near = [r for r in (axis if axis in rows else other, token, other) if r is not None]
-    for r in dict.fromkeys(near):
-        bind_threads(b, [r], min(threads(b) * 8, WORKGROUP))
-
-
 # -- vectors and lanes ------------------------------------------------------------------------------------------
 def vector_along_stores(b: Builder, axes: list[UOp]) -> bool:
     """Whether there was such an axis."""
@@ -279,10 +280,7 @@ def unroll(b: Builder, axes: Iterable[UOp], threads: int, enough: int, most: int
 
 # -- threads ----------------------------------------------------------------------------------------------------
 def threads(b: Builder) -> int:
-    count = 1
-    for n in b.threads().values():
-        count *= n
-    return count
+    return prod(b.threads().values())
 
 
 def loops(b: Builder, axes: Iterable[UOp]) -> list[str]:
@@ -305,50 +303,33 @@ def share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
     """All reductions over at most `count` threads in up to `dims` dimensions, made for the dominant one: as many as can
     exchange their results through shared memory; their number.
     """
-    mark = b.mark()
-    while (total := _share(b, dominant, count, dims)) > 1 and exchange_bytes(b.kernel) > b.target.shared_bytes:
+    mark, axes = b.mark(), [r for r in dominant.src[1:] if b.left(r)]
+    while (total := group(b, along(b.k, b.k.loads_of(dominant), axes), count, dims)) > 1:
+        if exchange_bytes(b.kernel) <= b.target.shared_bytes:
+            break
         b.back(mark)
         count //= 2
     return total
 
 
-def _share(b: Builder, dominant: UOp, count: int, dims: int) -> int:
-    k, parts = b.k, dict[int, int]()  # threads by dimension
-    for r in along(k, k.loads_of(dominant), [r for r in dominant.src[1:] if b.left(r)]):
+def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
+    """Reduced axes over up to `count` threads in dimensions of their own, and other reductions, outer ones first,
+    unless one value varies over both; the number of threads.
+    """
+    parts = dict[int, int]()  # threads by dimension
+    for r in axes:
         part = b.steps(r) if b.steps(r) <= count else fitting(b.steps(r), count)
         if part > 1 and len(parts) < dims:
-            dim = len(b.threads())
+            parts[dim := len(b.threads())] = part
             b.group(b.left(r), part, dim)
-            parts[dim] = part
             count //= part
-    done = set(dominant.src[1:])
-    total = 1
-    for part in parts.values():
-        total *= part
-    for u in k.reduces:
-        bound = [r for r in u.src[1:] if r not in done and b.left(r)]
-        for dim, part in parts.items() if bound else ():
-            _join(b, max(bound, key=b.steps), part, dim)
-        done.update(bound)
-    return total
-
-
-def group(b: Builder, r: UOp, count: int) -> None:
-    """A reduced axis over `count` threads in a dimension of their own; and other reductions, outer ones first."""
-    k, dim = b.k, len(b.threads())
-    b.group(b.left(r), count, dim)
-    joined = [r]
-    for u in reversed(k.reduces):
-        bound = [o for o in u.src[1:] if b.left(o)]
-        if bound and not any(o in joined for o in u.src[1:]):
-            other = max(bound, key=b.steps)
-            if _join(b, other, count, dim):
-                joined.append(other)
-
-
-def _join(b: Builder, r: UOp, count: int, dim: int) -> bool:
-    """Another reduced axis over threads that there are, unless one value varies over both."""
-    return b.attempt(GroupReduce(b.left(r), count, dim))
+    done = set(axes)
+    for u in reversed(b.k.reduces):
+        bound = [r for r in u.src[1:] if b.left(r)]
+        if bound and done.isdisjoint(u.src[1:]):
+            joined = [b.attempt(GroupReduce(b.left(max(bound, key=b.steps)), part, dim)) for dim, part in parts.items()]
+            done.update(u.src[1:] if any(joined) else ())
+    return prod(parts.values())
 
 
 def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:

@@ -27,14 +27,6 @@ TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2
 
 
 @dataclass(frozen=True)
-class Product:
-    """The output axes of a product: those one operand has (the one stored side by side first), and those the other."""
-
-    columns: list[UOp]
-    rows: list[UOp]
-
-
-@dataclass(frozen=True)
 class Side:
     """A workgroup's part of one operand's axes: threads along the first and the vectors of each, and how many such
     parts there are; of another axis threads, or steps that each thread takes.
@@ -53,35 +45,35 @@ class Side:
         return self.near * (self.beside[1] if self.beside else 1)
 
 
-def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> Product | None:
-    """How a reduction multiplies two operands that do not share their output axes; None if it does not."""
+def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """The output axes that one operand of a product has (the one stored side by side first), and those the other has;
+    none where a reduction does not multiply operands that share none.
+    """
     loads = [u for u in k.loads_of(dominant) if u.src[1].ranges.intersection(dominant.src[1:])]
     order = by_stride(k, outputs)
-    with_near = [u for u in loads if order and order[0] in u.src[1].ranges]
-    others = [u for u in loads if u not in with_near]
-    if not with_near or not others:
-        return None
-    b, a = (max(us, key=lambda u: k.volume(u.src[1].ranges)).src[1].ranges for us in (with_near, others))
+    operands: tuple[list[UOp], list[UOp]] = ([], [])
+    for u in loads if order else ():
+        operands[order[0] not in u.src[1].ranges].append(u)
+    if not all(operands):
+        return [], []
+    b, a = (max(us, key=lambda u: k.volume(u.src[1].ranges)).src[1].ranges for us in operands)
     columns, rows = [r for r in order if r in b and r not in a], [r for r in order if r in a and r not in b]
-    if not columns or columns[0] is not order[0] or not rows:
-        return None
+    if order[0] not in columns:
+        return [], []
     columns.sort(key=lambda r: k.size(r) < LANES)  # the nearest of those that have vectors first
-    return Product(columns, sorted(rows, key=k.size, reverse=True))
+    return columns, sorted(rows, key=k.size, reverse=True)
 
 
 def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     """Blocks of both operands in shared memory, the largest tiles of which there are enough; whether this was a product
     that is worth it.
     """
-    k, found = b.k, product_of(b.k, dominant, outputs)
-    if found is None or k.in_place:  # blocks at the end overlap
+    k, both = b.k, product_of(b.k, dominant, outputs)
+    if not all(both) or any(not isinstance(k.exact(r), int) for r in dominant.src[1:]):
         return False
-    axes = found.columns[0], found.rows[0]
-    if any(not isinstance(k.exact(r), int) for r in (*axes, *dominant.src[1:])):
+    if min(map(k.volume, both)) < MATRIX or min(k.size(axes[0]) for axes in both) < LANES:
         return False
-    if min(k.volume(found.columns), k.volume(found.rows)) < MATRIX or min(map(k.size, axes)) < LANES:
-        return False
-    tile = tile_of(b, found, k.volume([r for r in outputs if r not in found.rows and r not in found.columns]))
+    tile = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]]))
     if tile is None:
         return False
     rows, columns = tile
@@ -96,19 +88,19 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     return False
 
 
-def tile_of(b: Builder, found: Product, batches: int) -> tuple[Side, Side] | None:
+def tile_of(b: Builder, along: list[UOp], down: list[UOp], batches: int) -> tuple[Side, Side] | None:
+    """The tile of axes of columns and of rows."""
     chosen: tuple[Side, Side] | None = None
     for (row_threads, row_vectors), (column_threads, vectors) in TILES:
-        if len(b.k.reduces) > 1 and row_vectors > 1:
-            continue  # each further sum needs a tile of registers of its own
-        if row_threads * column_threads > most(b):
+        # each further sum needs a tile of registers of its own
+        if (len(b.k.reduces) > 1 and row_vectors > 1) or row_threads * column_threads > most(b):
             continue
         fitting = [
             (rows, columns)
-            for rows in sides(b.k, found.rows, row_threads, row_vectors)
+            for rows in sides(b.k, down, row_threads, row_vectors)
             # threads that the rows have no use for go along the columns
-            for columns in sides(b.k, found.columns, row_threads * column_threads // rows.threads, vectors, 2)
-            or sides(b.k, found.columns, column_threads, vectors, 2)
+            for columns in sides(b.k, along, row_threads * column_threads // rows.threads, vectors, 2)
+            or sides(b.k, along, column_threads, vectors, 2)
         ]
         if fitting:
             chosen = min(fitting, key=lambda tile: (_idle(*tile), tile[0].groups * tile[1].groups))
@@ -156,24 +148,29 @@ def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 
 
 
 def cut(b: Builder, s: Side, dim: int) -> None:
-    """A tile's lanes, threads and vectors. The last tile begins earlier instead of reaching beyond the end."""
+    """A tile's lanes, threads and vectors. The last tile begins earlier, if it may, or reaches beyond the end."""
     name, whole = s.axis.arg.name, s.near * s.vectors
-    size = b.size(name)
-    if size % LANES and size >= whole * LANES:
+    size, shift = b.size(name), _may_overlap(b, name)
+    if shift and size % LANES and size >= whole * LANES:
         # what is stored is not aligned anyhow: nothing is gated
         _, inner = b.split(name, whole * LANES, shift=True)
         inner = b.tile(inner, LANES, AxisKind.VECTOR)
     else:
         inner = b.tile(name, LANES, AxisKind.VECTOR)
         if inner:
-            _, inner = b.split(inner, whole, shift=True)
+            _, inner = b.split(inner, whole, shift)
     if inner and (vectors := b.tile(inner, s.near, AxisKind.THREAD, dim)):
         b.bind(vectors, AxisKind.UNROLL)
     if s.beside is not None:
-        _, inner = b.split(s.beside[0].arg.name, s.beside[1], shift=True)
+        _, inner = b.split(s.beside[0].arg.name, s.beside[1], _may_overlap(b, s.beside[0].arg.name))
         b.bind(inner, AxisKind.THREAD, 2)
     if s.further is not None:
         b.tile(s.further[0].arg.name, s.further[1], AxisKind.UNROLL)
+
+
+def _may_overlap(b: Builder, name: str) -> bool:
+    """Whether the last block of an output axis may begin earlier; else what lies beyond the end is gated."""
+    return isinstance(b.exact(name), int) and not b.k.in_place
 
 
 def block(b: Builder, dominant: UOp, depth: int) -> str:

@@ -10,7 +10,7 @@ is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. How the text o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
@@ -21,13 +21,15 @@ from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, la
 class Instruction:
     """`operands`: types of the elements that one sum takes; `semantics`: the sum, a REDUCE whose first range is the
     axis that becomes the instruction's (the others are lanes beside it), for each step of the ranges that are free in
-    it; `cost`: in multiplications of as many lanes.
+    it; `cost`: in multiplications of as many lanes; `words`: it takes its operands as the words of 32 bits that they
+    are in memory.
     """
 
     name: str
     operands: tuple[DType, ...]
     semantics: UOp
     cost: float
+    words: bool = False
 
     @property
     def axes(self) -> tuple[UOp, ...]:
@@ -94,8 +96,9 @@ DOT2_I16 = _sums("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
 DOT8_U4_I8 = _sums("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
 # two rows times two columns, of eight steps each
 MMA_2X2X8_I8 = _sums("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
+DOT4_WORDS = replace(DOT4_I8, name="dot4_words", words=True)
 
-INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8)}
+INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8, DOT4_WORDS)}
 
 
 def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:

@@ -1,10 +1,13 @@
-"""Tensorize: a part of a sum becomes an instruction of the processor; RFactor takes lanes out of such sums."""
+"""Tensorize: a part of a sum becomes an instruction of the processor; RFactor and Factor move axes of such sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
 from math import prod
+from operator import mul
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
@@ -14,6 +17,7 @@ from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
 from tinyweb.graph.optimize.rewrite import loops_of, replace_range
 from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
+from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
 LARGEST = 1 << 31  # what integer sums must stay below
@@ -45,9 +49,36 @@ class Tensorize(Action):
         if any(r in u.ranges for u in loops_of(kernel).stages):
             raise ScheduleError(f"{self}: what was staged depends on the axis; tensorize before the stage")
         shifted = {u: m for u, m in matches.items() if m is not None and any(m.shifts)}
+        if instruction.words:
+            return self._of_words(kernel, r, {u: m.factors for u, m in matches.items() if m is not None})
         kernel = self._shifted(kernel, r, shifted) if shifted else kernel
         bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
         return replace_range(kernel, r, bound, (bound,), None)
+
+    def _of_words(self, kernel: UOp, r: UOp, matches: dict[UOp, tuple[UOp, ...]]) -> UOp:
+        """The kernel with the axis gone: the operands are memory of words."""
+        table: dict[UOp, UOp] = {}
+        for u, factors in matches.items():
+            dot = UOp(Ops.DOT, u.dtype, (*(self._word(f, r) for f in factors), UOp.const(0, u.dtype)))
+            rest = tuple(x for x in u.src[1:] if x is not r)
+            table[u] = u.replace(src=(dot, *rest)) if rest else dot
+        kernel = substitute(kernel, table)
+        slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
+        if len(set(slots)) < len(slots):
+            raise ScheduleError(f"{self}: an operand is read elsewhere, too")
+        return kernel
+
+    def _word(self, factor: UOp, r: UOp) -> UOp:
+        """What a factor has for all steps of the axis."""
+        load, steps = factor.src[0] if factor.op is Ops.CAST else factor, r.src[0].arg
+        memory = load.src[0] if load.op is Ops.LOAD and len(load.src) == 2 else load
+        if memory.op is not Ops.PARAM or memory.dtype is not dtypes.int8 or memory.arg.size % steps:
+            raise ScheduleError(f"{self}: an operand is no memory of whole words")
+        parts = split_by(load.src[1], r)
+        if parts is None or parts[0] != 1 or not divides(parts[1], steps):
+            raise ScheduleError(f"{self}: an operand is no word of memory")
+        words = memory.replace(dtype=dtypes.uint32, arg=replace(memory.arg, size=memory.arg.size // steps))
+        return words.load(simplify(parts[1] // steps))
 
     def _shifted(self, kernel: UOp, r: UOp, matches: dict[UOp, Match]) -> UOp:
         """Σ a · b as Σ (a + s) · b − s · Σ b."""
@@ -91,20 +122,12 @@ class Tensorize(Action):
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every reduced axis that has an instruction's steps, with the sums of shifts kept for any output loop."""
-        ranges = loops_of(kernel).ranges
-        for r in ranges:
-            if not r.arg.reduce or r.arg.kind is not AxisKind.LOOP:
-                continue
-            for name in target.instructions:
-                match = next((m for u in kernel.toposort() if (m := unify(INSTRUCTIONS[name], u, r))), None)
-                if match is None:
-                    continue
-                places = [
-                    o.arg.name for o in ranges if o.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and not o.arg.reduce
-                ]
-                for at in places if any(match.shifts) else [""]:
-                    yield (Tensorize(r.arg.name, name, at),)
+        """Every reduced axis for every instruction, sums of shifts being kept for any output loop."""
+        loops = [r for r in loops_of(kernel).ranges if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
+        places = [r.arg.name for r in loops if not r.arg.reduce]
+        for r, name in product((r for r in loops if r.arg.reduce), target.instructions):
+            shifts = not all(t.is_signed for t in INSTRUCTIONS[name].operands)
+            yield from ((Tensorize(r.arg.name, name, at),) for at in (places if shifts else [""]))
 
 
 def products(reduce: UOp) -> tuple[UOp, UOp] | None:
@@ -169,9 +192,50 @@ class RFactor(Action):
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
-        """Every reduced axis of integer sums that stand inside of others."""
-        for r in loops_of(kernel).ranges:
-            if r.arg.reduce and any(
-                u.op is Ops.REDUCE and r in u.src[1:] and len(u.src) > 2 and u.dtype.is_int for u in kernel.toposort()
-            ):
-                yield (RFactor(r.arg.name),)
+        """Every reduced axis."""
+        yield from ((RFactor(r.arg.name),) for r in loops_of(kernel).ranges if r.arg.reduce)
+
+
+@dataclass(frozen=True)
+class Factor(Action):
+    """The axes of float sums are summed apart from the factors that do not vary along them: Σ Σ s · x · v becomes
+    Σ s · Σ x · v. 4-bit integers among the factors are summed 16 times as large, as bytes have them in their high
+    halves.
+    """
+
+    name: ClassVar[str] = "factor"
+    axes: tuple[str, ...]
+
+    def apply(self, kernel: UOp) -> UOp:
+        axes = [find_axis(kernel, a) for a in self.axes]
+        table: dict[UOp, UOp] = {}
+        for u in kernel.toposort():
+            if u.op is not Ops.REDUCE or set(axes).isdisjoint(u.src[1:]):
+                continue
+            parts = _factors(u.src[0])
+            inside, outside = ([x for x in parts if x.ranges.isdisjoint(axes) == same] for same in (False, True))
+            fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:])
+            if not (fits and inside and outside):
+                raise ScheduleError(f"{self}: no factor of a sum of floats is the same along them, and another is not")
+            for i, x in enumerate(inside):
+                if (integer := _nibble(x)) is not None:
+                    inside[i] = integer.alu(Ops.SHL, 4).cast(x.dtype)
+                    outside.append(UOp.const(1 / 16, x.dtype))
+            total = u.replace(src=(reduce(mul, inside), *axes))
+            rest = tuple(r for r in u.src[1:] if r not in axes)
+            value = reduce(mul, outside) * total
+            table[u] = u.replace(src=(value, *rest)) if rest else value
+        if not table:
+            raise ScheduleError(f"{self}: nothing is reduced over them")
+        return substitute(kernel, table)
+
+
+def _factors(value: UOp) -> list[UOp]:
+    return [x for s in value.src for x in _factors(s)] if value.op is Ops.MUL else [value]
+
+
+def _nibble(factor: UOp) -> UOp | None:
+    """The int32 of a 4-bit integer in memory that a factor is."""
+    while factor.op is Ops.CAST and (factor.dtype.is_float or factor.dtype.is_signed):
+        factor = factor.src[0]
+    return factor.cast(dtypes.int32) if factor.op is Ops.LOAD and factor.dtype is dtypes.int4 else None

@@ -52,11 +52,16 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
 
 def _dot(u: UOp, a: Array, *others: Array) -> Array:
     *factors, c = others
+    out: Array
     if isinstance(u.arg, tuple):
         x, y = (m.reshape(*m.shape[:-1], n, -1).astype(np.int32) for m, n in zip((a, *factors), u.arg))
         sums = (x[..., :, None, :] * y[..., None, :, :]).sum(-1, dtype=np.int32)
-        matrix: Array = c + sums.reshape(*sums.shape[:-2], -1)
-        return matrix
+        out = c + sums.reshape(*sums.shape[:-2], -1)
+        return out
+    if u.src[1].dtype is dtypes.uint32:  # four bytes each
+        a, b = (np.ascontiguousarray(x)[..., None].view(np.int8).astype(np.int32) for x in (a, *factors))
+        out = c + (a * b).sum(-1, dtype=np.int32)
+        return out
     if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
         of_bytes = len(factors) == 2  # raised by 8: the even ones times the first factor, the odd ones times the second
         starts = (0, 1) if of_bytes else (u.arg,)
@@ -67,7 +72,7 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
         weights = [a.astype(np.int32)]
     products = sum(w * f.astype(np.int32) for w, f in zip(weights, factors))
     steps = products.shape[-1] // c.shape[-1]
-    out: Array = c + products.reshape(*products.shape[:-1], -1, steps).sum(-1, dtype=np.int32)
+    out = c + products.reshape(*products.shape[:-1], -1, steps).sum(-1, dtype=np.int32)
     return out
 
 
