@@ -256,7 +256,7 @@ def _stack(k: Kernel, u: UOp) -> str:
     vectors = list(dict.fromkeys(s.src[0] for s in u.src if s.op is Ops.LANE))
     if len(vectors) in (1, 2) and all(s.op is Ops.LANE for s in u.src) and len({lanes(v) for v in vectors}) == 1:
         width, repeated = lanes(vectors[0]), [s.arg for s in u.src]
-        if width * u.dtype.bits == 32 and repeated == list(range(width)) * (len(u.src) // width):
+        if len(vectors) == 1 and width * u.dtype.bits == 32 and repeated == list(range(width)) * (len(u.src) // width):
             # a word in all lanes: one instruction, which compilers do not make of a shuffle
             words = k.vector("i32", len(u.src) // width)
             return f"({k.type(u)})({words})(__builtin_bit_cast(i32, {k.x(vectors[0])}))"
