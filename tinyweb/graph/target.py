@@ -47,13 +47,17 @@ class Target:
     max_buffers: int = 2**31 - 1  # storage buffers one kernel may bind
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
+    subgroup_threads: int = 0  # the most that a subgroup has, which multiplies matrices; 0: it does not
     dot_lanes: int = 0  # 32-bit sums of an instruction for products of small integers; 0: there is none
     instructions: tuple[str, ...] = ()  # what it does in one step (optimize/instructions.py), what it does best first
 
     @property
     def features(self) -> list[str]:
         """WebGPU's optional features that programs may need, by their names there."""
-        used = {"shader-f16": dtypes.float16 in self.arithmetic, "subgroups": self.subgroups}
+        used = {
+            "shader-f16": dtypes.float16 in self.arithmetic, "subgroups": self.subgroups,
+            "chromium-experimental-subgroup-matrix": self.subgroup_threads > 0,
+        }  # fmt: skip
         return [name for name, is_used in used.items() if is_used]
 
     def fitted(self, kernel: UOp) -> Target:
@@ -127,11 +131,18 @@ def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
 
 
 def webgpu_target(
-    *, subgroups: bool = False, f16: bool = False, shared_bytes: int = 16384, max_binding_bytes: int = 128 * 2**20
+    *,
+    subgroups: bool = False,
+    f16: bool = False,
+    shared_bytes: int = 16384,
+    max_binding_bytes: int = 128 * 2**20,
+    matrices: tuple[str, ...] = (),
+    subgroup_threads: int = 0,
 ) -> Target:
     """WebGPU; by default what it guarantees everywhere (the specification's default limits, no optional features).
 
-    `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words.
+    `f16`: the feature shader-f16. Without it half floats lie in memory as pairs in words. `matrices`: what the adapter
+    lists as configurations of subgroup matrices; `subgroup_threads`: the most that one of its subgroups has.
     """
     half = frozenset({dtypes.float16} if f16 else ())
     storage = half | {dtypes.int32, dtypes.uint32, dtypes.float32, dtypes.index}
@@ -140,7 +151,7 @@ def webgpu_target(
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
-        instructions=("dot4_words",),
+        instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
-from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.ir import MatrixArg, Ops, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.render_common import (
     MAX_INLINE,
@@ -40,6 +40,7 @@ class Kernel:
         self._widths = _memory_widths(program)
         self._atomic = {i.slot for i in program.params if i.atomic}
         self._inline = Inlining(program)
+        self._matrices = _matrix_types(program)
         self._top, self._out = Text(), Text()
         self._prologue: list[str] = []
         self._values = self._loops = 0
@@ -121,6 +122,8 @@ class Kernel:
         helpers = [self._helpers[h] for h in sorted(self._helpers)]
         head = [f"@compute @workgroup_size({', '.join(map(str, p.workgroup))})", f"fn main({', '.join(arguments)}) {{"]
         enabled = ["enable subgroups;"] if ops & {Ops.SUBGROUP, Ops.SUBGROUP_SIZE} else []
+        if any(isinstance(u.arg, MatrixArg) for u in p.uops):
+            enabled.append("enable chromium_experimental_subgroup_matrix;")
         if any(u.dtype is dtypes.float16 for u in p.uops):
             enabled.append("enable f16;")
         return "\n".join([*enabled, str(top), *helpers, *head, *self._prologue, str(out)])
@@ -221,8 +224,9 @@ class Kernel:
         name, plan = f"r{len(self._names)}", self._registers[u]
         self._names[u] = name
         if plan.variables:
+            kind = self._matrices.get(u) or type_name(scalar, plan.width)
             for i in range(0, u.arg.size, plan.width):
-                self._out.add(f"var {name}_{i}: {type_name(scalar, plan.width)};")
+                self._out.add(f"var {name}_{i}: {kind};")
         else:
             self._out.add(f"var {name}: array<{scalar}, {u.arg.size}>;")
 
@@ -260,6 +264,12 @@ class Kernel:
         return parts[0] if n == 1 else f"{type_name(scalar_name(memory.dtype), n)}({', '.join(parts)})"
 
     def _load(self, u: UOp) -> None:
+        if isinstance(u.arg, MatrixArg):
+            # rows of the second operand are columns of what it is multiplied as
+            order = "row" if (u.arg.column == 1) is not self._matrices[u].startswith("subgroup_matrix_right") else "col"
+            place = f"&{self._names[memory_of(u.src[0])]}, {bare(self.x(u.src[1]))}, {max(u.arg.row, u.arg.column)}"
+            self._emitted[u] = self._let(f"subgroupMatrixLoad<{self._matrices[u]}, {order}_major>({place})")
+            return
         memory, index, gate, n = memory_of(u.src[0]), u.src[1], gate_of(u), access_width(u)
         if index.op is not Ops.CONST and n > 1 and not self._whole(memory, n):
             self.named(index)
@@ -287,6 +297,10 @@ class Kernel:
         return f"atomicLoad(&{place})" if memory.op is Ops.PARAM and memory.arg.slot in self._atomic else place
 
     def _store(self, u: UOp) -> None:
+        if isinstance(u.arg, MatrixArg):
+            place = f"&{self._names[memory_of(u.src[0])]}, {bare(self.x(u.src[1]))}"
+            self._out.add(f"subgroupMatrixStore<row_major>({place}, {self.x(u.src[2])}, {u.arg.row});")
+            return
         memory, index, gate, n = memory_of(u.src[0]), u.src[1], gate_of(u), access_width(u)
         value = u.src[2]
         atomic = memory.op is Ops.PARAM and memory.arg.slot in self._atomic
@@ -301,7 +315,10 @@ class Kernel:
             self.named(gate)
             conditions = [f"{self.x(gate)}.{'xyzw'[i]}" for i in range(n)]
             whole = False
-        text = bare(self.x(value))
+        # sums of matrices begin with zeros
+        text = (
+            f"{self._matrices[memory]}()" if memory in self._matrices and value.op is Ops.STACK else bare(self.x(value))
+        )
         if whole:
             statements = [(conditions[0], self._assign(u, self._place(memory, index), text, atomic))]
         else:
@@ -320,6 +337,19 @@ class Kernel:
         return f"{ATOMIC[u.arg]}(&{place}, {value});"
 
 
+def _matrix_types(program: Program) -> dict[UOp, str]:
+    """The types of matrices: of registers that hold sums, and of loads the side that they are multiplied from."""
+    found: dict[UOp, str] = {}
+    for u in program.uops:
+        if u.op is Ops.DOT and isinstance(u.arg, tuple):
+            (a, b, c), (rows, columns) = u.src, u.arg
+            steps = lanes(a) // rows
+            found[a] = f"subgroup_matrix_left<{scalar_name(a.dtype)}, {steps}, {rows}>"
+            found[b] = f"subgroup_matrix_right<{scalar_name(b.dtype)}, {columns}, {steps}>"
+            found[memory_of(c.src[0])] = f"subgroup_matrix_result<{scalar_name(c.dtype)}, {columns}, {rows}>"
+    return found
+
+
 def _memory_widths(program: Program) -> dict[UOp | int, int]:
     """Parameters (by slot) and SHARED buffers that are only ever accessed in whole vectors of one width: that width."""
     widths: dict[UOp | int, set[int]] = {}
@@ -330,7 +360,7 @@ def _memory_widths(program: Program) -> dict[UOp | int, int]:
             if memory.op is Ops.BUFFER and memory.arg.space is Space.REGISTER:
                 continue
             key: UOp | int = memory.arg.slot if memory.op is Ops.PARAM else memory
-            widths.setdefault(key, set()).add(access_width(u))
+            widths.setdefault(key, set()).add(1 if isinstance(u.arg, MatrixArg) else access_width(u))
             sizes[key] = memory.arg.size
     atomic = {i.slot for i in program.params if i.atomic}
     out = {}

@@ -252,7 +252,9 @@ def _subgroup(k: Kernel, u: UOp) -> str:
 
 
 def _dot(k: Kernel, u: UOp) -> str:
-    """Four products of the bytes of each word, added to c."""
+    """Four products of the bytes of each word, added to c; or matrices of a subgroup."""
+    if isinstance(u.arg, tuple):
+        return f"subgroupMatrixMultiplyAccumulate({', '.join(k.x(s) for s in u.src)})"
     *words, c = (k.x(s) for s in u.src)
     parts = [", ".join(words if lanes(u) == 1 else (f"{w}.{i}" for w in words)) for i in "xyzw"[: lanes(u)]]
     dots = [f"dot4I8Packed({p})" for p in parts]

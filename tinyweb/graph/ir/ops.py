@@ -125,7 +125,7 @@ class Ops(Enum):
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
     #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
-    #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k.
+    #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k; or floats, for whole subgroups.
     #               Also in kernels: a and b uint32 like c, whose bytes are int8
 
     # members are singletons: the identity is as good a hash as Enum's own, and ops are hashed all the time
@@ -198,6 +198,22 @@ class StageArg:
             out.append(step)
             step *= size
         return tuple(reversed(out)), step
+
+
+@dataclass(frozen=True)
+class MatrixArg:
+    """Which elements a LOAD or STORE of a matrix takes, from its index on: row i and column j at i · row + j · column.
+    The threads of a subgroup carry it out together, all with the same index.
+    """
+
+    rows: int
+    columns: int
+    row: int
+    column: int
+
+    @property
+    def offsets(self) -> list[int]:
+        return [i * self.row + j * self.column for i in range(self.rows) for j in range(self.columns)]
 
 
 @dataclass(frozen=True)

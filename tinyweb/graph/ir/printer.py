@@ -31,6 +31,7 @@ from tinyweb.graph.ir.ops import (
     AxisKind,
     BufferArg,
     KernelInfo,
+    MatrixArg,
     Ops,
     ParamArg,
     Space,
@@ -55,7 +56,7 @@ def _from_bits(bits: int) -> float:
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
     **{d.name: d for d in (*ALL, dtypes.void)},
-    **{t.__name__: t for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, KernelInfo)},
+    **{t.__name__: t for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, KernelInfo)},
     "inf": math.inf,
     "nan": math.nan,
     "bits": _from_bits,

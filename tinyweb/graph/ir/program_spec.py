@@ -23,6 +23,7 @@ from tinyweb.graph.ir.ops import (
     Axis,
     AxisKind,
     BufferArg,
+    MatrixArg,
     Ops,
     Space,
 )
@@ -51,7 +52,8 @@ def is_memory(u: UOp) -> bool:
 def loads(u: UOp) -> bool:
     gate = u.src[2] if len(u.src) > 2 else None
     return (
-        is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype and isinstance(u.arg, int) and u.arg >= 1
+        is_memory(u.src[0]) and u.dtype is u.src[0].buffer.dtype
+        and (isinstance(u.arg, MatrixArg) or (isinstance(u.arg, int) and u.arg >= 1))
         and is_scalar(u.src[1]) and (gate is None or is_scalar(gate) or gate.shape == (u.arg,))
     )  # fmt: skip
 
@@ -60,11 +62,14 @@ def stores(u: UOp) -> bool:
     gate = u.src[3] if len(u.src) > 3 else None
     return (
         is_memory(u.src[0]) and u.dtype is dtypes.void and u.src[2].dtype is u.src[0].buffer.dtype
-        and u.arg in (None, "atomic_and", "atomic_or") and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
+        and (isinstance(u.arg, MatrixArg) or u.arg in (None, "atomic_and", "atomic_or"))
+        and is_scalar(u.src[1]) and (gate is None or is_scalar(gate))
     )  # fmt: skip
 
 
 def wide_access_is_aligned(u: UOp) -> bool:
+    if isinstance(u.arg, MatrixArg):
+        return True
     width = u.arg if u.op is Ops.LOAD else (u.src[2].shape or (1,))[0]
     index = u.src[1]
     return width == 1 or index.op is not Ops.CONST or index.arg % width == 0
@@ -73,14 +78,14 @@ def wide_access_is_aligned(u: UOp) -> bool:
 def dots(u: UOp) -> bool:
     """The type of each operand and how many elements of it go into one sum, the last one's for all others."""
     a, *others, c = u.src
-    if u.dtype is not dtypes.int32 or c.dtype is not dtypes.int32:
+    if u.dtype is not c.dtype or (u.dtype is not dtypes.int32 and not isinstance(u.arg, tuple)):
         return False
     *counts, sums = (max(size_max(size_prod(s.shape)), 1) for s in u.src)
     if isinstance(u.arg, tuple):
         rows, columns = u.arg
         steps = counts[0] // rows
         whole = [*counts, sums] == [rows * steps, columns * steps, rows * columns]
-        return whole and a.dtype is others[0].dtype is dtypes.int8
+        return whole and (a.dtype is others[0].dtype is dtypes.int8 or u.dtype.is_float)
     each = [(s.dtype, n // sums) for s, n in zip((a, *others), counts)]
     words, octets, pairs = (dtypes.uint32, 1), (dtypes.int8, 4), (dtypes.int16, 2)
     plain = each in ([octets] * 2, [pairs] * 2, [words] * 2, [words, octets, octets]) and u.arg is None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 from weakref import ref
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind, BufferArg, Ops, ParamArg
+from tinyweb.graph.ir.ops import COMPARISON, ELEMENTWISE, TENSOR_ONLY, AxisKind, BufferArg, MatrixArg, Ops, ParamArg
 
 Size: TypeAlias = "int | UOp"  # a size, an index or a bound: a number, or an expression in VARIABLEs
 Shape: TypeAlias = "tuple[Size, ...]"
@@ -228,6 +228,8 @@ class UOp:
             return (len(self.src),)
         if op is Ops.LOAD and isinstance(self.arg, int):
             return (self.arg,) if self.arg > 1 else ()
+        if op is Ops.LOAD and isinstance(self.arg, MatrixArg):
+            return (self.arg.rows * self.arg.columns,)
         if op in (Ops.LANE, Ops.BIND):
             return ()
         if op is Ops.DOT:

@@ -86,7 +86,7 @@ def _params(uops: Sequence[UOp]) -> tuple[ParamInfo, ...]:
         elif u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer.op is Ops.PARAM:
             slot = u.src[0].buffer.arg.slot
             (read if u.op is Ops.LOAD else written).add(slot)
-            if u.op is Ops.STORE and u.arg is not None:
+            if u.op is Ops.STORE and isinstance(u.arg, str):
                 atomic.add(slot)
     return tuple(
         ParamInfo(slot, p.dtype, p.arg.size, slot in read, slot in written, slot in atomic)

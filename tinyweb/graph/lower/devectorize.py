@@ -77,10 +77,19 @@ class _Devectorizer(Loads, Dots):
         gate = u.src[3] if len(u.src) > 3 else None
         lanes = tuple(dict.fromkeys(r for s in u.src[1:] for r in s.lanes))
         axis = self._statement_axis(memory.buffer, index, lanes)
+        tile = next((r for r in lanes if r.arg.kind is AxisKind.TILE), None)
         if self._is_variables(memory.buffer):
-            self._register_lanes[memory.buffer] = axis
+            self._register_lanes[memory.buffer] = tile or axis
         where = self._place(memory)
         out: list[UOp] = []
+        if tile is not None:
+            (whole,), columns = chunks(tile, self.target), tile.arg.dim
+            for at in points([r for r in lanes if r is not tile]):
+                first, arg = self._matrix(index, {**at, tile: whole}, (tile, columns), (tile, 1), whole.width)
+                sums = splat(self.value(value, {**at, tile: whole}), whole.width)
+                near = self._is_variables(memory.buffer)
+                out.append(UOp(Ops.STORE, dtypes.void, (where, first, sums), None if near else arg))
+            return tuple(out)
         if axis is None and gate is None and (pair := self._interleaved(index, lanes)) is not None:
             axis, beside = pair
             for point in points([r for r in lanes if r not in pair]):
@@ -152,8 +161,7 @@ class _Devectorizer(Loads, Dots):
 
     def _statement_axis(self, buffer: UOp, index: UOp, lanes: Iterable[UOp]) -> UOp | None:
         """The VECTOR axis that stays together in a store: the one its elements lie along, else the innermost."""
-        kinds = AxisKind.VECTOR, AxisKind.TILE
-        vectors = [r for r in lanes if r.arg.kind in kinds and chunks(r, self.target)[0].width > 1]
+        vectors = [r for r in lanes if r.arg.kind is AxisKind.VECTOR and chunks(r, self.target)[0].width > 1]
         strides = self._affine_of(index)[1]
         together = [r for r in vectors if strides.get(r) == 1]
         if buffer.op is Ops.BUFFER:
@@ -314,6 +322,8 @@ class _Devectorizer(Loads, Dots):
         self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: tuple[UOp, ...] = (), along: UOp | None = None
     ) -> UOp:
         if dot and along is not None:
+            if total is not None and self.target.has_threads:
+                return self._matrices(inner, total, point, dot[0], along)
             a, b = small_factors(inner)
             first = {**point, **dict.fromkeys(dot, 0)}
             words, field = self._dot_operand(a, first, along, dot[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from tinyweb.graph.ir import Ops, Space, UOp, lane_count, substitute, toposort
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, substitute, toposort
 from tinyweb.graph.lower.constructors import index_const
 from tinyweb.graph.lower.memory_access import Memory, Place
 from tinyweb.graph.symbolic import simplify, split_by
@@ -98,9 +98,9 @@ def points(axes: list[UOp]) -> Iterator[Point]:
 
 
 def chunks(axis: UOp, target: Target) -> list[Chunk]:
-    """A VECTOR axis in parts that are as wide as the target's vectors (a power of two) and divide it."""
+    """A VECTOR axis in parts as wide as the target's vectors (a power of two) that divide it; a matrix as a whole."""
     size = lane_count(axis)
-    width = 1
+    width = size if axis.arg.kind is AxisKind.TILE else 1
     while width * 2 <= target.max_vector and size % (width * 2) == 0:
         width *= 2
     return [Chunk(i, width) for i in range(0, size, width)]

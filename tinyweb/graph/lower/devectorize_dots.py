@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count
+from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, UOp, lane_count
 from tinyweb.graph.lower.constructors import lane, splat, stack
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
@@ -20,6 +20,8 @@ class Dots(Expansion):
         4-bit integers are raised, also the axis of the two in a byte.
         """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
+        if dot is not None and along is not None and self.target.has_threads:
+            return (dot,) if along.arg.kind is AxisKind.TILE else ()
         factors = small_factors(u.src[0])
         if dot is None or along is None or not factors or not self.target.dot_lanes:
             return ()
@@ -94,6 +96,31 @@ class Dots(Expansion):
             return self.memory.raw(self._place(memory), memory.buffer.dtype, places[0], count)
         parts = {p: self.memory.raw(self._place(memory), memory.buffer.dtype, p, steps) for p in places}
         return stack([lane(parts[p], k) for p in places for k in range(steps)])
+
+    def _matrices(self, value: UOp, total: UOp, point: Point, dot: UOp, along: UOp) -> UOp:
+        """Two matrices that a subgroup reads and multiplies."""
+        chunk, columns = point[along], along.arg.dim
+        assert isinstance(chunk, Chunk)
+        operands, sizes = [], (chunk.width // columns, columns)
+        for factor, (n, step) in zip(value.src, zip(sizes, (columns, 1))):
+            load = _uncast(factor)
+            start, arg = self._matrix(load.src[1], {**point, dot: 0}, (along, step), (dot, 1), n * lane_count(dot))
+            place = self._place(load.src[0])
+            operands.append(UOp(Ops.LOAD, place.dtype, (place, start), arg))
+        return UOp(Ops.DOT, value.dtype, (*operands, total), sizes)
+
+    def _matrix(
+        self, index: UOp, point: Point, row: tuple[UOp, int], column: tuple[UOp, int], size: int
+    ) -> tuple[UOp, MatrixArg]:
+        """Where a matrix begins in memory, and its layout; `row`, `column`: an axis and its steps to the next one."""
+        first = {**point, row[0]: 0, column[0]: 0}
+        start, below, beside = (
+            self._index({**first, **at}, index) for at in ({}, {row[0]: row[1]}, {column[0]: column[1]})
+        )
+        columns = row[1] if row[0] is column[0] else lane_count(column[0])
+        assert start.base is below.base is beside.base
+        steps = below.offset - start.offset, beside.offset - start.offset
+        return start.index, MatrixArg(size // columns, columns, *steps)
 
 
 def small_factors(value: UOp) -> tuple[UOp, ...]:

@@ -101,6 +101,7 @@ class _Reduces:
         self.before = steps_before(self.kernel)
         self.first = first_steps(self.kernel, self.before)
         self.users = users([self.kernel])
+        self.tiles: dict[UOp, tuple[UOp, dict[UOp, UOp]]] = {}  # where the sums of an instruction for matrices are
         self.updates: list[tuple[UOp, UOp, UOp]] = []  # of registers that hold what the step before has stored
 
     def run(self) -> list[UOp]:
@@ -233,16 +234,17 @@ class _Reduces:
         within = UOp(Ops.RANGE, dtypes.index, (index_const(prod(sizes)),), axis)
         # memory stays what it is: only where it is read varies with the lanes
         table = {x.src[0]: x.src[0] for x in value.toposort() if x.op is Ops.LOAD}
-        back, blocks, element = {}, [], index_const(0)
+        back, blocks, element, lane_of = {}, [], index_const(0), {}
         for i, (r, n) in enumerate(zip(match.tile, sizes)):
             blocks.append(r.replace(src=(index_const(lane_count(r) // n),), arg=replace(r.arg, kind=AxisKind.UNROLL)))
-            table[r] = blocks[-1] * n + within // prod(sizes[i + 1 :]) % n
+            lane_of[r] = blocks[-1] * n + within // prod(sizes[i + 1 :]) % n
             back[blocks[-1]], element = r // n, element * n + r % n
         tiles, count = tile_index([*(r for r in value.lanes if r not in (*lanes, *match.tile)), *blocks])
         index = tiles * prod(sizes) + within
         acc = self._buffer(Space.REGISTER, u.dtype, count * prod(sizes))
-        inner = UOp(Ops.REDUCE, u.dtype, (substitute(value, table), *lanes), u.arg)
+        inner = UOp(Ops.REDUCE, u.dtype, (substitute(value, table | lane_of), *lanes), u.arg)
         inside = acc.after(acc.after(*outer).store(index, identity(u.arg, u.dtype)), *loops)
+        self.tiles[u] = index, lane_of
         update = inside.store(index, accumulate(u.arg, inside.load(index), inner))
         return update, (acc, substitute(index, {**back, within: element}))
 
@@ -368,6 +370,10 @@ class _Reduces:
             for d, n in enumerate(self.workgroup)
             if n > 1 and all(t.arg[1] != d for t in known)
         ]
+        if u.src[0] in self.tiles:
+            sums, (tile, lane_of) = self.done[u.src[0]], self.tiles[u.src[0]]
+            place = substitute(self._place(u, staged_index(u, {})[0]), lane_of)
+            return memory.after(*fresh).store(place, sums.src[0].load(tile))
         if mine_alone:
             place, idle = self._place(u, staged_index(u, {})[0]), None
             for t, _ in threads:

@@ -18,6 +18,7 @@ from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Spl
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.hoist import Hoist
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import stages_of, whole_value
 from tinyweb.graph.symbolic import divides
@@ -82,6 +83,10 @@ class Builder:
         """Whether there is work for all workers, who may store side by side."""
         apart = all(self.target.stores_apart(s.src[0].dtype) for s in self.k.stores)
         return self.target.parallel_threads > 1 and self.k.work >= WORTH_SHARING and apart
+
+    def instructions(self, together: bool = False) -> list[Instruction]:
+        """What the target does in one step, best first: each worker or thread alone, or threads together."""
+        return [i for i in map(INSTRUCTIONS.__getitem__, self.target.instructions) if i.together == together]
 
     # -- axes --------------------------------------------------------------------------------------------------
     def has(self, axis: str) -> bool:

@@ -26,7 +26,6 @@ from tinyweb.graph.optimize.instructions import (
     DOT8_U4_I8,
     DOT_STEPS,
     FIELD,
-    INSTRUCTIONS,
     NIBBLES,
     Instruction,
 )
@@ -57,7 +56,7 @@ def schedule_for_dots(b: Builder) -> bool:
             least = WORTH_COPYING if wide.tile else WORTH_TURNING
             if work.columns is not None and b.k.size(work.columns) >= least:
                 recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
-        recipes += [partial(_along_groups, b, work, i.name) for i in _instructions(b) if not i.tile]
+        recipes += [partial(_along_groups, b, work, i.name) for i in b.instructions() if not i.tile]
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if not any(_whole(b, recipe) for recipe in recipes):
         return False
@@ -66,13 +65,9 @@ def schedule_for_dots(b: Builder) -> bool:
     return True
 
 
-def _instructions(b: Builder) -> list[Instruction]:
-    return [INSTRUCTIONS[name] for name in b.target.instructions]
-
-
 def _wide(b: Builder) -> list[Instruction]:
     """Those for tiles of sums: of matrices; of pairs, to which operands are widened once for many sums, or of bytes."""
-    found = _instructions(b)
+    found = b.instructions()
     return [i for i in found if i.tile or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
 
 

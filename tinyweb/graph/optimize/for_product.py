@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
-from tinyweb.graph.ir import AxisKind, Space, UOp, nested
+from tinyweb.graph.ir import AxisKind, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
+from tinyweb.graph.optimize.instructions import Instruction
+from tinyweb.graph.optimize.tensorize import Tensorize
+from tinyweb.graph.symbolic import divides
 
 LARGE_WORKGROUP = 256
 SUBGROUP = 32  # threads that hardware issues together, as most has it
@@ -21,6 +25,7 @@ MATRIX = 16  # rows from which a product of matrices is worth tiles of registers
 LANES = 4  # of the vectors in shared memory
 PAD = 4  # elements between the columns of the transposed operand: threads that fill them side by side do not collide
 ENOUGH = 128  # workgroups that keep a GPU busy
+MATRICES = (4, 2, 1)  # of sums along the rows that a subgroup keeps; of steps that are in shared memory at a time
 DEPTHS = (16, 8, 4)  # steps of the reduction in shared memory at a time
 # (threads, vectors of each thread) along the rows and along the columns, from the largest tile on
 TILES = (((16, 2), (16, 2)), ((8, 2), (16, 2)), ((8, 2), (8, 2)), ((8, 1), (8, 2)), ((8, 1), (8, 1)))
@@ -73,6 +78,9 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         return False
     if min(map(k.volume, both)) < MATRIX or min(k.size(axes[0]) for axes in both) < LANES:
         return False
+    for instruction in b.instructions(together=True):
+        if subgroup_product(b, dominant, *both, instruction):
+            return True
     tile = tile_of(b, *both, k.volume([r for r in outputs if r not in both[0] + both[1]]))
     if tile is None:
         return False
@@ -85,6 +93,27 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
         if at and stage(b, at, dominant, columns.axis):
             return True
         b.back(mark)
+    return False
+
+
+def subgroup_product(
+    b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], instruction: Instruction
+) -> bool:
+    """Matrices that the threads of a subgroup multiply together, of operands in shared memory; whether it fits."""
+    k, start, steps = b.k, b.mark(), dominant.src[-1]
+    for matrices, depth in product(MATRICES, MATRICES):
+        sizes = lane_count(instruction.tile[0]) * matrices, b.target.subgroup_threads
+        axes = down[0], along[0]
+        fits = divides(steps.src[0], depth * instruction.steps) and all(k.size(r) >= n for r, n in zip(axes, sizes))
+        if not fits or len(k.reduces) > 1 or not all(isinstance(k.exact(r), int) for r in axes):
+            continue
+        (_, _), (_, column) = (b.split(r.arg.name, n, shift=k.size(r) % n > 0) for r, n in zip(axes, sizes))
+        b.bind(column, AxisKind.THREAD)
+        at, inner = b.split(steps.arg.name, depth * instruction.steps)
+        tensorize = Tensorize(b.split(inner, instruction.steps)[1], instruction.name)
+        if b.attempt(tensorize) and stage(b, at, dominant, along[0], pad=0):
+            return True
+        b.back(start)
     return False
 
 
@@ -190,7 +219,7 @@ def block(b: Builder, dominant: UOp, depth: int) -> str:
     return ""
 
 
-def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
+def stage(b: Builder, at: str, dominant: UOp, columns: UOp, pad: int = PAD) -> bool:
     """Shared memory for what the threads read alike; whether there is something, and enough of it."""
     k = b.k
     loads = {x: None for r in k.reduces if r.src[1:] == dominant.src[1:] for x in k.loads_of(r)}
@@ -198,7 +227,7 @@ def stage(b: Builder, at: str, dominant: UOp, columns: UOp) -> bool:
     for u in sorted(loads, key=k.traffic, reverse=True):
         operands.setdefault((u.src[0], columns in u.ranges), []).append(u)
     staged = [
-        b.stage(operand, at, Space.SHARED, 0 if any(k.contiguous(u, columns) for u in operand) else PAD)
+        b.stage(operand, at, Space.SHARED, 0 if any(k.contiguous(u, columns) for u in operand) else pad)
         for operand in operands.values()
     ]
     return any(staged) and not excess(b.kernel, b.target)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, lane_count, nested, row_major
+from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, axis_size, lane_count, nested, row_major
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Instruction:
     semantics: UOp
     cost: float
     words: bool = False
+    together: bool = False  # a subgroup's threads carry it out, with operands and sums in shared memory
 
     @property
     def axes(self) -> tuple[UOp, ...]:
@@ -68,10 +69,15 @@ class Match:
 
 
 def _sums(
-    name: str, operands: tuple[DType, DType], sizes: tuple[int, ...], cost: float, tile: tuple[int, ...] = ()
+    name: str,
+    operands: tuple[DType, DType],
+    sizes: tuple[int, ...],
+    cost: float,
+    tile: tuple[int, ...] = (),
+    dtype: DType = dtypes.int32,
 ) -> Instruction:
-    """Sums of products in int32. Of several axes the last one lies in memory side by side; an operand has an axis of
-    the tile, and lies in memory with the sum's axes inside of it.
+    """Sums of products, of floats by threads together. Of several axes the last one lies in memory side by side; an
+    operand has an axis of the tile, and lies in memory with the sum's axes inside of it.
     """
     axes = [
         UOp(Ops.RANGE, dtypes.index, (UOp.const(n, dtypes.index),), Axis(f"k{i}", i, AxisKind.LOOP, True))
@@ -84,10 +90,10 @@ def _sums(
     a, b = (
         UOp(Ops.PARAM, t, (), ParamArg(i, prod((*tile[i : i + 1], *sizes))))
         .load(row_major([*outputs[i : i + 1], *axes]))
-        .cast(dtypes.int32)
+        .cast(dtype)
         for i, t in enumerate(operands)
     )
-    return Instruction(name, operands, UOp(Ops.REDUCE, dtypes.int32, (a * b, *axes), Ops.ADD), cost)
+    return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), cost, dtype.is_float)
 
 
 DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
@@ -98,7 +104,16 @@ DOT8_U4_I8 = _sums("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
 MMA_2X2X8_I8 = _sums("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
 DOT4_WORDS = replace(DOT4_I8, name="dot4_words", words=True)
 
-INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8, DOT4_WORDS)}
+# of subgroups: the configurations that WebGPU's adapters list, rows × columns × steps
+F16, F32 = dtypes.float16, dtypes.float32
+SUBGROUP = [
+    _sums(f"mma_{m}x{n}x{k}_{t.short}", (t, t), (k,), 1.0, (m, n), F32)
+    for t, m, n, k in ((F32, 8, 8, 8), (F16, 8, 8, 8), (F16, 16, 16, 16))
+]
+
+INSTRUCTIONS: dict[str, Instruction] = {
+    i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
+}
 
 
 def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
@@ -124,11 +139,16 @@ def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
 
 
 def _tile(instruction: Instruction, factors: tuple[UOp, ...]) -> tuple[UOp, ...] | None:
-    """The lanes that have an instruction's tiles, rows in single lanes and columns in a vector's; None without."""
+    """The axes that have an instruction's tiles, rows in single lanes and columns in a vector's; of threads together
+    rows that each takes and columns that they share. None without.
+    """
     found: list[UOp] = []
-    for i, (axis, kind) in enumerate(zip(instruction.tile, (AxisKind.UNROLL, AxisKind.VECTOR))):
+    for i, axis in enumerate(instruction.tile):
+        alone, shared = (AxisKind.VECTOR, AxisKind.THREAD) if i else (AxisKind.UNROLL, AxisKind.LOOP)
+        kinds = (alone, shared) if instruction.together else (alone,)
         others = {r for f in (*factors[:i], *factors[i + 1 :]) for r in f.ranges}
-        mine = [r for r in nested(factors[i].lanes) if r.arg.kind is kind and r not in others]
+        mine = [r for r in nested(factors[i].ranges - others) if r.arg.kind in kinds]
+        mine = [r for r in mine if isinstance(axis_size(r), int)]
         if not mine or lane_count(mine[-1]) % lane_count(axis):
             return None
         found.append(mine[-1])
@@ -140,13 +160,20 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
     dot = next((r for r in reduce.src[1:] if r.op is Ops.RANGE and r.arg.kind is AxisKind.DOT), None)
     for instruction in (INSTRUCTIONS[n] for n in names if dot is not None):
         match = unify(instruction, reduce, dot) if dot is not None and instruction.tile else None
-        if match is not None and not any(match.shifts):
+        if match is None or any(match.shifts):
+            continue
+        near = (f.src[0] if f.op is Ops.CAST else f for f in match.factors)
+        if not instruction.together or all(f.op is Ops.LOAD and f.src[0].op is Ops.STAGE for f in near):
             return instruction, match
     return None
 
 
 def shift_into(value: UOp, dtype: DType) -> int | None:
     """What is added to an integer so that it is within a type: nothing for signed types, whose zero stays."""
+    if dtype.is_float:
+        # what is widened as it is loaded, or after it
+        read = value.src[0].dtype if value.op in (Ops.CAST, Ops.LOAD) else value.dtype
+        return 0 if read is dtype else None
     low, high = value.vmin, value.vmax
     if not dtype.is_signed and low < 0:
         # by the power of two that makes a signed type of memory an unsigned one
@@ -157,8 +184,9 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
 
 def _bindings(pattern: UOp, node: UOp, bound: dict[int, UOp]) -> Iterator[dict[int, UOp]]:
     """The ways in which a node is the pattern: what stands for its operands, by number."""
-    if pattern.op is Ops.CAST and pattern.src[0].op is Ops.LOAD:
-        slot = pattern.src[0].src[0].arg.slot
+    operand = pattern.src[0] if pattern.op is Ops.CAST else pattern
+    if operand.op is Ops.LOAD:
+        slot = operand.src[0].arg.slot
         if node.dtype is pattern.dtype and bound.get(slot, node) is node:
             yield {**bound, slot: node}
         return

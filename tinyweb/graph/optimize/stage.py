@@ -131,9 +131,11 @@ class Stage(Action):
                 r for r in u.ranges.union(u.src[1:])
                 if r.arg.kind in (AxisKind.LOOP, AxisKind.THREAD) and walked_inside(r, at, self.space)
             ]  # fmt: skip
+            together = self.space is Space.SHARED and any(r.arg.kind is AxisKind.DOT for r in u.src[1:])
             for x in u.src[0].toposort():
                 if self._means(x) and (not at.arg.reduce or at in x.ranges) and x not in again:
-                    found = reused if any(r not in x.ranges for r in around) else others
+                    # threads that multiply matrices together read each element for a row or a column of sums
+                    found = reused if together or any(r not in x.ranges for r in around) else others
                     found.setdefault(x, u.src[1:])
         return reused, others
 
@@ -158,7 +160,7 @@ class Stage(Action):
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
-        layout = sorted(tile, key=_thread_order if self.space is Space.SHARED else _panels(summed, load))
+        layout = sorted(tile, key=_thread_order(load) if self.space is Space.SHARED else _panels(summed, load))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
         if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
@@ -319,12 +321,14 @@ def _panels(summed: tuple[UOp, ...], load: UOp) -> Callable[[UOp], tuple[int, tu
     return key
 
 
-def _thread_order(r: UOp) -> tuple[int, int]:
+def _thread_order(load: UOp) -> Callable[[UOp], tuple[int, int]]:
     """Threads side by side read elements side by side: loops outermost, then single lanes, then threads (x innermost),
-    then the lanes of a vector.
+    then the lanes of a vector; the steps of an instruction innermost, or outside of a vector that lies in memory so.
     """
-    rank = {AxisKind.LOOP: 0, AxisKind.UNROLL: 1, AxisKind.THREAD: 2, AxisKind.VECTOR: 3, AxisKind.DOT: 4}[r.arg.kind]
-    return rank, -r.arg.dim
+    kinds = [AxisKind.LOOP, AxisKind.UNROLL, AxisKind.THREAD, AxisKind.VECTOR, AxisKind.DOT]
+    if any(r.arg.kind is AxisKind.VECTOR and _stride(load, r) == 1 for r in load.ranges):
+        kinds[3:] = reversed(kinds[3:])
+    return lambda r: (kinds.index(r.arg.kind), -r.arg.dim)
 
 
 def _stride(load: UOp, r: UOp) -> int:

@@ -28,7 +28,8 @@ class Tensorize(Action):
     """All that is reduced over an axis are sums that an instruction computes, the axis being its first.
 
     Where an operand is unsigned and what stands there is not, a constant is added to it, and as many times the sum of
-    the other factors is subtracted: that sum is computed once for a step of loop `at`.
+    the other factors is subtracted: that sum is computed once for a step of loop `at`. Sums of threads together go to
+    shared memory, of which each thread then reads its own.
     """
 
     name: ClassVar[str] = "tensorize"
@@ -52,6 +53,8 @@ class Tensorize(Action):
         if instruction.words:
             return self._of_words(kernel, r, {u: m.factors for u, m in matches.items() if m is not None})
         kernel = self._shifted(kernel, r, shifted) if shifted else kernel
+        if instruction.together:
+            kernel = substitute(kernel, {u: _together(u, m.tile) for u, m in matches.items() if m is not None})
         bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
         return replace_range(kernel, r, bound, (bound,), None)
 
@@ -128,6 +131,15 @@ class Tensorize(Action):
         for r, name in product((r for r in loops if r.arg.reduce), target.instructions):
             shifts = not all(t.is_signed for t in INSTRUCTIONS[name].operands)
             yield from ((Tensorize(r.arg.name, name, at),) for at in (places if shifts else [""]))
+
+
+def _together(u: UOp, tile: tuple[UOp, ...]) -> UOp:
+    """A tile of sums in shared memory, and the element of it at hand."""
+    kinds = AxisKind.UNROLL, AxisKind.VECTOR
+    axes = [replace(r.arg, name=f"acc.{r.arg.name}", kind=k, reduce=True, dim=0) for r, k in zip(tile, kinds)]
+    copies = {r: r.replace(arg=axis) for r, axis in zip(tile, axes)}
+    stage = UOp(Ops.STAGE, u.dtype, (substitute(u, copies), *copies.values()), StageArg(Space.SHARED))
+    return stage.load(row_major(tile))
 
 
 def products(reduce: UOp) -> tuple[UOp, UOp] | None:

@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tinyweb.graph.ir import Ops, Space, UOp
+from tinyweb.graph.ir import MatrixArg, Ops, Space, UOp
 from tinyweb.graph.program import Program
 from tinyweb.native_runtimes.interpreter.memory import DeviceMemory, Registers, SharedMemory
 from tinyweb.native_runtimes.interpreter.spelling import COMPUTE
+from tinyweb.render_common import lanes
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -136,10 +137,10 @@ class _Run:
         combined = (np.add if u.arg is Ops.ADD else np.maximum).reduceat(each, starts, axis=1)
         self.values[u] = np.repeat(combined, self.executor.subgroup, axis=1)[:, : self.threads].reshape(shape)
 
-    def _elements(self, index: Array, width: int) -> Array:
+    def _elements(self, index: Array, width: int, arg: object) -> Array:
         """Element numbers of an access: shape (rows, width)."""
         rows = index.astype(np.int64)[:, None]
-        return rows if width == 1 else rows + np.arange(width)
+        return rows if width == 1 else rows + np.array(arg.offsets if isinstance(arg, MatrixArg) else range(width))
 
     def _gate(self, u: UOp, position: int) -> Array | None:
         gate = self.values[u.src[position]] if len(u.src) > position else None
@@ -151,15 +152,15 @@ class _Run:
 
     def _load(self, u: UOp) -> None:
         memory = self.memory[u.src[0].buffer]
-        width = u.arg if isinstance(u.arg, int) else 1
+        width = lanes(u)
         index, gate = self.values[u.src[1]], self._gate(u, 2)
-        if width > 1 and self.executor.aligned and (index % width).any():
+        if width > 1 and self.executor.aligned and isinstance(u.arg, int) and (index % width).any():
             raise IndexError(
                 f"kernel {self.program.name}: a load of {width} elements from {memory.name} is not aligned"
             )
         if gate is not None and gate.ndim == 1:
             gate = gate[:, None]  # one for all lanes
-        value = memory.load(self._elements(index, width), gate, self)
+        value = memory.load(self._elements(index, width, u.arg), gate, self)
         if len(u.src) > 3:
             value = np.where(self.values[u.src[2]].reshape(-1, 1), value, self.values[u.src[3]].reshape(-1, width))
         self.values[u] = value if width > 1 else value[:, 0]
@@ -168,9 +169,11 @@ class _Run:
         memory = self.memory[u.src[0].buffer]
         index, value, gate = self.values[u.src[1]], self.values[u.src[2]], self._gate(u, 3)
         width = value.shape[1] if value.ndim > 1 else 1
-        if width > 1 and self.executor.aligned and (index % width).any():
+        if isinstance(u.arg, MatrixArg):
+            gate = self.thread == 0  # the threads do it together
+        elif width > 1 and self.executor.aligned and (index % width).any():
             raise IndexError(f"kernel {self.program.name}: a store of {width} elements to {memory.name} is not aligned")
-        where = self._elements(index, width)
+        where = self._elements(index, width, u.arg)
         memory.store(where, value.reshape(-1, width), None if gate is None else gate.reshape(-1, 1), self, u.arg)
 
 

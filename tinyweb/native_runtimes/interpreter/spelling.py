@@ -54,8 +54,9 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
     *factors, c = others
     out: Array
     if isinstance(u.arg, tuple):
-        x, y = (m.reshape(*m.shape[:-1], n, -1).astype(np.int32) for m, n in zip((a, *factors), u.arg))
-        sums = (x[..., :, None, :] * y[..., None, :, :]).sum(-1, dtype=np.int32)
+        kind = u.dtype.numpy
+        x, y = (m.reshape(*m.shape[:-1], n, -1).astype(kind) for m, n in zip((a, *factors), u.arg))
+        sums = (x[..., :, None, :] * y[..., None, :, :]).sum(-1, dtype=kind)
         out = c + sums.reshape(*sums.shape[:-2], -1)
         return out
     if u.src[1].dtype is dtypes.uint32:  # four bytes each
