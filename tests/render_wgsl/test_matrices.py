@@ -40,6 +40,15 @@ def product(rows: int, columns: int, steps: int, dtype: DType) -> Case:
     )
 
 
+def squares(rows: int, steps: int) -> Case:
+    """A product of a matrix, to which one is added on the way, with itself: both operands are read of one parameter."""
+    (i, j), (k,) = axes(rows, rows), axes(steps, reduce=True, first=2)
+    x = normal(rows, steps)
+    a, b = (param(1, x.size).load(r * steps + k) for r in (i, j))
+    store = kernel(param(0, rows * rows).store(i * rows + j, total((a + 1.0) * b, k)))
+    return Case("squares", store, [zeros(rows, rows), x], [(x + 1) @ x.T], tolerance=1e-3)
+
+
 CASES = {
     F32: [
         product(64, 96, 64, F32),
@@ -47,6 +56,7 @@ CASES = {
         product(33, 257, 8, F32),
         linear(64, 96, 64),
         linear(32, 33, 104),
+        squares(72, 64),
     ],
     F16: [product(64, 64, 64, F16), product(35, 71, 48, F16)],
 }

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from tinyweb.graph.ir import AxisKind, Space, UOp, lane_count, nested
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, lane_count, nested
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import excess
-from tinyweb.graph.optimize.instructions import Instruction
+from tinyweb.graph.optimize.instructions import Instruction, matrix_of
 from tinyweb.graph.optimize.tensorize import Tensorize
 from tinyweb.graph.symbolic import divides
 
@@ -112,7 +112,9 @@ def subgroup_product(
         at, inner = b.split(steps.arg.name, depth * instruction.steps)
         tensorize = Tensorize(b.split(inner, instruction.steps)[1], instruction.name)
         if b.attempt(tensorize) and stage(b, at, dominant, along[0], pad=0):
-            return True
+            reduces = (u for u in b.kernel.toposort() if u.op is Ops.REDUCE)
+            if any(matrix_of([instruction.name], u) for u in reduces):  # both operands are in shared memory
+                return True
         b.back(start)
     return False
 

@@ -147,7 +147,7 @@ def _tile(instruction: Instruction, factors: tuple[UOp, ...]) -> tuple[UOp, ...]
         alone, shared = (AxisKind.VECTOR, AxisKind.THREAD) if i else (AxisKind.UNROLL, AxisKind.LOOP)
         kinds = (alone, shared) if instruction.together else (alone,)
         others = {r for f in (*factors[:i], *factors[i + 1 :]) for r in f.ranges}
-        mine = [r for r in nested(factors[i].ranges - others) if r.arg.kind in kinds]
+        mine = [r for kind in reversed(kinds) for r in nested(factors[i].ranges - others) if r.arg.kind is kind]
         mine = [r for r in mine if isinstance(axis_size(r), int)]
         if not mine or lane_count(mine[-1]) % lane_count(axis):
             return None
