@@ -96,9 +96,7 @@ def matrix_product(b: Builder, dominant: UOp, outputs: list[UOp]) -> bool:
     return False
 
 
-def subgroup_product(
-    b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], instruction: Instruction
-) -> bool:
+def subgroup_product(b: Builder, dominant: UOp, along: list[UOp], down: list[UOp], instruction: Instruction) -> bool:
     """Matrices that the threads of a subgroup multiply together, of operands in shared memory; whether it fits."""
     k, start, steps = b.k, b.mark(), dominant.src[-1]
     for matrices, depth in product(MATRICES, MATRICES):
