@@ -93,7 +93,7 @@ def _sums(
         .cast(dtype)
         for i, t in enumerate(operands)
     )
-    return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), cost, dtype.is_float)
+    return Instruction(name, operands, UOp(Ops.REDUCE, dtype, (a * b, *axes), Ops.ADD), cost, together=dtype.is_float)
 
 
 DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
