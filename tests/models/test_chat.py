@@ -251,36 +251,36 @@ def test_a_shared_beginning_is_read_once(chat: Chat) -> None:
     assert chat.statistics.reused <= 5 and afresh == answer  # the header of the first message
 
 
-def test_the_last_token_of_a_known_prompt_is_read_again(chat: Chat) -> None:
-    once = chat.answer(STORY, GREEDY)
-    assert chat.answer(STORY, GREEDY) == once
-    assert chat.statistics.reused == len(chat.tokenizer.prompt(STORY)) - 1
+def test_the_last_token_of_a_known_prompt_is_read_again(steady_chat: Chat) -> None:
+    once = steady_chat.answer(STORY, GREEDY)
+    assert steady_chat.answer(STORY, GREEDY) == once
+    assert steady_chat.statistics.reused == len(steady_chat.tokenizer.prompt(STORY)) - 1
 
 
-def test_breaking_off_does_no_harm(chat: Chat) -> None:
-    whole = chat.answer(STORY, GREEDY)
-    for part in chat.generate(STORY, GREEDY):
+def test_breaking_off_does_no_harm(steady_chat: Chat) -> None:
+    whole = steady_chat.answer(STORY, GREEDY)
+    for part in steady_chat.generate(STORY, GREEDY):
         if part.text:
             break
-    assert chat.answer(STORY, GREEDY) == whole
+    assert steady_chat.answer(STORY, GREEDY) == whole
 
 
-def test_seeds(chat: Chat) -> None:
+def test_seeds(steady_chat: Chat) -> None:
     def tell(seed: int) -> str:
-        return chat.answer(STORY, Settings(temperature=1.0, max_tokens=24, seed=seed))[0]
+        return steady_chat.answer(STORY, Settings(temperature=1.0, max_tokens=24, seed=seed))[0]
 
     assert tell(1) == tell(1) == tell(1 + 2**32)
     assert len({tell(s) for s in range(-2, 3)}) > 2
 
 
-def test_sampling_without_heat_is_greedy(chat: Chat) -> None:
-    greedy = chat.answer(STORY, GREEDY)
+def test_sampling_without_heat_is_greedy(steady_chat: Chat) -> None:
+    greedy = steady_chat.answer(STORY, GREEDY)
     for settings in (
         Settings(temperature=1.0, top_k=1, max_tokens=24),
         Settings(temperature=1.0, top_p=0.0, max_tokens=24),
         Settings(temperature=1e-6, max_tokens=24),
     ):
-        assert chat.answer(STORY, settings) == greedy
+        assert steady_chat.answer(STORY, settings) == greedy
 
 
 def test_repetition_penalty_changes_words(chat: Chat) -> None:
@@ -322,11 +322,11 @@ def test_context_is_used_to_its_end(make_llama, reference, model_folder: Path) -
             next(chat.generate_ids(wrong))
 
 
-def test_cache_survives_calls_of_the_model(chat: Chat) -> None:
+def test_cache_survives_calls_of_the_model(steady_chat: Chat) -> None:
     """A call with another batch size has caches of its own."""
-    whole = chat.answer(STORY, GREEDY)
-    chat.model(Tensor(np.zeros((2, 5), np.int32))).numpy()  # type: ignore[operator]
-    assert chat.answer(STORY, GREEDY) == whole
+    whole = steady_chat.answer(STORY, GREEDY)
+    steady_chat.model(Tensor(np.zeros((2, 5), np.int32))).numpy()  # type: ignore[operator]
+    assert steady_chat.answer(STORY, GREEDY) == whole
 
 
 @pytest.mark.parametrize("speculate", [1, 3, 50])
