@@ -446,10 +446,11 @@ def _step(u: UOp, r: UOp, e: UOp, clause: UOp) -> UOp:
 
 def deciding(u: UOp, neutral: float | int | bool) -> list[UOp]:
     """Conditions each of which, where it is false, makes a value `neutral`."""
+    if u.op is Ops.LOAD:
+        own = [u] if u.dtype is BOOL and not neutral else []
+        return [*own, *clauses(u.src[2])] if len(u.src) > 2 and neutral == 0 else own
     if u.dtype is BOOL and not neutral:
-        return clauses(u)
-    if u.op is Ops.LOAD and len(u.src) > 2 and neutral == 0:
-        return clauses(u.src[2])
+        return [d for c in clauses(u) for d in (deciding(c, neutral) if c.op is Ops.LOAD else [c])]
     if u.op is Ops.WHERE and u.src[2].op is Ops.CONST and u.src[2].arg == neutral:
         return [*clauses(u.src[0]), *deciding(u.src[1], neutral)]
     if u.op in (Ops.CAST, Ops.NEG) and neutral == 0:
