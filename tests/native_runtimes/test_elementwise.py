@@ -74,6 +74,7 @@ UNARY: dict[str, tuple[Ops, Callable[..., np.ndarray], tuple[DType, ...]]] = {
     "sqrt": (Ops.SQRT, np.sqrt, FLOATS),
     "floor": (Ops.FLOOR, np.floor, FLOATS),
     "trunc": (Ops.TRUNC, np.trunc, FLOATS),
+    "round": (Ops.ROUND, np.rint, FLOATS),
 }
 
 

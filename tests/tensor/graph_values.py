@@ -22,7 +22,7 @@ UNARY: dict[Ops, Callable[[Any], Any]] = {
     Ops.EXPM1: np.expm1, Ops.LOG: np.log, Ops.LOG2: np.log2, Ops.LOG10: np.log10, Ops.LOG1P: np.log1p, Ops.SIN: np.sin,
     Ops.COS: np.cos, Ops.TAN: np.tan, Ops.ASIN: np.arcsin, Ops.ACOS: np.arccos, Ops.ATAN: np.arctan, Ops.SINH: np.sinh,
     Ops.COSH: np.cosh, Ops.TANH: np.tanh, Ops.ASINH: np.arcsinh, Ops.ACOSH: np.arccosh, Ops.ATANH: np.arctanh,
-    Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc, Ops.ERF: np.vectorize(math.erf, [np.float64]),
+    Ops.FLOOR: np.floor, Ops.TRUNC: np.trunc, Ops.ROUND: np.rint, Ops.ERF: np.vectorize(math.erf, [np.float64]),
     Ops.ERFC: np.vectorize(math.erfc, [np.float64]),
 }  # fmt: skip
 BINARY: dict[Ops, Callable[[Any, Any], Any]] = {

@@ -146,11 +146,7 @@ class Rounding(Elementwise):
             x = self.cast(dtypes.float32) if self.dtype.bits < 32 else self  # half floats hold few powers of ten
             x = x.mul(factor).round()._divide(factor) if decimals > 0 else x._divide(factor).round().mul(factor)
             return x.cast(self.dtype)
-        whole = self.trunc()
-        rest = self.sub(whole).abs()
-        half = whole.mul(0.5)
-        away = rest.greater(0.5).logical_or(rest.eq(0.5).logical_and(half.trunc().ne(half)))
-        return away.where(whole.add(self.less(0).where(self._constant(-1), self._constant(1))), whole)
+        return self._unary(Ops.ROUND)
 
     # -- bounds -------------------------------------------------------------------------------------------------------
     def clamp(self, min: Any = None, max: Any = None) -> Self:

@@ -63,6 +63,7 @@ def test_floats_fold_as_numpy_computes(dtype) -> None:
     unary = {
         Ops.NEG: np.negative, Ops.RECIPROCAL: np.reciprocal, Ops.SQRT: np.sqrt, Ops.FLOOR: np.floor,
         Ops.TRUNC: np.trunc,
+        Ops.ROUND: np.rint,
     }  # fmt: skip
     wide = {Ops.EXP2: np.exp2, Ops.LOG: np.log, Ops.SIN: np.sin, Ops.ATANH: np.arctanh, Ops.ERF: math.erf}
     with np.errstate(all="ignore"):

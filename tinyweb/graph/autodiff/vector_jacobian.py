@@ -204,7 +204,7 @@ RULES: dict[Ops, Rule] = {
     Ops.WHERE: _where,
     Ops.CAST: _cast,
     Ops.SQRT: lambda u, g: ((g * 0.5).alu(Ops.DIV, u),),
-    **dict.fromkeys((Ops.FLOOR, Ops.TRUNC), lambda u, g: (full(0, g.dtype, u.shape),)),
+    **dict.fromkeys((Ops.FLOOR, Ops.TRUNC, Ops.ROUND), lambda u, g: (full(0, g.dtype, u.shape),)),
     **{op: _function(derivative) for op, derivative in DERIVATIVES.items()},
     Ops.POW: power,
     Ops.REDUCE: _reduce,

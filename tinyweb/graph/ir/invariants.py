@@ -103,7 +103,7 @@ def size_expression(u: UOp) -> bool:
 
 
 # -- all stages: leaves and elementwise operations -------------------------------------------------------------------
-FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.DIV, *sorted(TRANSCENDENTAL))
+FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.DIV, *sorted(TRANSCENDENTAL))
 INT_ONLY = (Ops.FLOORDIV, Ops.MOD, Ops.SHL, Ops.SHR)
 SAME_TYPE = (Ops.NEG, Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, *FLOAT_ONLY, *INT_ONLY)
 ONE = tuple(sorted(UNARY))

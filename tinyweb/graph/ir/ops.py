@@ -105,6 +105,7 @@ class Ops(Enum):
     DIGAMMA = auto()  # the derivative of LGAMMA
     FLOOR = auto()
     TRUNC = auto()
+    ROUND = auto()  # to the nearest whole number, halves to the even one
     ADD = auto()
     MUL = auto()
     DIV = auto()  # floats
@@ -145,7 +146,7 @@ TRANSCENDENTAL = frozenset({
     Ops.DIGAMMA, Ops.POW,
 })  # fmt: skip
 UNARY = frozenset({
-    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.CAST, Ops.BITCAST,
+    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.CAST, Ops.BITCAST,
 }) | (TRANSCENDENTAL - {Ops.POW})  # fmt: skip
 BINARY = frozenset({
     Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS,

@@ -89,16 +89,15 @@ class Tensorize(Action):
         if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID) or at.arg.reduce:
             raise ScheduleError(f"{self}: sums are kept for a step of an output loop or of the grid")
         table: dict[UOp, UOp] = {}
-        names: dict[str, None] = {}
+        kept: dict[tuple[UOp, ...], UOp] = {}
         for u, match in matches.items():
             (a, b), (shift, other) = match.factors, match.shifts
             if other or any(x.op is Ops.LOAD and x.src[0].op is not Ops.PARAM for x in a.toposort()):
                 raise ScheduleError(f"{self}: one operand is shifted, which is read of a parameter")
-            slot = next(x.arg.slot for x in a.toposort() if x.op is Ops.PARAM)
-            name = f"raised{slot}"
-            name += f"_{sum(n.startswith(name) for n in names)}" if name in names else ""
-            names[name] = None
-            table[u] = self._kept(b, -shift, u, at, name) + u.replace(src=((a + shift) * b, *u.src[1:]))
+            shifted = (b, *u.src[1:])
+            if shifted not in kept:
+                kept[shifted] = self._kept(b, -shift, u, at, f"raised{len(kept)}")
+            table[u] = kept[shifted] + u.replace(src=((a + shift) * b, *u.src[1:]))
         return substitute(kernel, table)
 
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:

@@ -54,6 +54,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.SQRT: np.sqrt,
     Ops.FLOOR: np.floor,
     Ops.TRUNC: np.trunc,
+    Ops.ROUND: np.rint,
     Ops.ADD: np.add,
     Ops.MUL: np.multiply,
     Ops.DIV: np.divide,

@@ -88,6 +88,7 @@ COMPUTE: dict[Ops, Callable[..., Array]] = {
     Ops.SIN: lambda u, x: np.sin(x),
     Ops.FLOOR: lambda u, x: np.floor(x),
     Ops.TRUNC: lambda u, x: np.trunc(x),
+    Ops.ROUND: lambda u, x: np.rint(x),
     Ops.ADD: lambda u, a, b: a + b,
     Ops.MUL: lambda u, a, b: a * b,
     Ops.DIV: lambda u, a, b: a / b,
