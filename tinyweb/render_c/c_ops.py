@@ -300,6 +300,6 @@ EMITTERS: dict[Ops, Emitter] = {
     Ops.AND: _logic("&"), Ops.OR: _logic("|"), Ops.XOR: _logic("^"), Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _equal, Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: _negate, Ops.RECIPROCAL: _one_over, Ops.SQRT: _builtin("sqrt"), Ops.FLOOR: _builtin("floor"),
-    Ops.TRUNC: _builtin("trunc"), Ops.ROUND: _builtin("roundeven"), Ops.CAST: _cast, Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane,
-    Ops.DOT: _dot, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
+    Ops.TRUNC: _builtin("trunc"), Ops.ROUND: _builtin("roundeven"), Ops.CAST: _cast, Ops.BITCAST: _bitcast,
+    Ops.STACK: _stack, Ops.LANE: _lane, Ops.DOT: _dot, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
 }  # fmt: skip

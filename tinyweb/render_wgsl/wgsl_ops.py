@@ -268,7 +268,7 @@ EMITTERS: dict[Ops, Emitter] = {
     Ops.AND: _and, Ops.OR: _or, Ops.XOR: _xor, Ops.SHL: _shift("<<"), Ops.SHR: _shift(">>"),
     Ops.MAX: _maximum, Ops.LESS: _less, Ops.EQUAL: _logic("=="), Ops.WHERE: _where, Ops.MULADD: _muladd,
     Ops.NEG: lambda k, u: f"(-{k.x(u.src[0])})", Ops.RECIPROCAL: lambda k, u: f"(1.0f / {k.x(u.src[0])})",
-    Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"), Ops.ROUND: _function("round"), Ops.CAST: _cast,
-    Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane, Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16,
-    Ops.SUBGROUP: _subgroup, Ops.DOT: _dot,
+    Ops.SQRT: _function("sqrt"), Ops.FLOOR: _function("floor"), Ops.TRUNC: _function("trunc"),
+    Ops.ROUND: _function("round"), Ops.CAST: _cast, Ops.BITCAST: _bitcast, Ops.STACK: _stack, Ops.LANE: _lane,
+    Ops.F16_TO_F32: _f16_to_f32, Ops.F32_TO_F16: _f32_to_f16, Ops.SUBGROUP: _subgroup, Ops.DOT: _dot,
 }  # fmt: skip

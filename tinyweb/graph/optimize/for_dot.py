@@ -159,8 +159,8 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
 
 # -- lanes along groups -----------------------------------------------------------------------------------------
 def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
-    """Lanes are steps of a group. A single column's rows are done one by one, for reading memory bounds that; of 4-bit
-    integers a few together where loads are dear: those of what they are multiplied with serve all of them.
+    """Lanes are steps of a group. A single column's rows are done one by one: memory is read in one stream then, which
+    is what bounds it.
     """
     k, row, tile = b.k, w.rows.arg.name, ""
     packed = all(x.dtype is dtypes.int4 for x in w.weights)
@@ -168,11 +168,11 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         return False  # bytes are made of 4-bit integers two at a time, or for pairs
     pairs = instruction == DOT2_I16.name
     steps = _finished_together(k, w) if (pairs or _dear_spread(b)) and w.columns is None else None
-    if steps is not None:
-        row, lane = b.split(row, TOGETHER)
-    elif w.columns is not None or (instruction == DOT8_U4_I8.name and _dear_spread(b)):
-        tile = _tile(b, w.columns, COLUMNS) if w.columns is not None else ""
+    if w.columns is not None:
+        tile = _tile(b, w.columns, COLUMNS)
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
+    elif steps is not None:
+        row, lane = b.split(row, TOGETHER)
     _share(b, row, tile)
     at = row
     if steps is not None:
@@ -182,12 +182,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         b.bind(lane, AxisKind.VECTOR)
     # a row's scales are converted together, several by one instruction; and those of a tile once for many columns
     convert = partial(_stage, b, w.scales if w.columns is None or tile else [], at)
-    several = max(SCALES // len(w.dots), 1) if steps is not None else 1
-    if not (
-        _nibbles(b, w, row, convert, several)
-        if instruction == DOT8_U4_I8.name
-        else _lanes(b, w, pairs, packed, convert)
-    ):
+    if not (_nibbles(b, w, row, convert) if instruction == DOT8_U4_I8.name else _lanes(b, w, pairs, packed, convert)):
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
@@ -227,7 +222,7 @@ def _lanes(b: Builder, w: Dots, pairs: bool, packed: bool, convert: Callable[[],
     return True
 
 
-def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool], several: int) -> bool:
+def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool:
     """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
     takes the low halves of a word's bytes and the high ones.
     """
@@ -252,7 +247,7 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool], several
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
         lane = together
-    elif several > 1 and groups % several == 0:
+    elif w.columns is None and _dear_spread(b) and groups % (several := max(SCALES // len(w.dots), 1)) == 0:
         _, together = b.split(group, several)  # more sums would not stay in registers
         b.bind(together, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
