@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
+from math import prod
 from typing import Any, ClassVar, TypeAlias
 
-from tinyweb.graph.ir import AxisKind, UOp
+from tinyweb.graph.ir import AxisKind, UOp, axis_size
 from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.target import Target
+
+MAX_STAGED = 1 << 16  # elements that are kept for a step of a loop
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,27 @@ class Action:
         """Steps worth trying on a kernel, each a short tuple of actions; they may be illegal."""
         return iter(())
 
-    def check_unbound(self, r: UOp) -> None:
-        """ScheduleError where a RANGE is no loop any more."""
-        if r.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis is bound to {r.arg.kind.name.lower()} already")
+    # -- what is legal ---------------------------------------------------------------------------------------------
+    def require(self, fits: object, why: str) -> None:
+        """ScheduleError, which says why, unless something holds."""
+        if not fits:
+            raise ScheduleError(f"{self}: {why}")
+
+    def require_loop(self, r: UOp) -> None:
+        """A RANGE that is not bound yet."""
+        self.require(r.arg.kind is AxisKind.LOOP, f"the axis is bound to {r.arg.kind.name.lower()} already")
+
+    def require_place(self, at: UOp) -> None:
+        """A RANGE for a step of which sums are kept."""
+        fits = at.arg.kind in (AxisKind.LOOP, AxisKind.GRID) and not at.arg.reduce
+        self.require(fits, "sums are kept for a step of an output loop or of the grid")
+
+    def require_room(self, axes: Iterable[UOp]) -> None:
+        """Of what is kept for all steps of axes there are no more elements than memory is meant for."""
+        sizes = [axis_size(r) for r in axes]
+        constant = [n for n in sizes if isinstance(n, int)]
+        self.require(constant == sizes, "the size of what is kept must be constant; split the axes first")
+        self.require(prod(constant) <= MAX_STAGED, f"{prod(constant)} elements are more than {MAX_STAGED}")
 
 
 Schedule: TypeAlias = "tuple[Action, ...]"

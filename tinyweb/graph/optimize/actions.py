@@ -28,7 +28,7 @@ from tinyweb.graph.optimize.online import Online
 from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
-from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range, updates_in_place
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import Factor, RFactor, Tensorize
 from tinyweb.graph.symbolic import divides, simplify
@@ -76,19 +76,17 @@ class Split(Action):
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         size = axis_size(r)
-        if self.factor < 1:
-            raise ScheduleError(f"{self}: the factor must be at least 1")
-        self.check_unbound(r)
         f = self.factor
+        self.require(f >= 1, "the factor must be at least 1")
+        self.require_loop(r)
         blocks = -(-size // f) if isinstance(size, int) else simplify(as_index(size_add(size, f - 1)) // f)
         outer = renamed(r, self.outer, blocks)
         inner = renamed(r, self.inner, f)
         whole = size % f == 0 if isinstance(size, int) else divides(size, f)
         if self.overlap and not whole:
-            if r.arg.reduce or as_index(size).vmin < f or updates_in_place(kernel):
-                raise ScheduleError(
-                    f"{self}: blocks may overlap only of outputs, at least {f} of them, that are not updated in place"
-                )
+            again = not r.arg.reduce and as_index(size).vmin >= f and not updates_in_place(kernel)
+            which = f"outputs, at least {f} of them, that are not updated in place"
+            self.require(again, f"blocks may overlap only of {which}")
             start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
             return replace_range(kernel, r, start + inner, (outer, inner), None)
         # the halves have one order, and nest by their names
@@ -125,25 +123,17 @@ class Peel(Action):
         r = find_axis(kernel, self.axis)
         size = as_index(axis_size(r))
         f = self.factor
-        if f < 1:
-            raise ScheduleError(f"{self}: the factor must be at least 1")
-        if not r.arg.reduce or r.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis must be a loop that is reduced")
+        self.require(f >= 1, "the factor must be at least 1")
+        self.require(r.arg.reduce and r.arg.kind is AxisKind.LOOP, "the axis must be a loop that is reduced")
         if divides(size, f):
             return Split(self.axis, f).apply(kernel)
-        if size.vmax < (f if size.op is Ops.CONST else 2 * f) or (size.op is not Ops.CONST and f < 3):
-            # a loop that runs once at most is no loop any more, and would be walked even where it is empty
-            raise ScheduleError(f"{self}: the axis may be too short for blocks of {f}")
+        # a loop that runs once at most is no loop any more, and would be walked even where it is empty
+        long = size.vmax >= f if size.op is Ops.CONST else size.vmax >= 2 * f and f >= 3
+        self.require(long, f"the axis may be too short for blocks of {f}")
         outer, inner = renamed(r, f"{self.axis}.0", simplify(size // f)), renamed(r, f"{self.axis}.1", f)
         rest, start = renamed(r, f"{self.axis}.2", simplify(size % f)), simplify(size // f * f)
         blocks = (outer, inner), outer * f + inner, UOp.const(f - 1, dtypes.index) < size
         return reduced_in_parts(self, kernel, r, [blocks, ((rest,), rest + start, start < size)])
-
-
-def updates_in_place(kernel: UOp) -> bool:
-    """Whether a parameter is stored to that is loaded as well."""
-    stored = {s.src[0] for s in kernel.src}
-    return any(u.op is Ops.LOAD and u.src[0] in stored for u in kernel.toposort())
 
 
 @dataclass(frozen=True)
@@ -155,10 +145,8 @@ class Reorder(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         chosen = [find_axis(kernel, a) for a in self.axes]
-        if len(set(chosen)) < len(chosen):
-            raise ScheduleError(f"{self}: an axis is named twice")
-        if len({r.arg.reduce for r in chosen}) > 1:
-            raise ScheduleError(f"{self}: output axes and reduced axes nest apart")
+        self.require(len(set(chosen)) == len(chosen), "an axis is named twice")
+        self.require(len({r.arg.reduce for r in chosen}) <= 1, "output axes and reduced axes nest apart")
         order, waiting = ranges_of(kernel), list(chosen)
         return renumber(kernel, [waiting.pop(0) if r in chosen else r for r in order])
 
@@ -192,37 +180,33 @@ class Bind(Action):
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         size, kind = axis_size(r), self.kind
-        if kind in (AxisKind.LOOP, AxisKind.ORDERED):
-            raise ScheduleError(f"{self}: an axis is a loop unless it is bound")
-        if kind in (AxisKind.DOT, AxisKind.TILE):
-            raise ScheduleError(f"{self}: an axis becomes that of an instruction by tensorize")
-        self.check_unbound(r)
-        if not 0 <= self.dim <= 2 or (self.dim and kind not in (AxisKind.GRID, AxisKind.THREAD)):
-            raise ScheduleError(f"{self}: dimension {self.dim} does not exist")
+        self.require(kind not in (AxisKind.LOOP, AxisKind.ORDERED), "an axis is a loop unless it is bound")
+        of_instruction = kind in (AxisKind.DOT, AxisKind.TILE)
+        self.require(not of_instruction, "an axis becomes that of an instruction by tensorize")
+        self.require_loop(r)
+        hardware = kind in (AxisKind.GRID, AxisKind.THREAD)
+        self.require(0 <= self.dim <= (2 if hardware else 0), f"dimension {self.dim} does not exist")
         if kind is AxisKind.GRID:
-            if r.arg.reduce:
-                raise ScheduleError(f"{self}: workgroups cannot reduce together")
+            self.require(not r.arg.reduce, "workgroups cannot reduce together")
         elif not isinstance(size, int):
             raise ScheduleError(f"{self}: the size must be constant; split the axis first")
         elif kind is AxisKind.THREAD:
             others = [o for o in ranges_of(kernel) if o.arg.kind is AxisKind.THREAD and o.arg.dim == self.dim]
-            if any(axis_size(o) != size for o in others):
-                raise ScheduleError(
-                    f"{self}: axis {others[0].arg.name} has that dimension with size {axis_size(others[0])}, not {size}"
-                )
-            if size > MAX_THREADS:
-                raise ScheduleError(f"{self}: {size} threads are more than {MAX_THREADS}")
+            for o in others:
+                name, n = o.arg.name, axis_size(o)
+                self.require(n == size, f"axis {name} has that dimension with size {n}, not {size}")
+            self.require(size <= MAX_THREADS, f"{size} threads are more than {MAX_THREADS}")
             clash = _bound_together(kernel, r, others)
             if clash is not None:
                 raise ScheduleError(f"{self}: axis {clash.arg.name} of the same value has that dimension already")
-        elif size > MAX_LANES:
-            raise ScheduleError(f"{self}: {size} lanes are more than {MAX_LANES}; split the axis first")
-        for u in loops_of(kernel).stages:
-            apart = u.arg.space is Space.SHARED or kind is not AxisKind.THREAD
-            if apart and kind is not AxisKind.GRID and r in u.ranges:
-                raise ScheduleError(f"{self}: what was staged depends on the axis; bind it before the stage")
-            if kind is AxisKind.THREAD and u.arg.space is Space.SHARED and r.arg.reduce and _reduces(u.src[0], r):
-                raise ScheduleError(f"{self}: the axis is reduced while threads fill memory together")
+        else:
+            self.require(size <= MAX_LANES, f"{size} lanes are more than {MAX_LANES}; split the axis first")
+        for u in loops_of(kernel).stages if kind is not AxisKind.GRID else ():
+            shared, threads = u.arg.space is Space.SHARED, kind is AxisKind.THREAD
+            fixed = r in u.ranges and (shared or not threads)
+            self.require(not fixed, "what was staged depends on the axis; bind it before the stage")
+            filled = threads and shared and r.arg.reduce and _reduces(u.src[0], r)
+            self.require(not filled, "the axis is reduced while threads fill memory together")
         bound = r.replace(arg=r.arg.__class__(r.arg.name, r.arg.order, kind, r.arg.reduce, self.dim))
         return replace_range(kernel, r, bound, (bound,), None)
 
@@ -309,8 +293,7 @@ class GroupReduce(Action):
         return f"group_reduce({self.axis}, {self.factor}, {dimension(self.dim)})"
 
     def apply(self, kernel: UOp) -> UOp:
-        if not find_axis(kernel, self.axis).arg.reduce:
-            raise ScheduleError(f"{self}: the axis is not reduced")
+        self.require(find_axis(kernel, self.axis).arg.reduce, "the axis is not reduced")
         kernel = Split(self.axis, self.factor).apply(kernel)
         return Bind(f"{self.axis}.1", AxisKind.THREAD, self.dim).apply(kernel)
 

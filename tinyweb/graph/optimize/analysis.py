@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 
 from tinyweb.graph.ir import Axis, AxisKind, Ops, Size, UOp, as_index, axis_size, size_max
-from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of
+from tinyweb.graph.optimize.rewrite import loads_summed, ranges_of, updates_in_place
 from tinyweb.graph.symbolic import const_factor, split_by, substitute_ranges
 
 
@@ -132,8 +132,7 @@ class Analysis:
     @cached_property
     def in_place(self) -> bool:
         """Whether the kernel loads what it stores to."""
-        stored = {s.src[0] for s in self.stores}
-        return any(u.op is Ops.LOAD and u.src[0] in stored for u in self.nodes)
+        return updates_in_place(self.kernel)
 
     def kernel_stores(self, access: UOp) -> bool:
         """Whether the memory of an access is also stored to."""

@@ -15,11 +15,12 @@ from math import prod
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, users
+from tinyweb.graph.optimize.action import MAX_STAGED
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.instructions import Instruction
-from tinyweb.graph.optimize.stage import MAX_STAGED, whole_value
+from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
 
 LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more than they save

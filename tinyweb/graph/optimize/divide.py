@@ -10,8 +10,8 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, nest_key, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renamed, replace_in_order
+from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.rewrite import gate_loads, loops_of, ranges_of, renamed, replace_in_order, updates_in_place
 from tinyweb.graph.symbolic import borders, simplify
 from tinyweb.graph.target import Target
 
@@ -37,22 +37,20 @@ class Divide(Action):
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         size, loops = axis_size(r), loops_of(kernel)
-        self.check_unbound(r)
+        self.require_loop(r)
         ends = (0, *self.at, size if isinstance(size, int) else 0)
-        if any(b <= a for a, b in pairwise(ends)) or len(self.at) >= MOST_PARTS:
-            raise ScheduleError(f"{self}: needs less than {MOST_PARTS} borders within a constant size, in order")
-        if loops.stages or loops.running or any(o.arg.kind is AxisKind.ORDERED for o in loops.ranges):
-            raise ScheduleError(f"{self}: divide before anything is staged, and nothing whose steps are in order")
+        fits = len(self.at) < MOST_PARTS and all(a < b for a, b in pairwise(ends))
+        self.require(fits, f"needs less than {MOST_PARTS} borders within a constant size, in order")
+        later = loops.stages or loops.running or any(o.arg.kind is AxisKind.ORDERED for o in loops.ranges)
+        self.require(not later, "divide before anything is staged, and nothing whose steps are in order")
         sizes = [b - a for a, b in pairwise(ends)]
         if r.arg.reduce:
-            if self.blocks != 1:
-                raise ScheduleError(f"{self}: blocks are of outputs")
+            self.require(self.blocks == 1, "blocks are of outputs")
             parts = [renamed(r, f"{self.axis}.{i}", n) for i, n in enumerate(sizes)]
             true = UOp.const(True, dtypes.bool)
             return simplify(reduced_in_parts(self, kernel, r, [((p,), p + a, true) for p, a in zip(parts, ends)]))
-        stored = {s.src[0] for s in kernel.src}
-        if self.blocks < 1 or any(u.op is Ops.LOAD and u.src[0] in stored for u in kernel.toposort()):
-            raise ScheduleError(f"{self}: outputs that are not updated in place are divided")
+        divided = self.blocks >= 1 and not updates_in_place(kernel)
+        self.require(divided, "outputs that are not updated in place are divided")
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.ranges]
         inside = {o for u in reduces for o in u.src[1:]}
         inside |= {o for o in ranges_of(kernel) if not o.arg.reduce and nest_key(o) > nest_key(r)}
@@ -80,8 +78,7 @@ def reduced_in_parts(action: Action, kernel: UOp, r: UOp, parts: Sequence[tuple[
     """
     table: dict[UOp, UOp] = {}
     reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE]
-    if any(r in u.ranges for u in reduces):
-        raise ScheduleError(f"{action}: a reduction inside depends on the axis")
+    action.require(all(r not in u.ranges for u in reduces), "a reduction inside depends on the axis")
     for u in (u for u in reduces if r in u.src[1:]):
         others = [o for o in u.src[1:] if o is not r]
         for ranges, step, some in parts:

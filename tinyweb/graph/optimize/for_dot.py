@@ -14,6 +14,7 @@ from math import gcd
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.optimize.action import MAX_STAGED
 from tinyweb.graph.optimize.actions import Split
 from tinyweb.graph.optimize.analysis import Analysis, largest_divisor
 from tinyweb.graph.optimize.builder import Builder
@@ -31,7 +32,7 @@ from tinyweb.graph.optimize.instructions import (
 )
 from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
 from tinyweb.graph.optimize.rewrite import ranges_of
-from tinyweb.graph.optimize.stage import MAX_STAGED, Stage
+from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, replace_range
@@ -30,18 +30,19 @@ class Fuse(Action):
     def apply(self, kernel: UOp) -> UOp:
         outer, inner = find_axis(kernel, self.axis), find_axis(kernel, self.inner)
         sums = [u.src[1:] for u in kernel.toposort() if u.op is Ops.REDUCE]
-        if outer is inner or outer.arg.reduce != inner.arg.reduce or any((outer in s) != (inner in s) for s in sums):
-            raise ScheduleError(f"{self}: two output axes are fused, or two that are always reduced together")
-        if outer.arg.kind is not AxisKind.LOOP or inner.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: an axis that is bound stays as it is; fuse before")
-        if outer.src[0].op is not Ops.CONST or inner.src[0].op is not Ops.CONST:
+        alike = outer.arg.reduce == inner.arg.reduce and all((outer in s) == (inner in s) for s in sums)
+        alike = alike and outer is not inner
+        self.require(alike, "two output axes are fused, or two that are always reduced together")
+        free = outer.arg.kind is AxisKind.LOOP and inner.arg.kind is AxisKind.LOOP
+        self.require(free, "an axis that is bound stays as it is; fuse before")
+        steps, size = axis_size(outer), axis_size(inner)
+        staged = any(r in u.ranges or r in u.src for u in loops_of(kernel).stages for r in (outer, inner))
+        self.require(not staged, "what is staged knows its axes; fuse before the stage")
+        if not isinstance(steps, int) or not isinstance(size, int):
             raise ScheduleError(f"{self}: the sizes must be constant")
-        if any(r in u.ranges or r in u.src for u in loops_of(kernel).stages for r in (outer, inner)):
-            raise ScheduleError(f"{self}: what is staged knows its axes; fuse before the stage")
-        size = int(inner.src[0].arg)
         if size == 1:  # what walks over both is `outer` itself
             return simplify(replace_range(kernel, inner, UOp.const(0, inner.dtype), (), None))
-        whole = outer.replace(src=(UOp.const(int(outer.src[0].arg) * size, outer.dtype),))
+        whole = outer.replace(src=(UOp.const(steps * size, outer.dtype),))
         kernel = replace_range(kernel, inner, whole % size, (whole,), None)
         return simplify(replace_range(kernel, outer, whole // size, (), None))
 

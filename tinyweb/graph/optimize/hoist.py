@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 from typing import ClassVar
 
-from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, row_major, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, row_major, substitute, users
 from tinyweb.graph.ir.uop import toposort
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber
-from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
+from tinyweb.graph.optimize.errors import find_axis
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renumber, stage_of
+from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.target import Target
 
 
@@ -32,32 +31,25 @@ class Hoist(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         axis, at = find_axis(kernel, self.axis), find_axis(kernel, self.at)
-        if not axis.arg.reduce or axis.arg.kind is not AxisKind.LOOP:
-            raise ScheduleError(f"{self}: the axis must be a loop that is reduced")
-        if at.arg.reduce or at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
-            raise ScheduleError(f"{self}: sums are kept for a step of an output loop or of the grid")
-        if loops_of(kernel).stages:
-            raise ScheduleError(f"{self}: hoist before anything is staged")
+        self.require(axis.arg.reduce and axis.arg.kind is AxisKind.LOOP, "the axis must be a loop that is reduced")
+        self.require_place(at)
+        self.require(not loops_of(kernel).stages, "hoist before anything is staged")
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and axis in u.src[1:]]
-        if any(r.arg.kind is AxisKind.THREAD for u in reduces for r in u.ranges.union(u.src[1:])):
-            raise ScheduleError(f"{self}: threads keep their sums to themselves")
-        if any(r.arg.reduce and r.arg.kind is not AxisKind.LOOP for u in reduces for r in u.ranges):
-            raise ScheduleError(f"{self}: the sums are terms of others, whose lanes would have to wait as well")
+        around = {r for u in reduces for r in u.ranges}
+        threads = any(r.arg.kind is AxisKind.THREAD for r in around.union(*(u.src[1:] for u in reduces)))
+        self.require(not threads, "threads keep their sums to themselves")
+        lanes = any(r.arg.reduce and r.arg.kind is not AxisKind.LOOP for r in around)
+        self.require(not lanes, "the sums are terms of others, whose lanes would have to wait as well")
         above = users([kernel])
         below: dict[UOp, bool] = {}  # nodes of the values: whether they are made of what is reduced
         for v in toposort([u.src[0] for u in reduces]):
             below[v] = v.op is Ops.REDUCE or any(below[s] for s in v.src)
-        if any(inner and not all(w in below or w in reduces for w in above[v]) for v, inner in below.items()):
-            raise ScheduleError(f"{self}: what is reduced inside is used outside as well")
-        block = [r for r in ranges_of(kernel) if not r.arg.reduce and walked_inside(r, at, Space.REGISTER)]
-        block = [r for r in block if any(r in u.ranges for u in reduces)]
-        if not any(r.arg.kind is AxisKind.LOOP for r in block):
-            raise ScheduleError(f"{self}: no output loop inside that axis walks over the sums")
-        if any(r.src[0].op is not Ops.CONST for r in block):
-            raise ScheduleError(f"{self}: the size of the block of sums must be constant; split the axes first")
-        elements = prod(int(r.src[0].arg) for r in block)
-        if elements > MAX_STAGED:
-            raise ScheduleError(f"{self}: {elements} sums are more than {MAX_STAGED}")
+        shared = any(inner and not all(w in below or w in reduces for w in above[v]) for v, inner in below.items())
+        self.require(not shared, "what is reduced inside is used outside as well")
+        block = [r for r in ranges_of(kernel) if r in around and not r.arg.reduce and walked_inside(r, at)]
+        walked = any(r.arg.kind is AxisKind.LOOP for r in block)
+        self.require(walked, "no output loop inside that axis walks over the sums")
+        self.require_room(block)
         copies = {r: r.replace(arg=replace(r.arg, name=f"acc.{r.arg.name}", reduce=True)) for r in block}
         table: dict[UOp, UOp] = {}
         for u in reduces:
@@ -69,8 +61,7 @@ class Hoist(Action):
             # lanes last, those of a vector innermost: as they are computed
             layout = sorted(mine, key=lambda r: (r.arg.kind is not AxisKind.LOOP, r.arg.kind is AxisKind.VECTOR))
             sums = u.replace(src=(value, axis))
-            stage = UOp(Ops.STAGE, u.dtype, (sums, *(copies[r] for r in layout)), StageArg(Space.REGISTER))
-            table[u] = stage.load(row_major(layout))
+            table[u] = stage_of(sums, [copies[r] for r in layout]).load(row_major(layout))
         within = {r for u in reduces for r in u.toposort() if r.op is Ops.RANGE and r.arg.reduce and r is not axis}
         kernel = substitute(kernel, table)
         known = ranges_of(kernel)

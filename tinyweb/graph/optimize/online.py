@@ -15,10 +15,10 @@ from functools import reduce
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, StageArg, UOp, as_index, nested, row_major, substitute
+from tinyweb.graph.ir import Axis, AxisKind, Ops, Space, UOp, as_index, nested, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.rewrite import replace_in_order
+from tinyweb.graph.optimize.rewrite import filling, replace_in_order, stage_of
 from tinyweb.graph.schedule.attention import Softmax, is_minus_infinity, softmaxes
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
@@ -55,26 +55,26 @@ class Online(Action):
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal scores are told by their canonical form
         row = find_axis(kernel, self.axis)
-        if self.space not in (Space.SHARED, Space.REGISTER):
-            raise ScheduleError(f"{self}: scores are kept in shared or register memory")
+        register = self.space is Space.REGISTER
+        self.require(register or self.space is Space.SHARED, "scores are kept in shared or register memory")
         threads = self.across * self.split
-        if min(self.across, self.split) < 1 or self.block % threads or (threads > 1 and self.space is Space.REGISTER):
-            raise ScheduleError(f"{self}: threads that share scores share a block in equal parts")
-        if not 1 <= self.block <= 1024 or self.together < 1 or self.block % self.together:
-            raise ScheduleError(f"{self}: blocks have 1 to 1024 scores, a multiple of those computed together")
+        equal = min(self.across, self.split) >= 1 and self.block % threads == 0 and (threads == 1 or not register)
+        self.require(equal, "threads that share scores share a block in equal parts")
+        whole = 1 <= self.block <= 1024 and self.together >= 1 and self.block % self.together == 0
+        self.require(whole, "blocks have 1 to 1024 scores, a multiple of those computed together")
         softmax = next((s for s in softmaxes(kernel) if s.row is row), None)
         if softmax is None:
             raise ScheduleError(f"{self}: no softmax with a weighted sum has its maximum over that axis")
-        if any(r.arg.kind is not AxisKind.LOOP for r in (row, *(s.row for s in softmax.sums))):
-            raise ScheduleError(f"{self}: the axis is bound already")
-        loose = [r for r in softmax.columns if r.arg.kind is AxisKind.LOOP]
-        if loose and (self.space is not Space.REGISTER or any(r.src[0].op is not Ops.CONST for r in loose)):
-            raise ScheduleError(f"{self}: axis {loose[0].arg.name} of the sums is a loop; bind it before")
+        for r in (row, *(s.row for s in softmax.sums)):
+            self.require_loop(r)
+        for r in softmax.columns:
+            fixed = r.arg.kind is not AxisKind.LOOP or (register and r.src[0].op is Ops.CONST)
+            self.require(fixed, f"axis {r.arg.name} of the sums is a loop; bind it before")
         taken = {d for d, n in ((0, self.across), (split_dim(softmax), self.split)) if n > 1}
-        if any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows):
-            raise ScheduleError(f"{self}: threads that share scores must work on the same rows")
-        if self.space is Space.SHARED and self.block > threads * MAX_SCORES:
-            raise ScheduleError(f"{self}: a thread keeps at most {MAX_SCORES} scores")
+        rows = any(r.arg.kind is AxisKind.THREAD and r.arg.dim in taken for r in softmax.rows)
+        self.require(not rows, "threads that share scores must work on the same rows")
+        fits = register or self.block <= threads * MAX_SCORES
+        self.require(fits, f"a thread keeps at most {MAX_SCORES} scores")
         return _Steps(self, softmax).rewrite(kernel)
 
     @staticmethod
@@ -148,7 +148,7 @@ class _Steps:
             # what is equal is not subtracted: infinities have no distance
             factor = before.equal(now).where(factor, (before - now).alu(Ops.EXP))
         weight = (score - self._finite(now)).alu(Ops.EXP)
-        weights = UOp(Ops.STAGE, self.dtype, (weight, *own), StageArg(action.space))
+        weights = stage_of(weight, own, action.space)
         # only what exists is summed, so that nothing is multiplied by a weight of 0 that was not asked for
         each = action.block // action.split
         rest: UOp | int = each
@@ -194,8 +194,7 @@ class _Steps:
         lanes = [r for r in self.inner.values() if r in total.ranges]
         if not lanes:
             return total
-        index = row_major(r for r, lane in self.inner.items() if lane in lanes)
-        return UOp(Ops.STAGE, total.dtype, (total, *lanes), StageArg(Space.REGISTER)).load(index)
+        return stage_of(total, lanes).load(row_major(r for r, lane in self.inner.items() if lane in lanes))
 
     def _in_parts(self, total: UOp, number: int) -> UOp:
         """A block's sum, part by part of a vector axis."""
@@ -203,12 +202,11 @@ class _Steps:
         for r in total.ranges:
             size = r.src[0].arg
             if width and r.arg.kind in LANES and r not in self.softmax.rows and size > width:
-                if size % width:
-                    raise ScheduleError(f"{self.action}: {size} columns are not divided by {width}")
+                self.action.require(size % width == 0, f"{size} columns are not divided by {width}")
                 name = f"part{number}"
                 part, lane = self._range(name, size // width), self._range(f"{name}.1", width, r.arg.kind)
                 value = substitute(total, {r: part * width + lane})
-                return UOp(Ops.STAGE, self.dtype, (value, part, lane), StageArg(Space.REGISTER)).load(r)
+                return stage_of(value, (part, lane)).load(r)
         return total
 
     def _parts(self) -> tuple[UOp, list[UOp], list[UOp]]:
@@ -229,7 +227,7 @@ class _Steps:
         if together > 1:
             ranges.append(inner := self._range("score.1", together, AxisKind.UNROLL))
             index = index * together + inner
-        return UOp(Ops.STAGE, self.dtype, (self._score(index, ranges), *ranges), StageArg(self.action.space))
+        return stage_of(self._score(index, ranges), ranges, self.action.space)
 
     def _score(self, index: UOp, ranges: Sequence[UOp]) -> UOp:
         """A score of a block; beyond the row there are none."""
@@ -262,16 +260,8 @@ class _Steps:
     def _once(self, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """`value`, staged."""
         bound = nested(r for r in value.ranges if r in self.softmax.inner)
-        copies = {
-            r: r.replace(arg=replace(r.arg, name=f"{r.arg.name}.fixed", order=(1 << 16) + r.arg.order)) for r in bound
-        }
-        stage = UOp(
-            Ops.STAGE,
-            value.dtype,
-            (substitute(value, copies), *(copies[r] for r in bound)),
-            StageArg(self.action.space),
-        )
-        return stage.load(row_major(bound))
+        copies = {r: filling(r, f"{r.arg.name}.fixed", r.arg.order, r.arg.kind) for r in bound}
+        return stage_of(substitute(value, copies), copies.values(), self.action.space).load(row_major(bound))
 
     def _finite(self, maximum: UOp) -> UOp:
         """What to subtract from scores: nothing where all are -inf."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Axis, AxisKind, Ops, UOp, as_index, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
@@ -29,11 +29,10 @@ class Partition(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
-        if r.arg.kind is not AxisKind.ORDERED or not scatters(kernel):
-            raise ScheduleError(f"{self}: not the axis of a scatter")
+        self.require(r.arg.kind is AxisKind.ORDERED and scatters(kernel), "not the axis of a scatter")
         name = f"{self.axis}.part"
-        if not 1 <= self.parts <= MOST_PARTS or any(o.arg.name == name for o in ranges_of(kernel)):
-            raise ScheduleError(f"{self}: 1 to {MOST_PARTS} parts, once")
+        once = all(o.arg.name != name for o in ranges_of(kernel))
+        self.require(once and 1 <= self.parts <= MOST_PARTS, f"1 to {MOST_PARTS} parts, once")
         part = UOp(Ops.RANGE, dtypes.index, (as_index(self.parts),), Axis(name, r.arg.order - 1))
         stores = []
         for store in kernel.src:
@@ -66,8 +65,4 @@ def serial_axes(kernel: UOp) -> list[UOp]:
 
 def scatters(kernel: UOp) -> bool:
     """Whether all that is stored lies where an index in memory says."""
-    return all(_is_indirect(store) for store in kernel.src)
-
-
-def _is_indirect(store: UOp) -> bool:
-    return any(u.op is Ops.LOAD for u in store.src[1].toposort())
+    return all(any(u.op is Ops.LOAD for u in store.src[1].toposort()) for store in kernel.src)

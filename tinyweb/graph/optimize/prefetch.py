@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp, axis_size, lane_count, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
@@ -35,10 +34,9 @@ class Prefetch(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         found = [u for u in kernel.toposort() if u.op is Ops.PARAM and u.arg.slot == self.param]
-        if not found or any(s.src[0] in found for s in kernel.src):
-            raise ScheduleError(f"{self}: the kernel has no such parameter that it only reads")
-        if not 0 < self.ahead <= FARTHEST:
-            raise ScheduleError(f"{self}: 1 to {FARTHEST} bytes ahead")
+        only_read = found and not any(s.src[0] in found for s in kernel.src)
+        self.require(only_read, "the kernel has no such parameter that it only reads")
+        self.require(0 < self.ahead <= FARTHEST, f"1 to {FARTHEST} bytes ahead")
         return substitute(kernel, {u: u.replace(arg=replace(u.arg, ahead=self.ahead)) for u in found})
 
     @staticmethod

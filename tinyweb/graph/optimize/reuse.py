@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, Space, StageArg, UOp, row_major, substitute
+from tinyweb.graph.ir import ELEMENTWISE, TRANSCENDENTAL, AxisKind, Ops, UOp, row_major, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError
-from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, replace_in_order
+from tinyweb.graph.optimize.rewrite import filling, loops_of, ranges_of, replace_in_order, stage_of
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
@@ -33,17 +32,15 @@ class Reuse(Action):
         kernel = simplify(kernel)  # equal values are told by their canonical form
         parts = _parts(kernel)
         mine = parts.get(self.axis, [])
-        if not mine or any(r.arg.reduce for r in mine):
-            raise ScheduleError(f"{self}: there is no such output axis")
+        self.require(mine and not any(r.arg.reduce for r in mine), "there is no such output axis")
         own = [r for r in mine if r.arg.kind not in (AxisKind.THREAD, AxisKind.GRID)]
-        if not own or any(r.src[0].op is not Ops.CONST for r in own):
-            raise ScheduleError(f"{self}: what a thread has of the axis must be of constant size")
+        constant = own and all(r.src[0].op is Ops.CONST for r in own)
+        self.require(constant, "what a thread has of the axis must be of constant size")
         alike = [m for theirs in parts.values() if theirs[0].arg.reduce for m in _mappings(mine, theirs)]
         staged = kernel
         while table := _shared(staged, own, alike):
             staged = replace_in_order(staged, table)
-        if staged is kernel:
-            raise ScheduleError(f"{self}: nothing dear is computed twice along the axis")
+        self.require(staged is not kernel, "nothing dear is computed twice along the axis")
         return staged
 
     @staticmethod
@@ -98,8 +95,6 @@ def _is_dear(u: UOp, own: list[UOp]) -> bool:
 
 def _staged(value: UOp, own: list[UOp], there: Mapping[UOp, UOp], name: str) -> UOp:
     """The value staged for all that a thread has of the axis, and of it what stands at the place of a mapping."""
-    filled = {r: r.replace(arg=replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, reduce=True))
-              for i, r in enumerate(own)}  # fmt: skip
-    stage = UOp(Ops.STAGE, value.dtype, (simplify(substitute(value, {**there, **filled})), *filled.values()),
-                StageArg(Space.REGISTER))  # fmt: skip
+    filled = {r: filling(r, f"{name}.{r.arg.name}", i, r.arg.kind) for i, r in enumerate(own)}
+    stage = stage_of(simplify(substitute(value, {**there, **filled})), filled.values())
     return stage.load(simplify(substitute(row_major(own), dict(there))))

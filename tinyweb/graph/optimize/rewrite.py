@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyweb.graph.ir import Ops, Size, UOp, as_index, identity, nested, rebuild, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Size, Space, StageArg, UOp, as_index, identity, nested, rebuild, substitute
 from tinyweb.graph.ir.uop import on_node, toposort
 from tinyweb.graph.symbolic import simplify
 
@@ -47,6 +47,12 @@ def loads_summed(kernel: UOp) -> tuple[UOp, ...]:
     return tuple(u for u in inside if u.op is Ops.LOAD and u.src[0].op is Ops.PARAM)
 
 
+def updates_in_place(kernel: UOp) -> bool:
+    """Whether a parameter is stored to that is loaded as well."""
+    stored = {s.src[0] for s in kernel.src}
+    return any(u.op is Ops.LOAD and u.src[0] in stored for u in kernel.toposort())
+
+
 def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
     """The kernel with its ranges nested in the given order."""
     table = {r: r.replace(arg=replace(r.arg, order=i)) for i, r in enumerate(order)}
@@ -56,6 +62,17 @@ def renumber(kernel: UOp, order: Sequence[UOp]) -> UOp:
 def renamed(r: UOp, name: str, size: Size | None = None) -> UOp:
     """A loop of another name, and maybe another size, in the place of one."""
     return r.replace(src=r.src if size is None else (as_index(size),), arg=replace(r.arg, name=name))
+
+
+def stage_of(value: UOp, axes: Iterable[UOp], space: Space = Space.REGISTER) -> UOp:
+    """Memory with the value for every step of some ranges, which fill it."""
+    return UOp(Ops.STAGE, value.dtype, (value, *axes), StageArg(space))
+
+
+def filling(r: UOp, name: str, place: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
+    """A range that fills staged memory in place of one of the kernel's, inside of all of those."""
+    axis = replace(r.arg, name=name, order=(1 << 16) + place, kind=kind, reduce=True, dim=0)
+    return r.replace(arg=axis)
 
 
 def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size: UOp | None) -> UOp:

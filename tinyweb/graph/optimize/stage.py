@@ -12,16 +12,15 @@ from typing import ClassVar
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.instructions import DOT_PAIRS, MATRIX_STEPS, shift_into
-from tinyweb.graph.optimize.rewrite import loads_summed, loops_of, ranges_of
+from tinyweb.graph.optimize.rewrite import filling, loads_summed, loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
 
 WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
 SQUARE = 16  # most rows and columns of what is transposed in registers
-MAX_STAGED = 1 << 16  # elements
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
 
 
@@ -52,16 +51,14 @@ class Stage(Action):
 
     def apply(self, kernel: UOp) -> UOp:
         at = find_axis(kernel, self.at, stays=True)
-        if self.space not in (Space.SHARED, Space.REGISTER):
-            raise ScheduleError(f"{self}: values are staged in shared or register memory")
-        if self.pad < 0 or (self.pad and self.space is not Space.SHARED):
-            raise ScheduleError(f"{self}: shared memory is padded, by a number of elements that is not negative")
-        if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID):
-            raise ScheduleError(
-                f"{self}: the axis is bound to {at.arg.kind.name.lower()}; stage at a loop or at the grid"
-            )
-        if any(s.src[0].arg.slot == self.param for s in kernel.src):
-            raise ScheduleError(f"{self}: the kernel stores to that parameter")
+        kind = at.arg.kind
+        self.require(self.space in (Space.SHARED, Space.REGISTER), "values are staged in shared or register memory")
+        padded = self.pad == 0 or (self.pad > 0 and self.space is Space.SHARED)
+        self.require(padded, "shared memory is padded, by a number of elements that is not negative")
+        place = kind in (AxisKind.LOOP, AxisKind.GRID)
+        self.require(place, f"the axis is bound to {kind.name.lower()}; stage at a loop or at the grid")
+        read = all(s.src[0].arg.slot != self.param for s in kernel.src)
+        self.require(read, "the kernel stores to that parameter")
         above = users([kernel])
         table: dict[UOp, UOp] = {}
         taken = {r.arg.name.partition(".")[0] for u in loops_of(kernel).stages for r in u.src[1:]}
@@ -69,19 +66,15 @@ class Stage(Action):
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
             value = load if self.raw else whole_value(load, above)
-            if not reused and value is load:
-                continue
-            if value in table:
+            if value in table or (value is load and not reused):
                 continue
             if (narrow := _factor_type(value, load)) is not None:
                 factor = value.src[0].cast(narrow) if value.op is Ops.CAST else value.cast(narrow)
                 table[value] = self._staged(factor, load, summed, at, taken).cast(value.dtype)
             else:
                 table[value] = self._staged(value, load, summed, at, taken)
-        if not table:
-            raise ScheduleError(
-                f"{self}: no reduction reads that parameter more than once, or converts it, in a step of that axis"
-            )
+        why = "no reduction reads that parameter more than once, or converts it, in a step of that axis"
+        self.require(table, why)
         for copies in self._copied(kernel).values():
             table |= {substitute(value, copies): substitute(staged, copies) for value, staged in table.items()}
         return substitute(kernel, table)
@@ -146,17 +139,13 @@ class Stage(Action):
 
     def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, taken: set[str]) -> UOp:
         tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
-        if not tile:
-            raise ScheduleError(f"{self}: a step of that axis reads one element only")
+        self.require(tile, "a step of that axis reads one element only")
         reduced = {r.arg.kind for u in value.toposort() if u.op is Ops.REDUCE for r in u.src[1:]}
-        if self.space is Space.SHARED and AxisKind.THREAD in reduced:
-            raise ScheduleError(f"{self}: threads cannot fill apart what they reduce together")
-        if any(r.src[0].op is not Ops.CONST for r in tile):
-            raise ScheduleError(f"{self}: the size of what is staged must be constant; split the axes first")
+        together = self.space is Space.SHARED and AxisKind.THREAD in reduced
+        self.require(not together, "threads cannot fill apart what they reduce together")
+        self.require_room(tile)
         # filled in the order of the parameter's memory
         tile.sort(key=lambda r: (-_stride(load, r), nest_key(r)))
-        if prod(int(r.src[0].arg) for r in tile) > MAX_STAGED:
-            raise ScheduleError(f"{self}: {prod(int(r.src[0].arg) for r in tile)} elements are more than {MAX_STAGED}")
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
@@ -175,8 +164,7 @@ class Stage(Action):
             words = load.dtype.bits < 8 and int(r.src[0].arg) in WORDS and r is tile[-1] and _stride(load, r) == 1
             lanes = (words or r.arg.kind is AxisKind.VECTOR) and r is layout[-1]
             kind = AxisKind.VECTOR if lanes else beside.get(r, AxisKind.LOOP)
-            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True, dim=0)
-            copies[r] = r.replace(arg=axis)
+            copies[r] = filling(r, f"{name}.{r.arg.name}", i, kind)
         filled = [copies[r] for r in layout]
         run, vector = _side_by_side(load, layout, copies, 1 if woven is None else 2), layout[-1]
         if self.space is Space.REGISTER and run and (value is not load or woven is not None):
@@ -189,8 +177,7 @@ class Stage(Action):
                 filled[-len(run) - 1 : -1] = _in_parts(run, copies, (block,), AxisKind.UNROLL)
                 filled[-1:] = _in_parts([vector], copies, (gcd(int(vector.src[0].arg), SQUARE),), AxisKind.VECTOR)
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
-        if self.pad and row == len(layout):
-            raise ScheduleError(f"{self}: there is one row, which needs no padding")
+        self.require(not self.pad or row < len(layout), "there is one row, which needs no padding")
         arg = StageArg(self.space, self.pad, row)
         stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
         index = UOp.const(0, dtypes.index)
@@ -266,7 +253,7 @@ def _joined(parts: list[UOp]) -> UOp:
     return number
 
 
-def walked_inside(r: UOp, at: UOp, space: Space) -> bool:
+def walked_inside(r: UOp, at: UOp, space: Space = Space.REGISTER) -> bool:
     """Whether a range is walked within one step of `at`, by one invocation or (SHARED) by a workgroup."""
     if r is at or r.arg.kind is AxisKind.GRID:
         return False
@@ -284,7 +271,8 @@ def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
     value = load
     while len(above[value]) == 1:
         (user,) = above[value]
-        if user.op not in ELEMENTWISE or user.ranges != load.ranges or _reads_index(user):
+        # an index must stay arithmetic
+        if user.op not in ELEMENTWISE or user.ranges != load.ranges or user.dtype is dtypes.index:
             break
         value = user
     return value
@@ -297,11 +285,6 @@ def _factor_type(value: UOp, load: UOp) -> DType | None:
         return None
     narrow = dtypes.int16 if dot.src[0].arg == DOT_PAIRS else dtypes.int8
     return narrow if shift_into(value, narrow) == 0 else None
-
-
-def _reads_index(u: UOp) -> bool:
-    """Whether a value is an index: that must stay arithmetic."""
-    return u.dtype is dtypes.index
 
 
 def _panels(summed: tuple[UOp, ...], load: UOp) -> Callable[[UOp], tuple[int, tuple[int, str]]]:

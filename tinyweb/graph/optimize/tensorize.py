@@ -11,12 +11,12 @@ from operator import mul
 from typing import ClassVar
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, StageArg, UOp, nest_key, nested, row_major, substitute, users
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
-from tinyweb.graph.optimize.rewrite import loops_of, replace_range
-from tinyweb.graph.optimize.stage import MAX_STAGED, walked_inside
+from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
+from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.symbolic import divides, simplify, split_by
 from tinyweb.graph.target import Target
 
@@ -42,19 +42,18 @@ class Tensorize(Action):
         if instruction is None:
             raise ScheduleError(f"{self}: there is no such instruction, but {', '.join(INSTRUCTIONS)}")
         r = find_axis(kernel, self.axis)
-        self.check_unbound(r)
+        self.require_loop(r)
         reduces = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
-        matches = {u: unify(instruction, u, r) for u in reduces}
-        if not matches or None in matches.values():
-            raise ScheduleError(f"{self}: the instruction takes {instruction}")
-        if any(r in u.ranges for u in loops_of(kernel).stages):
-            raise ScheduleError(f"{self}: what was staged depends on the axis; tensorize before the stage")
-        shifted = {u: m for u, m in matches.items() if m is not None and any(m.shifts)}
+        matches = {u: m for u in reduces if (m := unify(instruction, u, r)) is not None}
+        self.require(matches and len(matches) == len(reduces), f"the instruction takes {instruction}")
+        staged = any(r in u.ranges for u in loops_of(kernel).stages)
+        self.require(not staged, "what was staged depends on the axis; tensorize before the stage")
+        shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:
-            return self._of_words(kernel, r, {u: m.factors for u, m in matches.items() if m is not None})
+            return self._of_words(kernel, r, {u: m.factors for u, m in matches.items()})
         kernel = self._shifted(kernel, r, shifted) if shifted else kernel
         if instruction.together:
-            kernel = substitute(kernel, {u: _together(u, m.tile) for u, m in matches.items() if m is not None})
+            kernel = substitute(kernel, {u: _together(u, m.tile) for u, m in matches.items()})
         bound = r.replace(arg=replace(r.arg, kind=AxisKind.DOT))
         return replace_range(kernel, r, bound, (bound,), None)
 
@@ -67,16 +66,15 @@ class Tensorize(Action):
             table[u] = u.replace(src=(dot, *rest)) if rest else dot
         kernel = substitute(kernel, table)
         slots = [u.arg.slot for u in kernel.toposort() if u.op is Ops.PARAM]
-        if len(set(slots)) < len(slots):
-            raise ScheduleError(f"{self}: an operand is read elsewhere, too")
+        self.require(len(set(slots)) == len(slots), "an operand is read elsewhere, too")
         return kernel
 
     def _word(self, factor: UOp, r: UOp) -> UOp:
         """What a factor has for all steps of the axis."""
         load, steps = factor.src[0] if factor.op is Ops.CAST else factor, r.src[0].arg
         memory = load.src[0] if load.op is Ops.LOAD and len(load.src) == 2 else load
-        if memory.op is not Ops.PARAM or memory.dtype is not dtypes.int8 or memory.arg.size % steps:
-            raise ScheduleError(f"{self}: an operand is no memory of whole words")
+        whole = memory.op is Ops.PARAM and memory.dtype is dtypes.int8 and memory.arg.size % steps == 0
+        self.require(whole, "an operand is no memory of whole words")
         parts = split_by(load.src[1], r)
         if parts is None or parts[0] != 1 or not divides(parts[1], steps):
             raise ScheduleError(f"{self}: an operand is no word of memory")
@@ -86,14 +84,13 @@ class Tensorize(Action):
     def _shifted(self, kernel: UOp, r: UOp, matches: dict[UOp, Match]) -> UOp:
         """Σ a · b as Σ (a + s) · b − s · Σ b."""
         at = find_axis(kernel, self.at, stays=True)
-        if at.arg.kind not in (AxisKind.LOOP, AxisKind.GRID) or at.arg.reduce:
-            raise ScheduleError(f"{self}: sums are kept for a step of an output loop or of the grid")
+        self.require_place(at)
         table: dict[UOp, UOp] = {}
         kept: dict[tuple[UOp, ...], UOp] = {}
         for u, match in matches.items():
             (a, b), (shift, other) = match.factors, match.shifts
-            if other or any(x.op is Ops.LOAD and x.src[0].op is not Ops.PARAM for x in a.toposort()):
-                raise ScheduleError(f"{self}: one operand is shifted, which is read of a parameter")
+            staged = any(x.op is Ops.LOAD and x.src[0].op is not Ops.PARAM for x in a.toposort())
+            self.require(not other and not staged, "one operand is shifted, which is read of a parameter")
             shifted = (b, *u.src[1:])
             if shifted not in kept:
                 kept[shifted] = self._kept(b, -shift, u, at, f"raised{len(kept)}")
@@ -103,10 +100,8 @@ class Tensorize(Action):
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
         """The sums of what the shifted operand is multiplied with, times a factor, kept for a step of `at`."""
         ranges = nested(r for r in other.ranges if r not in u.src)
-        tile = [r for r in ranges if walked_inside(r, at, Space.REGISTER)]
-        sizes = [r.src[0].arg for r in tile]
-        if not all(isinstance(s, int) for s in sizes) or prod(sizes) > MAX_STAGED:
-            raise ScheduleError(f"{self}: the sums of a step of that axis have no constant size, or are too many")
+        tile = [r for r in ranges if walked_inside(r, at)]
+        self.require_room(tile)
         tile.sort(key=lambda r: (r.arg.kind is AxisKind.VECTOR, nest_key(r)))
         copies = {}
         for i, r in enumerate((*tile, *u.src[1:])):
@@ -115,12 +110,10 @@ class Tensorize(Action):
                 kind = AxisKind.DOT
             elif r in u.src or (r is tile[-1] and r.arg.kind is AxisKind.VECTOR):
                 kind = r.arg.kind
-            axis = replace(r.arg, name=f"{name}.{r.arg.name}", order=(1 << 16) + i, kind=kind, reduce=True)
-            copies[r] = r.replace(arg=axis)
+            copies[r] = filling(r, f"{name}.{r.arg.name}", i, kind)
         value = substitute(other * factor, copies)
         total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
-        stage = UOp(Ops.STAGE, u.dtype, (total, *(copies[r] for r in tile)), StageArg(Space.REGISTER))
-        return stage.load(row_major(tile))
+        return stage_of(total, [copies[r] for r in tile]).load(row_major(tile))
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
@@ -137,8 +130,7 @@ def _together(u: UOp, tile: tuple[UOp, ...]) -> UOp:
     kinds = AxisKind.UNROLL, AxisKind.VECTOR
     axes = [replace(r.arg, name=f"acc.{r.arg.name}", kind=k, reduce=True, dim=0) for r, k in zip(tile, kinds)]
     copies = {r: r.replace(arg=axis) for r, axis in zip(tile, axes)}
-    stage = UOp(Ops.STAGE, u.dtype, (substitute(u, copies), *copies.values()), StageArg(Space.SHARED))
-    return stage.load(row_major(tile))
+    return stage_of(substitute(u, copies), copies.values(), Space.SHARED).load(row_major(tile))
 
 
 def products(reduce: UOp) -> tuple[UOp, UOp] | None:
@@ -167,25 +159,20 @@ class RFactor(Action):
     def apply(self, kernel: UOp) -> UOp:
         r = find_axis(kernel, self.axis)
         inner = [u for u in kernel.toposort() if u.op is Ops.REDUCE and r in u.src[1:]]
-        if not inner:
-            raise ScheduleError(f"{self}: the axis is not reduced")
+        self.require(inner, "the axis is not reduced")
         above = users([kernel])
         changed: dict[UOp, UOp] = {}
         outer: dict[UOp, None] = {}
         for u in inner:
-            self._check(u)
-            if len(u.src) == 2:
-                raise ScheduleError(f"{self}: no integer sum would be left inside")
+            steps = prod(s.src[0].vmax for s in u.src[1:])
+            integers = u.arg is Ops.ADD and u.dtype.is_int
+            exact = integers and max(-u.src[0].vmin, u.src[0].vmax) * steps < LARGEST
+            self.require(exact, "it must be an axis of a sum of integers that cannot overflow")
+            self.require(len(u.src) > 2, "no integer sum would be left inside")
             changed[u] = u.replace(src=tuple(s for s in u.src if s is not r))
             outer[self._float_sum(u, above)] = None
         table = {o: o.replace(src=(substitute(o.src[0], changed), *o.src[1:], r)) for o in outer}
         return substitute(kernel, table)
-
-    def _check(self, u: UOp) -> None:
-        value = u.src[0]
-        steps = prod(s.src[0].vmax for s in u.src[1:])
-        if u.arg is not Ops.ADD or not u.dtype.is_int or max(-value.vmin, value.vmax) * steps >= LARGEST:
-            raise ScheduleError(f"{self}: it must be an axis of a sum of integers that cannot overflow")
 
     def _float_sum(self, u: UOp, above: dict[UOp, list[UOp]]) -> UOp:
         """The sum that an integer sum is a term of, up to factors."""
@@ -225,9 +212,8 @@ class Factor(Action):
                 continue
             parts = _factors(u.src[0])
             inside, outside = ([x for x in parts if x.ranges.isdisjoint(axes) == same] for same in (False, True))
-            fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:])
-            if not (fits and inside and outside):
-                raise ScheduleError(f"{self}: no factor of a sum of floats is the same along them, and another is not")
+            fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:]) and inside and outside
+            self.require(fits, "no factor of a sum of floats is the same along them, and another is not")
             for i, x in enumerate(inside):
                 if (integer := _nibble(x)) is not None:
                     inside[i] = integer.alu(Ops.SHL, 4).cast(x.dtype)
@@ -236,8 +222,7 @@ class Factor(Action):
             rest = tuple(r for r in u.src[1:] if r not in axes)
             value = reduce(mul, outside) * total
             table[u] = u.replace(src=(value, *rest)) if rest else value
-        if not table:
-            raise ScheduleError(f"{self}: nothing is reduced over them")
+        self.require(table, "nothing is reduced over them")
         return substitute(kernel, table)
 
 
