@@ -1,6 +1,7 @@
 /**
  * The WASM engine: one memory of fixed size that holds everything, one instance here as thread 0, and for the threaded
- * variant one more instance per worker. A step is one call to every thread, and blocks this one until all are done.
+ * variant one more instance per worker. A step is one call to every thread, and blocks this one until all are done; work
+ * that takes less than waking a thread is done here alone.
  */
 
 import type { Backend, Engine, Frame, Slice } from "./engine.js";
@@ -29,6 +30,10 @@ export interface ThreadWorker {
 
 const PAGE = 65536;
 const READY_MS = 20_000;
+/** Calls that take longer with all threads are worth it, whatever waking them takes. */
+const SHORT_MS = 0.3;
+/** What a time is forgotten by in a call: the way that is not taken is tried again at times. */
+const FORGET = 1.01;
 
 export class WasmEngine implements Engine {
   readonly depth = 1;
@@ -43,6 +48,8 @@ export class WasmEngine implements Engine {
   private readonly indices: Map<string, number>;
   private functions: EntryFunction[] = [];
   private workers: ThreadWorker[] = [];
+  /** How long calls of the same entries take, in milliseconds: with all threads, and with this one. */
+  private readonly times = new Map<string, [all: number, alone: number]>();
   private failure: TinywebError | undefined;
 
   private constructor(
@@ -172,8 +179,13 @@ export class WasmEngine implements Engine {
   private call(entries: readonly string[]): void {
     this.check();
     const { control } = this;
-    const others = this.threads - 1;
     const indices = entries.map((entry) => this.indices.get(entry) as number);
+    const key = indices.join();
+    const times = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
+    this.times.set(key, times);
+    const way = times[0] < SHORT_MS && times[1] < times[0] ? 1 : 0;
+    const others = way ? 0 : this.threads - 1;
+    const begun = performance.now();
     if (others > 0) {
       control.set(indices, FUNCTIONS);
       Atomics.store(control, COUNT, indices.length);
@@ -182,14 +194,17 @@ export class WasmEngine implements Engine {
       Atomics.notify(control, CALL);
     }
     try {
-      for (const index of indices) (this.functions[index] as EntryFunction)(0, this.threads);
+      for (const index of indices) (this.functions[index] as EntryFunction)(0, others + 1);
     } catch (error) {
       this.failure = new TinywebError("wasm-trap", `The WASM module stopped in ${entries.join(", ")}: ${describe(error)}`, error);
       throw this.failure;
     }
     // A thread that is still leaving would miss the next call.
-    if (others === 0) return;
-    for (let done = Atomics.load(control, DONE); done < others; done = Atomics.load(control, DONE)) waitWhile(control, DONE, done);
+    for (let done = others && Atomics.load(control, DONE); done < others; done = Atomics.load(control, DONE))
+      waitWhile(control, DONE, done);
+    const took = performance.now() - begun;
+    times[way] = times[way] ? Math.min(times[way] * FORGET, took) : took;
+    times[1 - way]! /= FORGET;
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {

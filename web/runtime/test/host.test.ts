@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Progress } from "../src/host.js";
 import { expected, exportedWith, fakeBundle, sha256 } from "./fake-bundle.js";
 import { broken, FakeServer } from "./fake-server.js";
@@ -13,6 +13,7 @@ const open: typeof openFake = async (...args) => {
 };
 afterEach(() => opened.splice(0).forEach(({ host }) => host.dispose()));
 
+const { notify } = Atomics;
 const NO_MODULE = new Uint8Array([0, 97, 115, 109, 9, 9, 9, 9]);
 
 describe("opening a bundle", () => {
@@ -41,6 +42,22 @@ describe("opening a bundle", () => {
     const { session } = await open({ platform: { ...NO_GPU, crossOriginIsolated: false } });
     expect(session.info.backend).toBe("wasm-single");
     expect(session.info.fallbacks.map(({ backend }) => backend)).toEqual(["webgpu", "wasm"]);
+  });
+
+  it.each([
+    ["alone where waking the others takes longer than the work", 0.2, 1],
+    ["with all threads where the work is longer", 5, 8],
+  ])("computes %s", async (_, waking, woken) => {
+    const { engine } = (await open({ options: { backend: "wasm" } })).host;
+    let clock = 0;
+    const wake = vi.spyOn(Atomics, "notify").mockImplementation((...given) => {
+      clock += waking;
+      return notify(...given);
+    });
+    vi.spyOn(performance, "now").mockImplementation(() => (clock += 0.01));
+    for (let call = 0; call < 8; call++) await engine.run(["decode"]);
+    expect(wake).toHaveBeenCalledTimes(woken);
+    vi.restoreAllMocks();
   });
 
   it("falls back when threads do not start", async () => {
