@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
-from weakref import ref
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary, ref
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import DeviceError
@@ -31,6 +31,7 @@ from tinyweb.native_runtimes.open import open_runtime
 from tinyweb.native_runtimes.protocol import Executable, Handle, Replay, Runtime
 from tinyweb.schedules import remembered
 
+SPARE = 4  # times what is laid out anew that must be free
 _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
 NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
 
@@ -40,18 +41,31 @@ class Buffer:
     nobody refers to it any more.
     """
 
-    __slots__ = ("__weakref__", "dtype", "handle", "nbytes", "runtime", "size")
+    __slots__ = ("__weakref__", "dtype", "handle", "nbytes", "runtime", "size", "version")
+    changes: ClassVar[int] = 0  # to memory that something was laid out from, or computed once from
 
     def __init__(self, runtime: Runtime, size: int, dtype: DType, zeroed: bool = True):
         self.runtime, self.size, self.dtype = runtime, size, dtype
         self.nbytes = -(-dtype.nbytes(size) // 4) * 4  # whole words, as runtimes allocate
         reserve(runtime, self.nbytes, "a buffer")
         self.handle: Handle = runtime.allocate(self.nbytes, zeroed)
+        self.version: int | None = None  # counts changes once somebody keeps what was made of it
 
     @property
     def device(self) -> str:
         """The name of the device that the memory is on."""
         return self.runtime.name
+
+    def fill(self, data: memoryview, offset: int = 0) -> None:
+        """Write bytes from the host."""
+        self.runtime.copy_in(self.handle, data, offset)
+        self.change()
+
+    def change(self) -> None:
+        """Somebody has written to it, or is about to."""
+        if self.version is not None:
+            self.version += 1
+            Buffer.changes += 1
 
     def __del__(self) -> None:
         # a failed allocation leaves no handle; at interpreter exit the runtime may be gone before its memory
@@ -154,11 +168,38 @@ class Prepared:
     """Launches that run again and again, and the memory that belongs to them."""
 
     memory: tuple[Buffer, ...]
-    run: Replay
+    written: tuple[Buffer, ...]
+    launch: Replay
+
+    def run(self, handles: Sequence[Handle], variables: Mapping[str, int]) -> None:
+        """Run with this memory for what varies."""
+        for b in self.written:
+            b.change()
+        self.launch(handles, variables)
 
     def __call__(self, variables: Mapping[str, int]) -> None:
         """Run once, where all memory is known."""
         self.run((), variables)
+
+
+class Kept:
+    """What a call computes in every run alike, as long as nobody writes to what it reads."""
+
+    def __init__(self, device: OpenDevice, call: KernelCall, place: Mapping[UOp, Buffer]):
+        written = call.written
+        self.sources = tuple(place[b] for b in call.buffers if b not in written)
+        self.memory = place[call.buffers[0]]
+        self.fill = device.replay([call], place, ())
+        self.versions: list[int | None] = []
+        for b in self.sources:
+            b.version = b.version or 0
+
+    def refresh(self) -> None:
+        """Compute it anew if something has changed."""
+        now = [b.version for b in self.sources]
+        if now != self.versions:
+            self.fill({})
+            self.versions = now
 
 
 class OpenDevice:
@@ -168,6 +209,7 @@ class OpenDevice:
         self.name = name
         self.runtime = open_runtime(name)
         self.compiled: dict[UOp, tuple[Program, Executable]] = {}
+        self.kept: WeakValueDictionary[tuple[object, ...], Kept] = WeakValueDictionary()
 
     def memory(self, buffer: UOp, zeroed: bool = True) -> Buffer:
         """The memory behind a BUFFER, allocated on first use: with zeros, unless what uses it writes all of it."""
@@ -225,7 +267,37 @@ class OpenDevice:
         number: dict[object, int] = {m: i for i, m in enumerate((*fixed, *varying))}
         slots = [tuple(number[memory.get(b, b)] for b in c.buffers) for c in calls]
         executables = [self.compiled[c.kernel][1] for c in calls]
-        return Prepared(fixed, self.runtime.prepare(executables, slots, [m.handle for m in fixed]))
+        written = tuple(dict.fromkeys(memory[b] for c in calls for b in c.written if b in memory))
+        return Prepared(fixed, written, self.runtime.prepare(executables, slots, [m.handle for m in fixed]))
+
+    def keep(self, calls: Sequence[KernelCall], frozen: Iterable[UOp]) -> tuple[list[KernelCall], list[Kept]]:
+        """Compile the calls of kernels that may lay out anew what is in `frozen` memory. They get the memory for that,
+        and what fills it is returned; what is laid out alike of the same memory is shared by all who ask.
+        """
+        frozen, free = set(frozen), self.runtime.free_bytes()
+        if self.runtime.target.family == "vectors" and (free is None or sum(map(nbytes, frozen)) * SPARE < free):
+            calls = [c.freeze(frozen) for c in calls]
+        self.compile(c.kernel for c in calls)
+        self.compile(layout.kernel for c in calls for layout in self.compiled[c.kernel][0].layouts)
+        out, kept = [], []
+        for c in calls:
+            more: list[UOp] = []
+            for layout in self.compiled[c.kernel][0].layouts:
+                sources = tuple(c.buffers[s] for s in layout.sources)
+                key = (layout.kernel, *(self.memory(b) for b in sources))
+                found = self.kept.get(key)
+                if found is None:
+                    param = layout.kernel.src[0].src[0]
+                    buffer = new_buffer(param.arg.size, param.dtype)
+                    memory = {b: self.memory(b, zeroed=b is not buffer) for b in (buffer, *sources)}
+                    found = self.kept[key] = Kept(self, KernelCall(layout.kernel, (buffer, *sources)), memory)
+                else:
+                    buffer = new_buffer(found.memory.size, found.memory.dtype)
+                    BUFFERS.set(buffer, found.memory)
+                more.append(buffer)
+                kept.append(found)
+            out.append(KernelCall(c.kernel, (*c.buffers, *more)))
+        return out, kept
 
 
 class _Devices:
@@ -288,7 +360,7 @@ class Recorder:
     def add(self, device: str, schedule: Schedule, variables: Mapping[str, int]) -> None:
         self.schedules.append((device, schedule))
         self.variables.update(variables)
-        self.produced.update(schedule.results, (c.buffers[0] for c in schedule.calls))
+        self.produced.update(schedule.results, *(c.written for c in schedule.calls))
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

@@ -28,7 +28,18 @@ from tinyweb.array.storage import (
     replace_all,
     tensors_beside_memory,
 )
-from tinyweb.device import BUFFERS, Buffer, Device, OpenDevice, Prepared, bindings, is_recording, recording, reserve
+from tinyweb.device import (
+    BUFFERS,
+    Buffer,
+    Device,
+    Kept,
+    OpenDevice,
+    Prepared,
+    bindings,
+    is_recording,
+    recording,
+    reserve,
+)
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, ParamArg, Size, UOp
 from tinyweb.graph.schedule import KernelCall, MemoryPlan, nbytes, new_buffer
@@ -150,6 +161,8 @@ class _Traced:
     used: set[UOp]  # memory that the plan reads or writes, temporaries aside
     written: set[UOp]
     whole: set[UOp]  # of what it writes, what it writes all of before it reads any
+    kept: list[Kept]  # what it reads that is laid out before the first run
+    seen: int = -1  # changes to what that is made of, when it was last looked at
 
     @functools.cached_property
     def shares(self) -> bool:
@@ -211,11 +224,11 @@ class jit(Generic[T]):
         result = _map(record.result, _result)
         device = Device[plan.device]
         reserve(device.runtime, sum(plan.pool_bytes), "a jit function")
-        device.compile(plan.kernels)
+        used = {b for c in plan.calls for b in c.buffers}.difference(plan.temporaries)
+        written = {b for c in plan.calls for b in c.written}.difference(plan.temporaries)
+        frozen = used - written - record.produced - {*inputs, *(b for b, _ in plan.refreshed)}
+        calls, kept = device.keep(plan.calls, frozen)
         pools = [Buffer(device.runtime, n, dtypes.uint8, zeroed=False) for n in plan.pool_bytes]
-        temporaries = set(plan.temporaries)
-        used = {b for c in plan.calls for b in c.buffers} - temporaries
-        written = {c.buffers[0] for c in plan.calls} - temporaries
         whole: set[UOp] = set()
         touched: set[UOp] = set()
         for call in plan.calls:
@@ -230,9 +243,9 @@ class jit(Generic[T]):
         record.result = None
         placed = {b: pools[p] for b, p in plan.memory.pool_of.items()}
         varying = [b for b in (*inputs, *fresh) if b in used]
-        replay = device.replay(plan.calls, placed, varying)
+        replay = device.replay(calls, placed, varying)
         return _Traced(
-            record, inputs, list(storages.values()), result, fresh, device, varying, replay, used, written, whole
+            record, inputs, list(storages.values()), result, fresh, device, varying, replay, used, written, whole, kept
         )
 
     def _replay(self, traced: _Traced, given: _Arguments, first: bool) -> Any:
@@ -241,6 +254,9 @@ class jit(Generic[T]):
             buffers = self._arguments(traced, given, device)
         table = dict(zip(traced.inputs, buffers, strict=True)) if buffers else {}
         if traced.writes_arguments:
+            for stand_in, b in table.items():
+                if stand_in in traced.written:
+                    device.memory(b).change()
             for t, b in zip(given.tensors, map(view_base, given.views), strict=True):
                 if any(b is actual and stand_in in traced.written for stand_in, actual in table.items()):
                     drop_history(t)
@@ -254,7 +270,11 @@ class jit(Generic[T]):
             handles = [device.memory(table[b], b not in traced.whole).handle for b in traced.varying]
         if not first:
             for buffer, data in traced.record.plan.refreshed:
-                device.runtime.copy_in(device.memory(buffer).handle, memoryview(data()))
+                device.memory(buffer).fill(memoryview(data()))
+        if traced.kept and traced.seen != Buffer.changes:
+            for k in traced.kept:
+                k.refresh()
+            traced.seen = Buffer.changes
         variables = traced.record.variables
         traced.replay.run(handles, {**variables, **given.values} if given.values else variables)
         storages = dict(zip(map(id, traced.storages), given.storages, strict=True)) if buffers else {}

@@ -91,7 +91,7 @@ class TensorCore(Value):
     def _store(array: npt.NDArray[Any], dtype: DType, device: str) -> UOp:
         buffer = new_buffer(array.size, dtype)
         opened = Device[device]
-        opened.runtime.copy_in(opened.memory(buffer).handle, pack(array, dtype).data)
+        opened.memory(buffer).fill(pack(array, dtype).data)
         return UOp(Ops.RESHAPE, dtype, (buffer,), tuple(array.shape))
 
     @classmethod
@@ -106,7 +106,7 @@ class TensorCore(Value):
         name = Device.canonical(device) if device else Device.DEFAULT
         buffer = new_buffer(count, dtype)
         opened = Device[name]
-        opened.runtime.copy_in(opened.memory(buffer).handle, view)
+        opened.memory(buffer).fill(view)
         return cls._wrap(UOp(Ops.RESHAPE, dtype, (buffer,), tuple(shape)), name, Storage(buffer))
 
     @classmethod

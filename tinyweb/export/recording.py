@@ -173,7 +173,7 @@ def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Ite
         plan = r.plan
         ends |= {t.uop.buffer: n for n, t in (*r.inputs.items(), *r.outputs.items())}
         used |= {b: plan.device for c in plan.calls for b in c.buffers if b not in plan.memory.pool_of}
-        written |= {c.buffers[0] for c in plan.calls} - set(plan.temporaries)
+        written |= {b for c in plan.calls for b in c.written} - set(plan.temporaries)
         names = _names(r.function) | names
     taken = {n.name for n in _ends(recorded)}
     for b, place in used.items():

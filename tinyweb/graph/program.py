@@ -21,6 +21,14 @@ class ParamInfo:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Memory that a program reads after its own buffers: what `kernel` stores, made of those in the slots `sources`."""
+
+    kernel: UOp
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Program:
     """A linear list of UOps for one target, with everything a launch needs to know."""
 
@@ -32,3 +40,4 @@ class Program:
     workgroup: tuple[int, int, int]
     shared_bytes: int
     schedule: tuple[str, ...] = ()  # what the optimiser did, for people
+    layouts: tuple[Layout, ...] = ()  # of frozen parameters, one more parameter each

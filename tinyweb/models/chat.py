@@ -344,8 +344,7 @@ class Chat:
         self._replays[entry](variables)
 
     def _write(self, state: Tensor, values: npt.NDArray[np.float32] | npt.NDArray[np.int32], at: int = 0) -> None:
-        memory = self.device.memory(state.uop.buffer)
-        self.device.runtime.copy_in(memory.handle, memoryview(values.tobytes()), at * values.itemsize)
+        self.device.memory(state.uop.buffer).fill(memoryview(values.tobytes()), at * values.itemsize)
 
     def _token(self, position: int) -> int:
         data = self.device.runtime.copy_out(self.device.memory(self.model.ids.uop.buffer).handle, 4, position * 4)

@@ -21,7 +21,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import apply, heuristic
-from tinyweb.graph.optimize.digest import describe
+from tinyweb.graph.optimize.digest import describe, digest
 from tinyweb.graph.target import Target
 from tinyweb.schedules import Database, DatabaseError, forget_file, remembered, user_file
 from tinyweb.tracing import Plan, capture
@@ -207,7 +207,8 @@ def _remember(database: Database, path: Path, kernel: UOp, target: Target, found
 def _compile_again(device: str, kernels: Iterable[UOp]) -> None:
     """What is compiled already is replaced: whoever launches it finds it by its kernel."""
     opened = Device[device]
-    stale = [k for k in kernels if k in opened.compiled]
+    tuned = {digest(k) for k in kernels}
+    stale = [k for k in opened.compiled if digest(k) in tuned]
     for k in stale:
         del opened.compiled[k]
     opened.compile(stale)

@@ -108,6 +108,12 @@ def rescales_in_step(u: UOp) -> bool:
     )
 
 
+def laid_out(u: UOp) -> bool:
+    """Whether a STAGE is in DEVICE memory and made of frozen parameters alone, the same in all steps of all loops."""
+    frozen = all(x.arg.frozen for x in u.toposort() if x.op is Ops.PARAM)
+    return u.arg.space is Space.DEVICE and frozen and not u.ranges
+
+
 def one_sink(nodes: Sequence[UOp]) -> tuple[UOp, str] | None:
     sinks = [u for u in nodes if u.op is Ops.SINK]
     return None if len(sinks) == 1 and nodes[-1] is sinks[0] else (nodes[-1], "a kernel has one root, a SINK of STOREs")
@@ -145,9 +151,9 @@ kernel_spec = Spec(
         needs(Ops.STORE, "a reduce range is used outside of its REDUCE",
             lambda u: not any(r.arg.reduce for r in u.ranges)),
         needs(MAY_USE_VALUES, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums", rescales_in_step),
-        needs(Ops.STAGE, "STAGE has a value of its dtype, reduce RANGEs of constant size, and a StageArg: a near space",
+        needs(Ops.STAGE, "STAGE has a value of its dtype, constant RANGEs and a StageArg: a near space, or frozen",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u)
-            and isinstance(u.arg, StageArg) and u.arg.space in (Space.SHARED, Space.REGISTER)
+            and isinstance(u.arg, StageArg) and (u.arg.space in (Space.SHARED, Space.REGISTER) or laid_out(u))
             and u.arg.pad >= 0 and 0 <= u.arg.row < len(u.src)
             and all(r.src[0].op is Ops.CONST for r in u.src[1:])),
         needs(Ops.RUNNING, "RUNNING has a REDUCE with MAX over one loop, that loop, and says whether its step is done",

@@ -187,7 +187,7 @@ class Ordered:
 class StageArg:
     """The layout of a STAGE's memory."""
 
-    space: Space  # SHARED or REGISTER
+    space: Space  # SHARED or REGISTER; DEVICE: made of frozen parameters alone, before the first launch
     pad: int = 0  # elements left unused after each row, so that rows begin in different banks
     row: int = 0  # the last so many RANGEs make a row; all RANGEs together are row-major
 
@@ -232,15 +232,17 @@ class BufferArg:
 @dataclass(frozen=True)
 class ParamArg:
     """A kernel's argument: its position in the launch, its number of elements; with `ahead`, loads also ask for what
-    lies so many bytes behind.
+    lies so many bytes behind. `frozen`: launch after launch it is handed the same memory, which seldom changes.
     """
 
     slot: int
     size: int
     ahead: int = 0
+    frozen: bool = False
 
     def __repr__(self) -> str:
-        return f"ParamArg(slot={self.slot}, size={self.size}{f', ahead={self.ahead}' if self.ahead else ''})"
+        more = (f", ahead={self.ahead}" if self.ahead else "") + (", frozen=True" if self.frozen else "")
+        return f"ParamArg(slot={self.slot}, size={self.size}{more})"
 
 
 class AxisKind(Enum):

@@ -14,6 +14,7 @@ from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.hardware import bind_hardware
 from tinyweb.graph.lower.int64 import split_int64
+from tinyweb.graph.lower.layouts import lay_out
 from tinyweb.graph.lower.legalize import legalize
 from tinyweb.graph.lower.linearize import linearize
 from tinyweb.graph.lower.loop_invariant import once_per_call
@@ -34,12 +35,13 @@ def lower(kernel: UOp, target: Target) -> Program:
     """
     target = target.fitted(kernel)
     info = kernel.arg if isinstance(kernel.arg, KernelInfo) else KernelInfo()
-    params = [u for u in kernel.toposort() if u.op is Ops.PARAM]
+    laid_out, layouts = lay_out(kernel)
+    params = [u for u in dict.fromkeys([*kernel.toposort(), *laid_out.toposort()]) if u.op is Ops.PARAM]
     if len(params) > target.max_buffers:
         raise ValueError(
             f"kernel {info.name or '(no name)'} uses {len(params)} buffers; {target.name} allows {target.max_buffers}"
         )
-    kernel = merge_reduces(simplify(kernel))
+    kernel = merge_reduces(simplify(laid_out))
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(block_sums(kernel), target)
     kernel = decompose(legalize(end_loops(simplify(kernel)), target), target)
@@ -72,6 +74,7 @@ def lower(kernel: UOp, target: Target) -> Program:
         workgroup=launch.workgroup,
         shared_bytes=shared,
         schedule=info.schedule,
+        layouts=layouts,
     )
 
 

@@ -32,9 +32,9 @@ FOLDER = Path(__file__).parent.parent  # tinyweb/graph
 # what a program is made of, by module: nothing else is ever called while an entry is read
 PARTS = {
     "tinyweb.dtype": {"_by_name"},
-    "tinyweb.graph.ir.ops": {"Axis", "AxisKind", "BufferArg", "Ops", "ParamArg", "Space"},
+    "tinyweb.graph.ir.ops": {"Axis", "AxisKind", "BufferArg", "KernelInfo", "Ops", "ParamArg", "Space"},
     "tinyweb.graph.ir.uop": {"UOp"},
-    "tinyweb.graph.program": {"ParamInfo", "Program"},
+    "tinyweb.graph.program": {"Layout", "ParamInfo", "Program"},
 }
 
 

@@ -144,7 +144,7 @@ class Contraction:
             cost += (SCATTER if all(k.contiguous(s, tile.row) for s in k.stores) else LINE) / self.steps
         reuse = min(k.volume(self.rows_of(tile)), 512)
         cost += self.packing(tile.column, tile.columns) / reuse
-        if self.must_pack(tile):
+        if self.must_pack(tile) and not self.frozen(tile.row):
             cost += self.packing(self.bound[-1], 4) / min(k.volume(self.columns_of(tile)), 128)
         return cost
 
@@ -178,9 +178,16 @@ class Contraction:
         )
 
     def packing(self, along: UOp, width: int) -> float:
+        """Cycles to bring an element into a panel, in each call."""
         loads = [u for u in self.loads if along in u.ranges]
+        if self.frozen(along):
+            return 0.0
         plain = all(u.dtype in self.target.arithmetic for u in loads)
         return RUN if plain and all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
+
+    def frozen(self, along: UOp) -> bool:
+        """Whether the operand that varies along an axis is laid out before the first call."""
+        return all(u.src[0].arg.frozen for u in self.touched.get(along, self.loads))
 
     def turned(self, along: UOp) -> bool:
         """Whether an operand lies otherwise than the instruction takes it: not step after step."""
@@ -245,7 +252,7 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
         blocks, _ = b.split(plan.bound[0].arg.name, depth)
         called = b.hoist(blocks, at)
         at, near = blocks, [called(name) for name in near]
-    if rows or plan.turned(tile.column):
+    if rows or plan.turned(tile.column) or plan.frozen(tile.column):
         b.stage(plan.operand(tile.column), at)
     ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated
     if (columns and near and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
@@ -296,7 +303,7 @@ def _block(
     work = plan.steps * max(plan.step(tile.rows, vectors), LATENCY) * len(k.reduces)
     pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
     far = plan.steps * tile.columns * FETCH  # filling more panels at once than there are ways
-    pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) else 0))
+    pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) and not plan.frozen(tile.row) else 0))
     workers = target.parallel_threads
     best: tuple[float, Block] | None = None
     strips_of = [down] if symbolic else _shares(down)

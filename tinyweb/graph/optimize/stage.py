@@ -31,9 +31,10 @@ class Stage(Action):
     `axes`: only the loads that vary along exactly these of the kernel's axes (`axes_of`), for both operands of x @ x
     are loads of one parameter; without them all of its loads. What is staged is the value the loads are for: casts and
     products that vary over the same axes are done once, on the way. SHARED memory is filled by all threads of the
-    workgroup together; REGISTER memory is an array of one invocation. `pad` elements of SHARED memory are left unused
-    after what one step of the staged loops reads, so that threads that fill different steps write to different banks.
-    `raw`: loads are staged as they lie in memory, narrower than what they are cast to.
+    workgroup together; REGISTER memory is an array of one invocation. What is made of frozen parameters alone goes to
+    DEVICE memory instead, all of it, which is filled before the first launch. `pad` elements of SHARED memory are left
+    unused after what one step of the staged loops reads, so that threads that fill different steps write to different
+    banks. `raw`: loads are staged as they lie in memory, narrower than what they are cast to.
     """
 
     name: ClassVar[str] = "stage"
@@ -66,7 +67,7 @@ class Stage(Action):
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
             value = load if self.raw else whole_value(load, above)
-            if value in table or (value is load and not reused):
+            if value in table or (value is load and not reused and self._space(load) is self.space):
                 continue
             if (narrow := _factor_type(value, load)) is not None:
                 factor = value.src[0].cast(narrow) if value.op is Ops.CAST else value.cast(narrow)
@@ -137,25 +138,34 @@ class Stage(Action):
             return False
         return not self.axes or axes_of(u) == {axis_name(a) for a in self.axes}
 
+    def _space(self, value: UOp) -> Space:
+        """DEVICE where a value is made of frozen parameters alone, and takes little more memory than they do."""
+        params, sizes = [u.arg for u in value.toposort() if u.op is Ops.PARAM], [r.src[0] for r in value.ranges]
+        fits = all(n.op is Ops.CONST for n in sizes) and prod(n.arg for n in sizes) <= 2 * sum(p.size for p in params)
+        known = fits and all(p.frozen for p in params) and not value.variables()
+        return Space.DEVICE if known and self.space is Space.REGISTER else self.space
+
     def _staged(self, value: UOp, load: UOp, summed: tuple[UOp, ...], at: UOp, taken: set[str]) -> UOp:
-        tile = [r for r in value.ranges if walked_inside(r, at, self.space)]
+        space = self._space(value)
+        tile = [r for r in value.ranges if space is Space.DEVICE or walked_inside(r, at, space)]
         self.require(tile, "a step of that axis reads one element only")
         reduced = {r.arg.kind for u in value.toposort() if u.op is Ops.REDUCE for r in u.src[1:]}
-        together = self.space is Space.SHARED and AxisKind.THREAD in reduced
+        together = space is Space.SHARED and AxisKind.THREAD in reduced
         self.require(not together, "threads cannot fill apart what they reduce together")
-        self.require_room(tile)
+        if space is not Space.DEVICE:
+            self.require_room(tile)
         # filled in the order of the parameter's memory
         tile.sort(key=lambda r: (-_stride(load, r), nest_key(r)))
         name = next(n for n in chain([f"s{self.param}"], (f"s{self.param}_{i}" for i in count(1))) if n not in taken)
         taken.add(name)
         copies: dict[UOp, UOp] = {}
-        layout = sorted(tile, key=_thread_order(load) if self.space is Space.SHARED else _panels(summed, load))
+        layout = sorted(tile, key=_thread_order(load) if space is Space.SHARED else _panels(summed, load))
         beside: dict[UOp, AxisKind] = {}
         kinds = [r.arg.kind for r in layout[-2:]]
         if kinds == [AxisKind.VECTOR, AxisKind.DOT] and _stride(load, layout[-2]) == 1:
             # whole vectors of what lies along memory, for each step of a dot, which are mixed when they are stored
             beside = {layout[-2]: AxisKind.VECTOR, layout[-1]: AxisKind.UNROLL}
-        woven = _woven(load, layout) if self.space is Space.REGISTER else None
+        woven = _woven(load, layout) if space is Space.REGISTER else None
         if woven is not None:
             beside = {woven: AxisKind.UNROLL}
         for i, r in enumerate(tile):
@@ -167,9 +177,9 @@ class Stage(Action):
             copies[r] = filling(r, f"{name}.{r.arg.name}", i, kind)
         filled = [copies[r] for r in layout]
         run, vector = _side_by_side(load, layout, copies, 1 if woven is None else 2), layout[-1]
-        if self.space is Space.REGISTER and run and (value is not load or woven is not None):
+        if space is Space.REGISTER and run and (value is not load or woven is not None):
             filled[-len(run) :] = _in_parts(run, copies, TOGETHER[woven is None :], AxisKind.VECTOR)
-        elif self.space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
+        elif space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
             # what lies apart is read as it lies, several elements at a time, and transposed in registers
             run = _side_by_side(load, layout[:-1], copies, 1)
             block = gcd(int(vector.src[0].arg), prod(int(r.src[0].arg) for r in run), SQUARE)
@@ -178,7 +188,7 @@ class Stage(Action):
                 filled[-1:] = _in_parts([vector], copies, (gcd(int(vector.src[0].arg), SQUARE),), AxisKind.VECTOR)
         row = max(sum(r.arg.kind is not AxisKind.LOOP for r in layout), 1) if self.pad else 0
         self.require(not self.pad or row < len(layout), "there is one row, which needs no padding")
-        arg = StageArg(self.space, self.pad, row)
+        arg = StageArg(space, self.pad, row)
         stage = UOp(Ops.STAGE, value.dtype, (substitute(value, copies), *filled), arg)
         index = UOp.const(0, dtypes.index)
         for r, stride in zip(layout, arg.strides([int(r.src[0].arg) for r in layout])[0]):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tinyweb.graph.ir import Ops, ParamArg, UOp, as_index, nested, substitute
@@ -18,6 +18,23 @@ class KernelCall:
 
     kernel: UOp
     buffers: tuple[UOp, ...]
+
+    @property
+    def written(self) -> set[UOp]:
+        """The buffers that it stores to."""
+        return {self.buffers[s.src[0].arg.slot] for s in self.kernel.src}
+
+    def freeze(self, memory: Container[UOp]) -> KernelCall:
+        """The call of a kernel that knows which of what its sums read for several outputs is in `memory`, which stays
+        as it is from launch to launch.
+        """
+        reused = self.kernel.__dict__.get("reused")
+        if reused is None:
+            sums = [u for u in self.kernel.toposort() if u.op is Ops.REDUCE]
+            read = ((u, x) for u in sums for x in u.src[0].toposort() if x.op is Ops.LOAD and not u.ranges <= x.ranges)
+            reused = self.kernel.__dict__["reused"] = {x.src[0] for _, x in read if x.src[0].op is Ops.PARAM}
+        found = {p: p.replace(arg=replace(p.arg, frozen=True)) for p in reused if self.buffers[p.arg.slot] in memory}
+        return KernelCall(substitute(self.kernel, found), self.buffers) if found else self
 
     def written_whole(self) -> set[UOp]:
         """The buffers that it writes every element of, and reads none of."""
