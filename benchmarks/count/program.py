@@ -81,7 +81,7 @@ def _operations(u: UOp) -> int:
 
 def joined(uops: Sequence[UOp]) -> set[UOp]:
     """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
-    `less` of the same values (≤), shifts and masks by which a field of bits is taken from a word or put into it, all of
+    `less` of the same values (≤ and its negation), shifts and masks by which a field of bits is taken from a word or put into it, all of
     a byte that becomes a float, the sign that is dropped from a float that another operation takes."""
     users: dict[UOp, list[UOp]] = {}
     for u in uops:
@@ -91,8 +91,9 @@ def joined(uops: Sequence[UOp]) -> set[UOp]:
     for u in uops:
         if u.op is Ops.WHERE:
             found |= {c for c in (u.src[0], *u.src[0].src) if c.op in COMPARISON and set(c.src) == set(u.src[1:])}
-        elif u.op is Ops.OR:
-            for less, equal in (u.src, u.src[::-1]):
+        elif u.op is Ops.OR or (u.op is Ops.AND and all(map(_is_negation, u.src))):
+            pair = u.src if u.op is Ops.OR else tuple(s.src[0] for s in u.src)
+            for less, equal in (pair, pair[::-1]):
                 if less.op is Ops.LESS and equal.op is Ops.EQUAL and set(less.src) == set(equal.src):
                     found.add(equal)
                 if equal.op is Ops.SHL and _is_constant(equal.src[1]):
@@ -111,6 +112,26 @@ def joined(uops: Sequence[UOp]) -> set[UOp]:
         elif u.op is Ops.SHR and _is_constant(u.src[1]) and (up := _unnamed(u.src[0])).op is Ops.SHL:
             found.update({up} if _is_constant(up.src[1]) else ())
     return {u for u in found if len(users[u]) == 1}
+
+
+def addresses(uops: Sequence[UOp]) -> set[UOp]:
+    """Integers that only say where memory lies, or how far a loop goes: an index that memory holds, counted from the
+    end and compared with a size, is as much of an address as one that loops give. What is made of floats is a value."""
+    values: set[UOp] = set()
+    for u in reversed(uops):
+        if u.op is Ops.STORE:
+            values.add(u.src[2])
+        elif u.op not in (Ops.LOAD, Ops.RANGE) and (u in values or u.op not in COMPUTED.union(ALIASES)):
+            values.update(u.src)
+    floats: set[UOp] = set()
+    for u in uops:
+        if u.dtype.is_float or (u.op not in (Ops.LOAD, Ops.RANGE) and not floats.isdisjoint(u.src)):
+            floats.add(u)
+    return {u for u in uops if u.op in COMPUTED and u not in values and u not in floats}
+
+
+def _is_negation(u: UOp) -> bool:
+    return u.op is Ops.XOR and u.dtype is dtypes.bool and _is_constant(u.src[1]) and len(u.src[0].src) == 2
 
 
 def _is_masked(u: UOp) -> bool:
@@ -156,7 +177,7 @@ class _Counter:
     def __init__(self, program: Program, variables: Mapping[str, int]):
         self.program, self.variables, self.exact = program, variables, True
         self.random = np.random.default_rng(0)
-        self.joined = joined(program.uops)
+        self.uncounted = joined(program.uops) | addresses(program.uops)
         self.places: list[tuple[UOp, Path]] = []  # with the loops around each node
         path: Path = ()
         for u in program.uops:
@@ -173,7 +194,7 @@ class _Counter:
 
     def operations(self, u: UOp) -> int:
         """Of one execution of a node."""
-        return 0 if u in self.joined else _operations(u)
+        return 0 if u in self.uncounted else _operations(u)
 
     # -- values ------------------------------------------------------------------------------------------------------
     def _number(self, size: Size) -> int:

@@ -40,19 +40,19 @@ class Scan(Joining, Reduction):
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
         if not wide.shape:
             return self._reshape((1,)).logcumsumexp(0)._reshape(())
-        # sums relative to the largest so far: y[i] = y[i - 1] · exp(top[i - 1] - top[i]) + exp(x[i] - top[i])
-        top = wide.detach()._running_max(a)
-        n = size_max(wide.shape[a])
-        finite = top.isfinite().where(top, 0.0)  # infinities have no distance
-        n = size_max(wide.shape[a])
-        before, any_before = (
-            t._along(a, 0, max(n - 1, 0))._pad_along(a, min(n, 1), 0) for t in (finite, top.greater(-math.inf))
+        # sums relative to the largest so far: where x is no larger, y[i] = y[i - 1] + exp(x[i] - top[i - 1]); else
+        # y[i] = y[i - 1] · exp(top[i - 1] - x[i]) + 1
+        top, n, fixed = wide.detach()._running_max(a), size_max(wide.shape[a]), wide.detach()
+        before = top._along(a, 0, max(n - 1, 0))._pad_along(a, min(n, 1), 0)
+        before = self._places(a).greater(0).where(before, -math.inf)
+        less = fixed.sub(before.isfinite().where(before, 0.0)).abs().neg().exp()  # infinities have no distance
+        grows = fixed.greater(before)
+        each = grows.where(1.0, less)._with_gradients(
+            [wide], lambda g: [g.mul(wide.sub(top.isfinite().where(top, 0.0)).exp())]
         )
-        scale = any_before.where(before.sub(finite).exp(), 0.0)
-        each = wide.sub(finite).exp()
-        total = wide._new(UOp(Ops.SCAN, wide.dtype, (each.uop, scale.uop), (Ops.MULADD, a)))
-        none = total.eq(0)
-        return none.where(-math.inf, none.where(1.0, total).log().add(finite)).cast(x.dtype)
+        factors = grows.where(less, 1.0)
+        total = wide._new(UOp(Ops.SCAN, wide.dtype, (each.uop, factors.uop), (Ops.MULADD, a)))
+        return total.eq(0).where(1.0, total).log().add(top).cast(x.dtype)
 
     def cummax(self, axis: int) -> tuple[Self, Self]:
         """Running maxima and where they are (int32): the last of equal ones, as in PyTorch; NaN stays."""

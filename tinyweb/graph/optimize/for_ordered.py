@@ -10,7 +10,7 @@ from tinyweb.graph.optimize.partition import Partition, scatters, serial_axes
 from tinyweb.graph.symbolic import const_factor
 
 CHAINS = 8  # steps of independent rows that hide each other's latency
-THREADS = 1 << 7  # fewer leave a GPU waiting for each step; more parts walk over more that is not theirs
+THREADS = 1 << 6  # fewer leave a GPU waiting for each step; more parts walk over more that is not theirs
 
 
 def schedule_ordered(b: Builder) -> bool:

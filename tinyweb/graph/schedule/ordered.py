@@ -139,7 +139,7 @@ class _Expansion:
             end = _shrink(_shrink(s, axis + 1, BLOCK - 1, BLOCK), axis, 0, count - 1)
             return _reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
 
-        totals = self.scan(op, axis, [last(within), *map(last, scales)])
+        totals = _stored(self.scan(op, axis, [last(within), *map(last, scales)]))
         before = _behind_identity(op, totals, axis)
         before = _reshape(before, (*shape[:axis], count, 1, *shape[axis + 1 :]))
         joined = _joined(op, UOp(Ops.EXPAND, before.dtype, (before,), blocked), within, scales)
