@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "erf": lambda x, y: x.erf(),
     "gelu": lambda x, y: x.gelu(),
     "pow": lambda x, y: x.abs().pow(y),
+    "nan_choice": lambda x, y: x.isnan().where(y, x),
     "half": lambda x, y: x.half().float(),
     "erfc": lambda x, y: x.erfc(),
     "divide_by_constant": lambda x, y: x / 3,

@@ -175,7 +175,7 @@ def reductions() -> Iterator[Work]:
         "sum": (lambda x, axis: x.sum(axis), lambda n: needs(n)),
         "mean": (lambda x, axis: x.mean(axis), lambda n: needs(n)),
         "max": (lambda x, axis: x.amax(axis), lambda n: needs(max=n)),
-        "argmax": (lambda x, axis: x.argmax(axis), lambda n: needs(2 * n)),
+        "argmax": (lambda x, axis: x.argmax(axis), lambda n: needs(2 * n, nan_choice=n)),
         "var": (lambda x, axis: x.var(axis), lambda n: needs(4 * n)),
     }
     for name, (reduce, needed) in of.items():

@@ -36,7 +36,7 @@ def losses() -> Iterator[Work]:
         "loss-nll",
         lambda r: [r.standard_normal((4096, 1000), np.float32), r.integers(0, 1000, 4096, np.int64)],
         "nll_loss",
-        needs(2 * 4096),
+        needs(6 * 4096),  # a sum; whether a class counts (two words are compared), and the number of those that do
     )
     yield function(
         "loss-binary-logits",

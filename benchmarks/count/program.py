@@ -81,8 +81,9 @@ def _operations(u: UOp) -> int:
 
 def joined(uops: Sequence[UOp]) -> set[UOp]:
     """Nodes that hardware carries out within another one: the comparison of a maximum or minimum, an equality beside
-    `less` of the same values (≤ and its negation), shifts and masks by which a field of bits is taken from a word or put into it, all of
-    a byte that becomes a float, the sign that is dropped from a float that another operation takes."""
+    `less` of the same values (≤ and its negation), shifts and masks by which a field of bits is taken from a word or
+    put into it, all of a byte that becomes a float, the sign that is dropped from a float that another operation
+    takes."""
     users: dict[UOp, list[UOp]] = {}
     for u in uops:
         for s in set(u.src):

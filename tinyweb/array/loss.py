@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
 from tinyweb.array.normalization import Normalization
-from tinyweb.graph.ir import Shape
+from tinyweb.graph.ir import Shape, size_max
 from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -282,7 +282,8 @@ class Loss(Activation, Normalization):
         x = self._floating()
         place = self._iota(classes)._reshape((classes, *(1,) * max(self.ndim - 2, 0)))
         counts = t.ne(ignore_index)
-        hit = place.eq(t.unsqueeze(axis)).logical_and(counts.unsqueeze(axis))
+        hit = place.eq(t.unsqueeze(axis))
+        hit = hit.logical_and(counts.unsqueeze(axis)) if 0 <= ignore_index < size_max(classes) else hit
         factors = x._per_class(weight, classes, method)
         loss = hit.where(x.mul(factors), 0).sum(axis).neg()
         if smoothing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ from tinyweb.array.core import TensorCore
 from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
 from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
+from tinyweb.graph.schedule.ordered import FEW, MANY
 
 
 class Reduction(Operators):
@@ -123,6 +125,8 @@ class Reduction(Operators):
             return flat._reshape((1,) * self.ndim) if keepdim else flat
         a = self._axis(axis, method=method)
         self._not_empty((a,), method)
+        if size := _block_size(self.shape, a):
+            return self._extremum_in_blocks(a, size, keepdim, method)
         n = self.shape[a]
         largest = self._reduce(Ops.MAX, a, True, method)
         hit = self.eq(largest)
@@ -132,6 +136,26 @@ class Reduction(Operators):
         place = self._new(UOp(Ops.IOTA, dtypes.int32, (), size_max(n)))
         place = place.shrink([(0, n)])._reshape(tuple(n if i == a else 1 for i in range(self.ndim))).neg()
         return hit.where(place._broadcast_to(self.shape), dtypes.int32.min)._reduce(Ops.MAX, a, keepdim, method).neg()
+
+    def _extremum_in_blocks(self, a: int, size: int, keepdim: bool, method: str) -> Self:
+        """The first of the blocks with the largest maximum, then the first of its elements: elsewhere no position is
+        looked at."""
+        n, k = size_max(self.shape[a]), self.ndim - 1
+        count = -(-n // size)
+
+        def begin(block: Self) -> Self:
+            last = block.mul(-size).maximum(size - n).neg()  # begins earlier than it would
+            return last if n % size else block.mul(size)
+
+        begins = begin(self._new(UOp(Ops.IOTA, dtypes.int32, (), count))._reshape((count, 1)))
+        place = begins.add(self._new(UOp(Ops.IOTA, dtypes.int32, (), size)))
+        x = self.movedim(a, 0)
+        x = x._new(UOp(Ops.TAKE, x.dtype, (x.uop, place.uop), 0)).permute(*range(2, k + 2), 0, 1)
+        largest = x._reduce(Ops.MAX, k + 1, False, method).movedim(k, a).contiguous()
+        block = largest._arg_extremum(a, True, method).contiguous()
+        own = x._new(UOp(Ops.TAKE, x.dtype, (x.uop, block.movedim(a, k).uop), k))._reshape((*x.shape[:k], size))
+        found = begin(block).add(own.movedim(k, a).contiguous()._arg_extremum(a, True, method))
+        return found if keepdim else found.squeeze(a)
 
     # -- truth --------------------------------------------------------------------------------------------------------
     def any(self, axis: Any = None, keepdim: bool = False) -> Self:
@@ -145,3 +169,12 @@ class Reduction(Operators):
     def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
         """Whether all elements are close (see `isclose`), as a Python bool: the tensors are computed."""
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
+
+
+def _block_size(shape: Sequence[Size], axis: int) -> int:
+    """Elements of the blocks in which a position along an axis is looked for; 0 for an axis whose maximum is taken in
+    one launch: another pass over what is near costs less than more launches."""
+    n, count = shape[axis], size_max(size_prod(shape))
+    if not isinstance(n, int) or not all(isinstance(s, int) for s in shape) or n <= MANY or count >= FEW * n:
+        return 0
+    return 1 << round(math.log2(n) / 2)

@@ -112,10 +112,13 @@ class Sorting(Gathering, Scan):
             x = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
             bits, word = x.dtype.bits, _WORDS[x.dtype.bits]
             signed = dtypes.int32 if bits == 32 else dtypes.int64
-            whole = x.eq(0).where(0.0, x).bitcast(signed)  # the zeros are equal
-            # negative floats order the other way round: all their bits turn, and the sign of the others
-            turned = whole.bitwise_right_shift(bits - 1).bitwise_or(int(signed.min))
-            key = x.isnan().where(int(word.max), whole.bitwise_xor(turned).bitcast(word))
+            # a sign and a magnitude become a number, in which the zeros are equal; negative NaN wrap around, so that
+            # all NaN come to lie above the infinities, and become one
+            infinity = ((1 << bits - 1 - x.dtype.mantissa) - 1) << x.dtype.mantissa
+            whole = x.bitcast(signed)
+            key = whole.less(0).where(whole.neg().add(int(signed.min) + infinity), whole.add(infinity)).bitcast(word)
+            nan = 2 * infinity + (1 << spare)
+            key = key.less(nan).where(key, nan)
             key = key.bitwise_right_shift(spare) if spare else key
             bits -= spare
         else:
@@ -161,10 +164,10 @@ class Sorting(Gathering, Scan):
         zeros = order._new(UOp.const(0, dtypes.int32))._broadcast_to((rows, blocks, bins))
         ones = order._new(UOp.const(1, dtypes.int32))._broadcast_to((rows, blocks, size))
         for p in range(passes):
-            ordered = keys._pick(order, 1) if p else keys
+            ordered = keys._pick(order, 1).contiguous() if p else keys
             digit = ordered.bitwise_right_shift(p * width) if p else ordered
             digit = digit.bitwise_and(bins - 1).cast(dtypes.uint32).bitcast(dtypes.int32)
-            digit = digit._reshape((rows, blocks, size)).contiguous()
+            digit = digit._reshape((rows, blocks, size))
             counted = order._new(UOp(Ops.FETCH_ADD, dtypes.int32, (zeros.uop, digit.uop, ones.uop), 2))
             counts, earlier = counted._along(2, 0, bins), counted._along(2, bins, bins + size)
             # before an element come those of lower digits, those of its digit in blocks before, and in its own
@@ -239,8 +242,8 @@ class Sorting(Gathering, Scan):
             # keys that begin otherwise have no digit: what they differ by, unsigned, is more than all digits are
             digit = keys if found is None else keys.sub(found)
             digit = digit.bitwise_right_shift(p * width) if p else digit
-            digit = digit.cast(dtypes.uint32).bitcast(dtypes.int32) if keys.dtype.bits == 32 else digit
-            digit = digit.contiguous()
+            digit = digit if bits <= 32 else digit.less(bins).where(digit, bins)
+            digit = digit.cast(dtypes.uint32).bitcast(dtypes.int32).contiguous()
             counts = rank._new(UOp(Ops.SCATTER, dtypes.int32, (zeros.uop, digit.uop, ones.uop), (1, Ops.ADD)))
             until = counts.cumsum(1).contiguous()
             at = until._insertion(rank, after=True)

@@ -92,6 +92,8 @@ def candidates(rule: Rule, dtype: DType) -> Iterator[UOp]:
         u = maker.instance(pattern, {})
         if u is not None:
             yield from (u, simple_below(u))
+            if pattern.ops == frozenset({Ops.CAST}) and dtype.is_int:
+                yield u.replace(dtype=dtypes.index)
     if pattern.ops is not None and pattern.ops <= {Ops.CAST, Ops.BITCAST}:
         yield from casts(dtype, [d for d in ALL if d.is_int or d is dtypes.bool])
     for seed in range(60):

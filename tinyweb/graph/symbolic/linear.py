@@ -141,7 +141,7 @@ def _const_factor(u: UOp) -> int:
         factors = [of(i) for i in range(len(u.src))]
         factor = gcd(*factors) if u.op is Ops.ADD else prod(factors)
         # arithmetic that wraps around keeps only powers of two, and of those no more than the dtype has bits
-        return factor if factor == 0 or _cannot_wrap(u) else min(factor & -factor, 1 << (u.dtype.bits - 1))
+        return factor if factor == 0 or cannot_wrap(u) else min(factor & -factor, 1 << (u.dtype.bits - 1))
     if u.op is Ops.MOD:
         return gcd(of(0), of(1))
     if u.op is Ops.FLOORDIV and u.src[1].op is Ops.CONST and (c := abs(u.src[1].arg)) and of(0) % c == 0:
@@ -157,7 +157,7 @@ def _const_factor(u: UOp) -> int:
     return 1
 
 
-def _cannot_wrap(u: UOp) -> bool:
+def cannot_wrap(u: UOp) -> bool:
     if u.dtype.kind == "index":
         return True
     (a, b), (c, d) = u.src[0].bounds, u.src[-1].bounds

@@ -28,7 +28,7 @@ from tinyweb.graph.symbolic.compare import (
 )
 from tinyweb.graph.symbolic.division import LAWS, Law, recombine, residues
 from tinyweb.graph.symbolic.fold import compute
-from tinyweb.graph.symbolic.linear import from_linear, isolated, linear, order
+from tinyweb.graph.symbolic.linear import cannot_wrap, from_linear, isolated, linear, order
 
 INTS = tuple(d for d in ALL if d.is_int)
 FLOATS = tuple(d for d in ALL if d.is_float)
@@ -361,7 +361,16 @@ def cast_twice(u: UOp, x: UOp, inner: UOp) -> UOp | None:
     return None
 
 
+def cast_to_index(u: UOp, x: UOp) -> UOp | None:
+    """Of integers that do not wrap around: what follows of an address from loops is told of indices."""
+    fits = u.dtype is dtypes.index and x.dtype.is_int and all(holds(u.dtype, s) for s in (x, *x.src))
+    if not fits or not (x.op is Ops.MAX or cannot_wrap(x)):
+        return None
+    return x.replace(dtype=u.dtype, src=tuple(s.cast(u.dtype) for s in x.src))
+
+
 casts: list[Rule] = [
+    (UPat(Ops.CAST, src=[UPat((Ops.ADD, Ops.MUL, Ops.MAX), name="x")], name="u"), cast_to_index),
     (UPat(Ops.CAST, src=[UPat(Ops.CAST, src=[any_node("x")], name="inner")], name="u"), cast_twice),
     (UPat(Ops.BITCAST, src=[UPat(Ops.BITCAST, src=[any_node("x")])], name="u"), lambda u, x: x.bitcast(u.dtype)),
 ]
@@ -438,8 +447,9 @@ def _step(u: UOp, r: UOp, e: UOp, clause: UOp) -> UOp:
         return n.with_sources((*src[:2], inside if len(src) == 2 else src[2] & inside))
 
     body = rebuild(u.src[0].toposort(), at)[u.src[0]]
-    body = body + 0.0 if u.arg is Ops.ADD and u.dtype.is_float else body  # no sum is -0.0
-    value = inside.where(body, identity(u.arg, u.dtype))
+    neutral = identity(u.arg, u.dtype)
+    value = body if {*clauses(inside)} <= {*deciding(body, neutral.arg)} else inside.where(body, neutral)
+    value = value + 0.0 if u.arg is Ops.ADD and u.dtype.is_float else value  # no sum is -0.0
     rest = tuple(o for o in u.src[1:] if o is not r)
     return u.replace(src=(value, *rest)) if rest else value
 
