@@ -119,8 +119,8 @@ def gradients() -> Iterator[Work]:
         padding=1,
         groups=128,
     )
-    # maxima; each element compared with them, and what it gets chosen
-    pooled = needs(2 * 64 * 56 * 56, max=3 * 64 * 28 * 28)
+    # maxima; each element compared with them, its place chosen, and compared with the first; what it gets chosen
+    pooled = needs(3 * 64 * 56 * 56, max=3 * 64 * 28 * 28, nan_choice=64 * 56 * 56)
     yield methods("max-pool", [(1, 64, 56, 56), (1, 64, 28, 28)], 1, "max_pool2d", pooled, kernel_size=2)
     heads = (1, 4, 256, 64)
     scores = 4 * 256 * 256

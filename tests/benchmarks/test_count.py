@@ -137,6 +137,27 @@ def test_an_address_from_memory() -> None:
     assert found.stored == 20 * 8 * 4
 
 
+def test_addresses_are_no_values() -> None:
+    """An index from memory, counted from the end: not where it says where a row lies, but where it is stored."""
+    rows, places = Tensor.empty(50, 8).realize(), Tensor.empty(20, dtype=dtypes.int32).realize()
+    one = [program_for(c.kernel, WEBGPU) for c in capture(lambda: (rows[places] * 2).realize()).calls]
+    assert sum(map(operations, one)) == 20 * 8
+    (call,) = capture(lambda: places.less(0).where(places + 50, places).realize()).calls
+    assert operations(program_for(call.kernel, WEBGPU)) == 3 * 20
+    # the digits of floats say where they are counted, and are values all the same
+    counted = capture(lambda: Tensor.empty(64)[rows.flatten()[:30].mul(3).int()].realize()).calls
+    assert sum(operations(program_for(c.kernel, WEBGPU)) for c in counted) > 30
+
+
+def test_at_least_is_one_comparison() -> None:
+    """As its negation is, whichever way it is written."""
+    a, b = Tensor.empty(64).realize(), Tensor.empty(64).realize()
+    tests: list[Callable[[], Tensor]] = [lambda: a.ge(b), lambda: a.ge(b).logical_not()]
+    for test in tests:
+        (call,) = capture(lambda t=test: t().where(a, 1.0).realize()).calls  # type: ignore[misc]
+        assert operations(program_for(call.kernel, WEBGPU)) == 2 * 64
+
+
 def test_registers() -> None:
     w = Writer()
     out, a = w.param(F32, 64), w.param(F32, 64)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tensor.ops import Op, data, gradients_test, values_test
+from tests.tensor.ops import RUNTIMES, Op, data, gradients_test, values_test
 from tinyweb import Tensor, Variable, dtypes
 
 INF, NAN = np.inf, np.nan
@@ -186,3 +186,18 @@ def test_sums_and_products_as_bool(name: str) -> None:
     want = getattr(torch.from_numpy(x), name)(1, dtype=torch.bool)
     got = getattr(Tensor(x), name)(1, dtype="bool")
     assert got.dtype.name == "bool" and got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("device", RUNTIMES)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((2, 262_147), 1), ((300_001, 2), 0), ((2, 262_144, 2), 1), ((262_145,), 0)]
+)
+def test_the_first_extremum_of_a_long_axis(device: str, shape: tuple[int, ...], axis: int) -> None:
+    """Of an axis that is looked at in blocks: ties, integers, NaN."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 50, shape).astype(np.float32)
+    odd = np.where(rng.random(shape) < 1e-5, NAN, x).astype(np.float32)
+    for values in (x, x.astype(np.int32), odd):
+        t = Tensor(values, device=device)
+        np.testing.assert_array_equal(t.argmax(axis).numpy(), np.argmax(values, axis))
+        np.testing.assert_array_equal(t.argmin(axis, True).numpy(), np.argmin(values, axis, keepdims=True))

@@ -263,3 +263,23 @@ def test_every_dtype_in_rows_short_and_long(device: str, kind: str) -> None:
         values, places = t.kthvalue(shape[1] // 3, 1)
         np.testing.assert_array_equal(values.numpy(), x[np.arange(shape[0]), want[:, shape[1] - shape[1] // 3]])
         np.testing.assert_array_equal(x[np.arange(shape[0]), places.numpy()], values.numpy())
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [(d, k) for d in RUNTIMES for k in ("f2", "f4", "f8") if (d, k) != ("WEBGPU", "f8")]
+)
+def test_zeros_infinities_and_nan_of_both_signs(device: str, kind: str) -> None:
+    """In rows that are sorted by pairs and by digits: the zeros are equal, and so are all NaN, above the infinities."""
+    rng, limits = np.random.default_rng(6), np.finfo(kind)
+    special = [INF, -INF, 0.0, -0.0, NAN, -NAN, limits.max, -limits.max, limits.tiny / 4, -limits.tiny / 4]
+    for n in (9, 1500):
+        x = np.where(rng.random((2, n)) < 0.5, rng.choice(special, (2, n)), 20 * rng.standard_normal((2, n))).astype(
+            kind
+        )
+        t, theirs = Tensor(x, device=device), torch.from_numpy(x)
+        for descending in (False, True):
+            order = torch.sort(theirs, stable=True, dim=-1, descending=descending)[1]
+            np.testing.assert_array_equal(t.argsort(-1, descending).numpy(), order.numpy())
+        np.testing.assert_array_equal(t.topk(3)[0].numpy(), theirs.topk(3)[0].numpy())
+        np.testing.assert_array_equal(t.median(-1)[0].numpy(), theirs.median(-1)[0].numpy())
+        np.testing.assert_array_equal(t.kthvalue(n - 5)[0].numpy(), theirs.kthvalue(n - 5)[0].numpy())

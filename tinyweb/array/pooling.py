@@ -117,7 +117,7 @@ class Pooling(Activation, Scatter, Convolution):
         if self.dtype.is_float:
             hit = hit.logical_or(self.isnan())
         place = self._iota(count)._reshape(kernel)
-        first = hit.where(place.neg().add(count), 0).max(axes).neg().add(count)
+        first = hit.where(place.neg(), -count).max(axes).neg()
         if not self.dtype.is_float:
             return value, first
         return value._with_gradients([x], lambda g: [gradient(g, first)]), first

@@ -15,7 +15,7 @@ from typing import Any
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.actions import ACTIONS, Split
-from tinyweb.graph.optimize.apply import apply_legal
+from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target
@@ -25,7 +25,13 @@ BLOCKED = (32, 64, 128, 256)  # steps of an axis that a whole schedule is moved 
 
 def carry_out(kernel: UOp, proposed: Iterable[Action]) -> tuple[Schedule, UOp]:
     """The actions that apply one after the other, those that do not left out, and the kernel they make."""
-    kept, kernel = apply_legal(prepared(kernel), proposed)
+    kernel, kept = prepared(kernel), list[Action]()
+    for action in proposed:
+        try:
+            kernel = action.apply(kernel)
+        except ScheduleError:
+            continue
+        kept.append(action)
     return tuple(kept), kernel
 
 

@@ -208,3 +208,38 @@ def test_products_added_in_place(m: int, k: int, n: int) -> None:
     x, w, y = (Tensor(v, device="WEBGPU").realize() for v in (a, b, c))
     y.assign(y + x @ w).realize()
     np.testing.assert_allclose(y.numpy(), c + a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+def places(count: int) -> Tensor:
+    return Tensor.empty(count, dtype="int32")
+
+
+JOINED = [(20, (512, 128), 1), (5, (512, 96), 1), (6, (64, 512), 0), (3, (33, 100, 64), 1), (7, (301, 127), 1)]
+
+
+@pytest.mark.parametrize(("count", "shape", "axis"), JOINED)
+def test_nothing_is_chosen_where_parts_are_joined(count: int, shape: tuple[int, ...], axis: int) -> None:
+    """A thread has the same place in all parts; values in uneven blocks, too."""
+    of = programs(lambda: Tensor.cat(*(Tensor.empty(*shape).realize() for _ in range(count)), axis=axis).relu())
+    assert sum(map(operations, of)) <= 1.02 * count * np.prod(shape)
+    arrays = [np.random.default_rng(i).standard_normal(shape, np.float32) for i in range(count)]
+    out = Tensor.cat(*(Tensor(a, device="WEBGPU") for a in arrays), axis=axis).relu()
+    np.testing.assert_array_equal(out.numpy(), np.maximum(np.concatenate(arrays, axis), 0))
+
+
+@pytest.mark.parametrize(
+    ("needed", "make"),
+    [
+        (2 << 20, lambda: Tensor.empty(1 << 20).argmax()),
+        (2 * 700_001, lambda: Tensor.empty(700_001).argmin()),
+        (2 * 500_000, lambda: Tensor.empty(500_000).cumsum(0)),
+        (64 * 997 * np.log2(997), lambda: Tensor.empty(64, 997).argsort(-1)),
+        (12_345 * np.log2(12_345), lambda: Tensor.empty(12_345).sort()[0]),
+        (84 * 300 * 700, lambda: Tensor.empty(300, 700).logcumsumexp(1)),
+        (90_000, lambda: Tensor.empty(300).scatter_add(0, places(90_000), Tensor.empty(90_000))),
+        (3000 * 72, lambda: Tensor.empty(500, 72).index_add(0, places(3000), Tensor.empty(3000, 72))),
+        (6 * 5000, lambda: Tensor.empty(5000, 700).nll_loss(places(5000).long())),
+    ],
+)  # fmt: skip
+def test_scans_sorts_and_scatters_compute_little_again(needed: float, make: Callable[[], Tensor]) -> None:
+    assert sum(map(operations, programs(make))) <= MOST * needed

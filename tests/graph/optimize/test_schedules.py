@@ -30,10 +30,10 @@ from tinyweb.graph.optimize import (
     prepared,
     to_json,
 )
-from tinyweb.graph.optimize.apply import apply_legal
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.target import Target, cpu_target, interpreter_target, wasm_target, webgpu_target
+from tinyweb.tuning.candidates import carry_out
 
 KERNELS = [
     "elementwise", "row_sums", "matmul", "linear_6_24_32", "linear_2_13_21", "half_matvec", "quantised_i8",
@@ -169,7 +169,7 @@ def test_any_schedule_with_blocks_of_sums(name: str, target: Target, data: st.Da
     chosen += [
         Stage(data.draw(st.sampled_from(slots)), data.draw(st.sampled_from(places)), Space.REGISTER) for _ in range(3)
     ]
-    legal, _ = apply_legal(prepared(case.kernel), chosen)
+    legal, _ = carry_out(case.kernel, chosen)
     check(case, apply(case.kernel, legal), target)
 
 

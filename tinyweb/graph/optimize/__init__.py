@@ -4,13 +4,12 @@ from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Split, from_json, to_json
 from tinyweb.graph.optimize.apply import apply
 from tinyweb.graph.optimize.choose import heuristic, optimize, optimize_then
-from tinyweb.graph.optimize.divide import Divide
+from tinyweb.graph.optimize.divide import Divide, Partition
 from tinyweb.graph.optimize.errors import FallbackWarning, ScheduleError
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.optimize.online import Online
-from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.stage import Stage

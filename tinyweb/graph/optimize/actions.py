@@ -19,13 +19,12 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, axis_size, size_add, substitute
 from tinyweb.graph.optimize.action import Action, Schedule
-from tinyweb.graph.optimize.divide import Divide, reduced_in_parts
+from tinyweb.graph.optimize.divide import Divide, Partition, reduced_in_parts
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.online import Online
-from tinyweb.graph.optimize.partition import Partition
 from tinyweb.graph.optimize.prefetch import Prefetch
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import loops_of, ranges_of, renamed, renumber, replace_range, updates_in_place

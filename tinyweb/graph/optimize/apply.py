@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 from tinyweb.graph.ir import KernelInfo, UOp
 from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.optimize.action import Action
-from tinyweb.graph.optimize.errors import ScheduleError
 from tinyweb.graph.optimize.merge import prepared
 from tinyweb.graph.symbolic import simplify
-
-A = TypeVar("A", bound=Action)
 
 
 def apply(kernel: UOp, schedule: Iterable[Action]) -> UOp:
@@ -37,15 +33,3 @@ def finished(kernel: UOp, scheduled: UOp, actions: Iterable[Action]) -> UOp:
     out = simplify(scheduled).replace(arg=KernelInfo(info.name, lines))
     verify("optimize", out, kernel_spec)
     return out
-
-
-def apply_legal(kernel: UOp, actions: Iterable[A]) -> tuple[list[A], UOp]:
-    """The actions that the kernel takes, one after the other, and the kernel they make; the others are left out."""
-    legal: list[A] = []
-    for action in actions:
-        try:
-            kernel = action.apply(kernel)
-        except ScheduleError:
-            continue
-        legal.append(action)
-    return legal, kernel

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.optimize.action import Schedule
-from tinyweb.graph.optimize.actions import GroupReduce, Split
+from tinyweb.graph.optimize.actions import GroupReduce, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import LANES, Builder
 from tinyweb.graph.optimize.cost import FULL, exchange_bytes
+from tinyweb.graph.optimize.divide import Divide
 from tinyweb.graph.optimize.for_product import (
     LARGE_WORKGROUP,
     MATRIX,
@@ -24,6 +25,7 @@ from tinyweb.graph.optimize.instructions import INSTRUCTIONS
 from tinyweb.graph.optimize.reuse import FUNCTIONS, Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.tensorize import Factor, Tensorize
+from tinyweb.graph.symbolic import borders
 
 WORKGROUP = 64  # threads: a multiple of every subgroup size in use, small enough to have many workgroups
 SHARED_GROUPS = 8  # groups of a row from which it is worth having threads share them
@@ -56,9 +58,32 @@ def schedule_threads(b: Builder) -> bool:
 # -- kinds of kernels -------------------------------------------------------------------------------------------
 def elementwise(b: Builder) -> None:
     """A vector along the axis that the stores follow, threads along it first."""
-    vector_along_stores(b, b.k.outputs)
-    bind_threads(b, by_stride(b.k, b.k.outputs), WORKGROUP)
-    b.grid(loops(b, (r for r in b.k.outputs if not repeat(b, r))))
+    divided = divide(b)
+    outputs = [r for r in b.k.outputs if r.arg.name not in divided]
+    for axes in ([r] for r in b.k.outputs if r not in outputs):
+        vector_along_stores(b, axes)
+    vector_along_stores(b, outputs)
+    bind_threads(b, by_stride(b.k, outputs), WORKGROUP)
+    b.grid(loops(b, (r for r in outputs if not repeat(b, r))))
+
+
+def divide(b: Builder) -> list[str]:
+    """What is joined along an axis of parts with a common divisor: a thread has the same place in all of them, and
+    chooses nothing. The parts' axes."""
+    k, lanes = b.k, b.target.vector_lanes
+    for r in k.outputs:
+        at = borders(k.nodes, r)
+        part, along = gcd(*at, k.size(r)), any(k.contiguous(s, r) for s in k.stores)
+        blocks = part // lanes if along and part % lanes == 0 else part
+        steps = k.size(r) // blocks
+        if not at or (along and part < NARROW) or steps > NARROW or k.volume(k.outputs) < FULL * steps:
+            continue
+        names = [*(o.arg.name for o in k.outputs if o is not r), r.arg.name]
+        order = (Reorder(tuple(names)),) if k.outputs[-1] is not r else ()
+        if b.legal(*(actions := (*order, Divide(r.arg.name, at, blocks)))):
+            b.rewrite(*actions)
+            return [f"{r.arg.name}.{i}" for i in range(len(at) + 1)]
+    return []
 
 
 def repeat(b: Builder, r: UOp) -> bool:
@@ -116,6 +141,9 @@ def row_kernel(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp]) -> 
         axis, width = vector_axis(b, k.loads_of(u), [r for r in u.src[1:] if b.left(r) == r.arg.name], [])
         if axis is not None:
             b.tile(axis.arg.name, width, AxisKind.VECTOR)
+        for r in u.src[1:] if k.volume({*u.src[1:]}) <= SMALL_WINDOW else ():
+            if b.left(r):
+                b.bind(b.left(r), AxisKind.UNROLL)
     width = b.target.vector_lanes if vector_along_stores(b, apart) else 1
     # threads keep what they have computed of a row, if that is few elements, for what else they need of it
     mark = b.mark()

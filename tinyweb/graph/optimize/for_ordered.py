@@ -5,8 +5,8 @@ from __future__ import annotations
 from tinyweb.graph.ir import AxisKind, UOp
 from tinyweb.graph.optimize.analysis import largest_divisor, power_of_two
 from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
+from tinyweb.graph.optimize.divide import Partition, scatters, serial_axes
 from tinyweb.graph.optimize.for_gpu import schedule_threads
-from tinyweb.graph.optimize.partition import Partition, scatters, serial_axes
 from tinyweb.graph.symbolic import const_factor
 
 CHAINS = 8  # steps of independent rows that hide each other's latency
@@ -33,8 +33,9 @@ def schedule_ordered(b: Builder) -> bool:
             # a step goes on through all that a worker has of the row that an index names
             loops[column], _ = b.split(name, -(-b.size(name) // workers))
     elif free:
-        row = max(free, key=lambda r: (_divisor(b, r), k.size(r)))
-        chains = _divisor(b, row)
+        divisors = {r: largest_divisor(const_factor(k.exact(r)), CHAINS) for r in free}
+        row = max(free, key=lambda r: (divisors[r], k.size(r)))
+        chains = divisors[row]
         loops[row] = b.tile(row.arg.name, min(chains if chains > 2 else CHAINS, k.size(row)), AxisKind.UNROLL)
     longest = max((name for name in loops.values() if name), key=b.size, default="")
     if shared and longest and b.size(longest) > 1:
@@ -52,8 +53,3 @@ def _over_threads(b: Builder, serial: UOp, outputs: int) -> bool:
         return False
     b.rewrite(Partition(serial.arg.name, parts))
     return schedule_threads(b)
-
-
-def _divisor(b: Builder, r: UOp) -> int:
-    """The largest number of chains that is sure to divide an axis."""
-    return largest_divisor(const_factor(b.k.exact(r)), CHAINS)

@@ -28,7 +28,7 @@ from tinyweb.graph.schedule.views import view_base, walk
 
 BLOCK = 256  # steps of a scan that one loop takes; so many rows as WIDE need no blocks to keep a device busy
 WIDE = 64
-PRIVATE = 4  # a scatter takes so many steps at least for each place of a part's own memory
+PRIVATE, EXCHANGED = 4, 16  # least steps of a scatter for each place of a part's memory; parts that threads combine
 CHAINS = 8  # parts that a thread of a processor takes together
 LINES = 64  # parts whose lengths are multiples of this have the same places in a cache
 THREADS = 256  # parts and rows of a scatter, or parts of a reduction, that go on side by side
@@ -140,15 +140,15 @@ class _Expansion:
             return _reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
 
         totals = _stored(self.scan(op, axis, [last(within), *map(last, scales)]))
-        before = _behind_identity(op, totals, axis)
-        before = _reshape(before, (*shape[:axis], count, 1, *shape[axis + 1 :]))
+        before = _reshape(_behind_identity(op, totals, axis), (*shape[:axis], count, 1, *shape[axis + 1 :]))
         joined = _joined(op, UOp(Ops.EXPAND, before.dtype, (before,), blocked), within, scales)
         return _shrink(_reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
 
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
         rows = size_max(size_prod(values.shape)) // max(steps, 1)
-        most = min(steps // max(PRIVATE * places, BLOCK), THREADS // max(rows, 1))
+        most = steps // max(PRIVATE * places, BLOCK)
+        most = min(most - min(most // 5, EXCHANGED), THREADS // max(rows, 1))
         # as many as a processor's thread takes together, at places that are not the same in its cache, without a rest
         parts = max(
             range(most // 2 + 1, most + 1),

@@ -364,9 +364,8 @@ def cast_twice(u: UOp, x: UOp, inner: UOp) -> UOp | None:
 def cast_to_index(u: UOp, x: UOp) -> UOp | None:
     """Of integers that do not wrap around: what follows of an address from loops is told of indices."""
     fits = u.dtype is dtypes.index and x.dtype.is_int and all(holds(u.dtype, s) for s in (x, *x.src))
-    if not fits or not (x.op is Ops.MAX or cannot_wrap(x)):
-        return None
-    return x.replace(dtype=u.dtype, src=tuple(s.cast(u.dtype) for s in x.src))
+    exact = fits and (x.op is Ops.MAX or cannot_wrap(x))
+    return x.replace(dtype=u.dtype, src=tuple(s.cast(u.dtype) for s in x.src)) if exact else None
 
 
 casts: list[Rule] = [
