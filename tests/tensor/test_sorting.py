@@ -283,3 +283,10 @@ def test_zeros_infinities_and_nan_of_both_signs(device: str, kind: str) -> None:
         np.testing.assert_array_equal(t.topk(3)[0].numpy(), theirs.topk(3)[0].numpy())
         np.testing.assert_array_equal(t.median(-1)[0].numpy(), theirs.median(-1)[0].numpy())
         np.testing.assert_array_equal(t.kthvalue(n - 5)[0].numpy(), theirs.kthvalue(n - 5)[0].numpy())
+
+
+@pytest.mark.parametrize("device", RUNTIMES)
+def test_order_statistics_of_upper_words(device: str) -> None:
+    """Elements that differ in their upper words alone have no digit of the lower ones in common."""
+    x = np.array([[(3 << 32) + 5] * 900 + [1 << 32] * 700], np.int64)
+    assert Tensor(x, device=device).kthvalue(1000)[0].numpy() == np.sort(x)[0, 999]
