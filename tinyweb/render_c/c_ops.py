@@ -129,7 +129,8 @@ def _maximum(k: Kernel, u: UOp) -> str:
     scalar, n = scalar_name(u.dtype), lanes(u)
     name, helper = ("at_least", c_helpers.AT_LEAST) if _is_number(a) else ("maximum", c_helpers.MAXIMUM)
     name = f"{name}_{scalar}x{n}"
-    whole = int(n * u.dtype.bits % 128 == 0)
+    # a scalar in a vector's register; branches would be taken otherwise
+    whole = "!defined(__wasm__)" if n == 1 else str(int(n * u.dtype.bits % 128 == 0))
     text = helper.substitute(f=scalar, i=f"i{scalar[1:]}", n=n, vectors=whole)
     k.need(name, text, {f"{scalar}x{n}", f"i{scalar[1:]}x{n}"})
     return _on_vectors(name, f"{scalar}x{n}", n, k.x(a), k.x(b))
