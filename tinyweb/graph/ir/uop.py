@@ -372,6 +372,10 @@ class UOp:
     def maximum(self, o: Size | float) -> UOp:
         return self.alu(Ops.MAX, o)
 
+    def minimum(self, o: Size) -> UOp:
+        """Of integers; there is no operation of its own."""
+        return -((-self).maximum(-o))
+
     def cast(self, dtype: DType) -> UOp:
         return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
 

@@ -392,7 +392,7 @@ class _Reduces:
         flat = add(make(Ops.MUL, dtypes.index, (round_, index_const(team))), mine)
         # simplified, as all that other fills may have below them: it must stay the same node when they are
         gate = simplify(flat < count) if count % team else None
-        inside = flat if gate is None else -((-flat).maximum(-(count - 1)))
+        inside = flat if gate is None else flat.minimum(count - 1)
         table: dict[UOp, UOp] = {}
         for r in reversed(steps):
             table[r] = inside % lane_count(r)

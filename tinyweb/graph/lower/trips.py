@@ -101,7 +101,7 @@ def _bounded(r: UOp, clause: UOp) -> UOp | None:
     if steps.vmin < 0:
         steps = steps.maximum(0)
     if steps.vmax > r.src[0].vmax:
-        steps = -((-steps).maximum(-r.src[0]))
+        steps = steps.minimum(r.src[0])
     return r.replace(src=(simplify(steps),))
 
 

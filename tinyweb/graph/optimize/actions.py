@@ -86,7 +86,7 @@ class Split(Action):
             again = not r.arg.reduce and as_index(size).vmin >= f and not updates_in_place(kernel)
             which = f"outputs, at least {f} of them, that are not updated in place"
             self.require(again, f"blocks may overlap only of {which}")
-            start = -((-(outer * f)).maximum(-(as_index(size) + -f)))
+            start = (outer * f).minimum(as_index(size) + -f)
             return replace_range(kernel, r, start + inner, (outer, inner), None)
         # the halves have one order, and nest by their names
         divided = [u for u in kernel.toposort() if u.op in (Ops.FLOORDIV, Ops.MOD) and u.src[0] is r] if whole else []

@@ -7,16 +7,18 @@ by then; a step that may fail is attempted, and the kernel stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Size, Space, UOp, as_index, axis_size, size_max, users
 from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.spec import verify
-from tinyweb.graph.optimize.action import Action
-from tinyweb.graph.optimize.actions import Bind, GroupReduce, Peel, Reorder, Split
+from tinyweb.graph.optimize.action import Action, Schedule
+from tinyweb.graph.optimize.actions import Bind, Peel, Reorder, Split
 from tinyweb.graph.optimize.analysis import Analysis
+from tinyweb.graph.optimize.cost import threads_of
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
+from tinyweb.graph.optimize.fuse import fuses
 from tinyweb.graph.optimize.hoist import Hoist
 from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -28,12 +30,7 @@ from tinyweb.graph.target import Target
 WORTH_SHARING = 1 << 15
 LANES = (AxisKind.VECTOR, AxisKind.UNROLL)
 
-
-class Mark(NamedTuple):
-    """A state to go back to."""
-
-    kernel: UOp
-    actions: tuple[Action, ...]
+Mark: TypeAlias = tuple[UOp, Schedule]
 
 
 class Builder:
@@ -41,7 +38,7 @@ class Builder:
 
     def __init__(self, k: Analysis, target: Target):
         self.k, self.kernel, self.target = k, k.kernel, target
-        self.actions: tuple[Action, ...] = ()
+        self.actions: Schedule = ()
 
     # -- actions -----------------------------------------------------------------------------------------------
     def do(self, *actions: Action) -> None:
@@ -68,7 +65,8 @@ class Builder:
         return fits
 
     def mark(self) -> Mark:
-        return Mark(self.kernel, self.actions)
+        """A state to go back to."""
+        return self.kernel, self.actions
 
     def back(self, mark: Mark) -> None:
         self.kernel, self.actions = mark
@@ -77,6 +75,11 @@ class Builder:
         """Actions after which the kernel is a different one to analyse, and has no axis bound yet."""
         self.do(*actions)
         self.k = Analysis(self.kernel)
+
+    def fuse(self) -> None:
+        """Make one axis of those that are walked over as one."""
+        if actions := fuses(self.kernel):
+            self.rewrite(*actions)
 
     @property
     def shares(self) -> bool:
@@ -108,7 +111,7 @@ class Builder:
 
     def threads(self) -> dict[int, int]:
         """How many threads a workgroup has, by dimension."""
-        return {r.arg.dim: size_max(axis_size(r)) for r in ranges_of(self.kernel) if r.arg.kind is AxisKind.THREAD}
+        return threads_of(self.kernel)
 
     def steps(self, r: UOp) -> int:
         """Of what is left of an axis; 1 where nothing is."""
@@ -145,11 +148,6 @@ class Builder:
             self.do(blocks)
         self.bind(blocks.inner, kind, dim)
         return blocks.outer
-
-    def group(self, axis: str, threads: int, dim: int) -> str:
-        """The inner steps of a reduced axis go to `threads` threads, which combine their results; what is left."""
-        self.do(GroupReduce(axis, threads, dim))
-        return Split(axis, threads).outer
 
     def hoist(self, axis: str, at: str) -> Callable[[str], str]:
         """A reduced loop goes around a step of `at`; how its sums' axes are called inside of it."""

@@ -18,7 +18,6 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp, lane_count, users
 from tinyweb.graph.optimize.action import MAX_STAGED
 from tinyweb.graph.optimize.analysis import Analysis
 from tinyweb.graph.optimize.builder import Builder
-from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.instructions import Instruction
 from tinyweb.graph.optimize.stage import whole_value
 from tinyweb.graph.symbolic import const_factor
@@ -51,9 +50,7 @@ def schedule_contraction(b: Builder, instruction: Instruction | None = None) -> 
     """Kernels whose reductions multiply what varies along some output axes with what varies along others, and that are
     worth it; of integers with tiles for an instruction.
     """
-    fuses, _ = fused(b.kernel)
-    if fuses:
-        b.rewrite(*fuses)
+    b.fuse()
     plan = Contraction(b, instruction)
     if not plan.fits():
         return False

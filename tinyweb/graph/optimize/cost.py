@@ -33,10 +33,8 @@ def refusal(kernel: UOp, target: Target) -> str:
 def excess(kernel: UOp, target: Target) -> str:
     """What a scheduled kernel asks for that the target does not have; empty where it fits."""
     loops = loops_of(kernel)
-    threads: dict[int, int] = {}
+    threads = threads_of(kernel)
     for r in loops.ranges:
-        if r.arg.kind is AxisKind.THREAD:
-            threads[r.arg.dim] = max(threads.get(r.arg.dim, 1), r.src[0].vmax)
         if r.arg.kind is AxisKind.GRID and r.arg.dim >= target.grid_dims:
             return f"{target.name} has no dimension {r.arg.dim} of the grid"
     if threads and not target.thread_dims:
@@ -47,9 +45,15 @@ def excess(kernel: UOp, target: Target) -> str:
         return f"{staged} bytes of shared memory are more than {target.name} has"
     if (staged := staged_bytes(kernel, Space.REGISTER)) > MAX_STAGED_BYTES:
         return f"{staged} bytes staged by one worker are more than {MAX_STAGED_BYTES}"
-    if not all(target.stores_apart(s.src[0].dtype) for s in kernel.src) and _shares_grid(loops.ranges):
+    shared = any(r.arg.kind is AxisKind.GRID and r.src[0].vmax > 1 for r in loops.ranges)
+    if shared and not all(target.stores_apart(s.src[0].dtype) for s in kernel.src):
         return "two workers would update parts of one byte"
     return ""
+
+
+def threads_of(kernel: UOp) -> dict[int, int]:
+    """How many threads a workgroup has, by dimension."""
+    return {r.arg.dim: r.src[0].vmax for r in loops_of(kernel).ranges if r.arg.kind is AxisKind.THREAD}
 
 
 def staged_bytes(kernel: UOp, space: Space) -> int:
@@ -60,8 +64,7 @@ def staged_bytes(kernel: UOp, space: Space) -> int:
 
 def exchange_bytes(kernel: UOp) -> int:
     """Of shared memory, through which threads exchange what they have reduced, at most."""
-    threads = {r.arg.dim: r.src[0].vmax for r in loops_of(kernel).ranges if r.arg.kind is AxisKind.THREAD}
-    total = 0
+    threads, total = threads_of(kernel), 0
     for u in kernel.toposort():
         dims = {r.arg.dim for r in u.src[1:] if r.arg.kind is AxisKind.THREAD} if u.op is Ops.REDUCE else ()
         if dims:
@@ -73,7 +76,3 @@ def exchange_bytes(kernel: UOp) -> int:
 
 def _elements(u: UOp) -> int:
     return prod(r.src[0].vmax for r in u.lanes)
-
-
-def _shares_grid(ranges: tuple[UOp, ...]) -> bool:
-    return any(r.arg.kind is AxisKind.GRID and r.src[0].vmax > 1 for r in ranges)

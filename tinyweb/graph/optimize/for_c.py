@@ -9,7 +9,6 @@ from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
 from tinyweb.graph.optimize.errors import find_axis
-from tinyweb.graph.optimize.fuse import fused
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import whole_value
@@ -32,8 +31,7 @@ STAGED = 6144  # elements of float32 that stay in the first-level cache beside w
 
 def schedule_for_c(b: Builder) -> bool:
     """Any kernel on a processor."""
-    if fuses := fused(b.kernel)[0]:
-        b.rewrite(*fuses)
+    b.fuse()
     divide(b)
     if b.k.dominant is None:
         elementwise(b, b.k.outputs, 2 * b.target.vector_lanes)

@@ -349,7 +349,7 @@ def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
         part = b.steps(r) if b.steps(r) <= count else fitting(b.steps(r), count)
         if part > 1 and len(parts) < dims:
             parts[dim := len(b.threads())] = part
-            b.group(b.left(r), part, dim)
+            b.do(GroupReduce(b.left(r), part, dim))
             count //= part
     done = set(axes)
     for u in reversed(b.k.reduces):

@@ -54,13 +54,13 @@ class Fuse(Action):
                 yield (fuse,)
 
 
-def fused(kernel: UOp) -> tuple[list[Fuse], UOp]:
-    """What every access walks over as one axis is one: the actions, and the kernel after them."""
+def fuses(kernel: UOp) -> list[Fuse]:
+    """What makes one axis of all that every access walks over as one."""
     actions: list[Fuse] = []
     while found := next(((f, k) for f in _neighbours(kernel) if (k := walked_as_one(kernel, f)) is not None), None):
         actions.append(found[0])
         kernel = found[1]
-    return actions, kernel
+    return actions
 
 
 def _neighbours(kernel: UOp) -> Iterator[Fuse]:

@@ -9,12 +9,13 @@ is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. How the text o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import COMMUTATIVE, Axis, AxisKind, Ops, ParamArg, UOp, axis_size, lane_count, nested, row_major
+from tinyweb.graph.ir import Axis, AxisKind, Ops, ParamArg, UOp, UPat, axis_size, lane_count, nested, row_major
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,23 @@ class Instruction:
         """Products that are added to one sum."""
         return prod(int(r.src[0].arg) for r in self.axes)
 
+    @cached_property
+    def term(self) -> UPat:
+        """What is added up."""
+        return _pattern(self.semantics.src[0])
+
     def __str__(self) -> str:
         operands = " and ".join(map(str, self.operands))
         sums = f"{' × '.join(str(lane_count(r)) for r in self.tile)} sums" if self.tile else "sum"
         return f"{self.steps} steps of an {self.semantics.dtype} {sums} of products of {operands}"
+
+
+def _pattern(u: UOp) -> UPat:
+    """What a part of an instruction's semantics fits; whatever has an operand's type stands for it, by its number."""
+    operand = u.src[0] if u.op is Ops.CAST else u
+    if operand.op is Ops.LOAD:
+        return UPat(dtype=u.dtype, name=str(operand.src[0].arg.slot))
+    return UPat(u.op, src=[_pattern(s) for s in u.src], dtype=u.dtype, arg=u.arg)
 
 
 @dataclass(frozen=True)
@@ -129,8 +143,8 @@ def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
         if beside is None:
             return None
         left.remove(beside)
-    for bound in _bindings(pattern.src[0], reduce.src[0], {}):
-        factors = tuple(bound[i] for i in range(len(instruction.operands)))
+    for bound in instruction.term.match(reduce.src[0], {}):
+        factors = tuple(bound[str(i)] for i in range(len(instruction.operands)))
         shifts = tuple(shift_into(f, t) for f, t in zip(factors, instruction.operands))
         tile = _tile(instruction, factors)
         if tile is not None and all(s is not None for s in shifts):
@@ -180,26 +194,6 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
         shift = 1 << (dtype.bits - 1)
         return shift if low + shift >= 0 and high + shift <= dtype.max else None
     return 0 if dtype.min <= low and high <= dtype.max else None
-
-
-def _bindings(pattern: UOp, node: UOp, bound: dict[int, UOp]) -> Iterator[dict[int, UOp]]:
-    """The ways in which a node is the pattern: what stands for its operands, by number."""
-    operand = pattern.src[0] if pattern.op is Ops.CAST else pattern
-    if operand.op is Ops.LOAD:
-        slot = operand.src[0].arg.slot
-        if node.dtype is pattern.dtype and bound.get(slot, node) is node:
-            yield {**bound, slot: node}
-        return
-    if (pattern.op, pattern.dtype, pattern.arg) != (node.op, node.dtype, node.arg):
-        return
-    orders = [node.src]
-    if pattern.op in COMMUTATIVE:
-        orders.append(node.src[::-1])
-    for src in orders:
-        ways = [bound]
-        for p, n in zip(pattern.src, src):
-            ways = [further for way in ways for further in _bindings(p, n, way)]
-        yield from ways
 
 
 # products that one sum takes of 8-bit integers, and of 16-bit ones, which 8-bit ones are widened to

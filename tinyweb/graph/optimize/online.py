@@ -96,7 +96,7 @@ class _Steps:
         row, block = softmax.row, action.block
         self.size = row.src[0]
         begin, end = visible(softmax.score, row) if action.skip else (None, None)
-        self.walked = self.size if end is None else least(self.size, end)
+        self.walked = self.size if end is None else self.size.minimum(end)
         # vectors of keys begin where those of the whole row do
         self.first = UOp.const(0, dtypes.index) if begin is None else begin // ALIGNED * ALIGNED
         blocks = simplify((self.walked - self.first + (block - 1)).maximum(0) // block)
@@ -153,7 +153,7 @@ class _Steps:
         each = action.block // action.split
         rest: UOp | int = each
         if not self.whole or self.walked is not self.size:
-            rest = least(as_index(each), (self.walked - self._at(begin)).maximum(0))
+            rest = as_index(each).minimum((self.walked - self._at(begin)).maximum(0))
         table: dict[UOp, UOp] = {softmax.maximum: maximum.cast(softmax.maximum.dtype)}
         nothing = maximum.equal(-math.inf)
         for i, s in enumerate(softmax.sums):
@@ -233,7 +233,7 @@ class _Steps:
         """A score of a block; beyond the row there are none."""
         softmax = self.softmax
         at = self._at(index)
-        inside = at if self.whole else least(at, self.size + -1)
+        inside = at if self.whole else at.minimum(self.size + -1)
         score = substitute(softmax.score, {softmax.row: inside}).cast(self.dtype)
         score = substitute(score, {u: self._once(u, ranges) for u in self._fixed(softmax.score)})
         return score if self.whole else (at < self.size).where(score, self.lowest)
@@ -273,14 +273,11 @@ def split_dim(softmax: Softmax) -> int:
     return 2 if any(r.arg.kind is AxisKind.THREAD and r.arg.dim == 1 for r in softmax.rows) else 1
 
 
-def least(a: UOp, b: UOp) -> UOp:
-    return -((-a).maximum(-b))
-
-
 def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
     """The first step of `row` and the one behind the last beyond which all scores are -inf, as far as they are known.
     They vary over loops and the grid, and hold for all lanes and threads."""
     bounds: tuple[list[UOp], list[UOp]] = ([], [])
+    score = simplify(score)  # comparisons in their canonical form
     while score.op is Ops.CAST or (score.op is Ops.WHERE and score.dtype.is_float):
         if score.op is Ops.WHERE:
             condition, a, b = score.src
@@ -293,7 +290,7 @@ def visible(score: UOp, row: UOp) -> tuple[UOp | None, UOp | None]:
             score = b if masked else a
         else:
             score = score.src[0]
-    begin, end = (reduce(merge, some) if some else None for some, merge in zip(bounds, (UOp.maximum, least)))
+    begin, end = (reduce(merge, some) if some else None for some, merge in zip(bounds, (UOp.maximum, UOp.minimum)))
     return (
         simplify(begin.maximum(0)) if begin is not None else None,
         simplify(end.maximum(0)) if end is not None else None,
@@ -304,28 +301,19 @@ def _clauses(condition: UOp, wanted: bool) -> Iterator[tuple[UOp, bool]]:
     """Conditions that are all true, or (not wanted) false, where a condition is."""
     if condition.op is Ops.XOR and condition.src[1].op is Ops.CONST:
         yield from _clauses(condition.src[0], wanted != bool(condition.src[1].arg))
-    elif condition.op is (Ops.AND if wanted else Ops.OR) and not _is_at_most(condition):
+    elif condition.op is (Ops.AND if wanted else Ops.OR):
         for s in condition.src:
             yield from _clauses(s, wanted)
     else:
         yield condition, wanted
 
 
-def _is_at_most(condition: UOp) -> bool:
-    """Whether it is a < b or a = b."""
-    ops = condition.op is Ops.OR and {s.op for s in condition.src} == {Ops.LESS, Ops.EQUAL}
-    return ops and set(condition.src[0].src) == set(condition.src[1].src)
-
-
 def _bound(condition: UOp, wanted: bool, row: UOp) -> tuple[UOp, bool] | None:
     """The first step of a row for which a comparison is as wanted, or (True) the one behind the last."""
-    equal = int(_is_at_most(condition))
-    if equal:
-        condition = next(s for s in condition.src if s.op is Ops.LESS)
     if condition.op is not Ops.LESS or not condition.src[0].dtype.is_int:
         return None
     less, more = (_unwrapped(s) for s in condition.src)
-    parts = split_by(simplify(more - less + equal), row) if less is not None and more is not None else None
+    parts = split_by(simplify(more - less), row) if less is not None and more is not None else None
     if parts is None or parts[0] not in (1, -1):
         return None
     # ± row + rest is above 0, or is not

@@ -90,7 +90,7 @@ def replace_range(kernel: UOp, r: UOp, value: UOp, parts: tuple[UOp, ...], size:
             outside.visit(u)
         return outside.finished(kernel)
     # below reductions and stages that depend on `r` nodes are rebuilt with the clamped index, others with the value
-    inside = _Rebuild(r, -((-value).maximum(-(size + -1))), parts, None)
+    inside = _Rebuild(r, value.minimum(size + -1), parts, None)
     for u in nodes:
         inside.visit(u)
         if u.op in (Ops.REDUCE, Ops.STAGE) and r in u.ranges:

@@ -278,6 +278,8 @@ booleans: list[Rule] = [
     (both(Ops.OR, x, UPat(Ops.AND, src=[x, y])), lambda u, x, y: keep(u, x)),
     (both(Ops.AND, NOT("x"), UPat(Ops.OR, src=[x, y])), lambda u, x, y: x.logical_not() & y),
     (both(Ops.OR, NOT("x"), UPat(Ops.AND, src=[x, y])), lambda u, x, y: x.logical_not() | y),
+    (both(Ops.OR, UPat(Ops.LESS, src=[UPat(dtype=INTS, name="x"), y]), UPat(Ops.EQUAL, src=[x, y])),
+     lambda u, x, y: x <= y),
     (UPat(Ops.AND, dtype=BOOL, name="u"), scalar(conjunction)),
     (UPat(Ops.OR, dtype=BOOL, name="u"), disjunction),
     (UPat(Ops.MUL, dtype=BOOL, src=[x, y]), lambda x, y: x & y),
