@@ -153,7 +153,8 @@ def _measure(work: Work, result: Result) -> None:
         result.problem = f"results differ: {problem}"
         return
 
-    sides: list[tuple[Callable[[], object], list[float]]] = [(jit(our_step), result.ours), (their_step, result.theirs)]
+    timed_step = jit(our_step, freeze=False)  # both sides get operands that they have not seen before
+    sides: list[tuple[Callable[[], object], list[float]]] = [(timed_step, result.ours), (their_step, result.theirs)]
     repeats = [_warm(run) for run, _ in sides]
     begin = time.perf_counter()
     for turn in range(TURNS):

@@ -76,7 +76,8 @@ class Ours(Contestant):
         def step() -> Any:
             return self.out.assign(compute(*arrays))
 
-        self.plain_step, self.step = step, jit(step)
+        # both sides get operands that they have not seen before
+        self.plain_step, self.step = step, jit(step, freeze=False)
         self.searching = search
         self.found: list[str] = []
         self.step()

@@ -188,3 +188,11 @@ def test_no_memory_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     step = jit(lambda x: (x @ w).realize())
     agree(step(x), x @ w)
     assert kept(step) == []
+
+
+def test_nothing_is_laid_out_where_it_is_not_wanted() -> None:
+    w, x = numbers(64, 64, seed=1), numbers(64, 64, seed=2)
+    step = jit(lambda x: (x @ w).realize(), freeze=False)
+    agree(step(x), x @ w)
+    assert not kept(step)
+    assert kept(frozen := jit(lambda x: (x @ w).realize())) == [] and frozen(x) is not None and kept(frozen)
