@@ -162,13 +162,16 @@ class Convolution(Padding, Reduction):
         wide = dtypes.float32 if result.is_float and result.bits < 32 else result
         x, w = x.cast(wide), w.cast(wide)
         uses = size_max(w.shape[0]) // groups * math.prod(kernel) // math.prod(steps)
-        x = x._padded([(0, 0), (0, 0), *around], uses)
-        y = x._correlate(w, steps, apart, groups)
-        padded = x.shape[2:]
+        padded = x._padded([(0, 0), (0, 0), *around], uses)
+        y = padded._correlate(w, steps, apart, groups)
+        first = [before for before, _ in around]
 
         def back(g: Self) -> list[Self]:
-            g = g.contiguous()  # whatever it is computed from, it is read again and again
-            return [g._transposed(w, steps, apart, groups, padded), x._weight_gradient(g, w, steps, apart, groups)]
+            g = g._padded([(0, 0)] * g.ndim, WORTH_MEMORY)  # it is read again and again
+            return [
+                g._transposed(w, steps, apart, groups, first, sizes),
+                padded._weight_gradient(g, w, steps, apart, groups),
+            ]
 
         y = y._with_gradients([x, w], back)
         return y.cast(result)._plus_bias(method, bias)
@@ -213,17 +216,16 @@ class Convolution(Padding, Reduction):
         result = promote(x.dtype, w.dtype)
         wide = dtypes.float32 if result.is_float and result.bits < 32 else result
         x, w = x.cast(wide)._padded([(0, 0)] * (n + 2), WORTH_MEMORY), w.cast(wide)
-        uncut = tuple(s + 2 * p for s, p in zip(out, cut, strict=True))
-        y = x._transposed(w, steps, apart, groups, uncut)
+        y = x._transposed(w, steps, apart, groups, cut, out)
 
         def back(g: Self) -> list[Self]:
             # no window reaches what output_padding added
-            g = g._cut_to([s - m for s, m in zip(uncut, more, strict=True)]).contiguous()
+            around = [(p, p - m) for p, m in zip(cut, more, strict=True)]
+            g = g._padded([(0, 0), (0, 0), *around], WORTH_MEMORY)
             return [g._correlate(w, steps, apart, groups), g._weight_gradient(x, w, steps, apart, groups)]
 
         y = y._with_gradients([x, w], back)
-        inside = [(0, s) for s in y.shape[:2]] + [(p, p + s) for p, s in zip(cut, out, strict=True)]
-        return y.shrink(inside).cast(result)._plus_bias(method, bias)
+        return y.cast(result)._plus_bias(method, bias)
 
     def _operands(self, method: str, n: int, weight: TensorCore, groups: int) -> tuple[Self, Self]:
         w = self._operand(weight, method)
@@ -301,17 +303,23 @@ class Convolution(Padding, Reduction):
         return y._reshape((groups * outputs, channels, *kernel))
 
     def _transposed(
-        self, w: Self, steps: Sequence[int], apart: Sequence[int], groups: int, sizes: Sequence[Any]
+        self,
+        w: Self,
+        steps: Sequence[int],
+        apart: Sequence[int],
+        groups: int,
+        before: Sequence[int],
+        sizes: Sequence[int],
     ) -> Self:
-        """The gradient of `_correlate` with respect to its input of `sizes`: g (N, G·O, o…), w (G·O, C, k…) → (N, G·C,
-        n…).
+        """The gradient of `_correlate` with respect to elements `before` … `before` + `sizes` of its input: g (N, G·O,
+        o…), w (G·O, C, k…) → (N, G·C, n…).
 
         With a step s, elements of one remainder modulo s meet the same weights, every s-th: the remainders are
         outputs of one convolution without step."""
         n = len(steps)
         batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
-        x, blocks, gaps = self, [], []
-        for i, (s, d) in enumerate(zip(steps, apart, strict=True)):
+        blocks, gaps, around, places = [], [], [], []
+        for i, (s, d, first, size) in enumerate(zip(steps, apart, before, sizes, strict=True)):
             axis = 2 + 2 * i
             k = w.shape[axis]
             assert isinstance(k, int)
@@ -324,17 +332,29 @@ class Convolution(Padding, Reduction):
             w = w._reshape((*outer, count, s, *inner)).flip(axis)
             blocks.append(count)
             gaps.append(d if s == 1 else 1)
+            reach = (count - 1) * gaps[-1]
+            there = self._fixed(2 + i, "convolution") + reach
+            places.append(max(-(-min(size, there * s - first) // s), 1))
+            around.append((reach, reach + max(-(-first // s) + places[-1] - there, 0)))
         w = w._padded([(0, 0)] * w.ndim, WORTH_MEMORY)  # in memory, if it was padded
-        reach = [(b - 1) * d for b, d in zip(blocks, gaps, strict=True)]
-        x = x._padded([(0, 0), (0, 0), *((r, r) for r in reach)], WORTH_MEMORY)
-        t = x._patches(blocks, (1,) * n, gaps)
-        whole = t.shape[2 : 2 + n]
-        # remainders before places: what is written one after the other lies side by side
-        t = t._reshape((batch, groups, outputs, 1, *(1,) * n, *whole, *blocks))
+        t = self._padded([(0, 0), (0, 0), *around], WORTH_MEMORY)._patches(blocks, (1,) * n, gaps)
+        for i, (s, first, count) in enumerate(zip(steps, before, places, strict=True)):
+            # element place · step + remainder is at `first` more than that, from where windows and weights are taken
+            axis = 2 + 2 * i
+            t = t.unsqueeze(axis + 1)._broadcast_to((*t.shape[: axis + 1], s, *t.shape[axis + 1 :]))
+            t = t._reshape((*t.shape[:axis], size_prod(t.shape[axis : axis + 2]), *t.shape[axis + 2 :]))
+            t = t._along(axis, first, first + count * s)
+            t = t._reshape((*t.shape[:axis], count, s, *t.shape[axis + 1 :]))
+            if first % s:
+                w = w.repeat(*(2 if a == 3 + 2 * i else 1 for a in range(w.ndim)))
+                w = w._along(3 + 2 * i, first % s, first % s + s)
+        # remainders before places: what is computed one after the other lies side by side
+        t = t._reshape((batch, groups, outputs, 1, *t.shape[2:]))
+        t = t.permute(*range(4), *range(5, 5 + 2 * n, 2), *range(4, 4 + 2 * n, 2), *range(4 + 2 * n, 4 + 3 * n))
         # (G·O, C, blocks and steps in turn) → (1, G, O, C, steps…, 1…, blocks…)
         v = w.permute(0, 1, *range(3, 3 + 2 * n, 2), *range(2, 2 + 2 * n, 2))
         v = v._reshape((1, groups, outputs, channels, *steps, *(1,) * n, *blocks))
-        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, steps…, whole…)
+        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, steps…, places…)
         y = y._dealt_out(steps, sizes)
         return y._reshape((batch, groups * channels, *y.shape[3:]))
 

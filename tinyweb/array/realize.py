@@ -147,7 +147,7 @@ def _run(device: str, work: _Work, table: dict[UOp, UOp], old: set[UOp], copies:
         reserve(Device[device].runtime, results, "a computation")
     recorder = current_recorder()
     target = (recorder and recorder.target) or Device[device].runtime.target
-    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)], target.checked_uses)
+    plan = schedule([*roots, *(UOp(Ops.CONTIGUOUS, v.dtype, (v,)) for v in copies)], target)
     launch = prepare(plan, device, values)
     owners: dict[UOp, Storage] = {}
     leaves = {t.uop for t in live_values() if t.requires_grad}

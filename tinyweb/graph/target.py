@@ -34,6 +34,7 @@ class Target:
     cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     # how often what has a border is read, in sums, before a copy that has it costs less than finding out at each load
     checked_uses: int = 16
+    scattered_stores: bool = False  # storing elements that lie apart costs less than a copy of them in another order
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     masked_loads: bool = False  # a vector load may leave lanes out, and reads nothing for them
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
@@ -151,6 +152,7 @@ def webgpu_target(
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
+        scattered_stores=True,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads,
     )  # fmt: skip
 

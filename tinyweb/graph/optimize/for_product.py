@@ -55,7 +55,8 @@ def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> tuple[list[UOp
     none where a reduction does not multiply operands that share none.
     """
     loads = [u for u in k.loads_of(dominant) if u.src[1].ranges.intersection(dominant.src[1:])]
-    order = by_stride(k, outputs)
+    # what all of them vary along are products of their own
+    order = [r for r in by_stride(k, outputs) if any(r not in u.src[1].ranges for u in loads)]
     operands: tuple[list[UOp], list[UOp]] = ([], [])
     for u in loads if order else ():
         operands[order[0] not in u.src[1].ranges].append(u)

@@ -69,7 +69,7 @@ def _results(roots: Sequence[UOp], done: dict[UOp, UOp], scratch: frozenset[UOp]
     for r in roots:
         if r.op is not Ops.ASSIGN or isinstance(r.arg, Ordered):
             continue
-        place, value = _below(r.src[0]), _below(done[r.src[1]])
+        place, value = below(r.src[0]), below(done[r.src[1]])
         if place.op is Ops.BUFFER and _is_update(value) and value.buffer in scratch and value.buffer not in table:
             others = walk([r.src[1], *(o for o in roots if o is not r)], ())
             if place.arg.size == value.buffer.arg.size and place not in others and place not in table.values():
@@ -77,7 +77,7 @@ def _results(roots: Sequence[UOp], done: dict[UOp, UOp], scratch: frozenset[UOp]
     return table
 
 
-def _below(u: UOp) -> UOp:
+def below(u: UOp) -> UOp:
     """What lies below a copy and other shapes."""
     while u.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
         u = u.src[0]
@@ -95,7 +95,7 @@ def _in_place(roots: Sequence[UOp], done: dict[UOp, UOp]) -> list[UOp]:
     out = []
     for r in roots:
         root = done[r]
-        value = _below(root)
+        value = below(root)
         if root is not r and _is_update(value) and value not in taken:
             taken.add(value)
             root = value
@@ -130,19 +130,19 @@ class _Expansion:
         shape, n = sources[0].shape, size_max(sources[0].shape[axis])
         count = -(-n // BLOCK)
         blocked = (*shape[:axis], count, BLOCK, *shape[axis + 1 :])
-        x, *factors = (_reshape(_pad(s, axis, 0, count * BLOCK - n), blocked) for s in sources)
+        x, *factors = (reshape(_pad(s, axis, 0, count * BLOCK - n), blocked) for s in sources)
         within = self._serial(op, axis + 1, [x, *factors])
         # factors of a linear recurrence: what a block multiplies the value before it with
         scales = [self._serial(Ops.MUL, axis + 1, [f]) for f in factors]
 
         def last(s: UOp) -> UOp:
             end = _shrink(_shrink(s, axis + 1, BLOCK - 1, BLOCK), axis, 0, count - 1)
-            return _reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
+            return reshape(end, (*shape[:axis], count - 1, *shape[axis + 1 :]))
 
         totals = _stored(self.scan(op, axis, [last(within), *map(last, scales)]))
-        before = _reshape(_behind_identity(op, totals, axis), (*shape[:axis], count, 1, *shape[axis + 1 :]))
+        before = reshape(_behind_identity(op, totals, axis), (*shape[:axis], count, 1, *shape[axis + 1 :]))
         joined = _joined(op, UOp(Ops.EXPAND, before.dtype, (before,), blocked), within, scales)
-        return _shrink(_reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
+        return _shrink(reshape(joined, (*shape[:axis], count * BLOCK, *shape[axis + 1 :])), axis, 0, n)
 
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
@@ -169,14 +169,14 @@ class _Expansion:
         each = self._update(view, view, _filled(_identity(op, x.dtype), view.shape))
         if parts * length < steps:
             rest_index, rest_values = (_shrink(u, axis, parts * length, steps) for u in (index, values))
-            first = _reshape(_shrink(each, axis, 0, 1), x.shape)
+            first = reshape(_shrink(each, axis, 0, 1), x.shape)
             each = self._steps(view, first, axis, op, False, rest_index, rest_values)
         index, values = (
-            _reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
+            reshape(_shrink(u, axis, 0, parts * length), (*lead, parts, length, *u.shape[axis + 1 :]))
             for u in (index, values)
         )
         each = self._steps(view, each, axis + 1, op, False, index, values)
-        total = _reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
+        total = reshape(UOp(Ops.REDUCE, x.dtype, (each,), (op, (axis,))), x.shape)
         return UOp(op, x.dtype, (x, total))
 
     def _scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
@@ -209,7 +209,7 @@ class _Expansion:
         """New memory for an array, as a view that has the array's shape."""
         most = tuple(size_max(s) for s in shape)
         self.buffers.append(self.new(size_max(size_prod(most)), dtype))
-        view = _reshape(self.buffers[-1], most)
+        view = reshape(self.buffers[-1], most)
         for axis, s in enumerate(shape):
             view = _shrink(view, axis, 0, s)
         return view
@@ -224,7 +224,7 @@ class _Expansion:
 
 
 def _filled(value: UOp, shape: Shape) -> UOp:
-    return UOp(Ops.EXPAND, value.dtype, (_reshape(value, (1,) * len(shape)),), shape)
+    return UOp(Ops.EXPAND, value.dtype, (reshape(value, (1,) * len(shape)),), shape)
 
 
 def _is_long(u: UOp) -> bool:
@@ -243,9 +243,9 @@ def _in_parts(u: UOp, x: UOp) -> UOp:
     length = -(-sizes[axis] // THREADS)
     length = -(-length // LINE) * LINE if length > LINE else length
     parts = sizes[axis] // length
-    blocks = _reshape(_shrink(x, axis, 0, parts * length), (*sizes[:axis], parts, length, *sizes[axis + 1 :]))
+    blocks = reshape(_shrink(x, axis, 0, parts * length), (*sizes[:axis], parts, length, *sizes[axis + 1 :]))
     each = UOp(Ops.REDUCE, u.dtype, (blocks,), (op, tuple(a + (a >= axis) for a in axes)))
-    each = UOp(Ops.CONTIGUOUS, u.dtype, (_reshape(each, (*each.shape[: axis + 1], *each.shape[axis + 2 :])),))
+    each = UOp(Ops.CONTIGUOUS, u.dtype, (reshape(each, (*each.shape[: axis + 1], *each.shape[axis + 2 :])),))
     total = UOp(Ops.REDUCE, u.dtype, (each,), (op, (axis,)))
     if parts * length == sizes[axis]:
         return total
@@ -290,7 +290,7 @@ def _stored(x: UOp) -> UOp:
     return x if view_base(x).op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, x.dtype, (x,))
 
 
-def _reshape(x: UOp, shape: Shape) -> UOp:
+def reshape(x: UOp, shape: Shape) -> UOp:
     return x if x.shape == shape else UOp(Ops.RESHAPE, x.dtype, (x,), shape)
 
 

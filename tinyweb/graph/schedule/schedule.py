@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import DType, dtypes
@@ -30,7 +31,7 @@ from tinyweb.graph.schedule.fusion import Fusion
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, flat_index
 from tinyweb.graph.schedule.memory_plan import MemoryPlan, plan_memory
 from tinyweb.graph.schedule.multi_output import join
-from tinyweb.graph.schedule.ordered import expand_ordered
+from tinyweb.graph.schedule.ordered import below, expand_ordered, reshape
 from tinyweb.graph.schedule.views import address, walk
 from tinyweb.graph.schedule.work import repeats, verify_work
 from tinyweb.graph.symbolic import simplify
@@ -84,21 +85,21 @@ class _Recipe:
     reads: frozenset[int] = frozenset()
 
 
-def schedule(roots: Sequence[UOp], checked_uses: int = Target.checked_uses) -> Schedule:
-    """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN.
-    `checked_uses`: the target's.
+def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Schedule:
+    """Schedule everything `roots` ask for. A root is a CONTIGUOUS (its value gets a new buffer) or an ASSIGN. Of
+    the `target` its numbers for memory are read.
 
     Returns the calls in an order that respects data dependencies, writes in place coming after all reads of the old
     value.
     """
-    roots, scratch = expand_ordered(_strip(roots), new_buffer)
+    roots, scratch = expand_ordered(_strip(roots, target.scattered_stores), new_buffer)
     recipes: dict[UOp, _Recipe] = {}
     stored: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(sink, stored, apart, checked_uses)
+        fusion = Fusion(sink, stored, apart, target.checked_uses)
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
@@ -137,7 +138,7 @@ def _compute_first(roots: Sequence[UOp], updates: set[UOp]) -> list[UOp]:
     return [done[r] for r in roots]
 
 
-def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
+def _strip(roots: Sequence[UOp], scattered: bool = False) -> Sequence[UOp]:
     """Without the nodes that only gradients ask for: identities and ends of differentiation."""
     done: dict[UOp, UOp] = {}
     for u in walk(roots, ()):
@@ -145,7 +146,29 @@ def _strip(roots: Sequence[UOp]) -> Sequence[UOp]:
             done[u] = done[u.src[0]]
         else:
             done[u] = u.with_sources(tuple(done[s] for s in u.src))
-    return [done[r] for r in roots]
+    uses = Counter(s for u in toposort([done[r] for r in roots]) for s in u.src)
+    return [_in_place(done[r], uses, scattered) for r in roots]
+
+
+def _in_place(root: UOp, uses: Mapping[UOp, int], scattered: bool) -> UOp:
+    """A root whose memory another value is copied to as a whole, and nothing else: it is computed there, if elements
+    may be stored `scattered` also in another order."""
+    value, moves = root.src[1] if root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) else root, list[UOp]()
+    while (value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered)) and uses[value] == 1:
+        moves.append(value)
+        value = value.src[0]
+    if value is root or value.op is not Ops.CONTIGUOUS or uses[value] > 1 or uses[root]:
+        return root
+    place, sizes = below(root.src[0]), (*root.src[0].shape, *value.shape)
+    if place.op is not Ops.BUFFER or not all(isinstance(n, int) for n in sizes):
+        return root
+    place = reshape(place, root.src[0].shape)
+    for move in moves:
+        if move.op is Ops.PERMUTE:
+            place = UOp(Ops.PERMUTE, place.dtype, (place,), tuple(map(move.arg.index, range(len(move.arg)))))
+        else:
+            place = reshape(place, move.src[0].shape)
+    return root.with_sources((place, value.src[0]))
 
 
 def _repeated(fusion: Fusion, stores: Sequence[_Store], recipes: dict[UOp, _Recipe]) -> frozenset[UOp]:
