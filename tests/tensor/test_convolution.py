@@ -70,7 +70,8 @@ OPS = [
 
 IN_PLACE = [
     Op(f"conv_transpose2d_in_place_{stride}_{padding}",
-       lambda x, w, s=stride, p=padding, n=size: Tensor.empty(1, 20, n, n, device=x.device).assign(x.conv_transpose2d(w, None, s, p)),
+       lambda x, w, s=stride, p=padding, n=size:
+           Tensor.empty(1, 20, n, n, device=x.device).assign(x.conv_transpose2d(w, None, s, p)),
        (data(1, 18, 9, 9), data(18, 20, 4, 4)),
        lambda x, w, s=stride, p=padding: F.conv_transpose2d(x, w, None, s, p), sample=True, atol=2e-5)
     for stride, padding, size in ((2, 1, 18), (2, 0, 20), (3, 1, 26), (4, 0, 36), (1, 1, 10))

@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
 from tinyweb.array.normalization import Normalization
-from tinyweb.graph.ir import Shape, size_max
+from tinyweb.graph.ir import Shape, size_max, size_prod
 from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -216,12 +216,14 @@ class Loss(Activation, Normalization):
             raise ValueError(f"cross_entropy: label_smoothing must be within 0 and 1, got {label_smoothing}")
         if not self.ndim:
             raise ValueError("cross_entropy: the input has no axis of classes")
-        x = self._wide()
-        log_p = x.log_softmax(min(1, self.ndim - 1))
+        _, total, shifted = self._wide()._softmax_parts(min(1, self.ndim - 1), None, "cross_entropy")
         t = self._operand(target, "cross_entropy")
         if not t.dtype.is_float:
-            loss = log_p._of_classes(t, weight, ignore_index, reduction, label_smoothing, "cross_entropy")
+            loss = shifted._of_classes(
+                t, weight, ignore_index, reduction, label_smoothing, "cross_entropy", total.log()
+            )
             return loss.cast(self._floating().dtype)
+        log_p = shifted.sub(total.log())
         axis, classes = log_p._class_axis("cross_entropy")
         if t.shape != self.shape:
             raise ValueError(f"cross_entropy: input {self.shape} and probabilities {t.shape} must have one shape")
@@ -267,7 +269,9 @@ class Loss(Activation, Normalization):
         reduction: str,
         smoothing: float,
         method: str,
+        less: Self | None = None,
     ) -> Self:
+        """`nll_loss` of this less a number for each sample: that has no gradient summed over classes."""
         if reduction not in REDUCTIONS:
             raise ValueError(f"{method}: reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
         if not self.ndim:
@@ -286,7 +290,12 @@ class Loss(Activation, Normalization):
         hit = hit.logical_and(counts.unsqueeze(axis)) if 0 <= ignore_index < size_max(classes) else hit
         factors = x._per_class(weight, classes, method)
         loss = hit.where(x.mul(factors), 0).sum(axis).neg()
+        if less is not None:
+            less, known = less.squeeze(axis), t.greater_equal(0).logical_and(t.less(classes)).logical_and(counts)
+            share = less if weight is None else less.mul(hit.where(factors, 0).sum(axis))
+            loss = loss.add(known.where(share, 0))
         if smoothing:
+            x = x if less is None else x.sub(less.unsqueeze(axis))  # all classes have a part of it
             everywhere = counts.unsqueeze(axis).where(x.mul(factors), 0).sum(axis).neg()
             loss = loss.mul(1 - smoothing).add(everywhere.mul(smoothing / classes))
         if reduction == "none":
@@ -295,7 +304,9 @@ class Loss(Activation, Normalization):
         if reduction == "sum":
             return total
         if weight is None:
-            return total.div(counts.cast(x.dtype).sum())
+            count = counts.cast(x.dtype).sum()
+            # a kernel of the gradient counts again for every few samples, which must not take more than they do
+            return total.div(count.contiguous() if size_max(size_prod(t.shape)) > 4 * classes else count)
         return total.div(hit.where(factors, 0).sum())
 
     # -- of margins ---------------------------------------------------------------------------------------------------

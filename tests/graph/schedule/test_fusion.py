@@ -31,6 +31,16 @@ def kernels(*results: Tensor) -> int:
     return len(schedule([UOp(Ops.CONTIGUOUS, r.dtype, (r.uop,)) for r in results]).calls)
 
 
+# -- losses -----------------------------------------------------------------------------------------------------------
+def test_the_gradient_of_a_cross_entropy_is_one_kernel() -> None:
+    """Nothing is summed over classes but the exponentials: those of all samples are computed once."""
+    x = t(32, 11)
+    classes = Tensor(np.arange(32) % 11).realize()
+    assert kernels(*x.cross_entropy(classes).gradient(x)) == 1
+    (more,) = x.cross_entropy(classes, t(11)).gradient(x)
+    assert kernels(more) <= 3
+
+
 # -- results that are copied ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("kernel", "stride", "padding", "processor"), [(2, 2, 0, 2), (4, 2, 1, 3), (6, 3, 0, 3)])
 def test_a_value_is_computed_in_the_memory_it_is_copied_to(
