@@ -106,13 +106,14 @@ def pooling() -> Iterator[Work]:
 
 def resampling() -> Iterator[Work]:
     image, small = normal((1, 32, 64, 64)), normal((1, 3, 480, 640))
-    pixels = 32 * 128 * 128
-    for mode, each in (("nearest", 0), ("bilinear", 6), ("bicubic", 12)):
-        yield function(f"interpolate-{mode}-2", image, "interpolate", needs(each * pixels), scale_factor=2, mode=mode)
-    yield function(
-        "interpolate-bilinear-224", small, "interpolate", needs(6 * 3 * 224 * 224), size=(224, 224), mode="bilinear"
-    )
-    yield function("interpolate-area-224", small, "interpolate", needs(9 * 3 * 224 * 224), size=(224, 224), mode="area")
+    for mode, taps in (("nearest", 0), ("bilinear", 2), ("bicubic", 4)):
+        needed = needs(32 * _resampled((64, 64), (128, 128), taps))
+        yield function(f"interpolate-{mode}-2", image, "interpolate", needed, scale_factor=2, mode=mode)
+    needed = needs(3 * _resampled((480, 640), (224, 224), 2))
+    yield function("interpolate-bilinear-224", small, "interpolate", needed, size=(224, 224), mode="bilinear")
+    # sums of 15 / 7 + 6 / 7 rows, of 20 / 7 + 6 / 7 columns, and their scale
+    needed = needs(3 * 224 * (640 * 2 + 224 * (26 / 7 - 1)), divide_by_constant=3 * 224 * 224)
+    yield function("interpolate-area-224", small, "interpolate", needed, size=(224, 224), mode="area")
     yield function(
         "interpolate-linear-1d",
         normal((4, 64, 1000)),
@@ -122,6 +123,12 @@ def resampling() -> Iterator[Work]:
         mode="linear",
     )
     yield function("pixel-shuffle-2", normal((1, 128, 64, 64)), "pixel_shuffle", needs(), upscale_factor=2)
+
+
+def _resampled(old: tuple[int, int], new: tuple[int, int], taps: int) -> int:
+    """Weighted sums along one axis, of those lines that the sums along the other one read; the axes in either order."""
+    lines = min(new[i] * min(old[1 - i], taps * new[1 - i]) for i in range(2))
+    return max(2 * taps - 1, 0) * (lines + math.prod(new))
 
 
 def padding() -> Iterator[Work]:

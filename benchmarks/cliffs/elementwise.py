@@ -176,7 +176,7 @@ def reductions() -> Iterator[Work]:
         "mean": (lambda x, axis: x.mean(axis), lambda n: needs(n)),
         "max": (lambda x, axis: x.amax(axis), lambda n: needs(max=n)),
         "argmax": (lambda x, axis: x.argmax(axis), lambda n: needs(2 * n, nan_choice=n)),
-        "var": (lambda x, axis: x.var(axis), lambda n: needs(4 * n)),
+        "var": (lambda x, axis: x.var(axis), lambda n: needs(5 * n)),
     }
     for name, (reduce, needed) in of.items():
         for axis in (0, 1):

@@ -326,15 +326,13 @@ class Pooling(Activation, Scatter, Convolution):
         sizes, counts = self._adaptive(method, n, output_size)
         x = self._floating()
         wide = x.cast(dtypes.float32) if x.dtype.bits < 32 else x
-        scale = 1
-        for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-            axis = wide.ndim - n + i
-            w, shares = wide._adaptive_windows(axis, size, count), _shares(size, count)
-            if shares.min() == shares.max():
-                scale *= shares.shape[1]
-            else:
-                each = self._operand(shares.astype(np.float32), method).cast(w.dtype)
-                w = w.mul(each._reshape((count, *(1,) * (n - 1 - i), shares.shape[1])))
+        shares = [_shares(size, count) for size, count in zip(sizes, counts, strict=True)]
+        scale = math.prod(s.shape[1] for s in shares if s.min() == s.max())
+        for i, (size, count, share) in enumerate(zip(sizes, counts, shares, strict=True)):
+            w = wide._adaptive_windows(wide.ndim - n + i, size, count)
+            if share.min() < share.max():  # factors, of which the first are for the axes without as well
+                each = self._operand((share / scale).astype(np.float32), method).cast(w.dtype)
+                w, scale = w.mul(each._reshape((count, *(1,) * (n - 1 - i), share.shape[1]))), 1
             wide = w.sum(-1)
         return wide.div(scale).cast(x.dtype)
 

@@ -77,10 +77,19 @@ class Resampling(Pooling):
         new = len(at)
         if weights is None and new % old == 0 and np.array_equal(at[:, 0], np.arange(new) // (new // old)):
             return self.repeat_interleave(new // old, axis)
-        # the places are known to be inside
-        places = self._operand(at.astype(np.uint32), "interpolate")
-        picked = self._take(places.less(old - 1).where(places, old - 1), axis)
         if weights is None:
+            first, weights = at[:, 0], np.ones((new, 1), np.float32)
+        else:  # elements side by side: the weights of what the border repeats are those of the border
+            taps = min(at.shape[1], old)
+            first, each = np.minimum(at.min(1, initial=old), old - taps), weights
+            weights = np.zeros((new, taps), np.float32)
+            np.add.at(weights, (np.arange(new)[:, None], at - first[:, None]), each)
+        last = old - weights.shape[1]
+        places = self._operand(first.astype(np.uint32), "interpolate")
+        # the places are known to be inside
+        places = places.less(last).where(places, last).int().unsqueeze(1).add(self._iota(weights.shape[1]))
+        picked = self._take(places, axis)
+        if weights.shape[1] == 1:
             return picked.squeeze(axis + 1)
         behind = (1,) * (self.ndim - axis - 1)
         factors = self._operand(weights, "interpolate").cast(self.dtype)._reshape((*weights.shape, *behind))

@@ -170,7 +170,7 @@ def row_of_threads(b: Builder, dominant: UOp, rows: list[UOp], apart: list[UOp],
     along = next((r for r in by_stride(k, apart) if b.left(r)), None)
     if count > 1 and along is not None:
         b.bind(b.split(b.left(along), count)[1], AxisKind.THREAD)
-    return along is not None and k.volume(apart) <= kept * width * count and b.attempt(Reuse(along.arg.name))
+    return along is not None and k.volume(apart) <= kept * width * count and b.attempt(Reuse(along.arg.name, 1))
 
 
 def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:

@@ -9,7 +9,7 @@ from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Size, Space, UOp
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
-from tinyweb.graph.optimize.online import Online
+from tinyweb.graph.optimize.online import Online, visible
 from tinyweb.graph.optimize.stage import Stage
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.symbolic import const_factor
@@ -222,6 +222,7 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
     """What takes least time where BUSY threads run at once, reads keys seldom and computes few rows again."""
     k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
+    masked = any(bound is not None for bound in visible(softmax.score, softmax.row))
     if not isinstance(k.exact(softmax.row), int):
         length = max(length // FILLED, 1)
     best: tuple[float, Team] | None = None
@@ -235,6 +236,8 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
                 continue
             turns = max(groups * others * team.threads / BUSY, 1)
             again = groups * apart * rows / size
+            if masked:  # of the blocks at the mask's edge half is left out
+                again *= 1 + (across * split * keys + apart * rows) / length
             time = team.steps(length, products) * turns * again * (1 + 4 / (rows * apart))
             if best is None or time < best[0]:
                 best = (time, team)

@@ -21,12 +21,13 @@ class Reuse(Action):
     """What is stored along output axis `axis` and is summed along reduced axes that were split and bound alike, as the
     exponentials of a softmax are, is computed once into REGISTER memory of the worker or thread that reads it.
 
-    A reduction may have been peeled where blocks of the outputs overlap. Functions and what takes at least DEAR
+    A reduction may have been peeled where blocks of the outputs overlap. Functions and what takes at least `dear`
     operations are staged; ScheduleError where there is no such value, or its rows vary in length.
     """
 
     name: ClassVar[str] = "reuse"
     axis: str
+    dear: int = DEAR
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal values are told by their canonical form
@@ -38,7 +39,7 @@ class Reuse(Action):
         self.require(constant, "what a thread has of the axis must be of constant size")
         alike = [m for theirs in parts.values() if theirs[0].arg.reduce for m in _mappings(mine, theirs)]
         staged = kernel
-        while table := _shared(staged, own, alike):
+        while table := _shared(staged, own, alike, self.dear):
             staged = replace_in_order(staged, table)
         self.require(staged is not kernel, "nothing dear is computed twice along the axis")
         return staged
@@ -70,19 +71,19 @@ def _mappings(mine: list[UOp], theirs: list[UOp]) -> Iterator[dict[UOp, UOp]]:
         yield {blocks: blocks.src[0] + -1, lanes: rest[0] + (lanes.src[0] - rest[0].src[0])}
 
 
-def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]]) -> dict[UOp, UOp]:
+def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], dear: int) -> dict[UOp, UOp]:
     """Staged, the dear value that is needed in most places, of several the largest one; and what it replaces."""
     nodes = kernel.toposort()
     known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
     for u in nodes:
-        if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_dear(u, own):
+        if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_dear(u, own, dear):
             found = {x: m for m in alike if (x := simplify(substitute(u, m))) in known and x is not u}
             if found and 1 + len(found) >= len(best):
                 best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
     return best
 
 
-def _is_dear(u: UOp, own: list[UOp]) -> bool:
+def _is_dear(u: UOp, own: list[UOp], dear: int) -> bool:
     work, stack, seen = 0, [u], {u}
     while stack:
         x = stack.pop()
@@ -90,7 +91,7 @@ def _is_dear(u: UOp, own: list[UOp]) -> bool:
             work += DEAR if x.op in FUNCTIONS else 1
             stack += [s for s in x.src if s not in seen]
             seen.update(x.src)
-    return work >= DEAR
+    return work >= dear
 
 
 def _staged(value: UOp, own: list[UOp], there: Mapping[UOp, UOp], name: str) -> UOp:
