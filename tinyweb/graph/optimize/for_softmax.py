@@ -222,9 +222,8 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
     """What takes least time where BUSY threads run at once, reads keys seldom and computes few rows again."""
     k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
+    length = length if isinstance(k.exact(softmax.row), int) else max(length // FILLED, 1)
     masked = any(bound is not None for bound in visible(softmax.score, softmax.row))
-    if not isinstance(k.exact(softmax.row), int):
-        length = max(length // FILLED, 1)
     best: tuple[float, Team] | None = None
     for rows in range(1, min(ROWS, size) + 1):
         blocks = -(-size // rows)

@@ -153,21 +153,19 @@ def _strip(roots: Sequence[UOp], scattered: bool = False) -> Sequence[UOp]:
 def _in_place(root: UOp, uses: Mapping[UOp, int], scattered: bool) -> UOp:
     """A root whose memory another value is copied to as a whole, and nothing else: it is computed there, if elements
     may be stored `scattered` also in another order."""
-    value, moves = root.src[1] if root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) else root, list[UOp]()
-    while (value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered)) and uses[value] == 1:
+    place, value, moves = below(root.src[0]), root.src[-1], list[UOp]()
+    while value.op is Ops.RESHAPE or (value.op is Ops.PERMUTE and scattered):
         moves.append(value)
         value = value.src[0]
-    if value is root or value.op is not Ops.CONTIGUOUS or uses[value] > 1 or uses[root]:
-        return root
-    place, sizes = below(root.src[0]), (*root.src[0].shape, *value.shape)
-    if place.op is not Ops.BUFFER or not all(isinstance(n, int) for n in sizes):
+    whole = root.op is Ops.ASSIGN and not isinstance(root.arg, Ordered) and place.op is Ops.BUFFER and not uses[root]
+    alone = value.op is Ops.CONTIGUOUS and all(uses[u] == 1 for u in (*moves, value))
+    if not whole or not alone or not all(isinstance(n, int) for n in (*root.src[0].shape, *value.shape)):
         return root
     place = reshape(place, root.src[0].shape)
     for move in moves:
-        if move.op is Ops.PERMUTE:
-            place = UOp(Ops.PERMUTE, place.dtype, (place,), tuple(map(move.arg.index, range(len(move.arg)))))
-        else:
-            place = reshape(place, move.src[0].shape)
+        order = move.arg if move.op is Ops.PERMUTE else ()
+        place = UOp(Ops.PERMUTE, place.dtype, (place,), tuple(map(order.index, range(len(order))))) if order else place
+        place = reshape(place, move.src[0].shape)
     return root.with_sources((place, value.src[0]))
 
 
