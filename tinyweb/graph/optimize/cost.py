@@ -16,8 +16,8 @@ FLAT_IN_LOOP = 16  # the same where that is done again and again, and each barri
 
 
 def exchange_step(count: int) -> int:
-    """How many values the second of two steps combines, which every thread does, where so many are exchanged."""
-    return 1 << ((count - 1).bit_length() // 2)
+    """How many values the second of two steps combines, where so many are exchanged."""
+    return 1 << (((count - 1).bit_length() + 1) // 2)
 
 
 def refusal(kernel: UOp, target: Target) -> str:
