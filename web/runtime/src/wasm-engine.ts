@@ -100,7 +100,7 @@ export class WasmEngine implements Engine {
     const { stacks } = this.target;
     const names = [...this.target.entryPoints.values()].map((entry) => entry.function);
     const module = await pending;
-    if (this.failure) throw this.failure;
+    this.check();
     const stackTop = (thread: number): number => stacks.base + (thread + 1) * stacks.bytes;
     try {
       this.functions = await instantiateThread(module, this.memory, stackTop(0), names);
@@ -121,7 +121,7 @@ export class WasmEngine implements Engine {
       return this.startThread(spawn, message);
     });
     await Promise.all(starting);
-    if (this.failure) throw this.failure;
+    this.check();
   }
 
   private startThread(spawn: () => ThreadWorker, message: ThreadStart): Promise<void> {
@@ -180,13 +180,11 @@ export class WasmEngine implements Engine {
     this.check();
     const { control } = this;
     const indices = entries.map((entry) => this.indices.get(entry) as number);
-    const key = indices.join();
-    const times = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
-    this.times.set(key, times);
-    const way = times[0] < SHORT_MS && times[1] < times[0] ? 1 : 0;
-    const others = way ? 0 : this.threads - 1;
+    const key = entries.join();
+    const [all, alone] = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
+    const others = all < SHORT_MS && alone < all ? 0 : this.threads - 1;
     const begun = performance.now();
-    if (others > 0) {
+    if (others) {
       control.set(indices, FUNCTIONS);
       Atomics.store(control, COUNT, indices.length);
       Atomics.store(control, DONE, 0);
@@ -196,15 +194,14 @@ export class WasmEngine implements Engine {
     try {
       for (const index of indices) (this.functions[index] as EntryFunction)(0, others + 1);
     } catch (error) {
-      this.failure = new TinywebError("wasm-trap", `The WASM module stopped in ${entries.join(", ")}: ${describe(error)}`, error);
+      this.failure = new TinywebError("wasm-trap", `The WASM module stopped in ${key}: ${describe(error)}`, error);
       throw this.failure;
     }
     // A thread that is still leaving would miss the next call.
-    for (let done = others && Atomics.load(control, DONE); done < others; done = Atomics.load(control, DONE))
-      waitWhile(control, DONE, done);
+    for (let done = 0; done < others; done = Atomics.load(control, DONE)) waitWhile(control, DONE, done);
     const took = performance.now() - begun;
-    times[way] = times[way] ? Math.min(times[way] * FORGET, took) : took;
-    times[1 - way]! /= FORGET;
+    const least = Math.min((others ? all : alone) * FORGET || took, took);
+    this.times.set(key, others ? [least, alone / FORGET] : [all / FORGET, least]);
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
@@ -227,13 +224,12 @@ export class WasmEngine implements Engine {
 
   dispose(): void {
     this.failure ??= new TinywebError("disposed", "This model was disposed.");
-    if (this.workers.length > 0) {
+    if (this.workers[0]) {
       Atomics.store(this.control, COUNT, QUIT);
       Atomics.add(this.control, CALL, 1);
       Atomics.notify(this.control, CALL);
     }
-    for (const worker of this.workers) worker.terminate();
-    this.workers = [];
+    for (const worker of this.workers.splice(0)) worker.terminate();
     this.functions = [];
   }
 

@@ -50,11 +50,11 @@ export async function instantiateThread(
 ): Promise<EntryFunction[]> {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   const stack = exports["__stack_pointer"];
-  if (!(stack instanceof WebAssembly.Global)) throw new TypeError("the module does not export __stack_pointer");
+  if (!(stack instanceof WebAssembly.Global)) throw new TypeError("it does not export __stack_pointer");
   stack.value = stackTop;
   return functions.map((name) => {
     const entry = exports[name];
-    if (typeof entry !== "function") throw new TypeError(`the module does not export ${name}`);
+    if (typeof entry !== "function") throw new TypeError(`it does not export ${name}`);
     return entry as EntryFunction;
   });
 }
