@@ -171,7 +171,7 @@ BAD_KERNELS: dict[str, tuple[UOp, str]] = {
     "ordered and reduced": (
         kernel(out.store(i, summed(const(1.0), loop("r1", 4, 9, AxisKind.ORDERED, True)))), "only output ranges"),
     "stage in device memory": (
-        kernel(out.store(i, UOp(Ops.STAGE, F32, (data.load(r), r), StageArg(Space.DEVICE)).load(i))), "a near space"),
+        kernel(out.store(i, UOp(Ops.STAGE, F32, (data.load(r), r), StageArg(Space.DEVICE)).load(i))), "or frozen"),
     "range of float": (kernel(out.store(UOp(Ops.RANGE, INDEX, (const(4.0),), i.arg), one)), "size made of CONST"),
     "param without size": (kernel(out.store(i, UOp(Ops.PARAM, F32, (), 1).load(i))), "a PARAM has"),
     "multiply-add": (kernel(out.store(i, UOp(Ops.MULADD, F32, (one, one, one)))), "made by lowering"),

@@ -151,7 +151,7 @@ kernel_spec = Spec(
         needs(Ops.STORE, "a reduce range is used outside of its REDUCE",
             lambda u: not any(r.arg.reduce for r in u.ranges)),
         needs(MAY_USE_VALUES, "a RESCALE is what a REDUCE with ADD over one loop (and threads) sums", rescales_in_step),
-        needs(Ops.STAGE, "STAGE has a value of its dtype, constant RANGEs and a StageArg: a near space, or frozen",
+        needs(Ops.STAGE, "STAGE has a value of its dtype, constant RANGEs and a StageArg: SHARED, REGISTER, or frozen",
             lambda u: u.src[0].dtype is u.dtype and bound_ranges(u)
             and isinstance(u.arg, StageArg) and (u.arg.space in (Space.SHARED, Space.REGISTER) or laid_out(u))
             and u.arg.pad >= 0 and 0 <= u.arg.row < len(u.src)

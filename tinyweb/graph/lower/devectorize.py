@@ -87,8 +87,8 @@ class _Devectorizer(Loads, Dots):
             for at in points([r for r in lanes if r is not tile]):
                 first, arg = self._matrix(index, {**at, tile: whole}, (tile, columns), (tile, 1), whole.width)
                 sums = splat(self.value(value, {**at, tile: whole}), whole.width)
-                near = self._is_variables(memory.buffer)
-                out.append(UOp(Ops.STORE, dtypes.void, (where, first, sums), None if near else arg))
+                in_registers = self._is_variables(memory.buffer)
+                out.append(UOp(Ops.STORE, dtypes.void, (where, first, sums), None if in_registers else arg))
             return tuple(out)
         if axis is None and gate is None and (pair := self._interleaved(index, lanes)) is not None:
             axis, beside = pair

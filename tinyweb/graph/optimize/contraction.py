@@ -244,16 +244,16 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
     b.reorder(*grid, *rows, *columns)
     for axis_name in grid:
         b.bind(axis_name, AxisKind.GRID)
-    at, near = grid[-1], rows[-1:]
+    at, row_loops = grid[-1], rows[-1:]
     if depth is not None and rows + columns:
         blocks, _ = b.split(plan.bound[0].arg.name, depth)
         called = b.hoist(blocks, at)
-        at, near = blocks, [called(name) for name in near]
+        at, row_loops = blocks, [called(name) for name in row_loops]
     if rows or plan.turned(tile.column) or plan.frozen(tile.column):
         b.stage(plan.operand(tile.column), at)
     ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated
-    if (columns and near and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
-        b.stage(plan.operand(tile.row), near[0] if near else at)
+    if (columns and row_loops and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
+        b.stage(plan.operand(tile.row), row_loops[0] if row_loops else at)
     return True
 
 
@@ -299,7 +299,7 @@ def _block(
     vectors = tile.columns // target.vector_lanes
     work = plan.steps * max(plan.step(tile.rows, vectors), LATENCY) * len(k.reduces)
     pack_column = plan.steps * tile.columns * (FETCH + plan.packing(tile.column, tile.columns))
-    far = plan.steps * tile.columns * FETCH  # filling more panels at once than there are ways
+    conflicts = plan.steps * tile.columns * FETCH  # filling more panels at once than there are ways
     pack_row = plan.steps * tile.rows * (FETCH + (RUN if plan.must_pack(tile) and not plan.frozen(tile.row) else 0))
     workers = target.parallel_threads
     best: tuple[float, Block] | None = None
@@ -315,7 +315,7 @@ def _block(
         count = -(-down // strips) * -(-across // panels) * -(-others // (q * p))
         one = strips * q * panels * p * work + panels * p * pack_column + strips * q * pack_row
         if panels * p > WAYS:
-            one += panels * p * far
+            one += panels * p * conflicts
         # the last blocks are never shared out evenly
         time = -(-count // workers) * one + one * (workers > 1) / 4
         if best is None or time < best[0]:

@@ -104,11 +104,11 @@ def _dots(b: Builder) -> Dots | None:
     if not b.target.dot_lanes or not dots or k.dominant not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
         return None
     free, inner = [r for r in k.outputs if r in dots[0].ranges], dots[0].src[-1]
-    near = {r for r in free if all(k.contiguous(s, r) for s in k.stores)}
+    contiguous = {r for r in free if all(k.contiguous(s, r) for s in k.stores)}
 
     def rank(load: UOp) -> tuple[int, bool, int]:
         """Weights are the narrower operand, the one that stores follow, or the larger one."""
-        return load.dtype.bits, near.isdisjoint(load.src[1].ranges), -k.volume(load.src[1].ranges)
+        return load.dtype.bits, contiguous.isdisjoint(load.src[1].ranges), -k.volume(load.src[1].ranges)
 
     pairs = [sorted(pair, key=rank) for u in dots if (pair := products(u)) is not None]
     a, other = pairs[0]
@@ -136,14 +136,14 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
     tile = _tile(b, columns, max(SUMS // (vectors * len(w.dots)), 1))
     row, lane = b.split(w.rows.arg.name, block, shift=size % block > 0)
     at = chunk = row
-    near = min(b.target.cache_bytes // (2 * dtypes.int16.itemsize), MAX_STAGED)
+    cached = min(b.target.cache_bytes // (2 * dtypes.int16.itemsize), MAX_STAGED)
     elements, steps = (max(k.volume(u.src[1].ranges) for u in loads) for loads in (w.others, w.weights))
-    if elements <= near or not tile:
+    if elements <= cached or not tile:
         _share(b, row, tile)
     else:
         # what all rows are multiplied with is staged a chunk at a time, for several blocks of rows
-        blocks = min(near * size // (steps * block), b.size(row) // (b.target.parallel_threads * BLOCKS_PER_WORKER))
-        chunk, tile = b.split(tile, largest_divisor(b.size(tile), b.size(tile) * near // elements))
+        blocks = min(cached * size // (steps * block), b.size(row) // (b.target.parallel_threads * BLOCKS_PER_WORKER))
+        chunk, tile = b.split(tile, largest_divisor(b.size(tile), b.size(tile) * cached // elements))
         at, row = b.split(row, largest_divisor(b.size(row), blocks))
         _share(b, at, "")
         b.reorder(chunk, row, tile)

@@ -38,7 +38,7 @@ class Side:
     """
 
     axis: UOp
-    near: int
+    along: int
     vectors: int
     groups: int
     again: float  # elements computed, over those that there are
@@ -47,7 +47,7 @@ class Side:
 
     @property
     def threads(self) -> int:
-        return self.near * (self.beside[1] if self.beside else 1)
+        return self.along * (self.beside[1] if self.beside else 1)
 
 
 def product_of(k: Analysis, dominant: UOp, outputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
@@ -149,37 +149,37 @@ def _idle(rows: Side, columns: Side) -> float:
 
 def sides(k: Analysis, axes: list[UOp], threads: int, vectors: int, dims: int = 1) -> list[Side]:
     """The axes cut into tiles of about threads · vectors vectors; none where too much of the tiles would be idle."""
-    near, size = axes[0], k.size(axes[0])
+    first, size = axes[0], k.size(axes[0])
     lots = -(-size // LANES)
     rest, again = k.volume(axes[1:]), lots * LANES / size
     if lots >= threads * vectors:
         few = -(-lots // (threads * vectors))
         # more tiles of fewer threads may leave less for the last one, which begins earlier, to compute again
         cuts = ((groups, -(-lots // (groups * vectors))) for groups in range(few, 2 * few + 1))
-        return [Side(near, n, vectors, g * rest, g * n * vectors * LANES / size) for g, n in cuts]
+        return [Side(first, n, vectors, g * rest, g * n * vectors * LANES / size) for g, n in cuts]
     if lots > threads and lots % vectors == 0 and lots // vectors >= threads // 2:
-        return [Side(near, lots // vectors, vectors, rest, again)]
+        return [Side(first, lots // vectors, vectors, rest, again)]
     if lots > threads:
         return []
-    other = max(axes[1:], key=k.size, default=near)
-    if lots * 2 <= threads and dims > 1 and other is not near:
+    other = max(axes[1:], key=k.size, default=first)
+    if lots * 2 <= threads and dims > 1 and other is not first:
         most = min(threads // lots, k.size(other))
         count = min(range(1, most + 1), key=lambda n: (-(-k.size(other) // n) * n, -n))
         groups = -(-k.size(other) // count)
         if count > 1:
             again *= groups * count / k.size(other)
-            return [Side(near, lots, 1, groups * rest // k.size(other), again, beside=(other, count))]
+            return [Side(first, lots, 1, groups * rest // k.size(other), again, beside=(other, count))]
     if lots * 2 < threads:
         return []
     for r in axes[1:]:
         if (steps := power_of_two(k.size(r), vectors)) > 1:
-            return [Side(near, lots, 1, rest // steps, again, further=(r, steps))]
-    return [Side(near, lots, 1, rest, again)]
+            return [Side(first, lots, 1, rest // steps, again, further=(r, steps))]
+    return [Side(first, lots, 1, rest, again)]
 
 
 def cut(b: Builder, s: Side, dim: int) -> None:
     """A tile's lanes, threads and vectors. The last tile begins earlier, if it may, or reaches beyond the end."""
-    name, whole = s.axis.arg.name, s.near * s.vectors
+    name, whole = s.axis.arg.name, s.along * s.vectors
     size, shift = b.size(name), _may_overlap(b, name)
     if shift and size % LANES and size >= whole * LANES:
         # what is stored is not aligned anyhow: nothing is gated
@@ -189,7 +189,7 @@ def cut(b: Builder, s: Side, dim: int) -> None:
         inner = b.tile(name, LANES, AxisKind.VECTOR)
         if inner:
             _, inner = b.split(inner, whole, shift)
-    if inner and (vectors := b.tile(inner, s.near, AxisKind.THREAD, dim)):
+    if inner and (vectors := b.tile(inner, s.along, AxisKind.THREAD, dim)):
         b.bind(vectors, AxisKind.UNROLL)
     if s.beside is not None:
         _, inner = b.split(s.beside[0].arg.name, s.beside[1], _may_overlap(b, s.beside[0].arg.name))

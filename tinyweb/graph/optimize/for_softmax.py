@@ -233,11 +233,11 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
             most = WORKGROUP if apart > 1 and groups * others < MANY else t.max_invocations
             if team.threads > most or team.shared_bytes(fixed) > t.shared_bytes:
                 continue
-            turns = max(groups * others * team.threads / BUSY, 1)
+            waves = max(groups * others * team.threads / BUSY, 1)
             again = groups * apart * rows / size
             if masked:  # of the blocks at the mask's edge half is left out
                 again *= 1 + (across * split * keys + apart * rows) / length
-            time = team.steps(length, products) * turns * again * (1 + 4 / (rows * apart))
+            time = team.steps(length, products) * waves * again * (1 + 4 / (rows * apart))
             if best is None or time < best[0]:
                 best = (time, team)
     return best[1] if best is not None else Team(across, 1, 1, 1, 1, sums)

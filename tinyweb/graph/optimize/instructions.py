@@ -176,8 +176,8 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
         match = unify(instruction, reduce, dot) if dot is not None and instruction.tile else None
         if match is None or any(match.shifts):
             continue
-        near = (f.src[0] if f.op is Ops.CAST else f for f in match.factors)
-        if not instruction.together or all(f.op is Ops.LOAD and f.src[0].op is Ops.STAGE for f in near):
+        sources = (f.src[0] if f.op is Ops.CAST else f for f in match.factors)
+        if not instruction.together or all(f.op is Ops.LOAD and f.src[0].op is Ops.STAGE for f in sources):
             return instruction, match
     return None
 
