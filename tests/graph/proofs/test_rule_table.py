@@ -40,6 +40,7 @@ SIGNED = (dtypes.index, dtypes.int8, dtypes.int32)
 # rules that by what they say cannot apply to all of TYPES
 APPLIES_TO: dict[str, tuple[DType, ...]] = {
     "by_negative": SIGNED, "AND(x, -1)": SIGNED, "by_symbolic": (dtypes.index,), "CAST(x)": TYPES,
+    "compared_before_cast": TYPES[1:],
 }  # fmt: skip
 
 

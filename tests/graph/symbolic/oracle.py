@@ -120,6 +120,8 @@ def _one(u: UOp, src: list[tuple[np.ndarray, np.ndarray]], count: int) -> tuple[
     if u.dtype.kind == "index":
         return out, fine & (out >= u.dtype.min) & (out <= u.dtype.max)
     bits = u.dtype.bits
+    if bits == 64:  # as wide as the numbers here
+        return out, fine & (u.dtype.is_signed | (out >= 0))
     out = out & ((1 << bits) - 1)
     return (np.where(out >> (bits - 1), out - (1 << bits), out) if u.dtype.is_signed else out), fine
 
@@ -281,6 +283,8 @@ class Maker:
         if pattern.name in bound:
             return bound[pattern.name]
         allowed = [d for d in (self.dtype, dtypes.bool) if (pattern.dtype is None or d in pattern.dtype)]
+        if not allowed and pattern.dtype is not None and all(d.is_int for d in pattern.dtype):
+            allowed = sorted(pattern.dtype, key=lambda d: d.name)  # what the leaves are cast to
         if dtype is not None:
             allowed = [d for d in allowed if d is dtype]
         if not allowed:

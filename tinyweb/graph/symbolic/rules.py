@@ -370,7 +370,20 @@ def cast_to_index(u: UOp, x: UOp) -> UOp | None:
     return x.replace(dtype=u.dtype, src=tuple(s.cast(u.dtype) for s in x.src)) if exact else None
 
 
+def compared_before_cast(u: UOp) -> UOp | None:
+    """What was an integer of 32 bits is compared with a constant as one: 64 bits are two words on most targets."""
+    types = {s.src[0].dtype for s in u.src if s.op is Ops.CAST}
+    t = types.pop() if len(types) == 1 else dtypes.bool
+    if not t.is_int or t.bits > 32:
+        return None
+    if not all(holds(s.dtype, s.src[0]) if s.op is Ops.CAST else t.min <= s.arg <= t.max for s in u.src):
+        return None
+    return u.replace(src=tuple(s.src[0] if s.op is Ops.CAST else s.replace(dtype=t) for s in u.src))
+
+
+WORDS = (dtypes.int64, dtypes.uint64)
 casts: list[Rule] = [
+    (UPat((Ops.LESS, Ops.EQUAL), src=UPat((Ops.CAST, Ops.CONST), dtype=WORDS), name="u"), compared_before_cast),
     (UPat(Ops.CAST, src=[UPat((Ops.ADD, Ops.MUL, Ops.MAX), name="x")], name="u"), cast_to_index),
     (UPat(Ops.CAST, src=[UPat(Ops.CAST, src=[any_node("x")], name="inner")], name="u"), cast_twice),
     (UPat(Ops.BITCAST, src=[UPat(Ops.BITCAST, src=[any_node("x")])], name="u"), lambda u, x: x.bitcast(u.dtype)),
