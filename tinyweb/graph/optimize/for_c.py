@@ -54,8 +54,9 @@ def divide(b: Builder) -> None:
     """What is joined along an axis, padded or rotated becomes loops over the parts, each with vectors of its own."""
 
     def worth(r: UOp) -> tuple[int, ...]:
-        at = borders(b.kernel.toposort(), r)
-        return at if len(at) < MOST_PARTS and b.size(r.arg.name) >= SHORT * (len(at) + 1) else ()
+        most = min(MOST_PARTS, b.size(r.arg.name) // SHORT)
+        at = borders(b.kernel.toposort(), r, most)
+        return at if len(at) < most else ()
 
     if b.k.in_place or b.k.pointer_chasing:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -12,12 +13,12 @@ from tinyweb.graph.ir.uop import UOp, as_index
 from tinyweb.graph.symbolic.linear import isolated
 from tinyweb.graph.symbolic.simplify import simplify
 
-MOST_QUOTIENTS = 32  # of one expression
+MOST_QUOTIENTS = 8  # of one expression; more are a loop of a block of steps
 
 
-def borders(nodes: Iterable[UOp], r: UOp) -> tuple[int, ...]:
+def borders(nodes: Iterable[UOp], r: UOp, most: int = sys.maxsize) -> tuple[int, ...]:
     """Steps of a range, in order, at which a comparison with a constant, a maximum or a remainder is decided otherwise
-    than before; none where the size is not constant.
+    than before; none where the size is not constant. Where there are `most` or more, some of them.
     """
     size = axis_size(r)
     if not isinstance(size, int):
@@ -26,10 +27,12 @@ def borders(nodes: Iterable[UOp], r: UOp) -> tuple[int, ...]:
     varying = [u for u in nodes if u.op in kinds and r in u.ranges and u.src[0].dtype.is_int]
     found = {b for u in varying for b in _changes(u, r) if 0 < b < size}
     for start, end in pairwise((0, *sorted(found), size) if found else ()):
+        if len(found) >= most:
+            break
         # what was hidden in an expression that is decided in this part
         part = r.replace(src=(as_index(end - start),))
         inside = (simplify(substitute(u, {r: part + start})) for u in varying if not _changes(u, r))
-        found |= {start + b for u in inside for b in borders(u.toposort(), part)}
+        found |= {start + b for u in inside for b in borders(u.toposort(), part, most)}
     return tuple(sorted(found))
 
 
