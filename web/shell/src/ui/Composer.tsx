@@ -50,8 +50,15 @@ export function Composer({
       element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
     };
     fit();
-    addEventListener("resize", fit); // a phone was turned
-    return () => removeEventListener("resize", fit);
+    // a phone was turned, or the page around it took another layout: after the window had its new size
+    let width = input.current?.clientWidth;
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry?.target.clientWidth === width) return; // what changed is the height that it was given
+      width = entry?.target.clientWidth;
+      requestAnimationFrame(fit);
+    });
+    if (input.current !== null) observer.observe(input.current);
+    return () => observer.disconnect();
   }, [text, input]);
 
   const blank = isBlank(text);

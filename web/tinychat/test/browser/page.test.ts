@@ -37,6 +37,19 @@ describe("on a phone", () => {
     });
   });
 
+  test("a window that becomes as narrow as one keeps the prompt at one line", async () => {
+    await using({}, async ({ page }) => {
+      await reaches(page, "ready");
+      const height = (): Promise<number> => page.getByTestId("prompt").evaluate((prompt) => prompt.clientHeight);
+      const before = await height();
+      for (const size of [PHONE.viewport, { width: 844, height: 390 }, PHONE.viewport]) {
+        await page.setViewportSize(size);
+        await page.waitForTimeout(400);
+        expect(await height()).toBe(before);
+      }
+    });
+  });
+
   test("a keyboard that covers the page leaves the prompt above it", async () => {
     // Chromium resizes the page; phones that cover it instead say so by the visual viewport alone.
     const { page } = await open(phone);
