@@ -97,10 +97,10 @@ def test_what_does_not_fit() -> None:
     for kernel, axis, why in (
         (softmax_kernel(4, 16), "r0", "no such output axis"),
         (softmax_kernel(4, 16), "i7", "no such output axis"),
-        (softmax_kernel(4, 16), "i0", "nothing dear"),
-        (elementwise(4, 8), "i1", "nothing dear"),
+        (softmax_kernel(4, 16), "i0", "nothing expensive"),
+        (elementwise(4, 8), "i1", "nothing expensive"),
     ):
         with pytest.raises(ScheduleError, match=why):
             apply(kernel, [Reuse(axis)])
-    with pytest.raises(ScheduleError, match="nothing dear"):  # blocks of the outputs alone
+    with pytest.raises(ScheduleError, match="nothing expensive"):  # blocks of the outputs alone
         apply(softmax_kernel(4, 16), [Split("i1", 4), Reuse("i1")])

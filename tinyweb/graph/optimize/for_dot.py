@@ -45,7 +45,7 @@ WORTH_COPYING = 8  # columns from which it is, where an instruction takes runs o
 BLOCKS_PER_WORKER = 4
 SCALES = 4  # of groups, which one load brings
 TOGETHER = 8  # rows whose sums are finished together
-DEAR = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
+EXPENSIVE = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 
 
 def schedule_for_dots(b: Builder) -> bool:
@@ -168,7 +168,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     if instruction == (DOT4_I8.name if packed else DOT8_U4_I8.name):
         return False  # bytes are made of 4-bit integers two at a time, or for pairs
     pairs = instruction == DOT2_I16.name
-    steps = _finished_together(k, w) if (pairs or _dear_spread(b)) and w.columns is None else None
+    steps = _finished_together(k, w) if (pairs or _expensive_broadcast(b)) and w.columns is None else None
     if w.columns is not None:
         tile = _tile(b, w.columns, COLUMNS)
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
@@ -248,7 +248,7 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
         lane = together
-    elif w.columns is None and _dear_spread(b) and groups % (several := max(SCALES // len(w.dots), 1)) == 0:
+    elif w.columns is None and _expensive_broadcast(b) and groups % (several := max(SCALES // len(w.dots), 1)) == 0:
         _, together = b.split(group, several)  # more sums would not stay in registers
         b.bind(together, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
@@ -256,7 +256,7 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
     return True
 
 
-def _dear_spread(b: Builder) -> bool:
+def _expensive_broadcast(b: Builder) -> bool:
     """Whether one load of several numbers, each then spread over all lanes, is less than as many loads that spread."""
     return b.target.broadcast_cost > b.target.load_cost
 
@@ -273,8 +273,8 @@ def _finished_together(k: Analysis, w: Dots) -> UOp | None:
     for u in k.nodes:
         if u not in made and any(s in made for s in u.src):
             made.add(u)
-    dear = any(u.op in DEAR for u in made) and all(k.contiguous(s, w.rows) for s in k.stores)
-    return ranges[0] if dear and isinstance(k.exact(ranges[0]), int) else None
+    expensive = any(u.op in EXPENSIVE for u in made) and all(k.contiguous(s, w.rows) for s in k.stores)
+    return ranges[0] if expensive and isinstance(k.exact(ranges[0]), int) else None
 
 
 # -- tiles of sums ----------------------------------------------------------------------------------------------

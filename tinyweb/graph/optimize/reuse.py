@@ -12,7 +12,7 @@ from tinyweb.graph.optimize.rewrite import filling, loops_of, ranges_of, replace
 from tinyweb.graph.symbolic import simplify
 from tinyweb.graph.target import Target
 
-DEAR = 4  # operations: what takes fewer is computed again
+LEAST = 4  # operations: what takes fewer is computed again
 FUNCTIONS = TRANSCENDENTAL | {Ops.DIV, Ops.RECIPROCAL, Ops.SQRT}
 
 
@@ -21,13 +21,13 @@ class Reuse(Action):
     """What is stored along output axis `axis` and is summed along reduced axes that were split and bound alike, as the
     exponentials of a softmax are, is computed once into REGISTER memory of the worker or thread that reads it.
 
-    A reduction may have been peeled where blocks of the outputs overlap. Functions and what takes at least `dear`
+    A reduction may have been peeled where blocks of the outputs overlap. Functions and what takes at least `least`
     operations are staged; ScheduleError where there is no such value, or its rows vary in length.
     """
 
     name: ClassVar[str] = "reuse"
     axis: str
-    dear: int = DEAR
+    least: int = LEAST
 
     def apply(self, kernel: UOp) -> UOp:
         kernel = simplify(kernel)  # equal values are told by their canonical form
@@ -39,9 +39,9 @@ class Reuse(Action):
         self.require(constant, "what a thread has of the axis must be of constant size")
         alike = [m for theirs in parts.values() if theirs[0].arg.reduce for m in _mappings(mine, theirs)]
         staged = kernel
-        while table := _shared(staged, own, alike, self.dear):
+        while table := _shared(staged, own, alike, self.least):
             staged = replace_in_order(staged, table)
-        self.require(staged is not kernel, "nothing dear is computed twice along the axis")
+        self.require(staged is not kernel, "nothing expensive is computed twice along the axis")
         return staged
 
     @staticmethod
@@ -71,27 +71,27 @@ def _mappings(mine: list[UOp], theirs: list[UOp]) -> Iterator[dict[UOp, UOp]]:
         yield {blocks: blocks.src[0] + -1, lanes: rest[0] + (lanes.src[0] - rest[0].src[0])}
 
 
-def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], dear: int) -> dict[UOp, UOp]:
-    """Staged, the dear value that is needed in most places, of several the largest one; and what it replaces."""
+def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], least: int) -> dict[UOp, UOp]:
+    """Staged, the expensive value that is needed in most places, of several the largest one; and what it replaces."""
     nodes = kernel.toposort()
     known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
     for u in nodes:
-        if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_dear(u, own, dear):
+        if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_expensive(u, own, least):
             found = {x: m for m in alike if (x := simplify(substitute(u, m))) in known and x is not u}
             if found and 1 + len(found) >= len(best):
                 best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
     return best
 
 
-def _is_dear(u: UOp, own: list[UOp], dear: int) -> bool:
+def _is_expensive(u: UOp, own: list[UOp], least: int) -> bool:
     work, stack, seen = 0, [u], {u}
     while stack:
         x = stack.pop()
         if x.op in ELEMENTWISE and x.dtype.is_float and not x.ranges.isdisjoint(own):
-            work += DEAR if x.op in FUNCTIONS else 1
+            work += LEAST if x.op in FUNCTIONS else 1
             stack += [s for s in x.src if s not in seen]
             seen.update(x.src)
-    return work >= dear
+    return work >= least
 
 
 def _staged(value: UOp, own: list[UOp], there: Mapping[UOp, UOp], name: str) -> UOp:

@@ -381,9 +381,9 @@ def compared_before_cast(u: UOp) -> UOp | None:
     return u.replace(src=tuple(s.src[0] if s.op is Ops.CAST else s.replace(dtype=t) for s in u.src))
 
 
-WORDS = (dtypes.int64, dtypes.uint64)
+TWO_WORDS = (dtypes.int64, dtypes.uint64)
 casts: list[Rule] = [
-    (UPat((Ops.LESS, Ops.EQUAL), src=UPat((Ops.CAST, Ops.CONST), dtype=WORDS), name="u"), compared_before_cast),
+    (UPat((Ops.LESS, Ops.EQUAL), src=UPat((Ops.CAST, Ops.CONST), dtype=TWO_WORDS), name="u"), compared_before_cast),
     (UPat(Ops.CAST, src=[UPat((Ops.ADD, Ops.MUL, Ops.MAX), name="x")], name="u"), cast_to_index),
     (UPat(Ops.CAST, src=[UPat(Ops.CAST, src=[any_node("x")], name="inner")], name="u"), cast_twice),
     (UPat(Ops.BITCAST, src=[UPat(Ops.BITCAST, src=[any_node("x")])], name="u"), lambda u, x: x.bitcast(u.dtype)),
