@@ -124,8 +124,10 @@ def use_detect(page: Page) -> None:
 def use_image(page: Page) -> None:
     page.get_by_test_id("prompt").fill("a red circle on a white background")
     page.get_by_test_id("steps").fill("3")  # a step takes seconds on a software GPU
+    image = "document.querySelector('[data-testid=\"image\"]')?.src ?? null"
+    before = page.evaluate(image)  # that it draws may be over before it is looked for
     page.get_by_test_id("generate").click()
-    wait_for(page, "generating")
+    until(page, f"(before) => ![null, before].includes({image})", before)
     wait_for(page, "ready")
     painted = page.get_by_test_id("image").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
     assert painted >= 64

@@ -35,10 +35,11 @@ def use_detect(tab: Tab) -> None:
 def use_image(tab: Tab) -> None:
     tab.fill("prompt", "a red circle on a white background")
     tab.fill("steps", "3")
-    tab.click("generate")
-    tab.becomes("generating")
-    tab.becomes("ready")
     picture = f"document.querySelector('{by_test_id('image')}')"
+    before = json.dumps(tab.evaluate(f"{picture}?.src ?? null"))  # that it draws may be over before it is looked for
+    tab.click("generate")
+    tab.until(f"{picture} && {picture}.src !== {before}")
+    tab.becomes("ready")
     assert tab.evaluate(f"{picture}.decode().then(() => {picture}.naturalWidth)") >= 64
 
 
