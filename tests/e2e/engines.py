@@ -18,6 +18,7 @@ import browser as browser_tool  # tools/browser.py
 from marionette_driver.errors import InvalidSessionIdException, MarionetteException
 from marionette_driver.marionette import Marionette
 from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Error as PlaywrightError
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.webkitgtk.options import Options
@@ -81,9 +82,12 @@ class Tab(ABC):
     def until(self, condition: str) -> None:
         """Waits for an expression to be true."""
         deadline = time.monotonic() + WAIT_S
-        while not self.evaluate(condition):
+        while not self._holds(condition):
             assert time.monotonic() < deadline, f"{condition} does not come true: {self.said()}"
             time.sleep(0.1)
+
+    def _holds(self, condition: str) -> bool:
+        return bool(self.evaluate(condition))
 
     def becomes(self, state: str) -> None:
         """Waits for the page's `data-state`."""
@@ -145,6 +149,14 @@ class ChromiumTab(Tab):
 
     def evaluate(self, expression: str) -> Any:
         return self.page.evaluate(expression)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return super()._holds(condition)
+        except PlaywrightError as error:  # the page it was asked of is gone: ask the next one
+            if "because of a navigation" not in str(error):
+                raise
+            return False
 
     def screenshot(self, path: Path) -> None:
         self.page.screenshot(path=path)
