@@ -39,10 +39,10 @@ class Native(Contestant):
         self.chat = self._open()
 
     def _open(self) -> Any:
+        from tinyweb.models import load
         from tinyweb.models.chat import Chat
-        from tinyweb.models.llama import Llama
 
-        return Chat(Llama.from_folder(MODEL, self.quant, device=self.device), self.tokenizer, self.settings)
+        return Chat(load(MODEL, self.quant, device=self.device), self.tokenizer, self.settings)
 
     def run(self, task: str, repeat: int) -> float:
         return sum(self._once(task) for _ in range(repeat))

@@ -93,7 +93,7 @@ class Clock:
 
 # -- tinyweb -----------------------------------------------------------------------------------------------------------
 def tinyweb_run(target_name: str, layers: int) -> Timing:
-    """`Llama.decode` of tinyweb/models/llama.py, weights in float16, for one target."""
+    """`Decoder.decode` of tinyweb/models/decoder, weights in float16, for one target."""
     from unittest.mock import patch
 
     import numpy as np
@@ -104,7 +104,8 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
     from tinyweb.graph.lower import lower
     from tinyweb.graph.optimize import optimize
     from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
-    from tinyweb.models import llama
+    from tinyweb.models.decoder import Decoder, architectures, model
+    from tinyweb.models.decoder.loader import Loader
     from tinyweb.render_c import render as render_c
     from tinyweb.render_wgsl import render as render_wgsl
     from tinyweb.tensor import Tensor
@@ -116,20 +117,23 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
         def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
             return np.broadcast_to(np.int8(1), shape)
 
-    class Unloaded(llama._Loader):
+        def __contains__(self, name: str) -> bool:
+            return True
+
+    class Unloaded(Loader):
         """Matrices are memory that is allocated when it is first used: never."""
 
         def matrix(self, values: npt.NDArray[Any], quant: str | None) -> Tensor:
             return Tensor.empty(*values.shape, dtype=dtypes.float16)
 
-    config = llama.LlamaConfig.from_json(Config(CONFIG | {"num_hidden_layers": layers}, "Llama-3.2-1B"))
-    with patch.object(llama, "_Loader", Unloaded):
-        model = llama.Llama(config, Nothing(), "f16", CONTEXT)  # type: ignore[arg-type]
+    config, names = architectures.read_config(Config(CONFIG | {"num_hidden_layers": layers}, "Llama-3.2-1B"))
+    with patch.object(model, "Loader", Unloaded):
+        decoder = Decoder(config, names, Nothing(), "f16", CONTEXT)  # type: ignore[arg-type]
     target = cpu_target() if target_name == "CPU" else wasm_target() if target_name == "WASM" else webgpu_target()
 
     clock = Clock()
     start = Variable("start_pos", 0, CONTEXT - 1).bind(0)
-    plan = capture(lambda: model.decode(start))
+    plan = capture(lambda: decoder.decode(start))
     clock.phase("graph, schedule")
     kernels = [optimize(k, target) for k in plan.kernels]
     clock.phase("optimize")

@@ -67,10 +67,10 @@ def megabytes(file: str) -> str:
 def chat_launches() -> dict[str, dict[str, int]]:
     """Activations -> launches of the embedded chat model (q8): "decode", "sample", "greedy", and of one "layer"."""
     from tinyweb.graph.ir import Variable
-    from tinyweb.models.llama import Llama
+    from tinyweb.models import load
     from tinyweb.tracing import capture
 
-    model = Llama.from_folder(MODELS / "tinychat-7m", "q8", device="CPU")
+    model = load(MODELS / "tinychat-7m", "q8", device="CPU")
     layers, caches = model.layers, model.caches
     start = Variable("start_pos", 0, model.context - 1).bind(0)
     found: dict[str, dict[str, int]] = {}
@@ -86,10 +86,10 @@ def chat_launches() -> dict[str, dict[str, int]]:
 def sampler_reductions() -> int:
     """The most reductions of a kernel that chooses a token."""
     from tinyweb.graph.ir import Ops, Variable
-    from tinyweb.models.llama import Llama
+    from tinyweb.models import load
     from tinyweb.tracing import capture
 
-    model = Llama.from_folder(MODELS / "tinychat-7m", "q8", device="CPU")
+    model = load(MODELS / "tinychat-7m", "q8", device="CPU")
     plan = capture(lambda: model.sample(Variable("start_pos", 0, model.context - 1).bind(0)))
     return max(sum(u.op is Ops.REDUCE for u in kernel.toposort()) for kernel in plan.kernels)
 

@@ -75,8 +75,8 @@ class Ours(Model):
     def __init__(self, shape: str, quant: str, threads: int, device: str = "CPU"):
         from tinyweb.device import Device
         from tinyweb.errors import TinywebError
+        from tinyweb.models import load
         from tinyweb.models.chat import Chat, Settings
-        from tinyweb.models.llama import Llama
         from tinyweb.toolchain import find_clang
 
         self.shape, self.settings = shape, Settings
@@ -88,7 +88,7 @@ class Ours(Model):
         checkpoints.gguf_file(shape, quant)  # peers cannot make it: they have no tinyweb
         _script(find_clang().clang)
         with checkpoints.quantised_once():
-            model = Llama.from_folder(checkpoints.llama_folder(shape), quant, CONTEXT, device=device)
+            model = load(checkpoints.llama_folder(shape), quant, CONTEXT, device=device)
         self.model = model
         self.chat = Chat(model, SimpleNamespace(eos=()))  # type: ignore[arg-type]  # ids in, ids out: nothing ends
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import checkpoints
 from benchmarks.checkpoints import Shape, gguf_file, gguf_name, interleaved, llama_folder, q4_0, q8_0, token_texts
 from tinyweb.formats.tokenizer import Tokenizer
-from tinyweb.models.llama import Llama
+from tinyweb.models import load
 from tinyweb.nn.quantize import quantize_groups
 from tinyweb.tensor import Tensor
 
@@ -27,7 +27,7 @@ def tiny(tmp_path, monkeypatch):
 def test_folder_is_a_model_with_lively_logits(tiny):
     folder = llama_folder("tiny")
     assert llama_folder("tiny") == folder and len(list(tiny.iterdir())) == 1  # made once, nothing left behind
-    logits = Llama.from_folder(folder, "f32", 32)(Tensor([[1, 2, 3]])).numpy()
+    logits = load(folder, "f32", 32)(Tensor([[1, 2, 3]])).numpy()
     assert np.isfinite(logits).all() and 0.3 < logits.std() < 3
     tokenizer = Tokenizer.from_folder(folder)
     assert tokenizer.decode(tokenizer.encode("Grüße!")) == "Grüße!" and tokenizer.vocab_size == 300

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 VOCABULARY, HIDDEN, MIDDLE, HEADS, KV_HEADS = 4096, 32, 48, 4, 2  # the vocabulary is the tokenizer's
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
     "hidden_size": HIDDEN,
     "intermediate_size": MIDDLE,
     "num_hidden_layers": 1,

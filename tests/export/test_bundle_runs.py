@@ -14,8 +14,8 @@ import wasmtime
 from tests.export.small_model import write_small_model
 from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models import load
 from tinyweb.models.chat import Chat, Settings
-from tinyweb.models.llama import Llama
 
 PROMPT = [0, 2, 275, 3, 261, 499, 5, 4, 2, 277, 3]  # 11 tokens: a block of 8 and what is left
 GREEDY = Settings(max_tokens=12, temperature=0)
@@ -98,7 +98,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) ->
 def test_it_computes_what_the_model_computes(small_model: Path, tmp_path: Path, quant: str) -> None:
     options = ExportOptions(quant, context=48, shard_bytes=65536)
     export_chat(small_model, tmp_path / "site", options, lambda step, done, total: None)
-    chat = Chat(Llama.from_folder(small_model, quant, 48, device="CPU"), Tokenizer.from_folder(small_model))
+    chat = Chat(load(small_model, quant, 48, device="CPU"), Tokenizer.from_folder(small_model))
     # where activations are rounded, sums in another order may round one of them to its neighbour
     tolerance = 2e-2 if quant in ("q8", "q4") else 1e-4
     for variant in ("simd", "relaxed"):

@@ -13,9 +13,9 @@ from tests.models.conftest import LLAMA3
 from tinyweb import Tensor
 from tinyweb.errors import TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models import load
 from tinyweb.models.chat import Chat, Settings, choose_block, draft
 from tinyweb.models.fit import Fitted, fit_messages
-from tinyweb.models.llama import Llama
 
 Messages = Sequence[Mapping[str, str]]
 GREEDY = Settings(temperature=0, max_tokens=24)
@@ -221,13 +221,13 @@ def test_drafts_are_what_followed_the_latest_place_that_reads_alike() -> None:
 # -- the loop ----------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def chat(model_folder: Path) -> Chat:
-    return Chat(Llama.from_folder(model_folder, "q8"), Tokenizer.from_folder(model_folder))
+    return Chat(load(model_folder, "q8"), Tokenizer.from_folder(model_folder))
 
 
 @pytest.fixture(scope="module")
 def steady_chat(model_folder: Path) -> Chat:
     """Activations are not rounded: how many tokens are computed at a time changes logits by some 1e-6 only."""
-    model = Llama.from_folder(model_folder, "q8", activations="float")
+    model = load(model_folder, "q8", activations="float")
     return Chat(model, Tokenizer.from_folder(model_folder))
 
 
@@ -310,7 +310,7 @@ def test_context_is_used_to_its_end(make_llama, reference, model_folder: Path) -
     folder = make_llama(tie_word_embeddings=True, rope_parameters=LLAMA3)
     tokenizer = Tokenizer.from_folder(model_folder)
     tokenizer.eos = ()
-    chat = Chat(Llama.from_folder(folder, context=20), tokenizer)
+    chat = Chat(load(folder, context=20), tokenizer)
     prompt = [int(i) for i in np.random.default_rng(5).integers(0, 517, 20)]
     ids = list(chat.generate_ids(prompt[:15], Settings(temperature=0, max_tokens=99)))
     assert len(ids) == 6  # positions 15 … 19, and the token after them

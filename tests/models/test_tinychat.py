@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models import load
 from tinyweb.models.chat import Chat, Settings
-from tinyweb.models.llama import Llama
 
 GREEDY = Settings(temperature=0, max_tokens=256)
 
@@ -24,7 +24,7 @@ def golden(model_folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=["CPU", "WASM", "WEBGPU"])
 def chat(request: pytest.FixtureRequest, model_folder: Path) -> Iterator[Chat]:
     """The model with half-float weights."""
-    yield Chat(Llama.from_folder(model_folder, "f16", device=request.param), Tokenizer.from_folder(model_folder))
+    yield Chat(load(model_folder, "f16", device=request.param), Tokenizer.from_folder(model_folder))
 
 
 def test_golden_ids(chat: Chat, golden: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def test_golden_ids(chat: Chat, golden: dict[str, Any]) -> None:
 
 def score(folder: Path, quant: str, items: list[dict[str, Any]]) -> float:
     """Share of the items answered as expected, greedily, in percent."""
-    chat = Chat(Llama.from_folder(folder, quant), Tokenizer.from_folder(folder))
+    chat = Chat(load(folder, quant), Tokenizer.from_folder(folder))
     right = 0
     for item in items:
         text, _ = chat.answer(item["messages"], GREEDY)

@@ -60,7 +60,7 @@ class Backend(StrEnum):
 
 
 ModelFolder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a Llama model.", show_default=False)
+    Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a language model.", show_default=False)
 ]
 SiteFolder = Annotated[
     Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)

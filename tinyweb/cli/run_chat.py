@@ -45,8 +45,8 @@ def run_chat(
 
     from tinyweb.formats.huggingface import ModelFolder
     from tinyweb.formats.tokenizer import Tokenizer
+    from tinyweb.models import load
     from tinyweb.models.chat import Chat, Settings
-    from tinyweb.models.llama import Llama
 
     if prompt is None and as_json:
         raise typer.BadParameter("--json needs a --prompt")
@@ -61,7 +61,7 @@ def run_chat(
     messages = [{"role": "system", "content": system}] if system is not None else []
     tokenizer.prompt([*messages, {"role": "user", "content": ""}])  # a folder without a template is refused at once
     with show_progress(stderr()) as progress:
-        model = Llama.from_folder(folder, quant.value if quant else None, context, device)
+        model = load(folder, quant.value if quant else None, context, device)
         if tune:
             from tinyweb.models.chat import entry_points, usual_calls
             from tinyweb.tuning import tune_kernels

@@ -31,12 +31,12 @@ def tune_chat(
     debug: Debug = False,
 ) -> None:
     """Find faster kernels for a chat model on a device; later runs on this machine use them."""
+    from tinyweb.models import load
     from tinyweb.models.chat import entry_points, usual_calls
-    from tinyweb.models.llama import Llama
     from tinyweb.tuning import tune_kernels
 
     with show_progress(stderr()) as progress:
-        plans = entry_points(Llama.from_folder(folder, quant.value, context, device), progress)
+        plans = entry_points(load(folder, quant.value, context, device), progress)
         _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)
 
 

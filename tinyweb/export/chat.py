@@ -23,7 +23,7 @@ from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
-from tinyweb.models.llama import Llama
+from tinyweb.models.decoder import Decoder, load
 from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -60,7 +60,7 @@ class Exported:
 
 
 def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
-    """Write the site of the Llama model in `folder` to `output`; on an error nothing is left behind.
+    """Write the site of the language model in `folder` to `output`; on an error nothing is left behind.
 
     Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
     """
@@ -75,7 +75,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
             f"{folder} has no chat template: it is a base model, export one that was trained to chat"
         )
     progress("reading the model", 0, 1)
-    model = Llama.from_folder(folder, options.quant, options.context, DEVICE)
+    model = load(source, options.quant, options.context, DEVICE)
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
@@ -86,7 +86,7 @@ def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Pr
 def _write_bundle(
     bundle: Path,
     source: ModelFolder,
-    model: Llama,
+    model: Decoder,
     tokenizer: Tokenizer,
     settings: Settings,
     options: ExportOptions,
@@ -117,7 +117,7 @@ def _write_bundle(
     _write_texts(bundle, source.path, tokenizer)
     made = manifest(
         options.name or source.path.resolve().name,
-        _figures(model, options.quant),
+        _figures(model, source, options.quant),
         FILES,
         writer,
         segments,
@@ -162,18 +162,18 @@ def _write_texts(bundle: Path, folder: Path, tokenizer: Tokenizer) -> None:
     (bundle / FILES["chat_template"]).write_text(tokenizer.template.source, encoding="utf-8", newline="\n")
 
 
-def _figures(model: Llama, quant: str) -> dict[str, Any]:
+def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:
     return {
-        "architecture": "llama",
+        "architecture": source.config.word("model_type", "decoder"),
         "parameters": model.parameter_count,
-        "layers": model.config.num_hidden_layers,
+        "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "context": model.context,
         "quant": quant,
     }
 
 
-def _facts(model: Llama, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
+def _facts(model: Decoder, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
     vocabulary = model.config.vocab_size
     eos = tuple(t for t in tokenizer.eos if t < vocabulary)
     if not eos:

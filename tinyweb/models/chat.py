@@ -1,6 +1,6 @@
 """A chat with a language model on one device: the same entry points an exported page runs, launched from Python.
 
-    chat = Chat(Llama.from_folder(folder), Tokenizer.from_folder(folder))
+    chat = Chat(load(folder), Tokenizer.from_folder(folder))
     for part in chat.generate([{"role": "user", "content": "Hello!"}], Settings(temperature=0)): print(part.text)
 
 What is notable:
@@ -37,7 +37,7 @@ NGRAM = (4, 2)  # tokens of the text's end that are looked for in what came befo
 
 
 class ChatModel(Protocol):
-    """What a language model offers to be chatted with; `Llama` says what each does."""
+    """What a language model offers to be chatted with; `Decoder` says what each does."""
 
     context: int
     ids: Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,20 @@ import numpy.typing as npt
 from tinyweb.graph.ir import Size
 from tinyweb.tensor import Tensor
 
+Floats = npt.NDArray[Any]
+
 
 @dataclass(frozen=True)
 class RotaryScaling:
-    """How positions beyond those of training are mapped to angles.
+    """How positions beyond the `original` ones of training are mapped to angles.
 
     `linear` divides all frequencies by `factor`. `llama3` divides those with fewer than `low` turns in `original`
-    positions, keeps those with more than `high`, and blends in between.
+    positions, keeps those with more than `high`, and blends in between. `yarn` (Peng et al. 2023) does so along the
+    pairs, from the one with `high` turns to that with `low`; `whole_pairs`: both rounded outwards. `dynamic` raises the
+    base once the context is longer than `original`. `longrope` (Ding et al. 2024) divides each frequency by its own of
+    the `short` factors, or of the `long` ones once the context is longer than `original`.
+
+    `magnitude` is what turned pairs are multiplied with.
     """
 
     kind: str = "default"
@@ -26,17 +34,31 @@ class RotaryScaling:
     low: float = 1.0
     high: float = 4.0
     original: int = 8192
+    whole_pairs: bool = True
+    short: tuple[float, ...] = ()
+    long: tuple[float, ...] = ()
+    magnitude: float = 1.0
 
 
 class Rotary:
     """Rotary position embedding (Su et al. 2021): pairs (x[i], x[i + width/2]) are turned by position · frequency[i].
 
-    `table` is (2, positions, width/2), float32: cosines and sines.
+    `table` is (2, positions, width/2), float32: cosines and sines. `turned`: how many of the `width` elements are
+    turned, those of the first turned/2 pairs; None: all. `context`: the longest text, which some scalings depend on;
+    None: all positions.
     """
 
-    def __init__(self, width: int, positions: int, theta: float, scaling: RotaryScaling, device: str | None = None):
-        angles = np.arange(positions, dtype=np.float32)[:, None] * frequencies(width, theta, scaling)
-        self.table = Tensor(np.stack([np.cos(angles), np.sin(angles)]), device=device)
+    def __init__(
+        self, width: int, positions: int, theta: float, scaling: RotaryScaling, device: str | None = None,
+        turned: int | None = None, context: int | None = None,
+    ):  # fmt: skip
+        turned = width if turned is None else turned
+        each = frequencies(turned, theta, scaling, positions if context is None else context)
+        angles = np.arange(positions, dtype=np.float32)[:, None] * each
+        table = np.stack([np.cos(angles), np.sin(angles)]) * np.float32(scaling.magnitude)
+        still = np.zeros((2, positions, (width - turned) // 2), np.float32)
+        still[0] = 1
+        self.table = Tensor(np.concatenate([table, still], axis=2), device=device)
 
     def __call__(self, x: Tensor, start: Size) -> Tensor:
         """x (…, tokens, heads, width), tokens at positions start, start + 1, …; the same shape."""
@@ -49,19 +71,71 @@ class Rotary:
         return (pairs * cosine + pairs.flip(-2) * signed).reshape(*x.shape)
 
 
-def frequencies(width: int, theta: float, scaling: RotaryScaling) -> npt.NDArray[Any]:
+def frequencies(width: int, theta: float, scaling: RotaryScaling, context: int = 0) -> Floats:
     """Radians per position of each pair, (width/2,); in float32 throughout, as the models were trained."""
+    return _SCALED[scaling.kind](width, theta, scaling, context)
+
+
+def _plain(width: int, theta: float) -> Floats:
     exponent = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-    plain: npt.NDArray[Any] = np.float32(1) / np.power(np.float32(theta), exponent)
-    if scaling.kind == "default":
-        return plain
-    factor = np.float32(scaling.factor)
-    if scaling.kind == "linear":
-        slower: npt.NDArray[Any] = plain / factor
-        return slower
-    if scaling.kind != "llama3":
-        raise NotImplementedError(f"rotary scaling {scaling.kind!r} is not available yet")
+    each: Floats = np.float32(1) / np.power(np.float32(theta), exponent)
+    return each
+
+
+def _default(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    return _plain(width, theta)
+
+
+def _linear(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    slower: Floats = _plain(width, theta) / np.float32(scaling.factor)
+    return slower
+
+
+def _llama3(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    plain = _plain(width, theta)
     turns = np.float32(scaling.original) / (np.float32(2 * math.pi) / plain)
-    blend = np.clip((turns - np.float32(scaling.low)) / np.float32(scaling.high - scaling.low), 0, 1)
-    scaled: npt.NDArray[Any] = ((1 - blend) * plain / factor + blend * plain).astype(np.float32)
+    kept = np.clip((turns - np.float32(scaling.low)) / np.float32(scaling.high - scaling.low), 0, 1)
+    return _blend(plain, scaling.factor, kept)
+
+
+def _yarn(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    def pair(turns: float) -> float:
+        """The pair that makes so many turns in the positions of training, as a real number."""
+        return width * math.log(scaling.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = pair(scaling.high), pair(scaling.low)
+    if scaling.whole_pairs:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, width - 1)
+    if first == last:
+        last += 0.001  # a step
+    slowed = np.clip((np.arange(width // 2, dtype=np.float32) - np.float32(first)) / np.float32(last - first), 0, 1)
+    return _blend(_plain(width, theta), scaling.factor, 1 - slowed)
+
+
+def _blend(plain: Floats, factor: float, kept: Floats) -> Floats:
+    scaled: Floats = ((1 - kept) * plain / np.float32(factor) + kept * plain).astype(np.float32)
     return scaled
+
+
+def _dynamic(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    longer = max(context, scaling.original) / scaling.original
+    stretch = scaling.factor * longer - (scaling.factor - 1)
+    return _plain(width, theta * stretch ** (width / max(width - 2, 1)))
+
+
+def _longrope(width: int, theta: float, scaling: RotaryScaling, context: int) -> Floats:
+    factors = scaling.long if context > scaling.original else scaling.short
+    slower: Floats = _plain(width, theta) / np.array(factors, np.float32)
+    return slower
+
+
+_SCALED: dict[str, Callable[[int, float, RotaryScaling, int], Floats]] = {
+    "default": _default,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "dynamic": _dynamic,
+    "longrope": _longrope,
+}
+SCALINGS = tuple(_SCALED)

@@ -123,10 +123,10 @@ def test_a_grid_spread_over_dimensions(length: int) -> None:
 
 
 def chat_kernels(folder: Path, quant: str) -> list[UOp]:
+    from tinyweb.models import load
     from tinyweb.models.chat import entry_points
-    from tinyweb.models.llama import Llama
 
-    plans = entry_points(Llama.from_folder(folder, quant)).values()
+    plans = entry_points(load(folder, quant)).values()
     return list(dict.fromkeys(call.kernel for plan in plans for call in plan.calls))
 
 

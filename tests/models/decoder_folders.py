@@ -1,0 +1,85 @@
+"""Small language models of random weights, saved by `transformers`, which is also their judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 67,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": None,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+WINDOW = 6  # of positions, where layers slide
+
+
+@dataclass(frozen=True)
+class Small:
+    """An architecture and what of its config differs from SIZES; `config`: the class, where its name is another."""
+
+    architecture: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    config: str = ""
+
+    def write(self, folder: Path) -> None:
+        """The folder as `transformers` saves it."""
+        name = self.config or self.architecture.replace("ForCausalLM", "Config").replace("LMHeadModel", "Config")
+        config = getattr(transformers, name)(**SIZES | self.changes)
+        model = getattr(transformers, self.architecture)(config)
+        generator = torch.Generator().manual_seed(7)
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                # no norm and no bias is neutral, and weights are large enough that a mistake shows
+                values = torch.randn(p.shape, generator=generator)
+                p.copy_(values * 0.2 + 0.7 if "norm" in name or "ln_" in name else values * 0.25)
+        model.save_pretrained(folder)
+
+    def logits(self, folder: Path, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """What `transformers` makes of ids (batch, tokens) in float32, each text read at once."""
+        model = getattr(transformers, self.architecture).from_pretrained(folder, dtype=torch.float32).eval()
+        with torch.no_grad():
+            out: npt.NDArray[np.float32] = model(torch.from_numpy(ids)).logits.numpy()
+        return out
+
+
+NO_HEADS = {"num_key_value_heads": 4}
+WINDOWED = {"sliding_window": WINDOW}
+
+LLAMA_LIKE = {
+    "Llama 3": Small("LlamaForCausalLM", {"rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }}),
+    "Llama, biases": Small("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "Mistral": Small("MistralForCausalLM", {**WINDOWED, "head_dim": 12}),
+    "Ministral": Small("MinistralForCausalLM", {
+        **WINDOWED, "head_dim": 8, "layer_types": ["full_attention", "sliding_attention"],
+    }),
+    "Qwen 2": Small("Qwen2ForCausalLM"),
+    "Qwen 2, windows": Small("Qwen2ForCausalLM", {**WINDOWED, "use_sliding_window": True, "max_window_layers": 1}),
+    "Qwen 3": Small("Qwen3ForCausalLM", {"head_dim": 12}),
+}  # fmt: skip
+SCALINGS: dict[str, dict[str, Any]] = {
+    "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+    "yarn": {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+    },
+    "yarn, every field": {
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+        "beta_fast": 8.0, "beta_slow": 0.5, "mscale": 0.7, "mscale_all_dim": 0.3, "truncate": False,
+    },
+    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+}  # fmt: skip

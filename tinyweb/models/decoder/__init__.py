@@ -1,0 +1,63 @@
+"""Decoder-only language models: one network, whose parts the architecture named in config.json chooses.
+
+- `config`: the parts, as records.
+- `architectures`: from config.json to those records, a function for each family.
+- `loader`: the checkpoint's tensors.
+- `norm`, `attention`, `mlp`, `layer`, `model`: the network.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from tinyweb.errors import TinywebError
+from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
+from tinyweb.models.decoder.architectures import read_config
+from tinyweb.models.decoder.config import DecoderConfig
+from tinyweb.models.decoder.model import Decoder
+from tinyweb.nn.quantize import ACTIVATIONS
+
+QUANTS = ("f32", "f16", "q8", "q4")
+DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
+
+__all__ = ["DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
+
+
+class ModelSource(Protocol):
+    """What a model is read from: `config`, the fields of config.json, and the checkpoint's tensors by their names in
+    Hugging Face's layout. A `ModelFolder` is one."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def config(self) -> Config: ...
+    def weights(self) -> Checkpoint: ...
+
+
+def load(
+    source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
+    activations: str | None = None,
+) -> Decoder:  # fmt: skip
+    """Reads a language model: a Hugging Face folder (config.json and safetensors), or what offers the same.
+
+    `quant`: "f32", "f16", "q8" or "q4"; None keeps the checkpoint's precision (bfloat16 becomes float16).
+    `context`: positions to make room for; without it what the model allows, at most 4096.
+    `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
+    where the device has integer dot products.
+
+    Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
+    for a `quant`, `context` or `activations` that cannot be.
+    """
+    if quant is not None and quant not in QUANTS:
+        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
+    if activations is not None and activations not in ACTIVATIONS:
+        raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
+    folder = ModelFolder(source) if isinstance(source, str | Path) else source
+    config, names = read_config(folder.config)
+    if context is not None and not 1 <= context <= config.positions:
+        raise TinywebError(
+            f"a context of {context} tokens is not possible: {folder.path} allows 1 to {config.positions}"
+        )
+    chosen = context or min(config.positions, DEFAULT_CONTEXT)
+    return Decoder(config, names, folder.weights(), quant, chosen, device, activations)

@@ -1,0 +1,34 @@
+"""From config.json to the parts of a decoder: one function for each family, and the table of names that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.huggingface import Config
+from tinyweb.models.decoder.architectures import llama
+from tinyweb.models.decoder.config import DecoderConfig, Names
+
+Read = Callable[[Config], tuple[DecoderConfig, Names]]
+
+ARCHITECTURES: dict[str, Read] = {
+    "LlamaForCausalLM": llama.llama,
+    "MistralForCausalLM": llama.mistral,
+    "MinistralForCausalLM": llama.mistral,
+    "Qwen2ForCausalLM": llama.qwen2,
+    "Qwen3ForCausalLM": llama.qwen3,
+}
+"""By the names in `architectures` of config.json."""
+
+
+def read_config(c: Config) -> tuple[DecoderConfig, Names]:
+    """The decoder that a config.json describes, and what its checkpoint calls the parts.
+
+    Raises ModelFormatError, which names the field that is missing, wrong or not supported.
+    """
+    named = c.values.get("architectures") or []
+    known = [name for name in named if name in ARCHITECTURES] if isinstance(named, list) else []
+    if not known:
+        found = ", ".join(map(str, named))[:80] if isinstance(named, list) and named else "no architecture"
+        raise ModelFormatError(f"{c.where} names {found}; supported here: {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[known[0]](c)

@@ -1,0 +1,216 @@
+"""The fields of config.json that architectures share, each checked as it is read: ModelFormatError names what is wrong.
+
+Fields have moved over the years; both places are looked at (`rope_parameters` since transformers 5, `rope_theta` and
+`rope_scaling` before).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.huggingface import Config
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    DecoderConfig,
+    LayerConfig,
+    MlpConfig,
+    NormConfig,
+    RotaryConfig,
+)
+from tinyweb.nn.rotary import SCALINGS, RotaryScaling
+
+MOST = 1 << 30  # of positions
+ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+KINDS = ("full_attention", "sliding_attention")
+
+
+def layer_count(c: Config) -> int:
+    return c.integer("num_hidden_layers", 1, 1024)
+
+
+def positions(c: Config) -> int:
+    return c.integer("max_position_embeddings", 1, MOST)
+
+
+def rms(c: Config, key: str = "rms_norm_eps", default: float = 1e-6, offset: float = 0.0) -> NormConfig:
+    return NormConfig("rms", c.number(key, 0, 1, default), offset=offset)
+
+
+def layer_norm(c: Config, key: str = "layer_norm_eps", bias: bool = True) -> NormConfig:
+    return NormConfig("layer", c.number(key, 0, 1, 1e-5), bias=bias)
+
+
+def activation(c: Config, key: str = "hidden_act", default: str = "silu") -> str:
+    name = c.word(key, default)
+    if name not in ACTIVATIONS:
+        raise ModelFormatError(f"{c.where}: {key!r} {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def mlp(c: Config, gated: bool = True, bias: bool | None = None, default: str = "silu") -> MlpConfig:
+    """`bias` None: as `mlp_bias` says."""
+    wide = c.integer("intermediate_size", 1, 1 << 20)
+    return MlpConfig(wide, activation(c, default=default), gated, c.flag("mlp_bias", False) if bias is None else bias)
+
+
+def attention(c: Config, rotary: Callable[[int], RotaryConfig | None], **parts: Any) -> AttentionConfig:
+    """Sizes of the heads, and whatever else an architecture says; `rotary` is given the width of a head.
+
+    Biases are as `attention_bias` says where `parts` do not.
+    """
+    heads, hidden = c.integer("num_attention_heads", 1, 1024), hidden_size(c)
+    kv_heads = c.integer("num_key_value_heads", 1, heads, heads)
+    if c.values.get("head_dim") is None and hidden % heads:
+        raise ModelFormatError(f"{c.where}: 'hidden_size' {hidden} is no multiple of 'num_attention_heads' {heads}")
+    width = c.integer("head_dim", 2, 1024, hidden // heads)
+    if heads % kv_heads:
+        raise ModelFormatError(f"{c.where}: {heads} attention heads are no multiple of {kv_heads} key/value heads")
+    if width % 2:
+        raise ModelFormatError(f"{c.where}: 'head_dim' must be even for rotary positions, found {width}")
+    if "bias" not in parts:
+        parts["bias"] = parts["output_bias"] = c.flag("attention_bias", False)
+    return AttentionConfig(heads, kv_heads, width, parts.pop("scale", 1 / math.sqrt(width)), rotary(width), **parts)
+
+
+def hidden_size(c: Config) -> int:
+    return c.integer("hidden_size", 2, 1 << 16)
+
+
+def decoder(
+    c: Config, layers: Sequence[LayerConfig], norm: NormConfig, tied: bool = False, **parts: Any
+) -> DecoderConfig:
+    """`tied`: what counts where the file does not say it."""
+    return DecoderConfig(
+        vocab_size=c.integer("vocab_size", 1, 1 << 22),
+        hidden_size=hidden_size(c),
+        positions=parts.pop("positions", None) or positions(c),
+        layers=tuple(layers),
+        norm=norm,
+        tied=c.flag("tie_word_embeddings", tied),
+        **parts,
+    )
+
+
+# -- which layers see what ---------------------------------------------------------------------------------------------
+def sliding(c: Config, usual: Callable[[int], bool]) -> list[bool]:
+    """For each layer whether it sees a window only: `layer_types`, or where the file has none what is `usual`."""
+    count = layer_count(c)
+    kinds = c.values.get("layer_types")
+    if kinds is None:
+        return [usual(i) for i in range(count)]
+    if not isinstance(kinds, list) or len(kinds) != count or any(k not in KINDS for k in kinds):
+        raise ModelFormatError(
+            f"{c.where}: 'layer_types' must name {count} layers, each {' or '.join(KINDS)}, found {str(kinds)[:60]}"
+        )
+    return [k == KINDS[1] for k in kinds]
+
+
+def window(c: Config) -> int | None:
+    """`sliding_window`; none where it is absent."""
+    return c.integer("sliding_window", 1, MOST) if c.values.get("sliding_window") is not None else None
+
+
+def windows(c: Config, usual: Callable[[int], bool]) -> list[int | None]:
+    """The window of each layer; None: all positions before it."""
+    wide = window(c)
+    return [wide if s else None for s in sliding(c, usual)]
+
+
+# -- rotary positions --------------------------------------------------------------------------------------------------
+def rotary(
+    c: Config, theta: float = 10000.0, part: float = 1.0, section: Config | None = None, interleaved: bool = False
+) -> Callable[[int], RotaryConfig]:
+    """Rotary positions as a function of a head's width. `theta` and `part` (how much of a head is turned) count where
+    the file does not say them; `section`: the parameters, where they are not those of the whole file."""
+    given = section or c.section("rope_parameters") or c.section("rope_scaling") or Config({}, c.where)
+    theta = given.number("rope_theta", 1, 1e12, c.number("rope_theta", 1, 1e12, theta))
+    part = given.number("partial_rotary_factor", 0, 1, c.number("partial_rotary_factor", 0, 1, part))
+
+    def of(width: int) -> RotaryConfig:
+        turned = int(width * part)
+        if turned % 2 or not turned:
+            raise ModelFormatError(
+                f"{c.where}: 'partial_rotary_factor' {part:g} turns {turned} of {width} elements: "
+                "their number must be even and more than 0"
+            )
+        return RotaryConfig(theta, turned, scaling(c, given, turned), interleaved)
+
+    return of
+
+
+def scaling(c: Config, given: Config, turned: int) -> RotaryScaling:
+    kind = given.word("rope_type", given.word("type", "default"))
+    if kind not in SCALINGS:
+        raise ModelFormatError(f"{given.where}: rotary scaling {kind!r} is not supported; known: {', '.join(SCALINGS)}")
+    if kind == "default":
+        return RotaryScaling()
+    longest = positions(c)
+    original = given.integer("original_max_position_embeddings", 1, MOST, longest)
+    original = c.integer("original_max_position_embeddings", 1, MOST, original)
+    if kind == "longrope":
+        return _longrope(given, turned, longest, original)
+    factor = given.number("factor", 1e-3, 1e6)
+    if kind == "dynamic":
+        return RotaryScaling(kind, factor, original=longest)
+    if kind == "llama3":
+        low, high = given.number("low_freq_factor", 1e-3, 1e6), given.number("high_freq_factor", 1e-3, 1e6)
+        return replace(
+            _turns(given, low, high, "low_freq_factor", "high_freq_factor"), kind=kind, factor=factor, original=original
+        )
+    if kind == "yarn":
+        low, high = given.number("beta_slow", 1e-3, 1e6, 1), given.number("beta_fast", 1e-3, 1e6, 32)
+        found = _turns(given, low, high, "beta_slow", "beta_fast")
+        whole = given.flag("truncate", True)
+        magnitude = given.number("attention_factor", 0, 1e3, _yarn_magnitude(given, factor))
+        return replace(found, kind=kind, factor=factor, original=original, whole_pairs=whole, magnitude=magnitude)
+    return RotaryScaling(kind, factor)
+
+
+def _turns(given: Config, low: float, high: float, low_name: str, high_name: str) -> RotaryScaling:
+    if low >= high:
+        raise ModelFormatError(f"{given.where}: {low_name!r} must be below {high_name!r}, found {low:g} and {high:g}")
+    return RotaryScaling(low=low, high=high)
+
+
+def _yarn_magnitude(given: Config, factor: float) -> float:
+    def growth(weight: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
+
+    some, all_dims = given.number("mscale", 0, 1e3, 0), given.number("mscale_all_dim", 0, 1e3, 0)
+    return growth(some) / growth(all_dims) if some and all_dims else growth(1)
+
+
+def _longrope(given: Config, turned: int, longest: int, original: int) -> RotaryScaling:
+    factor = given.number("factor", 1e-3, 1e6, longest / original)
+    usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(max(original, 2)))
+    return RotaryScaling(
+        "longrope",
+        factor,
+        original=original,
+        short=_factors(given, "short_factor", turned // 2),
+        long=_factors(given, "long_factor", turned // 2),
+        magnitude=given.number("attention_factor", 0, 1e3, usual),
+    )
+
+
+def _factors(given: Config, key: str, count: int) -> tuple[float, ...]:
+    found = given.values.get(key)
+    if (
+        not isinstance(found, list)
+        or len(found) != count
+        or not all(type(v) in (int, float) and 0 < v < 1e9 for v in found)
+    ):
+        raise ModelFormatError(f"{given.where}: {key!r} must be a list of {count} numbers above 0")
+    return tuple(float(v) for v in found)

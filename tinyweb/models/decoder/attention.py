@@ -1,0 +1,98 @@
+"""Causal self-attention with a cache."""
+
+from __future__ import annotations
+
+import math
+
+from tinyweb.graph.ir import Size
+from tinyweb.models.decoder.config import AttentionConfig
+from tinyweb.models.decoder.loader import Loader
+from tinyweb.models.decoder.norm import Norm
+from tinyweb.nn.rotary import Rotary
+from tinyweb.tensor import Tensor
+
+
+class Attention:
+    """Attention of one layer. The projections of query, key and value are one matrix, rows in this order.
+
+    A cache is float32 (2, batch · key/value heads, positions, width): keys and values, all sequences' heads side by
+    side.
+    """
+
+    def __init__(self, config: AttentionConfig, load: Loader, layer: str, rotary: Rotary | None):
+        c, names, hidden = config, load.names, load.config.hidden_size
+        self.config, self.rotary = config, rotary
+        self.qkv = load.qkv(layer, c)
+        self.query_norm = load.query_key_norm(layer + names.query_norm, c, c.heads)
+        self.key_norm = load.query_key_norm(layer + names.key_norm, c, c.kv_heads)
+        (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
+        self.sinks = load.vector(layer + names.sinks, c.heads) if c.sinks else None
+
+    def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
+        """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
+
+        Keys and values of these tokens go into the cache, which must hold those of all positions before `start`.
+        """
+        c = self.config
+        batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
+        assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
+        qkv = self.qkv(h, activations).reshape(batch, tokens, c.heads + 2 * c.kv_heads, c.width)
+        if c.clip is not None:
+            qkv = qkv.clamp(-c.clip, c.clip)
+        key, value = qkv[:, :, c.heads : c.heads + c.kv_heads], qkv[:, :, c.heads + c.kv_heads :]
+        key = self._positioned(self._normed(key, self.key_norm), start)
+        both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
+        cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
+        seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
+
+        group = c.heads // c.kv_heads  # query heads that share a key/value head
+        query = self._positioned(self._normed(qkv[:, :, : c.heads], self.query_norm), start)
+        query = query.reshape(batch, tokens, c.kv_heads, group, c.width).permute(0, 2, 3, 1, 4)
+        query = query.reshape(batch * c.kv_heads, group, tokens, c.width)
+        scores = (query @ seen[0].transpose(-1, -2)) * c.scale
+        if c.softcap is not None:
+            scores = (scores * (1 / c.softcap)).tanh() * c.softcap
+        scores = self._masked(scores, start, room)
+        mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
+        mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
+        return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
+
+    def _normed(self, x: Tensor, norm: Norm | None) -> Tensor:
+        """Of queries or keys (batch, tokens, heads, width)."""
+        if norm is None:
+            return x
+        return norm(x.flatten(2)).reshape(*x.shape) if self.config.norm_of == "all heads" else norm(x)
+
+    def _positioned(self, x: Tensor, start: Size) -> Tensor:
+        return x if self.rotary is None else self.rotary(x, start)
+
+    def _masked(self, scores: Tensor, start: Size, room: int) -> Tensor:
+        """Scores (…, tokens, start + tokens) without those of later positions and of those before the window.
+
+        `room`: positions of the cache. Masks are comparisons of indices: kernels see which blocks they leave out.
+        """
+        tokens, window = scores.shape[-2], self.config.window
+        assert isinstance(tokens, int)
+        windowed = window is not None and window < room
+        if tokens == 1 and not windowed:
+            return scores
+        position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
+        key = Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0)
+        if tokens > 1:
+            scores = (key > position).where(-math.inf, scores)
+        if windowed:
+            scores = (key <= position - window).where(-math.inf, scores)
+        return scores
+
+    def _weights(self, scores: Tensor) -> Tensor:
+        """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""
+        if self.sinks is None:
+            return scores.softmax(-1)
+        c = self.config
+        batch = scores.shape[0] // c.kv_heads
+        sinks = self.sinks.reshape(1, c.kv_heads, c.heads // c.kv_heads, 1, 1)
+        sinks = sinks.expand(batch, *sinks.shape[1:]).reshape(scores.shape[0], c.heads // c.kv_heads, 1, 1)
+        largest = scores.max(-1, keepdim=True)
+        weights = (scores - largest).exp()
+        # a sink far above all scores makes the sum infinite, and so the weights 0
+        return weights / (weights.sum(-1, keepdim=True) + (sinks - largest).exp())

@@ -1,0 +1,146 @@
+"""The parts of a decoder: what an architecture chooses, said once for each layer.
+
+Nothing here knows an architecture's name or a checkpoint's; `architectures` fills these records in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tinyweb.nn.rotary import RotaryScaling
+
+
+@dataclass(frozen=True)
+class NormConfig:
+    """x / sqrt(mean(x²) + eps) ("rms"), or x less its mean, divided by its deviation ("layer"); then · weight + bias.
+
+    `offset` is added to the stored weights: Gemma's are distances from 1.
+    """
+
+    kind: str
+    eps: float
+    weight: bool = True
+    bias: bool = False
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class RotaryConfig:
+    """Rotary positions of the first `turned` elements of each head.
+
+    `interleaved`: the checkpoint's pairs are neighbours (x[2i], x[2i + 1]), else halves (x[i], x[i + turned/2]).
+    """
+
+    theta: float
+    turned: int
+    scaling: RotaryScaling = field(default_factory=RotaryScaling)
+    interleaved: bool = False
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """`heads` queries of `width` elements share `kv_heads` keys and values in groups of equal size.
+
+    `scale`: of the scores. `softcap`: scores s become cap · tanh(s / cap). `rotary`: None: queries and keys know no
+    positions. `window`: how many positions a token sees, its own included; None: all before it. `clip`: queries, keys
+    and values are held within ± it. `sinks`: each head has one more score, whose value is 0.
+
+    `norm` is that of queries and keys, before they are turned; `norm_of` what it goes over, and what has a weight of
+    its own: "head" (one weight for all heads), "each head", "all heads" (their elements are normalised together).
+    """
+
+    heads: int
+    kv_heads: int
+    width: int
+    scale: float
+    rotary: RotaryConfig | None = None
+    window: int | None = None
+    bias: bool = False
+    output_bias: bool = False
+    norm: NormConfig | None = None
+    norm_of: str = "head"
+    softcap: float | None = None
+    clip: float | None = None
+    sinks: bool = False
+
+
+@dataclass(frozen=True)
+class MlpConfig:
+    """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`."""
+
+    width: int
+    activation: str
+    gated: bool = True
+    bias: bool = False
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """x + attention(x), then x + mlp(x), each with a norm before it, after it, both or none.
+
+    `parallel`: x + attention(x) + mlp(x), where without a norm of its own the MLP reads what attention reads.
+    `residual`: what both are multiplied with before they are added.
+    """
+
+    attention: AttentionConfig
+    mlp: MlpConfig
+    before_attention: NormConfig | None = None
+    after_attention: NormConfig | None = None
+    before_mlp: NormConfig | None = None
+    after_mlp: NormConfig | None = None
+    parallel: bool = False
+    residual: float = 1.0
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """A decoder-only language model.
+
+    `positions`: the longest text. `learned_positions`: they are rows of a table that is added to the embedding.
+    `embedding_scale`, `logit_scale`: what embeddings and logits are multiplied with; `logit_softcap`: logits l become
+    cap · tanh(l / cap). `tied`: the head is the embedding.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    positions: int
+    layers: tuple[LayerConfig, ...]
+    norm: NormConfig
+    tied: bool = False
+    head_bias: bool = False
+    learned_positions: bool = False
+    embedding_scale: float = 1.0
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a checkpoint calls the parts, without `.weight` and `.bias`.
+
+    All but the head are below `prefix`, which checkpoints of the network without its head leave out. Parts of a layer
+    are below `layer`, where {} is its number. `qkv` and `gate_up` are one name where the matrices are one, rows below
+    each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms with a weight for
+    each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in, out).
+    """
+
+    prefix: str = "model."
+    embedding: str = "embed_tokens"
+    positions: str = ""
+    norm: str = "norm"
+    head: str = "lm_head"
+    layer: str = "layers.{}."
+    before_attention: str = "input_layernorm"
+    after_attention: str = "post_attention_layernorm"
+    before_mlp: str = "post_attention_layernorm"
+    after_mlp: str = "post_feedforward_layernorm"
+    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    output: str = "self_attn.o_proj"
+    query_norm: str = "self_attn.q_norm"
+    key_norm: str = "self_attn.k_norm"
+    each_norm: str = ""
+    sinks: str = "self_attn.sinks"
+    gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    down: str = "mlp.down_proj"
+    by_head: bool = False
+    transposed: bool = False

@@ -1,0 +1,175 @@
+"""From a checkpoint's tensors to layers: names, shapes, the order of rows and the precision that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, Names, NormConfig, RotaryConfig
+from tinyweb.models.decoder.norm import Norm
+from tinyweb.nn.layers import Linear
+from tinyweb.nn.parameters import parameter
+from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
+from tinyweb.tensor import Tensor
+
+Array = npt.NDArray[Any]
+
+
+class Loader:
+    """Reads the parameters of one model. `count`: how many numbers have been read so far."""
+
+    def __init__(
+        self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | None, device: str | None
+    ):
+        self.config, self.names, self.checkpoint, self.quant, self.device = config, names, checkpoint, quant, device
+        self.prefix = names.prefix if names.prefix + names.embedding + ".weight" in checkpoint else ""
+        if f"{names.embedding}.weight" not in checkpoint:
+            self.prefix = names.prefix  # errors say the usual names
+        self.count = 0
+
+    # -- parts of the model -------------------------------------------------------------------------------------------
+    def embedding(self) -> Tensor | QuantizedWeight:
+        shape = (self.config.vocab_size, self.config.hidden_size)
+        return self._table(self._read(self.prefix + self.names.embedding + ".weight", shape))
+
+    def head(self, embedding: Tensor | QuantizedWeight) -> Linear:
+        """From hidden states to logits: by the embedding, or a matrix (vocab, hidden) of its own."""
+        c, name = self.config, self.names.head
+        weight = embedding if c.tied else self._table(self._read(name + ".weight", (c.vocab_size, c.hidden_size)))
+        return Linear.of(weight, self.vector(name + ".bias", c.vocab_size) if c.head_bias else None)
+
+    def norm(self, name: str, config: NormConfig) -> Norm:
+        """A norm of hidden states."""
+        shape = (self.config.hidden_size,)
+        weight = self._read(name + ".weight", shape) if config.weight else None
+        bias = self._read(name + ".bias", shape) if config.bias else None
+        return self._norm(config, weight, bias, shape)
+
+    # -- parts of a layer ---------------------------------------------------------------------------------------------
+    def qkv(self, layer: str, c: AttentionConfig) -> Linear:
+        """Query, key and value as one matrix, rows in this order; elements of a head in the order of `head_order`."""
+        rows = [c.heads * c.width, c.kv_heads * c.width, c.kv_heads * c.width]
+        weights = self._stack(layer, self.names.qkv, rows, self.config.hidden_size, c.heads)
+        query, key, value = weights
+        parts = [self._turned(query, c), self._turned(key, c), value]
+        bias = None
+        if c.bias:
+            query, key, value = self._stack(layer, self.names.qkv, rows, None, c.heads)
+            bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
+        return self._linear(np.concatenate(parts), bias)
+
+    def query_key_norm(self, name: str, c: AttentionConfig, heads: int) -> Norm | None:
+        """The norm of queries or keys, of which there are `heads`."""
+        if c.norm is None:
+            return None
+        shape = {"head": (c.width,), "each head": (heads, c.width), "all heads": (heads * c.width,)}[c.norm_of]
+
+        def read(kind: str) -> Array:
+            if c.norm_of == "each head" and self.names.each_norm:
+                each = [f"{name}.{self.names.each_norm.format(i)}.{kind}" for i in range(heads)]
+                values = np.stack([self._read(one, (c.width,)) for one in each])
+            else:
+                values = self._read(f"{name}.{kind}", shape)
+            return self._turned(values.reshape(-1), c).reshape(shape)
+
+        weight = read("weight") if c.norm.weight else None
+        over = shape if c.norm_of == "all heads" else (c.width,)
+        return self._norm(c.norm, weight, read("bias") if c.norm.bias else None, over)
+
+    def linears(self, layer: str, names: Sequence[str], rows: list[int], width: int, bias: bool) -> list[Linear]:
+        """Matrices (rows, width), each under its own name or all below each other under one."""
+        weights = self._stack(layer, names, rows, width)
+        biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
+        return [self._linear(w, b) for w, b in zip(weights, biases, strict=True)]
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return parameter(self._read(name, (size,)), self.device)
+
+    def positions(self, rows: int) -> Tensor:
+        """The table of learned positions, with as many rows as the cache has: those beyond the text are zeros."""
+        name = f"{self.prefix}{self.names.positions}.weight"
+        values = self._read(name, (self.config.positions, self.config.hidden_size))[:rows]
+        return self._dense(np.pad(values, ((0, rows - len(values)), (0, 0))))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+    def _read(self, name: str, shape: tuple[int, ...]) -> Array:
+        values = self.checkpoint.read(name, shape)
+        self.count += values.size
+        return values
+
+    def _stack(
+        self, layer: str, names: Sequence[str], rows: list[int], width: int | None, heads: int = 0
+    ) -> list[Array]:
+        """Matrices (rows, width), or vectors (rows,) where `width` is None."""
+
+        def read(name: str, count: int) -> Array:
+            if width is None:
+                return self._read(f"{layer}{name}.bias", (count,))
+            if self.names.transposed:
+                return self._read(f"{layer}{name}.weight", (width, count)).T
+            return self._read(f"{layer}{name}.weight", (count, width))
+
+        if len(names) == len(rows):
+            return [read(name, count) for name, count in zip(names, rows, strict=True)]
+        (name,) = names
+        values = read(name, sum(rows))
+        if self.names.by_head and heads:
+            split = values.reshape(heads, len(rows), -1, *values.shape[1:])
+            return [split[:, i].reshape(-1, *values.shape[1:]) for i in range(len(rows))]
+        return np.split(values, np.cumsum(rows)[:-1])
+
+    def _turned(self, values: Array, c: AttentionConfig) -> Array:
+        """Rows of all heads, those of each in the order that rotary positions need."""
+        if c.rotary is None:
+            return values
+        order = head_order(c.rotary, c.width)
+        if (order == np.arange(c.width)).all():
+            return values
+        return values.reshape(-1, c.width, *values.shape[1:])[:, order].reshape(values.shape)
+
+    # -- precision ----------------------------------------------------------------------------------------------------
+    def _norm(self, config: NormConfig, weight: Array | None, bias: Array | None, over: tuple[int, ...]) -> Norm:
+        if weight is not None and config.offset:
+            weight = weight.astype(np.float32) + np.float32(config.offset)
+        weights = [None if v is None else parameter(v, self.device) for v in (weight, bias)]
+        return Norm(config, over, *weights)
+
+    def _linear(self, weight: Array, bias: Array | None) -> Linear:
+        return Linear.of(self.matrix(weight, self.quant), None if bias is None else parameter(bias, self.device))
+
+    def _table(self, values: Array) -> Tensor | QuantizedWeight:
+        """An embedding (vocab, hidden). With 4-bit weights it keeps 8 bits: every token passes it twice."""
+        return self.matrix(values, "q8" if self.quant == "q4" else self.quant)
+
+    def matrix(self, values: Array, quant: str | None) -> Tensor | QuantizedWeight:
+        if quant in BITS:
+            quantized = quantize(values, BITS[quant], self.device)
+            if quantized is not None:
+                return quantized
+        return self._dense(values)
+
+    def _dense(self, values: Array) -> Tensor:
+        stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
+        if self.quant == "f32" or (self.quant is None and stored.bits > 16):
+            return Tensor(values.astype(np.float32), device=self.device)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
+        if np.isinf(half).any():  # bfloat16 and float32 reach farther than float16
+            return Tensor(values.astype(np.float32), device=self.device)
+        return Tensor(half, device=self.device)
+
+
+def head_order(rotary: RotaryConfig, width: int) -> npt.NDArray[np.intp]:
+    """Which of a head's elements is stored where, so that element i is turned together with i + width/2.
+
+    Scores are sums over these elements: any order will do that is the same for queries and keys. Elements that are not
+    turned are pairs whose angle is 0.
+    """
+    elements = np.arange(width)
+    turned, still = elements[: rotary.turned], elements[rotary.turned :]
+    pairs = turned.reshape(-1, 2).T if rotary.interleaved else turned.reshape(2, -1)
+    return np.concatenate([pairs, still.reshape(2, -1)], axis=1).reshape(-1)

@@ -1,0 +1,180 @@
+"""A decoder-only language model with its memory: what runs, and what an exported page runs.
+
+What is notable:
+- Weights stay as they are stored (half floats, 8 or 4 bit integers) and are widened as a kernel reads them;
+  activations, the key/value cache and the logits are float32. What is multiplied with quantised weights is itself
+  rounded to 8 bits (`activations`) where the processor multiplies integers faster.
+- The cache lies on the device and is updated in place; its valid length is symbolic, so that one set of kernels serves
+  every position.
+- `prefill`, `decode`, `sample`, `greedy` and `verify` are the entry points of a chat: they work on `state` alone, and
+  nothing but the position goes in from the host.
+"""
+
+from __future__ import annotations
+
+from tinyweb.device import Device
+from tinyweb.dtype import dtypes
+from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.graph.ir import Size, UOp, Variable
+from tinyweb.models.chat import VERIFY, positions
+from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, Names, RotaryConfig
+from tinyweb.models.decoder.layer import Layer
+from tinyweb.models.decoder.loader import Loader
+from tinyweb.nn import sampling
+from tinyweb.nn.layers import Embedding
+from tinyweb.nn.quantize import activations_for
+from tinyweb.nn.rotary import Rotary
+from tinyweb.tensor import Tensor
+
+
+class Decoder:
+    """A loaded model with its state. Use one instance for one conversation at a time.
+
+    `context`: positions of the cache. `activations`: "float" or "int8", what quantised weights are multiplied with; it
+    may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the tied
+    embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
+    (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
+    (VERIFY,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, positions, width of a head).
+    """
+
+    def __init__(
+        self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | None, context: int,
+        device: str | None = None, activations: str | None = None,
+    ):  # fmt: skip
+        self.config, self.quant, self.context, self.device = config, quant, context, device
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
+        self.positions = positions(context)
+        load = Loader(config, names, checkpoint, quant, device)
+        self.embedding = Embedding.of(load.embedding())
+        self.learned = load.positions(self.positions) if config.learned_positions else None
+        self.rotaries: dict[RotaryConfig, Rotary] = {}
+        self.layers = [
+            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.attention))
+            for i, layer in enumerate(config.layers)
+        ]
+        self.norm = load.norm(load.prefix + names.norm, config.norm)
+        self.head = load.head(self.embedding.weight)
+        self.parameter_count = load.count
+
+        self.ids = Tensor.empty(self.positions, dtype=dtypes.int32, device=device)
+        self.logits = Tensor.empty(1, config.vocab_size, device=device)
+        self.sampling_f = Tensor.empty(4, device=device)
+        self.sampling_i = Tensor.empty(2, dtype=dtypes.int32, device=device)
+        self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
+        self.caches = self._new_caches(1)
+        self._batch_caches: dict[int, list[Tensor]] = {}
+
+    # -- the network --------------------------------------------------------------------------------------------------
+    def forward(self, tokens: Tensor, start: Size, caches: list[Tensor]) -> Tensor:
+        """Hidden states (batch, tokens, hidden) before the last norm, for ids (batch, tokens) at positions start,
+        start + 1, …
+
+        Reads and updates `caches`, which must hold all positions before `start`.
+        """
+        x = self.embedding(tokens)
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
+        if self.learned is not None:
+            x = x + self.learned[start : start + tokens.shape[1]].float()
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, start, cache, self.activations)
+        return x
+
+    def project(self, x: Tensor) -> Tensor:
+        """Logits (…, vocab) of hidden states (…, hidden)."""
+        c = self.config
+        logits = self.head(self.norm(x), self.activations)
+        if c.logit_scale != 1:
+            logits = logits * c.logit_scale
+        if c.logit_softcap is not None:
+            logits = (logits * (1 / c.logit_softcap)).tanh() * c.logit_softcap
+        return logits
+
+    def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
+        """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …
+
+        Positions before `start_pos` are taken from earlier calls with the same batch size. Raises ValueError where
+        the ids have no such shape or leave the context.
+        """
+        if tokens.ndim != 2 or not tokens.dtype.is_int or not all(isinstance(s, int) and s > 0 for s in tokens.shape):
+            raise ValueError(
+                f"a decoder needs integer ids of shape (batch, tokens), got {tokens.dtype.name} {tokens.shape}"
+            )
+        batch, count = (int(s) for s in tokens.shape if isinstance(s, int))
+        if start_pos < 0 or start_pos + count > self.context:
+            raise ValueError(f"{count} tokens from position {start_pos} leave the context of {self.context}")
+        caches = self.caches if batch == 1 else self._batch_caches.setdefault(batch, self._new_caches(batch))
+        # the variable's range keeps the last token inside the cache, however many there are
+        start = Variable("start_pos", 0, min(self.context - 1, self.positions - count)).bind(start_pos)
+        return self.project(self.forward(tokens, start, caches)).realize()
+
+    # -- entry points of a chat ---------------------------------------------------------------------------------------
+    def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor:
+        """Reads ids[start_pos … start_pos + block) into the cache; leaves the logits of token `count` − 1 of them in
+        `logits`.
+
+        Tokens behind `count` may be anything: later calls write over what they leave in the cache.
+        """
+        tokens = self.ids[start_pos : start_pos + block].reshape(1, block)
+        x = self.forward(tokens, start_pos, self.caches)
+        return self.logits.assign(self.project(x[0, count - 1 : count]))
+
+    def decode(self, start_pos: UOp) -> Tensor:
+        """Reads ids[start_pos] into the cache; leaves its logits in `logits`."""
+        tokens = self.ids[start_pos : start_pos + 1].reshape(1, 1)
+        return self.logits.assign(self.project(self.forward(tokens, start_pos, self.caches))[0])
+
+    def sample(self, start_pos: UOp) -> Tensor:
+        """Draws the next token by `sampling_f` and `sampling_i` and writes it to ids[start_pos + 1]."""
+        return sampling.sample(self.logits, self.ids, start_pos, self.sampling_f, self.sampling_i)
+
+    def greedy(self, start_pos: UOp) -> Tensor:
+        """Writes the likeliest next token to ids[start_pos + 1]."""
+        return sampling.greedy(self.logits, self.ids, start_pos)
+
+    def verify(self, block: int, start_pos: UOp) -> Tensor:
+        """Reads ids[start_pos … start_pos + block) into the cache; leaves the likeliest token after each in
+        `verified`."""
+        tokens = self.ids[start_pos : start_pos + block].reshape(1, block)
+        logits = self.project(self.forward(tokens, start_pos, self.caches)[0])
+        return self.verified.assign(logits.argmax(-1).cast(dtypes.int32))
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """All parameters by name, each memory once."""
+        found = _named("model.embed_tokens", self.embedding.tensors())
+        if self.learned is not None:
+            found["model.embed_positions.weight"] = self.learned
+        for i, layer in enumerate(self.layers):
+            found |= _named(f"model.layers.{i}", layer.tensors())
+        found |= _named("model.norm", self.norm.tensors())
+        head = self.head.tensors()
+        found |= _named("lm_head", {n: t for n, t in head.items() if n == "bias" or not self.config.tied})
+        tables = {f"rotary{i or ''}": rotary.table for i, rotary in enumerate(self.rotaries.values())}
+        return found | tables
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The memory that lives between calls, by name."""
+        caches = {f"layer{i}.kv": cache for i, cache in enumerate(self.caches)}
+        rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
+        return {"ids": self.ids, **caches, **rest, "verified": self.verified}
+
+    def _rotary(self, attention: AttentionConfig) -> Rotary | None:
+        """The table for a kind of layers, made once."""
+        c = attention.rotary
+        if c is not None and c not in self.rotaries:
+            self.rotaries[c] = Rotary(
+                attention.width, self.positions, c.theta, c.scaling, self.device, turned=c.turned, context=self.context
+            )
+        return None if c is None else self.rotaries[c]
+
+    def _new_caches(self, batch: int) -> list[Tensor]:
+        each = [layer.attention for layer in self.config.layers]
+        shapes = [(2, batch * c.kv_heads, self.positions, c.width) for c in each]
+        return [Tensor.empty(*shape, device=self.device) for shape in shapes]
+
+
+def _named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
