@@ -12,6 +12,10 @@ class ModelFormatError(TinywebError):
     """A model folder or file is missing, damaged, or of a kind that is not supported."""
 
 
+class SourceError(ModelFormatError):
+    """A model cannot be fetched: the name, the hub or the network does not allow it, or it lacks what a task needs."""
+
+
 class ExportError(TinywebError):
     """A bundle cannot be written or read: the place, its contents or the requested options do not allow it."""
 

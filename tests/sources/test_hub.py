@@ -1,0 +1,146 @@
+"""Models from a hub: a local server stands in, with its redirects, ranges, faults and refusals."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from tests.sources.hub_server import Hub, Repository
+from tinyweb.errors import SourceError
+from tinyweb.sources import CHAT, locate
+
+NAME = "maker/tiny-model"
+FOLDER: dict[str, bytes] = {
+    "config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+    "tokenizer.json": b"{}",
+    "model.safetensors": bytes(range(256)) * 4000,
+    "pytorch_model.bin": b"code" * 1000,
+    "original/consolidated.00.pth": b"code" * 1000,
+    "README.md": b"about",
+    "LICENSE": b"free",
+}
+
+
+def fill(hub: Hub, files: dict[str, bytes] = FOLDER, **settings: Any) -> Repository:
+    hub.repositories[NAME] = Repository(dict(files), **settings)
+    return hub.repositories[NAME]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def refused(source: str = NAME) -> str:
+    with pytest.raises(SourceError) as told:
+        locate(source, CHAT)
+    return str(told.value)
+
+
+def test_only_what_is_needed_comes(hub: Hub) -> None:
+    fill(hub)
+    seen: list[tuple[str, int, int]] = []
+    found = locate(NAME, CHAT, lambda *step: seen.append(step))
+    assert found.name == "tiny-model"
+    assert names(found.path) == ["LICENSE", "config.json", "model.safetensors", "tokenizer.json"]
+    assert (found.path / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    total = sum(len(FOLDER[name]) for name in names(found.path))
+    assert seen[-1] == ("downloading", total, total)
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+def test_a_second_time_nothing_is_sent_and_without_the_hub_the_cache_serves(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(hub)
+    first = locate(NAME, CHAT)
+    sent = dict(hub.sent)
+    assert locate(NAME, CHAT) == first
+    assert hub.sent == sent
+    hub.status = 503
+    assert locate(NAME, CHAT) == first
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert locate(NAME, CHAT) == first
+
+
+def test_a_broken_download_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(hub)
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 10)  # what is smaller is not kept
+    whole = len(FOLDER["model.safetensors"])
+    hub.cuts["model.safetensors"] = [whole // 3, whole // 3]
+    found = locate(NAME, CHAT)
+    assert (found.path / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    assert hub.sent["model.safetensors"] < 1.1 * whole
+    assert any("bytes=" in request for request in hub.requests)
+
+
+def test_a_revision(hub: Hub) -> None:
+    fill(hub, revisions=("main", "v2"))
+    assert locate(f"{NAME}@v2", CHAT).path.is_dir()
+    assert "has no revision 'v3'" in refused(f"{NAME}@v3")
+
+
+def test_a_gated_model(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(hub, gated=True, token="secret")
+    told = refused()
+    assert f"open {hub.address}/{NAME}" in told and "hf auth login" in told
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    assert locate(NAME, CHAT).path.is_dir()
+
+
+def test_a_name_that_is_not_there(hub: Hub) -> None:
+    assert f"there is no model {NAME}" in refused()
+
+
+def test_a_hub_that_fails(hub: Hub) -> None:
+    fill(hub)
+    hub.status = 503
+    assert "it was not downloaded before" in refused()
+    hub.status = 429
+    assert "allows no more downloads for now" in refused()
+
+
+def test_no_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert "there is no connection" in refused()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE is set" in refused()
+
+
+def test_a_file_of_another_size(hub: Hub) -> None:
+    fill(hub)
+    hub.wrong_size.add("model.safetensors")
+    assert "did not come whole" in refused() or "broke" in refused()
+
+
+def test_a_full_disk(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(hub)
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
+    told = refused()
+    assert "has room for" in told and "HF_HOME" in told
+    assert not any("/resolve/" in request for request in hub.requests)
+
+
+def test_names_that_leave_the_folder_are_passed_by(hub: Hub) -> None:
+    fill(hub, {**FOLDER, "../evil.json": b"{}", "/etc/evil.json": b"{}", "a\\b.json": b"{}"})
+    assert "evil.json" not in " ".join(names(locate(NAME, CHAT).path))
+
+
+def test_ggufs(hub: Hub) -> None:
+    ggufs = {f"tiny-{q}.gguf": q.encode() * 1000 for q in ("Q4_K_M", "Q4_K_S", "Q8_0", "IQ4_XS")}
+    ggufs |= {f"BF16/tiny-BF16-0000{n}-of-00002.gguf": bytes([n]) * 2000 for n in (1, 2)}
+    fill(hub, {**ggufs, "README.md": b"", "mmproj-tiny-Q8_0.gguf": b"eye"})
+    found = locate(f"{NAME}:Q8_0", CHAT)
+    assert found.path.name == "tiny-Q8_0.gguf" and found.path.read_bytes() == ggufs["tiny-Q8_0.gguf"]
+    assert locate(f"{NAME}:q4_k_s", CHAT).path.name == "tiny-Q4_K_S.gguf"
+    assert locate(f"{NAME}:tiny-IQ4_XS.gguf", CHAT).path.name == "tiny-IQ4_XS.gguf"
+    split = locate(f"{NAME}:BF16", CHAT)
+    assert split.path.name == "tiny-BF16-00001-of-00002.gguf"
+    assert (split.path.parent / "tiny-BF16-00002-of-00002.gguf").stat().st_size == 2000
+    assert locate(NAME, CHAT).path.name == "tiny-Q4_K_M.gguf"  # what is usual
+    told = refused(f"{NAME}:Q5_K_M")
+    assert "there is no Q5_K_M" in told and "tiny-Q8_0.gguf" in told
+    del hub.repositories[NAME].files["BF16/tiny-BF16-00002-of-00002.gguf"]
+    assert "there is no BF16/tiny-BF16-00002-of-00002.gguf" in refused(f"{NAME}:BF16")

@@ -1,0 +1,177 @@
+"""Which files of a repository a task needs, chosen from the names alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from tinyweb.errors import SourceError
+
+NOTICES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")  # what the exported site says of the model's licence
+TEXTS = ("*.json", "*.jinja", "*.txt", "tokenizer.model", *NOTICES)
+SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<ending>\.[a-z]+)")
+USUAL_GGUF = "Q4_K_M"  # what is taken where a repository has many and none was named
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Files to fetch. `main`: the one that is the model; None: their folder is."""
+
+    files: tuple[str, ...]
+    main: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a task needs of a repository: `choose` takes the names of its files, and fails with a SourceError that says
+    what is missing."""
+
+    task: str
+    choose: Callable[[Sequence[str]], Choice]
+    endings: tuple[str, ...]  # of single files that the task reads
+
+    def of(self, names: Iterable[str], choice: str | None = None) -> Choice:
+        """The files to fetch. `choice`: one of them, or a quantisation that the name of a GGUF has."""
+        files = sorted(names)
+        return self.choose(files) if choice is None else self._chosen(files, choice)
+
+    def _chosen(self, files: Sequence[str], choice: str) -> Choice:
+        if choice in files:
+            if not choice.endswith(self.endings):
+                raise SourceError(
+                    f"{choice} cannot be read for {self.task}: choose a file of {', '.join(self.endings)}"
+                )
+            return Choice((*_shards(files, choice), *_beside(files, choice)), choice)
+        if ".gguf" in self.endings and (found := _gguf(files, choice)):
+            return found
+        raise SourceError(f"there is no {choice[:100]}: choose one of {_listed(_choices(files, self.endings))}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "none, for the repository has nothing that could be read"
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _choices(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
+    """The first of each set of shards, in place of all."""
+    return [name for name in files if name.endswith(endings) and _is_first(name)]
+
+
+def _is_first(name: str) -> bool:
+    shard = SHARD.fullmatch(name)
+    return shard is None or int(shard["number"]) == 1
+
+
+def _shards(files: Sequence[str], name: str) -> list[str]:
+    """All parts of a split file, or the file itself."""
+    shard = SHARD.fullmatch(name)
+    if shard is None:
+        return [name]
+    parts = [f"{shard['stem']}-{n:05d}-of-{shard['count']}{shard['ending']}" for n in range(1, int(shard["count"]) + 1)]
+    present = set(files)
+    if missing := [part for part in parts if part not in present]:
+        raise SourceError(f"of the parts of {name} there is no {missing[0]}: the repository is incomplete")
+    return parts
+
+
+def _beside(files: Sequence[str], name: str) -> list[str]:
+    """Small files in the folder of a file: tokenizers, licences."""
+    folder = name.rpartition("/")[0]
+    return [f for f in files if f.rpartition("/")[0] == folder and _matches(f.rpartition("/")[2], TEXTS)]
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _gguf(files: Sequence[str], quantisation: str) -> Choice | None:
+    """The one GGUF whose name has a quantisation, such as Q4_K_M; projections of images (mmproj) are none."""
+    word = re.compile(rf"(?<![a-z0-9]){re.escape(quantisation.lower())}(?![a-z0-9_])")
+    every = [f for f in _choices(files, (".gguf",)) if "mmproj" not in f.lower()]
+    found = [f for f in every if word.search(f.lower())]
+    if len(found) > 1:
+        raise SourceError(f"{quantisation} could be any of {_listed(found)}: name the file after the colon")
+    return Choice(tuple(_shards(files, found[0])), found[0]) if found else None
+
+
+def _safetensors(files: Sequence[str], folder: str = "", stem: str = "model", half: bool = False) -> list[str]:
+    """The weights as formats/huggingface.py looks for them, with their index; [] where there are none."""
+    full = [f"{folder}{stem}.safetensors", f"{folder}{stem}.safetensors.index.json"]
+    halves = [f"{folder}{stem}.fp16.safetensors", f"{folder}{stem}.safetensors.index.fp16.json"]
+    present = set(files)
+    for name in [*halves, *full] if half else [*full, *halves]:
+        if name not in present:
+            continue
+        if name.endswith(".safetensors"):
+            return [name]
+        infix = ".fp16" if "fp16" in name else ""
+        shards = re.compile(
+            rf"{re.escape(folder + stem)}(?:{re.escape(infix)})?-\d{{5}}-of-\d{{5}}(?:{re.escape(infix)})?\.safetensors"
+        )
+        return [name, *(f for f in files if shards.fullmatch(f))]
+    return []
+
+
+def _transformer(files: Sequence[str]) -> Choice:
+    """A folder in transformers' layout, or a repository of GGUFs."""
+    if "config.json" in files and (weights := _safetensors(files)):
+        modules = [f for f in files if f.endswith("/config.json") and f.count("/") == 1]  # of sentence-transformers
+        texts = [f for f in files if "/" not in f and _matches(f, TEXTS)]
+        return Choice(tuple(sorted({*texts, *modules, *weights})))
+    ggufs = _choices(files, (".gguf",))
+    if len(ggufs) == 1:
+        return Choice((*_shards(files, ggufs[0]), *_beside(files, ggufs[0])), ggufs[0])
+    if ggufs:
+        if usual := _gguf(files, USUAL_GGUF):
+            return usual
+        raise SourceError(f"there are several GGUFs; name one after a colon: {_listed(ggufs)}")
+    if any(f.endswith((".bin", ".pth", ".pt")) for f in files):
+        raise SourceError(
+            "its weights are stored as pickles, which may hold code and are not read: look for one with safetensors"
+        )
+    raise SourceError("it has neither config.json with model.safetensors nor a GGUF")
+
+
+def _diffusers(half: bool) -> Callable[[Sequence[str]], Choice]:
+    def choose(files: Sequence[str]) -> Choice:
+        parts = {"text_encoder/": "model", "unet/": "diffusion_pytorch_model", "vae/": "diffusion_pytorch_model"}
+        found = [_safetensors(files, folder, stem, half) for folder, stem in parts.items()]
+        if "model_index.json" in files and all(found):
+            texts = [f for f in files if f.count("/") <= 1 and _matches(f.rpartition("/")[2], TEXTS)]
+            chosen = {name for names in found for name in names}
+            return Choice(
+                tuple(sorted({*chosen, *(f for f in texts if not f.startswith("safety_checker/") and not _index(f))}))
+            )
+        raise SourceError(
+            "it is no Stable Diffusion in diffusers' layout (model_index.json, text_encoder/, unet/ and vae/ with "
+            "safetensors); a single .safetensors checkpoint is named after a colon"
+        )
+
+    return choose
+
+
+def _index(name: str) -> bool:
+    return ".safetensors.index" in name or name.endswith(".bin.index.json")
+
+
+def _one_file(endings: tuple[str, ...]) -> Callable[[Sequence[str]], Choice]:
+    def choose(files: Sequence[str]) -> Choice:
+        found = [f for f in files if f.endswith(endings)]
+        if len(found) == 1:
+            return Choice((found[0], *_beside(files, found[0])), found[0])
+        if found:
+            raise SourceError(f"there are several models; name one after a colon: {_listed(found)}")
+        raise SourceError(f"it has no file of {', '.join(endings)}")
+
+    return choose
+
+
+_WEIGHTS = (".pt", ".onnx", ".safetensors")
+CHAT = Wanted("a chat", _transformer, (".gguf",))
+EMBED = Wanted("sentence embeddings", _transformer, (".gguf",))
+DETECT = Wanted("detection", _one_file(_WEIGHTS), _WEIGHTS)
+IMAGE = Wanted("pictures", _diffusers(half=False), (".safetensors",))
+IMAGE_HALF = Wanted("pictures", _diffusers(half=True), (".safetensors",))
