@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from tests.sources.hub_server import Hub, Repository
 from tinyweb.errors import SourceError
-from tinyweb.sources import CHAT, locate
+from tinyweb.sources import CHAT, locate, model_name
 
 NAME = "maker/tiny-model"
 FOLDER: dict[str, bytes] = {
@@ -42,10 +42,10 @@ def test_only_what_is_needed_comes(hub: Hub) -> None:
     fill(hub)
     seen: list[tuple[str, int, int]] = []
     found = locate(NAME, CHAT, lambda *step: seen.append(step))
-    assert found.name == "tiny-model"
-    assert names(found.path) == ["LICENSE", "config.json", "model.safetensors", "tokenizer.json"]
-    assert (found.path / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
-    total = sum(len(FOLDER[name]) for name in names(found.path))
+    assert model_name(found) == "tiny-model"
+    assert names(found) == ["LICENSE", "config.json", "model.safetensors", "tokenizer.json"]
+    assert (found / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    total = sum(len(FOLDER[name]) for name in names(found))
     assert seen[-1] == ("downloading", total, total)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
 
@@ -70,14 +70,14 @@ def test_a_broken_download_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) ->
     whole = len(FOLDER["model.safetensors"])
     hub.cuts["model.safetensors"] = [whole // 3, whole // 3]
     found = locate(NAME, CHAT)
-    assert (found.path / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    assert (found / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
     assert hub.sent["model.safetensors"] < 1.1 * whole
     assert any("bytes=" in request for request in hub.requests)
 
 
 def test_a_revision(hub: Hub) -> None:
     fill(hub, revisions=("main", "v2"))
-    assert locate(f"{NAME}@v2", CHAT).path.is_dir()
+    assert locate(f"{NAME}@v2", CHAT).is_dir()
     assert "has no revision 'v3'" in refused(f"{NAME}@v3")
 
 
@@ -86,7 +86,7 @@ def test_a_gated_model(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     told = refused()
     assert f"open {hub.address}/{NAME}" in told and "hf auth login" in told
     monkeypatch.setenv("HF_TOKEN", "secret")
-    assert locate(NAME, CHAT).path.is_dir()
+    assert locate(NAME, CHAT).is_dir()
 
 
 def test_a_name_that_is_not_there(hub: Hub) -> None:
@@ -125,7 +125,7 @@ def test_a_full_disk(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_that_leave_the_folder_are_passed_by(hub: Hub) -> None:
     fill(hub, {**FOLDER, "../evil.json": b"{}", "/etc/evil.json": b"{}", "a\\b.json": b"{}"})
-    assert "evil.json" not in " ".join(names(locate(NAME, CHAT).path))
+    assert "evil.json" not in " ".join(names(locate(NAME, CHAT)))
 
 
 def test_ggufs(hub: Hub) -> None:
@@ -133,13 +133,14 @@ def test_ggufs(hub: Hub) -> None:
     ggufs |= {f"BF16/tiny-BF16-0000{n}-of-00002.gguf": bytes([n]) * 2000 for n in (1, 2)}
     fill(hub, {**ggufs, "README.md": b"", "mmproj-tiny-Q8_0.gguf": b"eye"})
     found = locate(f"{NAME}:Q8_0", CHAT)
-    assert found.path.name == "tiny-Q8_0.gguf" and found.path.read_bytes() == ggufs["tiny-Q8_0.gguf"]
-    assert locate(f"{NAME}:q4_k_s", CHAT).path.name == "tiny-Q4_K_S.gguf"
-    assert locate(f"{NAME}:tiny-IQ4_XS.gguf", CHAT).path.name == "tiny-IQ4_XS.gguf"
+    assert found.name == "tiny-Q8_0.gguf" and found.read_bytes() == ggufs["tiny-Q8_0.gguf"]
+    assert locate(f"{NAME}:q4_k_s", CHAT).name == "tiny-Q4_K_S.gguf"
+    assert locate(f"{NAME}:tiny-IQ4_XS.gguf", CHAT).name == "tiny-IQ4_XS.gguf"
     split = locate(f"{NAME}:BF16", CHAT)
-    assert split.path.name == "tiny-BF16-00001-of-00002.gguf"
-    assert (split.path.parent / "tiny-BF16-00002-of-00002.gguf").stat().st_size == 2000
-    assert locate(NAME, CHAT).path.name == "tiny-Q4_K_M.gguf"  # what is usual
+    assert model_name(split) == "tiny-BF16"
+    assert split.name == "tiny-BF16-00001-of-00002.gguf"
+    assert (split.parent / "tiny-BF16-00002-of-00002.gguf").stat().st_size == 2000
+    assert locate(NAME, CHAT).name == "tiny-Q4_K_M.gguf"  # what is usual
     told = refused(f"{NAME}:Q5_K_M")
     assert "there is no Q5_K_M" in told and "tiny-Q8_0.gguf" in told
     del hub.repositories[NAME].files["BF16/tiny-BF16-00002-of-00002.gguf"]

@@ -8,8 +8,7 @@ import pytest
 
 from tests.sources.hub_server import Hub, Repository
 from tinyweb.errors import SourceError
-from tinyweb.sources import CHAT, DETECT, IMAGE, HubName, Wanted, locate, parse
-from tinyweb.sources.wanted import IMAGE_HALF
+from tinyweb.sources import CHAT, DETECT, IMAGE, IMAGE_HALF, HubName, Wanted, locate, model_name, parse
 
 CONTENT = hashlib.sha256(b"tinyweb").digest() * 100_000
 
@@ -44,7 +43,7 @@ def test_what_can_be_no_source(source: str) -> None:
 def test_what_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "org" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert locate("org/model", CHAT).path == Path("org/model")
+    assert locate("org/model", CHAT) == Path("org/model")
     with pytest.raises(SourceError, match="does not exist"):
         locate(tmp_path / "nothing", CHAT)
 
@@ -101,14 +100,14 @@ def address(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_file_from_an_address(hub: Hub, address: str) -> None:
     seen: list[tuple[str, int, int]] = []
     found = locate(f"{address}/tiny.gguf", CHAT, lambda *step: seen.append(step))
-    assert (found.name, found.path.name) == ("tiny", "tiny.gguf")
-    assert found.path.read_bytes() == CONTENT
+    assert (model_name(found), found.name) == ("tiny", "tiny.gguf")
+    assert found.read_bytes() == CONTENT
     assert seen[-1] == ("downloading", len(CONTENT), len(CONTENT))
 
 
 def test_an_address_that_breaks_goes_on_where_it_stopped(hub: Hub, address: str) -> None:
     hub.cuts["tiny.gguf"] = [1_000_000, 1_000_000]
-    assert locate(f"{address}/tiny.gguf", CHAT).path.read_bytes() == CONTENT
+    assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == CONTENT
     assert hub.sent["tiny.gguf"] == len(CONTENT)
 
 
@@ -117,7 +116,7 @@ def test_an_address_that_breaks_for_good_goes_on_the_next_time(hub: Hub, address
     with pytest.raises(SourceError, match="it goes on where it stopped"):
         locate(f"{address}/tiny.gguf", CHAT)
     hub.cuts["tiny.gguf"] = []
-    assert locate(f"{address}/tiny.gguf", CHAT).path.read_bytes() == CONTENT
+    assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == CONTENT
     assert hub.sent["tiny.gguf"] == len(CONTENT)
 
 
@@ -128,7 +127,7 @@ def test_an_address_whose_file_changes(hub: Hub, address: str) -> None:
     hub.cuts["tiny.gguf"] = []
     other = CONTENT[::-1]
     hub.repositories["any/place"].files["tiny.gguf"] = other
-    assert locate(f"{address}/tiny.gguf", CHAT).path.read_bytes() == other
+    assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == other
 
 
 def test_an_address_without_a_network(hub: Hub, address: str) -> None:

@@ -19,9 +19,21 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tinyweb.errors import SourceError
-from tinyweb.sources.wanted import CHAT, DETECT, EMBED, IMAGE, Wanted
+from tinyweb.sources.wanted import CHAT, DETECT, EMBED, IMAGE, IMAGE_HALF, Wanted
 
-__all__ = ["CHAT", "DETECT", "EMBED", "IMAGE", "Located", "Progress", "Wanted", "locate", "parse"]
+__all__ = [
+    "CHAT",
+    "DETECT",
+    "EMBED",
+    "IMAGE",
+    "IMAGE_HALF",
+    "HubName",
+    "Progress",
+    "Wanted",
+    "locate",
+    "model_name",
+    "parse",
+]
 
 Progress = Callable[[str, int, int], None]  # step, bytes done, bytes in all
 
@@ -30,14 +42,6 @@ _HUB = re.compile(
     rf"(?P<repository>{_PART}/{_PART})(?:@(?P<revision>[^:@\s]{{1,200}}))?(?::(?P<choice>[^:@\s]{{1,200}}))?"
 )
 _HUB_HOSTS = ("huggingface.co", "hf.co", "www.huggingface.co")
-
-
-@dataclass(frozen=True)
-class Located:
-    """A model on this machine. `path`: its folder, or its file (of a split GGUF the first). `name`: what to call it."""
-
-    path: Path
-    name: str
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,19 @@ def _repository(path: list[str]) -> list[str]:
     return ["/".join(path[:2]), *path[2:]]
 
 
-def locate(source: str | Path, wanted: Wanted, progress: Progress | None = None) -> Located:
-    """The files of a model that a task needs, downloaded where they are not here yet.
+def model_name(path: Path) -> str:
+    """What a model at a path is called: its folder, its file without the ending, or in the hub's cache its repository.
+
+    A file of a split model is called by what the parts have in common.
+    """
+    path = path.resolve() if path.is_dir() else path.parent.resolve() / path.name  # files of the cache are links
+    if path.parent.name == "snapshots" and path.parents[1].name.startswith("models--"):
+        return path.parents[1].name.rpartition("--")[2]
+    return path.name if path.is_dir() else re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
+
+
+def locate(source: str | Path, wanted: Wanted, progress: Progress | None = None) -> Path:
+    """A model's folder, or its file (of a split one the first), with what a task needs; downloaded if it is not here.
 
     Raises SourceError saying what to do: the source does not exist, is gated or private, has none of the files, cannot
     be reached, or does not fit on the disk.
@@ -96,16 +111,11 @@ def locate(source: str | Path, wanted: Wanted, progress: Progress | None = None)
     if isinstance(found, HubName):
         from tinyweb.sources.hub import fetch
 
-        return Located(fetch(found, wanted, report), _name(found))
+        return fetch(found, wanted, report)
     if isinstance(found, str):
         from tinyweb.sources.address import fetch as fetch_address
 
-        path = fetch_address(found, report)
-        return Located(path, path.stem)
+        return fetch_address(found, report)
     if not found.exists():
         raise SourceError(f"{found} does not exist: give the path of a model's folder or file")
-    return Located(found, found.resolve().name if found.is_dir() else found.stem)
-
-
-def _name(hub: HubName) -> str:
-    return hub.repository.split("/")[1]
+    return found
