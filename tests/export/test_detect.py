@@ -133,7 +133,7 @@ def test_refused_before_any_work(built: None, tmp_path: Path, monkeypatch: pytes
     refuse(DetectOptions(max_boxes=0), "0 boxes are not possible")
     monkeypatch.undo()
     monkeypatch.setattr(export, "check_page", lambda task: None)
-    with pytest.raises(ModelFormatError, match="does not exist: give a model folder"):
+    with pytest.raises(ModelFormatError, match="does not exist: give the path"):
         export_detect(tmp_path / "x.pt", tmp_path / "site")
 
 
@@ -198,7 +198,8 @@ def test_run_detect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
     monkeypatch.setattr(YOLOv8, "load", lambda *_: Model())
     Image.new("RGB", (10, 20)).save(tmp_path / "x.png")
-    command = ["run", "detect", "model.pt", str(tmp_path / "x.png"), "--confidence", "0.4"]
+    (tmp_path / "model.pt").touch()
+    command = ["run", "detect", str(tmp_path / "model.pt"), str(tmp_path / "x.png"), "--confidence", "0.4"]
     with pytest.raises(SystemExit, match="0"):
         main(command)
     assert capsys.readouterr().out == "cat  0.75  1.0 2.0 3.0 4.5\n"

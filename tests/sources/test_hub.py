@@ -90,7 +90,7 @@ def test_a_gated_model(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_that_is_not_there(hub: Hub) -> None:
-    assert f"there is no model {NAME}" in refused()
+    assert f"there is no folder {NAME} here, and no model" in refused()
 
 
 def test_a_hub_that_fails(hub: Hub) -> None:

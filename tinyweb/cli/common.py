@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tinyweb.export.compile import Progress
+    from tinyweb.sources import Wanted
 
 LIBRARIES = (Path(tinyweb.__file__).parent, *{Path(sysconfig.get_path(p)) for p in ("stdlib", "purelib", "platlib")})
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -59,9 +60,15 @@ class Backend(StrEnum):
     wasm = "wasm"
 
 
-ModelFolder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="A Hugging Face folder of a language model.", show_default=False)
-]
+FROM = "a folder or file here, a name on the Hugging Face hub (org/model, with @REVISION, :FILE), or an address"
+
+
+def source_argument(what: str) -> Any:
+    """Where the model comes from; `located` makes a path of it."""
+    return typer.Argument(metavar="SOURCE", help=f"{what}: {FROM}.", show_default=False)
+
+
+ChatSource = Annotated[str, source_argument("A chat model")]
 SiteFolder = Annotated[
     Path, typer.Argument(metavar="SITE", help="A folder that `tinyweb export` wrote.", show_default=False)
 ]
@@ -121,30 +128,18 @@ def users_code() -> Iterator[None]:
         raise TinywebError(f"{os.path.relpath(file)}, line {line}: {said} (--debug shows more)") from error
 
 
+def located(source: str, wanted: Wanted) -> Path:
+    """The model's folder or file on this machine; what has to be downloaded is shown."""
+    from tinyweb.sources import locate
+
+    with show_progress(stderr()) as progress:
+        return locate(source, wanted, progress)
+
+
 @contextmanager
 def show_progress(console: Console) -> Iterator[Progress]:
     """Progress bars on standard error, one for every kind of step; where that is no terminal, a line for each."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
+    from tinyweb.cli.progress import bars, lines
 
-    if not console.is_terminal:
-        said: set[str] = set()
-
-        def say(step: str, done: int, total: int) -> None:
-            if step not in said:
-                said.add(step)
-                console.print(f"tinyweb: {step}")
-
-        yield say
-        return
-    with Bars(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    ) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield show
+    with (bars if console.is_terminal else lines)(console) as progress:
+        yield progress

@@ -9,9 +9,9 @@ import typer
 from tinyweb.cli.common import (
     SHARD_BYTES,
     ActivationsChoice,
+    ChatSource,
     Debug,
     Force,
-    ModelFolder,
     Name,
     Output,
     Quant,
@@ -26,7 +26,7 @@ from tinyweb.cli.common import (
 
 @export_app.command("chat")
 def export_chat(
-    folder: ModelFolder,
+    source: ChatSource,
     output: Output,
     quant: WeightQuant = Quant.q8,
     context: Annotated[
@@ -47,7 +47,7 @@ def export_chat(
     rounded = activations.value if activations else None
     options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0, rounded)
     with show_progress(console) as progress:
-        made = export(folder, output, options, progress)
+        made = export(source, output, options, progress)
     console.print(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
         f"{made.kernels_per_token} kernels per token"

@@ -22,8 +22,10 @@ from tinyweb.cli.common import (
     Targets,
     Tune,
     export_app,
+    located,
     run_app,
     show_progress,
+    source_argument,
     stderr,
 )
 
@@ -35,12 +37,7 @@ class Floats(StrEnum):
     f32 = "f32"
 
 
-Source = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SOURCE", help="A YOLOv8: a folder, or a .pt, .safetensors or .onnx file.", show_default=False
-    ),
-]
+Source = Annotated[str, source_argument("A YOLOv8 (.pt, .safetensors, .onnx)")]
 Size = Annotated[
     str | None,
     typer.Option(help="The network's input: a multiple of 32, or WIDTHxHEIGHT (default: what the model was made for)."),
@@ -103,9 +100,10 @@ def run_detect(
     from tinyweb.export.detect import parse_size
     from tinyweb.formats.images import read_image
     from tinyweb.models.yolov8 import YOLOv8
+    from tinyweb.sources import DETECT
 
     pixels = read_image(image)
-    detector = YOLOv8.load(source, device).detector(parse_size(size) if size else None)
+    detector = YOLOv8.load(located(source, DETECT), device).detector(parse_size(size) if size else None)
     detector.detect(pixels, confidence, iou)  # compiles
     begun = time.perf_counter()
     found = detector.detect(pixels, confidence, iou)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,14 +19,12 @@ from tinyweb.cli.common import (
     WeightQuant,
     export_app,
     show_progress,
+    source_argument,
     stderr,
 )
 from tinyweb.errors import ExportError
 
-EmbedFolder = Annotated[
-    Path,
-    typer.Argument(metavar="FOLDER", help="A folder of a sentence-transformers (BERT) model.", show_default=False),
-]
+EmbedSource = Annotated[str, source_argument("A sentence-transformers (BERT) model")]
 QueryPrefix = Annotated[
     str | None, typer.Option(help="What queries begin with (default: what the model's folder says).")
 ]
@@ -43,7 +40,7 @@ def given_prefixes(query: str | None, passage: str | None) -> dict[str, str]:
 
 @export_app.command("embed")
 def export_embed(
-    folder: EmbedFolder,
+    source: EmbedSource,
     output: Output,
     quant: WeightQuant = Quant.q8,
     lengths: Annotated[
@@ -72,7 +69,7 @@ def export_embed(
         activations.value if activations else None,
     )  # fmt: skip
     with show_progress(console) as progress:
-        made = export(folder, output, options, progress)
+        made = export(source, output, options, progress)
     s = made.section
     console.print(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), vectors of "

@@ -21,6 +21,7 @@ from tinyweb.cli.common import (
     Tune,
     export_app,
     show_progress,
+    source_argument,
     stderr,
 )
 
@@ -44,12 +45,7 @@ class Prediction(StrEnum):
 
 
 ImageSource = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SOURCE",
-        help="A Stable Diffusion 1.x, 2.x or SD-Turbo: a folder in diffusers' layout, or a .safetensors checkpoint.",
-        show_default=False,
-    ),
+    str, source_argument("A Stable Diffusion 1.x, 2.x or SD-Turbo in diffusers' layout, or a .safetensors checkpoint")
 ]
 TokenizerFolder = Annotated[
     Path | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, ModelFolder, Quant, Tune, run_app, show_progress, stderr
+from tinyweb.cli.common import AsJson, ChatSource, Debug, Quant, Tune, located, run_app, show_progress, stderr
 
 if TYPE_CHECKING:
     from tinyweb.models.chat import Chat
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @run_app.command("chat")
 def run_chat(
-    folder: ModelFolder,
+    source: ChatSource,
     prompt: Annotated[str | None, typer.Option(help="What to say (default: chat in this terminal).")] = None,
     system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 256,
@@ -47,9 +47,11 @@ def run_chat(
     from tinyweb.formats.tokenizer import Tokenizer
     from tinyweb.models import load
     from tinyweb.models.chat import Chat, Settings
+    from tinyweb.sources import CHAT
 
     if prompt is None and as_json:
         raise typer.BadParameter("--json needs a --prompt")
+    folder = located(source, CHAT)
     chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
     settings = replace(
         Settings.of_folder(ModelFolder(folder)),

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Debug, Quant, run_app
-from tinyweb.cli.export_embed import EmbedFolder, PassagePrefix, QueryPrefix, given_prefixes
+from tinyweb.cli.common import Debug, Quant, located, run_app
+from tinyweb.cli.export_embed import EmbedSource, PassagePrefix, QueryPrefix, given_prefixes
 
 
 class Kind(StrEnum):
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 @run_app.command("embed")
 def run_embed(
-    folder: EmbedFolder,
+    source: EmbedSource,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]…", help="Texts (default: the lines of standard input).")
     ] = None,
@@ -37,9 +37,11 @@ def run_embed(
 ) -> None:
     """Print the embeddings of texts as JSON: a list of vectors."""
     from tinyweb.models.embedding import Embedder
+    from tinyweb.sources import EMBED
 
     prefixes = given_prefixes(query_prefix, passage_prefix)
-    embedder = Embedder.from_folder(folder, quant.value if quant else None, device, prefixes=prefixes)
+    model = located(source, EMBED)
+    embedder = Embedder.from_folder(model, quant.value if quant else None, device, prefixes=prefixes)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
     vectors = embedder.embed(given, kind.value)
     print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

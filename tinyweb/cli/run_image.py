@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, Quant, run_app, show_progress, stderr
+from tinyweb.cli.common import AsJson, Debug, Quant, located, run_app, show_progress, stderr
 from tinyweb.cli.export_image import ImageSource, Predicts, Scheduler, TokenizerFolder
 
 if TYPE_CHECKING:
@@ -52,11 +52,13 @@ def run_image(
     from tinyweb.formats.png import write_png
     from tinyweb.models.stable_diffusion import StableDiffusion
     from tinyweb.models.stable_diffusion.pipeline import check_size
+    from tinyweb.sources import IMAGE, IMAGE_HALF
 
     if not output.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.parent} to write {output.name} to")
+    found = located(source, IMAGE_HALF if quant and quant is not Quant.f32 else IMAGE)
     model = StableDiffusion.from_path(
-        source, quant.value if quant else None, device, tokenizer, prediction.value if prediction else None
+        found, quant.value if quant else None, device, tokenizer, prediction.value if prediction else None
     )
     usual = model.source.defaults
     width, height = parse_size(size) if size else (usual.width, usual.height)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, ModelFolder, Quant, show_progress, stderr, tune_app, users_code
+from tinyweb.cli.common import AsJson, ChatSource, Debug, Quant, located, show_progress, stderr, tune_app, users_code
 
 if TYPE_CHECKING:
     from tinyweb.tuning import Tuned
@@ -20,7 +20,7 @@ TuneDevice = Annotated[
 
 @tune_app.command("chat")
 def tune_chat(
-    folder: ModelFolder,
+    source: ChatSource,
     seconds: Seconds = 300.0,
     device: TuneDevice = None,
     quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
@@ -33,8 +33,10 @@ def tune_chat(
     """Find faster kernels for a chat model on a device; later runs on this machine use them."""
     from tinyweb.models import load
     from tinyweb.models.chat import entry_points, usual_calls
+    from tinyweb.sources import CHAT
     from tinyweb.tuning import tune_kernels
 
+    folder = located(source, CHAT)
     with show_progress(stderr()) as progress:
         plans = entry_points(load(folder, quant.value, context, device), progress)
         _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)

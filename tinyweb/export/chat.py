@@ -25,6 +25,7 @@ from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
 from tinyweb.nn.quantize import BITS, activations_for
+from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
 
@@ -59,26 +60,27 @@ class Exported:
     kernels_per_token: int
 
 
-def export_chat(folder: Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
-    """Write the site of the language model in `folder` to `output`; on an error nothing is left behind.
+def export_chat(source: str | Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
+    """Write the site of the language model at `source` (tinyweb/sources) to `output`; on an error nothing is left behind.
 
-    Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
+    Raises ExportError (output, options, page), ModelFormatError (the model) or ToolchainError.
     """
     check_output(output, options.force)
     check_page("chat")
     check_shard_bytes(options.shard_bytes)
-    source = ModelFolder(folder)
-    settings = Settings.of_folder(source)
+    folder = locate(source, CHAT, progress)
+    opened = ModelFolder(folder)
+    settings = Settings.of_folder(opened)
     tokenizer = Tokenizer.from_folder(folder)
     if tokenizer.template is None:
         raise ModelFormatError(
             f"{folder} has no chat template: it is a base model, export one that was trained to chat"
         )
     progress("reading the model", 0, 1)
-    model = load(source, options.quant, options.context, DEVICE)
+    model = load(opened, options.quant, options.context, DEVICE)
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
-        written = _write_bundle(site / "model", source, model, tokenizer, settings, options, progress)
+        written = _write_bundle(site / "model", opened, model, tokenizer, settings, options, progress)
         copy_page(site, "chat", folder)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), kernels_per_token(written))
 
@@ -116,7 +118,7 @@ def _write_bundle(
         segments = write_weights(writer, memory, progress)
     _write_texts(bundle, source.path, tokenizer)
     made = manifest(
-        options.name or source.path.resolve().name,
+        options.name or source.name,
         _figures(model, source, options.quant),
         FILES,
         writer,

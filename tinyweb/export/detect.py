@@ -14,6 +14,7 @@ from tinyweb.export.loader import write_loader
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.models.yolov8 import YOLOv8
+from tinyweb.sources import DETECT, locate, model_name
 
 DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
 QUANTS = {"f16": dtypes.float16, "f32": dtypes.float32}
@@ -53,7 +54,8 @@ def export_detect(
     options: DetectOptions | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
-    """Write the YOLOv8 at `source` (a folder, .pt, .safetensors or .onnx file) to `folder` as a page with its model.
+    """Write the YOLOv8 at `source` (a folder, .pt, .safetensors or .onnx file; tinyweb/sources) to `folder` as
+    a page with its model.
 
     Returns the manifest, whose section "detect" says what a page needs to know. On an error nothing is left behind:
     ModelFormatError for a source that cannot be read, ExportError for options or a folder that cannot be.
@@ -65,8 +67,9 @@ def export_detect(
         raise ExportError(f"{o.max_boxes} boxes are not possible: choose from 1 to {MOST_BOXES}.")
     check_output(output, o.force)
     check_page("detect")
+    path = locate(source, DETECT, progress)
     progress("reading", 0, 1)
-    model = YOLOv8.load(source, DEVICE, QUANTS[o.quant])
+    model = YOLOv8.load(path, DEVICE, QUANTS[o.quant])
     detector = model.detector(o.size, max_boxes=o.max_boxes)
     progress("reading", 1, 1)
     defaults = detector.defaults
@@ -80,10 +83,10 @@ def export_detect(
     }
     with new_site(output, o.force) as site:
         written = write_functions(
-            site / "model", o.name or Path(source).resolve().stem, {ENTRY: (detector, detector.inputs(DEVICE))},
+            site / "model", o.name or model_name(path), {ENTRY: (detector, detector.inputs(DEVICE))},
             task="detect", sections={"detect": section}, model={"architecture": "yolov8", "quant": o.quant},
             targets=o.targets, shard_bytes=o.shard_bytes, tune=o.tune, progress=progress,
         )  # fmt: skip
         write_loader(site / "model", written)
-        copy_page(site, "detect", Path(source))
+        copy_page(site, "detect", path)
     return written

@@ -24,6 +24,7 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
 from tinyweb.nn.quantize import BITS, activations_for
+from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
 
 DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
@@ -56,15 +57,16 @@ class Exported:
     section: Mapping[str, Any]
 
 
-def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Progress) -> Exported:
-    """Write the site of the model in `folder` to `output`; on an error nothing is left behind.
+def export_embed(source: str | Path, output: Path, options: EmbedOptions, progress: Progress) -> Exported:
+    """Write the site of the model at `source` (tinyweb/sources) to `output`; on an error nothing is left behind.
 
-    Raises ExportError (output, options, page), ModelFormatError (model folder) or ToolchainError.
+    Raises ExportError (output, options, page), ModelFormatError (the model) or ToolchainError.
     """
     check_output(output, options.force)
     check_page("embed")
     check_shard_bytes(options.shard_bytes)
     lengths = check_lengths(options.lengths)
+    folder = locate(source, EMBED, progress)
     progress("reading the model", 0, 1)
     embedder = Embedder.from_folder(
         folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes
@@ -72,7 +74,7 @@ def export_embed(folder: Path, output: Path, options: EmbedOptions, progress: Pr
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     ModelFolder(folder).read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
-    name = options.name or folder.resolve().name
+    name = options.name or model_name(folder)
     longest = min(embedder.settings.max_length, max(lengths))
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)

@@ -39,6 +39,7 @@ from tinyweb.models.stable_diffusion.pipeline import (
 )
 from tinyweb.models.stable_diffusion.source import Defaults, Source
 from tinyweb.models.stable_diffusion.tiles import Tiles, plan_tiles
+from tinyweb.sources import IMAGE, IMAGE_HALF, locate
 from tinyweb.tensor import Tensor
 
 DEVICE = "CPU"  # where the weights wait to be written
@@ -82,8 +83,8 @@ def export_image(
     options: ImageOptions | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
-    """Write the Stable Diffusion at `source` (a diffusers folder, or a single .safetensors file) to `folder` as a page
-    with its model (docs/image.md).
+    """Write the Stable Diffusion at `source` (a diffusers folder, or a single .safetensors file; tinyweb/sources) to
+    `folder` as a page with its model (docs/image.md).
 
     Returns the manifest. On an error nothing is left behind: ModelFormatError or NotImplementedError for a source that
     cannot be read, ExportError or TinywebError for options or a folder that cannot be.
@@ -92,14 +93,15 @@ def export_image(
     check_output(output, o.force)
     check_page("image")
     check_shard_bytes(o.shard_bytes)
+    path = locate(source, IMAGE if o.quant == "f32" else IMAGE_HALF, progress)
     progress("reading", 0, 1)
-    model = Source.open(source, o.tokenizer, o.prediction)
+    model = Source.open(path, o.tokenizer, o.prediction)
     model = replace(model, defaults=_defaults(model, o))
     sizes = tiled_sizes(model, o)
     progress("reading", 1, 1)
     with new_site(output, o.force) as site:
         manifest = write_model(site / "model", o.name or model.name, model, sizes, o, progress)
-        copy_page(site, "image", Path(source))
+        copy_page(site, "image", path)
     return manifest
 
 

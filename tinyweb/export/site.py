@@ -14,6 +14,7 @@ from pathlib import Path
 
 import tinyweb
 from tinyweb.errors import ExportError
+from tinyweb.sources import model_name
 
 BUILT = Path(__file__).parent / "site"  # what `make setup` builds from web/: library/, and a folder for each page
 LIBRARY = ("tinyweb.js", "tinyweb-worker.js")  # what runs a bundle of functions
@@ -164,7 +165,7 @@ def copy_notices(site: Path, source: Path) -> None:
     if told:
         text = f"\n\n{'-' * 80}\n\n".join(told)
         with (site / LICENSES).open("a", encoding="utf-8", newline="\n") as file:
-            file.write(f"{BETWEEN_LICENSES}{source.resolve().name}, the model\n\n{text}\n")
+            file.write(f"{BETWEEN_LICENSES}{model_name(source)}, the model\n\n{text}\n")
 
 
 def seal(site: Path) -> None:

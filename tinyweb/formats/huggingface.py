@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tinyweb.dtype import DType
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.safetensors import SafetensorsFile, TensorEntry
+from tinyweb.sources import model_name
 
 MAX_JSON = 64 << 20  # bytes of one JSON file; the largest tokenizers take a quarter of that
 MAX_SHARDS = 4096
@@ -133,6 +134,11 @@ class ModelFolder:
         if not self.path.is_dir():
             raise ModelFormatError(f"{self.path} is a file: give the model folder that holds config.json")
         self.config = self.read_config("config.json")
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return model_name(self.path)
 
     def read_config(self, name: str, required: bool = True) -> Config:
         """A JSON file of this folder; empty where it is missing and not required."""

@@ -143,7 +143,7 @@ def _prefixes(folder: ModelFolder) -> dict[str, str]:
         for kind, names in PROMPT_NAMES.items():
             found[kind] = next((prompts.word(n) for n in names if prompts.values.get(n)), "")
     if not any(found.values()):
-        name = folder.path.resolve().name
+        name = folder.name
         found |= next((words for pattern, words in FAMILIES if pattern.search(name)), {})
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -72,13 +73,13 @@ def _download(source: HubName, choice: Choice, sizes: dict[str, int], progress: 
     _check_room(source, choice, sizes)
     total = sum(sizes[name] for name in choice.files)
     before, folders = 0, set()
+    told = _Bytes(progress, total)
     for name in choice.files:
         at = hf_hub_download(
             source.repository, name, revision=source.revision, cache_dir=constants.HF_HUB_CACHE,
-            endpoint=constants.ENDPOINT, library_name="tinyweb", tqdm_class=_reporting(progress, before, total),
+            endpoint=constants.ENDPOINT, library_name="tinyweb", tqdm_class=told.of_file(before),
         )  # fmt: skip
         before += sizes[name]
-        progress(STEP, before, total)
         folders.add(Path(at).parents[name.count("/")])
     if len(folders) != 1:
         raise SourceError(f"{source.repository} was changed while it was downloaded: run the same command again")
@@ -86,21 +87,29 @@ def _download(source: HubName, choice: Choice, sizes: dict[str, int], progress: 
     return folder / choice.main if choice.main else folder
 
 
-def _reporting(progress: Progress, before: int, total: int) -> type[Any]:
-    """A tqdm that draws nothing and tells of the bytes of one file, of which `before` came ahead."""
+@dataclass(frozen=True)
+class _Bytes:
+    """Tells of bytes as they come: not of files that are here already."""
 
-    class Reporting(hub_progress):
-        def __init__(self, *args: Any, **keywords: Any):
-            keywords.pop("name", None)
-            self.came = int(keywords.get("initial") or 0)
-            super().__init__(*args, **{**keywords, "disable": True})  # type: ignore[no-untyped-call]
+    progress: Progress
+    total: int
 
-        def update(self, n: float | None = 1) -> bool | None:
-            self.came += int(n or 0)
-            progress(STEP, min(before + self.came, total), total)
-            return None
+    def of_file(self, before: int) -> type[Any]:
+        """A tqdm that draws nothing, for one file, before which so many bytes came."""
+        progress, total = self.progress, self.total
 
-    return Reporting
+        class Reporting(hub_progress):
+            def __init__(self, *args: Any, **keywords: Any):
+                keywords.pop("name", None)
+                self.came = int(keywords.get("initial") or 0)
+                super().__init__(*args, **{**keywords, "disable": True})  # type: ignore[no-untyped-call]
+
+            def update(self, n: float | None = 1) -> bool | None:
+                self.came += int(n or 0)
+                progress(STEP, min(before + self.came, total), total)
+                return None
+
+        return Reporting
 
 
 def _check_room(source: HubName, choice: Choice, sizes: dict[str, int]) -> None:
@@ -129,8 +138,8 @@ def _cached(source: HubName, wanted: Wanted, error: BaseException) -> Path:
     except (LocalEntryNotFoundError, FileNotFoundError):
         why = "HF_HUB_OFFLINE is set" if isinstance(error, OfflineModeIsEnabled) else "there is no connection"
         raise SourceError(
-            f"{source.repository} cannot be fetched from {constants.ENDPOINT}: {why}, and it was not downloaded "
-            "before. Go online and run the same command again; it goes on where it stopped"
+            f"there is no folder {source.repository} here, and it cannot be fetched from {constants.ENDPOINT}: {why}, "
+            "and it was not downloaded before. Go online and run the same command again; it goes on where it stopped"
         ) from None
     names = [str(PurePosixPath(*p.relative_to(folder).parts)) for p in folder.rglob("*") if p.is_file()]
     choice = _choose(source, wanted, names)
@@ -157,8 +166,8 @@ def _told(source: HubName) -> Iterator[None]:
         ) from None
     except RepositoryNotFoundError:
         raise SourceError(
-            f"there is no model {name} on {constants.ENDPOINT}, or it is private: check the name, or log in with "
-            "`hf auth login` or HF_TOKEN"
+            f"there is no folder {name} here, and no model of that name on {constants.ENDPOINT}, or it is private: "
+            "check the name, or log in with `hf auth login` or HF_TOKEN"
         ) from None
     except RevisionNotFoundError:
         raise SourceError(f"{name} has no revision {source.revision!r}: see {page}/tree/main") from None

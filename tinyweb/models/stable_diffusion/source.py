@@ -27,6 +27,7 @@ from tinyweb.models.stable_diffusion.original import (
 )  # fmt: skip
 from tinyweb.models.stable_diffusion.prompt import PromptTokenizer
 from tinyweb.models.stable_diffusion.unet import UNet, UNetConfig
+from tinyweb.sources import model_name
 
 EXTRAS = "tinyweb.json"  # a file in a model's folder: settings and prompts that suit the model
 MAX_EXAMPLES = 16
@@ -116,7 +117,7 @@ class Source:
         size = unet.sample_size * vae.factor
         defaults, examples = _extras(path, _defaults(chosen, turbo, size))
         return cls(
-            path.resolve().name, text, unet, vae, SchedulerConfig.from_json(scheduler), defaults,
+            model_name(path), text, unet, vae, SchedulerConfig.from_json(scheduler), defaults,
             PromptTokenizer.from_folder(tokenizer or path / "tokenizer", text.max_position_embeddings),
             {
                 part: DiffusersPart(Checkpoint(path / part, "model" if part == "text_encoder" else STEM))
@@ -148,7 +149,7 @@ class Source:
         spacing = "trailing" if turbo else "leading"
         size = 768 if (prediction or kind) == "v_prediction" else 512
         return cls(
-            path.stem, text, unet, vae,
+            model_name(path), text, unet, vae,
             SchedulerConfig(prediction_type=kind, steps_offset=1, set_alpha_to_one=False, timestep_spacing=spacing),
             _defaults("euler" if turbo else "ddim", turbo, size),
             PromptTokenizer.from_folder(tokenizer, text.max_position_embeddings),
