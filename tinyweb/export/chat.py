@@ -61,7 +61,7 @@ class Exported:
 
 
 def export_chat(source: str | Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
-    """Write the site of the language model at `source` (tinyweb/sources) to `output`; on an error nothing is left behind.
+    """Write the site of the language model at `source` (tinyweb/sources) to `output`; after an error nothing is left.
 
     Raises ExportError (output, options, page), ModelFormatError (the model) or ToolchainError.
     """
