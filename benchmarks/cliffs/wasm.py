@@ -2,9 +2,9 @@
 
 usage: python -m benchmarks cliffs --wasm [--only REGEX] [--seconds 900] [--threads 2] [--json FILE] [--list]
 
-Several works are exported as one bundle, as that takes less time. What is timed is a call in the library's worker,
-inputs copied in and outputs copied out, on both sides. A work without an ONNX graph, or whose graph the peer does not
-take, has no ratio: its row says why.
+Several works are exported as one bundle, as that takes less time. What is timed is a call without the way to the
+library's worker, inputs copied in and outputs copied out, on both sides. A work without an ONNX graph, or whose graph
+the peer does not take, has no ratio: its row says why.
 """
 
 from __future__ import annotations

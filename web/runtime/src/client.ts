@@ -4,6 +4,7 @@ import { answerOf, type Answer, type ChatResult } from "./answer.js";
 import { optionsOf, unlike } from "./arguments.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import { Connection, loadOptions, startWorker, type LoadOptions, type Script, type WorkerLike } from "./connection.js";
+import { throwIfAborted } from "./errors.js";
 import { framesOf, type Arrays, type FunctionInfo, type Inputs, type RunAnswer, type RunResult } from "./function.js";
 import type { HostEvents } from "./host.js";
 import { checkMessages, generateOptions, type GenerateOptions } from "./options.js";
@@ -112,7 +113,13 @@ export class FunctionModel extends Connection<FunctionInfo> {
     const { signal, outputs, function: name } = optionsOf(options, "run()", RUN_OPTIONS);
     if (typeof inputs !== "object" || inputs === null) throw unlike("The inputs of run()", "arrays by name, such as { x }", inputs);
     if (outputs && !Array.isArray(outputs)) throw unlike("outputs", 'a list of names, such as ["y"]', outputs);
-    return this.call({ method: "run", inputs, function: name, outputs }, signal, framesOf(inputs));
+    throwIfAborted(signal);
+    const begun = performance.now();
+    const placed = this.place(inputs, name);
+    const placeMs = performance.now() - begun;
+    const answer: RunAnswer = await this.call({ method: "run", inputs: placed, function: name, outputs }, signal, framesOf(inputs));
+    answer.runMs += placeMs;
+    return answer;
   }
 }
 

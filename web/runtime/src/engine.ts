@@ -28,18 +28,23 @@ export interface Engine {
   kernels(entry: string): number;
   /** Copies bytes into a buffer, ordered after all work queued so far. `offset` is a multiple of 4. */
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void;
-  /** Copies a frame of this size into a buffer as bytes RGBA, row by row; ordered as `write`. */
-  writeFrame(buffer: number, frame: Frame, width: number, height: number): void;
+  /** Memory that is written to and read between steps; of the backend "wasm" pages share it. */
+  place?(slice: Slice): Uint8Array;
+  /** Copies a frame of this size into a buffer as bytes RGBA, row by row; ordered as `write`. Where it is absent, bytes are written. */
+  writeFrame?(buffer: number, frame: Frame, width: number, height: number): void;
   /** Waits until written bytes have left staging memory. */
   flush(): Promise<void>;
   /** Sets a variable for the entry points that are run from now on. */
   setVariable(slot: number, value: number): void;
   /** Queues entry points, in one submission; settles when about one submission is queued ahead, and events (a cancellation) got in. */
   run(entries: readonly string[]): Promise<void>;
-  /** Queues entry points in one submission, then copies what they left in buffers; each slice comes in memory of its own. */
+  /**
+   * Queues entry points in one submission, then copies what they left in buffers; each slice comes in memory of its own. Where `depth`
+   * is 1 no event gets in meanwhile.
+   */
   step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]>;
-  /** Loses the device on purpose, to test recovery; false where there is none to lose. */
-  loseDevice(): boolean;
+  /** Loses the device on purpose, to test recovery; absent where there is none to lose. */
+  loseDevice?(): boolean;
   dispose(): void;
 }
 

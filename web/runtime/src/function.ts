@@ -1,12 +1,13 @@
 /** A bundle that holds functions: arrays in, arrays out. */
 
 import { badArgument } from "./arguments.js";
-import type { Frame } from "./engine.js";
+import type { Engine, Frame, Slice } from "./engine.js";
 import { throwIfAborted } from "./errors.js";
 import { ModelHost, type HostInfo, type HostSettings } from "./host.js";
 import { Lock } from "./lock.js";
 import type { Pace } from "./pace.js";
 import type { Call } from "./protocol.js";
+import { nextTask } from "./wasm-engine.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */
@@ -36,9 +37,15 @@ export interface FunctionInfo extends HostInfo {
   sections: Record<string, unknown>;
 }
 
+/** Arrays by the functions' names; under "" those of the only one. */
+export type Places = Record<string, Arrays>;
+
 /** Figures of one call. */
 export interface RunResult {
-  /** From the call's turn in the worker to its outputs, in milliseconds; 0 where it failed. */
+  /**
+   * Bringing the inputs to the device, computing and fetching the outputs, in milliseconds, without the wait for earlier calls and the
+   * way between page and worker; 0 where it failed.
+   */
   runMs: number;
 }
 
@@ -74,6 +81,18 @@ export class FunctionSession {
     };
   }
 
+  /** Where the page may write inputs itself while no call is under way. */
+  get places(): Places {
+    const { engine } = this.host;
+    const places: Places = {};
+    for (const [name, { inputs }] of this.plans) {
+      if (engine.backend !== "wasm") break; // no memory is shared
+      const arrays = inputs.map((spec) => [spec.name, arrayIn(engine.place?.(sliceOf(spec)) as Uint8Array, spec)]);
+      places[name] = places[this.plans.size > 1 ? name : ""] = Object.fromEntries(arrays);
+    }
+    return places;
+  }
+
   static async open(base: URL, settings: HostSettings, _pace?: Pace, signal?: AbortSignal): Promise<FunctionSession> {
     return new FunctionSession(await ModelHost.open(base, { ...settings, task: "function" }, signal));
   }
@@ -98,24 +117,18 @@ export class FunctionSession {
     const release = await this.lock.acquire(signal);
     try {
       const begun = performance.now();
-      const missing = plan.inputs.find(({ name, buffer }) => !fresh.some((spec) => spec.name === name) && !this.given.has(buffer));
+      const missing = plan.inputs.find((spec) => !fresh.includes(spec) && !this.given.has(spec.buffer));
       if (missing) throw badArgument(`The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
       for (;;) {
         try {
           throwIfAborted(signal);
           const { engine } = this.host;
-          fresh.forEach(({ buffer, shape }, i) => {
-            const input = given[i] as Uint8Array<ArrayBuffer> | Frame;
-            if (input instanceof Uint8Array) engine.write(buffer, 0, input);
-            else engine.writeFrame(buffer, input, shape[1] as number, shape[0] as number);
-            this.given.add(buffer);
+          fresh.forEach((spec, i) => {
+            write(engine, spec, given[i] as Uint8Array<ArrayBuffer> | Frame);
+            this.given.add(spec.buffer);
           });
-          const slices = wanted.map((spec) => ({ buffer: spec.buffer, offset: 0, bytes: byteLength(spec) }));
-          const results = await engine.step([plan.entry], slices);
-          const outputs = wanted.map(({ name, dtype }, i) => {
-            const { buffer } = results[i] as Uint8Array<ArrayBuffer>;
-            return [name, new (arrayOf(dtype))(buffer)] as const;
-          });
+          const results = await engine.step([plan.entry], wanted.map(sliceOf));
+          const outputs = wanted.map((spec, i) => [spec.name, arrayIn(results[i] as Uint8Array, spec)] as const);
           return { outputs: Object.fromEntries(outputs), runMs: performance.now() - begun };
         } catch (error) {
           this.given.clear();
@@ -124,7 +137,7 @@ export class FunctionSession {
         }
       }
     } finally {
-      release();
+      void nextTask().then(release); // whoever waits hears of its cancellation
       for (const frame of framesOf(inputs)) (frame as Partial<ImageBitmap>).close?.();
     }
   }
@@ -140,9 +153,17 @@ export class FunctionSession {
 
 const arrayOf = (dtype: string): (typeof ARRAYS)[keyof typeof ARRAYS] => ARRAYS[dtype as keyof typeof ARRAYS];
 
-function byteLength({ dtype, shape }: ArraySpec): number {
-  return shape.reduce((n, size) => n * size, arrayOf(dtype).BYTES_PER_ELEMENT);
-}
+const sliceOf = (spec: ArraySpec): Slice => ({
+  buffer: spec.buffer,
+  offset: 0,
+  bytes: elements(spec) * arrayOf(spec.dtype).BYTES_PER_ELEMENT,
+});
+
+const elements = ({ shape }: ArraySpec): number => shape.reduce((n, size) => n * size, 1);
+
+/** The array that these bytes are. */
+const arrayIn = ({ buffer, byteOffset }: Uint8Array, spec: ArraySpec): TypedArray =>
+  new (arrayOf(spec.dtype))(buffer as ArrayBuffer, byteOffset, elements(spec));
 
 function describeArray({ dtype, shape }: ArraySpec): string {
   return `${arrayOf(dtype).name} of shape (${shape.join(", ")})`;
@@ -165,6 +186,31 @@ function isFrame(input: unknown): input is Frame {
   return /ImageBitmap|VideoFrame|OffscreenCanvas/.test(Object.prototype.toString.call(input));
 }
 
+/** Whether they are the same memory: what is sent is another object each time, but shows what is written to it. */
+function isSame(sent: Uint8Array, place: Uint8Array): boolean {
+  const before = sent[0] as number;
+  place[0] = ~before;
+  const same = sent[0] !== before;
+  place[0] = before;
+  return same;
+}
+
+function write(engine: Engine, spec: ArraySpec, input: Uint8Array<ArrayBuffer> | Frame): void {
+  const { buffer, shape } = spec;
+  const [height, width] = shape as [number, number];
+  if (input instanceof Uint8Array) {
+    const place = engine.place?.(sliceOf(spec));
+    if (!place || !isSame(input, place)) engine.write(buffer, 0, input);
+  } else if (engine.writeFrame) engine.writeFrame(buffer, input, width, height);
+  else engine.write(buffer, 0, pixelsOf(input, width, height));
+}
+
+function pixelsOf(frame: Frame, width: number, height: number): Uint8Array<ArrayBuffer> {
+  const canvas = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true }) as OffscreenCanvasRenderingContext2D;
+  canvas.drawImage(frame, 0, 0);
+  return new Uint8Array(canvas.getImageData(0, 0, width, height).data.buffer);
+}
+
 /** A view of the array's bytes; a frame as it is. */
 function checkInput(spec: ArraySpec, array: TypedArray | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
   if (isFrame(array)) {
@@ -172,7 +218,7 @@ function checkInput(spec: ArraySpec, array: TypedArray | Frame | undefined): Uin
     if (spec.dtype + spec.shape.join() === `u8${height},${width},4`) return array;
   }
   const wanted = arrayOf(spec.dtype);
-  const count = byteLength(spec) / wanted.BYTES_PER_ELEMENT;
+  const count = elements(spec);
   if (!(array instanceof wanted) || array.length !== count) {
     const given = ArrayBuffer.isView(array) ? `${array.constructor.name} with ${array.length}` : typeof array;
     throw badArgument(`The input "${spec.name}" must be a ${describeArray(spec)}, ${count} elements, not ${given}.`);

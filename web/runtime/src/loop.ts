@@ -8,6 +8,7 @@ import type { Engine, Slice } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 import type { Block, ChatPlan } from "./tasks.js";
+import { nextTask } from "./wasm-engine.js";
 
 /** What launching a block costs beside its positions (reading the weights above all), in positions. */
 const LAUNCH_COST = 3;
@@ -158,10 +159,7 @@ export class Loop {
 
   /** The token chosen for position + 1. */
   private async step(entries: readonly string[], position: number): Promise<number[]> {
-    const engine = this.engine();
-    engine.setVariable(this.startPos, position);
-    engine.setVariable(this.count, 1);
-    return integers(await engine.step(entries, [{ buffer: this.chat.ids, offset: 4 * (position + 1), bytes: 4 }]));
+    return this.read(entries, position, 1, { buffer: this.chat.ids, offset: 4 * (position + 1), bytes: 4 });
   }
 
   /** The guesses that are right, and the token after them; what is written to `ids` is as without guessing. */
@@ -170,19 +168,22 @@ export class Loop {
     const { entry, block, tokens } = verify as NonNullable<ChatPlan["verify"]>;
     const engine = this.engine();
     engine.write(ids, 4 * (position + 1), bytesOf(Int32Array.from(guesses)));
-    engine.setVariable(this.startPos, position);
-    engine.setVariable(this.count, block);
-    const slice: Slice = { buffer: tokens, offset: 0, bytes: 4 * (guesses.length + 1) };
-    const said = integers(await engine.step([entry], [slice]));
+    const said = await this.read([entry], position, block, { buffer: tokens, offset: 0, bytes: 4 * (guesses.length + 1) });
     const wrong = guesses.findIndex((guess, i) => guess !== said[i]);
     const right = said.slice(0, wrong < 0 ? said.length : wrong + 1);
     engine.write(ids, 4 * (position + right.length), bytesOf(Int32Array.of(right.at(-1) as number)));
     return right;
   }
-}
 
-function integers([bytes]: Uint8Array<ArrayBuffer>[]): number[] {
-  return bytes ? [...new Int32Array(bytes.buffer)] : [];
+  /** What a step of `count` positions left there. */
+  private async read(entries: readonly string[], position: number, count: number, slice: Slice): Promise<number[]> {
+    const engine = this.engine();
+    engine.setVariable(this.startPos, position);
+    engine.setVariable(this.count, count);
+    const [bytes] = await engine.step(entries, [slice]);
+    if (engine.depth === 1) await nextTask(); // a cancellation must get in between two tokens
+    return [...new Int32Array((bytes as Uint8Array<ArrayBuffer>).buffer)];
+  }
 }
 
 function bytesOf(array: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {

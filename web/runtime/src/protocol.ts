@@ -4,7 +4,7 @@ import type { ChatResult } from "./answer.js";
 import type { BackendOptions } from "./backend.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import type { WireError } from "./errors.js";
-import type { FunctionInfo, Inputs } from "./function.js";
+import type { FunctionInfo, Inputs, Places } from "./function.js";
 import type { HostEvents, Progress } from "./host.js";
 import type { GenerateOptions } from "./options.js";
 import type { Message } from "./tokenizer.js";
@@ -43,7 +43,7 @@ export type Reply =
   | { type: "part"; id: number; part: WirePart }
   | { type: "end"; id: number; value?: unknown; error?: WireError }
   | { type: "progress"; progress: Progress }
-  | { type: "info"; info: ChatInfo | FunctionInfo }
+  | { type: "info"; info: ChatInfo | FunctionInfo; places?: Places | undefined }
   | { type: "thread"; port: MessagePort } // brings the failure of a WASM thread, while the worker waits for that thread
   | { type: "event"; name: keyof HostEvents; data: HostEvents[keyof HostEvents] }
   | { type: "disposed" };

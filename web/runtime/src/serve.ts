@@ -2,7 +2,7 @@
 
 import type { ChatInfo } from "./chat.js";
 import { toWire } from "./errors.js";
-import type { FunctionInfo, RunAnswer } from "./function.js";
+import type { FunctionInfo, Places, RunAnswer } from "./function.js";
 import type { HostSettings, ModelHost } from "./host.js";
 import { holdLock } from "./life.js";
 import { Pace } from "./pace.js";
@@ -12,6 +12,7 @@ import type { Call, Reply, Request, WirePart } from "./protocol.js";
 export interface Session {
   readonly host: ModelHost;
   readonly info: ChatInfo | FunctionInfo;
+  readonly places?: Places;
   /** What the page asks for; `post` takes the parts of a stream. */
   answer(call: Call, signal: AbortSignal, post: (part: WirePart) => void): unknown;
 }
@@ -32,7 +33,7 @@ export function serve(port: Port, open: Open, settings: Pick<HostSettings, "spaw
   let disposed = false;
 
   const postInfo = (): void => {
-    if (session && !disposed) port.postMessage({ type: "info", info: session.info });
+    if (session && !disposed) port.postMessage({ type: "info", info: session.info, places: session.places });
   };
   async function load(call: Extract<Call, { method: "load" }>, signal: AbortSignal): Promise<void> {
     session = await open(
@@ -57,7 +58,7 @@ export function serve(port: Port, open: Open, settings: Pick<HostSettings, "spaw
 
   function answer(id: number, call: Call, signal: AbortSignal): unknown {
     if (call.method === "load") return load(call, signal);
-    if (call.method === "loseDevice") return session?.host.engine.loseDevice() ?? false;
+    if (call.method === "loseDevice") return session?.host.engine.loseDevice?.() ?? false;
     // a page has a model once it is loaded
     return (session as Session).answer(call, signal, (part) => port.postMessage({ type: "part", id, part }));
   }

@@ -4,7 +4,7 @@
  * that takes less than waking a thread is done here alone.
  */
 
-import type { Backend, Engine, Frame, Slice } from "./engine.js";
+import type { Backend, Engine, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
 import {
@@ -42,7 +42,6 @@ export class WasmEngine implements Engine {
   readonly memoryBytes: number;
   readonly compiled: Promise<void>;
 
-  private readonly bytes: Uint8Array;
   private readonly variables: Int32Array;
   private readonly control: Int32Array;
   private readonly indices: Map<string, number>;
@@ -63,7 +62,6 @@ export class WasmEngine implements Engine {
     this.backend = threads > 1 ? "wasm" : "wasm-single";
     this.adapter = threads > 1 ? `${threads} CPU threads` : "1 CPU thread";
     this.memoryBytes = target.pages * PAGE;
-    this.bytes = new Uint8Array(memory.buffer);
     this.variables = new Int32Array(memory.buffer, target.variables, manifest.variables.length);
     this.control = new Int32Array(memory.buffer, target.control, CONTROL_BYTES / 4);
     this.indices = new Map([...target.entryPoints.keys()].map((name, index) => [name, index]));
@@ -152,13 +150,12 @@ export class WasmEngine implements Engine {
 
   write(buffer: number, offset: number, bytes: Uint8Array<ArrayBuffer>): void {
     this.check();
-    this.bytes.set(bytes, this.address(buffer) + offset);
+    this.place({ buffer, offset, bytes: bytes.length }).set(bytes);
   }
 
-  writeFrame(buffer: number, frame: Frame, width: number, height: number): void {
-    const canvas = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true }) as OffscreenCanvasRenderingContext2D;
-    canvas.drawImage(frame, 0, 0);
-    this.write(buffer, 0, new Uint8Array(canvas.getImageData(0, 0, width, height).data.buffer));
+  place({ buffer, offset, bytes }: Slice): Uint8Array {
+    const address = this.target.addresses.get(buffer) as number; // the manifest's check has found one for every buffer we touch
+    return new Uint8Array(this.memory.buffer, address + offset, bytes);
   }
 
   async flush(): Promise<void> {}
@@ -173,7 +170,14 @@ export class WasmEngine implements Engine {
 
   async run(entries: readonly string[]): Promise<void> {
     this.call(entries);
-    await this.turn();
+    await nextTask();
+    this.check();
+  }
+
+  private wake(count: number): void {
+    Atomics.store(this.control, COUNT, count);
+    Atomics.add(this.control, CALL, 1);
+    Atomics.notify(this.control, CALL);
   }
 
   private call(entries: readonly string[]): void {
@@ -181,15 +185,14 @@ export class WasmEngine implements Engine {
     const { control } = this;
     const indices = entries.map((entry) => this.indices.get(entry) as number);
     const key = entries.join();
-    const [all, alone] = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
-    const others = all < SHORT_MS && alone < all ? 0 : this.threads - 1;
+    const times = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
+    const way = times[0] < SHORT_MS && times[1] < times[0] ? 1 : 0;
+    const others = way === 0 ? this.threads - 1 : 0;
     const begun = performance.now();
     if (others) {
       control.set(indices, FUNCTIONS);
-      Atomics.store(control, COUNT, indices.length);
       Atomics.store(control, DONE, 0);
-      Atomics.add(control, CALL, 1);
-      Atomics.notify(control, CALL);
+      this.wake(indices.length);
     }
     try {
       for (const index of indices) (this.functions[index] as EntryFunction)(0, others + 1);
@@ -200,41 +203,20 @@ export class WasmEngine implements Engine {
     // A thread that is still leaving would miss the next call.
     for (let done = 0; done < others; done = Atomics.load(control, DONE)) waitWhile(control, DONE, done);
     const took = performance.now() - begun;
-    const least = Math.min((others ? all : alone) * FORGET || took, took);
-    this.times.set(key, others ? [least, alone / FORGET] : [all / FORGET, least]);
+    times[way] = Math.min(times[way] * FORGET || took, took);
+    times[1 - way] = (times[1 - way] as number) / FORGET;
+    this.times.set(key, times);
   }
 
   async step(entries: readonly string[], slices: readonly Slice[]): Promise<Uint8Array<ArrayBuffer>[]> {
     if (entries.length > 0) this.call(entries);
-    await this.turn(); // a cancellation must get in between two tokens
-    return slices.map(({ buffer, offset, bytes }) => {
-      const start = this.address(buffer) + offset;
-      return new Uint8Array(this.bytes.subarray(start, start + bytes)); // a copy, never shared memory
-    });
-  }
-
-  private async turn(): Promise<void> {
-    await nextTask();
-    this.check();
-  }
-
-  loseDevice(): boolean {
-    return false;
+    return slices.map((slice) => new Uint8Array(this.place(slice))); // a copy, never shared memory
   }
 
   dispose(): void {
     this.failure ??= new TinywebError("disposed", "This model was disposed.");
-    if (this.workers[0]) {
-      Atomics.store(this.control, COUNT, QUIT);
-      Atomics.add(this.control, CALL, 1);
-      Atomics.notify(this.control, CALL);
-    }
+    this.wake(QUIT);
     for (const worker of this.workers.splice(0)) worker.terminate();
-    this.functions = [];
-  }
-
-  private address(buffer: number): number {
-    return this.target.addresses.get(buffer) as number; // the manifest's check has found one for every buffer we touch
   }
 
   private check(): void {
@@ -246,16 +228,15 @@ let channel: MessageChannel | undefined;
 const waiting: (() => void)[] = [];
 
 /** Lets queued events run. A message to oneself, because timers are clamped to 4 ms and slower in hidden pages. */
-function nextTask(): Promise<void> {
-  if ("setImmediate" in globalThis) {
-    return new Promise((resolve) => (globalThis as unknown as { setImmediate(f: () => void): void }).setImmediate(resolve));
-  }
-  if (!channel) {
-    channel = new MessageChannel();
-    channel.port1.onmessage = () => waiting.shift()?.();
-  }
+export function nextTask(): Promise<void> {
   return new Promise((resolve) => {
+    const { setImmediate } = globalThis as { setImmediate?(f: () => void): void };
+    if (setImmediate) return setImmediate(resolve);
+    if (!channel) {
+      channel = new MessageChannel();
+      channel.port1.onmessage = () => waiting.shift()?.();
+    }
     waiting.push(resolve);
-    channel?.port2.postMessage(0);
+    channel.port2.postMessage(0);
   });
 }

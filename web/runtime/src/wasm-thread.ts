@@ -49,14 +49,10 @@ export async function instantiateThread(
   functions: string[],
 ): Promise<EntryFunction[]> {
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
-  const stack = exports["__stack_pointer"];
-  if (!(stack instanceof WebAssembly.Global)) throw new TypeError("it does not export __stack_pointer");
-  stack.value = stackTop;
-  return functions.map((name) => {
-    const entry = exports[name];
-    if (typeof entry !== "function") throw new TypeError(`it does not export ${name}`);
-    return entry as EntryFunction;
-  });
+  const missing = ["__stack_pointer", ...functions].find((name) => !exports[name]);
+  if (missing) throw new TypeError(`it does not export ${missing}`);
+  (exports["__stack_pointer"] as WebAssembly.Global).value = stackTop;
+  return functions.map((name) => exports[name] as EntryFunction);
 }
 
 /** Serves calls until told to quit; blocks its worker. */

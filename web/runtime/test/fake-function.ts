@@ -18,6 +18,13 @@ const WGSL = `//# kernel affine
 
 type Json = any;
 
+/** For two threads. */
+export function threaded(manifest: Json): void {
+  const { wasm } = manifest.targets;
+  wasm.memory.stacks.max_threads = 2;
+  wasm.variants["simd-threads"] = { file: "kernels/simd-threads.wasm", threads: true };
+}
+
 export function fakeFunction(change: (manifest: Json) => void = () => undefined): FakeBundle {
   const state = (id: number, name: string, dtype: string, shape: number[], bytes: number): Json => ({
     id,
@@ -100,6 +107,7 @@ export function fakeFunction(change: (manifest: Json) => void = () => undefined)
   const files = new Map<string, Uint8Array>([
     ["kernels/webgpu.wgsl", new TextEncoder().encode(WGSL)],
     ["kernels/simd.wasm", fixture("fake-function.wasm")],
+    ["kernels/simd-threads.wasm", fixture("fake-function-threads.wasm")],
     ["weights/000.bin", WEIGHT],
   ]);
   return finish(files, manifest, change);

@@ -1,6 +1,6 @@
 /**
  * An exported function through its own loader. What is timed is what others are timed for, whose sides live in a worker
- * themselves: from the inputs' arrival in the library's worker to the outputs.
+ * themselves: inputs copied in, computed, outputs copied out, without the way between page and worker.
  */
 import { inputsFrom, inputsOf } from "../inputs.js";
 
