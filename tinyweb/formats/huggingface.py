@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import DType
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.safetensors import SafetensorsFile, TensorEntry
+from tinyweb.formats.safetensors import SafetensorsFile
 from tinyweb.sources import model_name
 
 MAX_JSON = 64 << 20  # bytes of one JSON file; the largest tokenizers take a quarter of that
@@ -36,7 +36,12 @@ def read_text(path: Path, limit: int = MAX_JSON) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ModelFormatError where there is none."""
-    value = _parse(path)
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, path: str) -> dict[str, Any]:
+    """A JSON object from a text; ModelFormatError, which names its `path`, where there is none."""
+    value = _parse(text, path)
     if not isinstance(value, dict):
         raise ModelFormatError(f"{path} holds no JSON object: it is not the file its name says, download it again")
     return value
@@ -44,15 +49,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_json_list(path: Path) -> list[Any]:
     """A JSON array from a file; ModelFormatError where there is none."""
-    value = _parse(path)
+    value = _parse(read_text(path), str(path))
     if not isinstance(value, list):
         raise ModelFormatError(f"{path} holds no JSON array: it is not the file its name says, download it again")
     return value
 
 
-def _parse(path: Path) -> Any:
+def _parse(text: str, path: str) -> Any:
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except (ValueError, RecursionError) as e:
         raise ModelFormatError(f"{path} is not valid JSON ({e}): the file is damaged, download it again") from None
 
@@ -78,7 +83,7 @@ class Config:
         return value
 
     def _refuse(self, key: str, value: Any, kind: str) -> ModelFormatError:
-        return ModelFormatError(f"{self.where}: {key!r} must be {kind}, found {json.dumps(value)[:60]}")
+        return ModelFormatError(f"{self.where}: {key!r} must be {kind}, found {json.dumps(value, default=str)[:60]}")
 
     def integer(self, key: str, low: int, high: int, default: Any = ...) -> int:
         kind = f"an integer from {low} to {high}"
@@ -125,7 +130,9 @@ class Config:
 
 
 class ModelFolder:
-    """A model folder: `config` is checked to be there on opening, `weights` opens the checkpoint."""
+    """A model folder: `config` is checked to be there on opening, `weights` opens the checkpoint. `path` names it in
+    messages; its other files are asked for by `text` and `read_config`.
+    """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -142,15 +149,40 @@ class ModelFolder:
 
     def read_config(self, name: str, required: bool = True) -> Config:
         """A JSON file of this folder; empty where it is missing and not required."""
+        text, where = self.text(name, required), str(self.path / name)
+        return Config({} if text is None else parse_json(text, where), where)
+
+    def text(self, name: str, required: bool = False) -> str | None:
+        """A text file of this folder; None where it is missing and not required."""
         path = self.path / name
-        return Config(read_json(path) if required or path.is_file() else {}, str(path))
+        return read_text(path) if required or path.is_file() else None
 
     def weights(self) -> Checkpoint:
         return Checkpoint(self.path)
 
 
+class TensorEntry(Protocol):
+    """What is known of a tensor without reading it."""
+
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+class TensorFile(Protocol):
+    """A file of tensors by name. `read`: the values; those of floats that NumPy lacks as float32."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def entries(self) -> Mapping[str, TensorEntry]: ...
+    def read(self, name: str) -> npt.NDArray[Any]: ...
+
+
 class Checkpoint:
-    """All tensors of a model folder, from one safetensors file or from the shards that an index names.
+    """All tensors of a model folder, from one safetensors file or from the shards that an index names; or (`of`) of a
+    file of another format.
 
     `stem`: what the files are called before `.safetensors`. Where there is no such file, one of half floats
     (`.fp16.safetensors`) will do.
@@ -158,7 +190,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, stem: str = "model"):
         self.folder = folder
-        self._home: dict[str, SafetensorsFile] = {}
+        self._home: dict[str, TensorFile] = {}
         full, index = f"{stem}.safetensors", f"{stem}.safetensors.index.json"
         half, half_index = f"{stem}.fp16.safetensors", f"{stem}.safetensors.index.fp16.json"
         found = next((n for n in (full, index, half, half_index) if (folder / n).is_file()), None)
@@ -173,9 +205,13 @@ class Checkpoint:
     @classmethod
     def of_file(cls, path: Path) -> Self:
         """All tensors of one safetensors file."""
+        return cls.of(SafetensorsFile(path))
+
+    @classmethod
+    def of(cls, file: TensorFile) -> Self:
+        """All tensors of a file of any format."""
         checkpoint = cls.__new__(cls)
-        checkpoint.folder = path.parent
-        file = SafetensorsFile(path)
+        checkpoint.folder = file.path.parent
         checkpoint._home = dict.fromkeys(file.entries, file)
         return checkpoint
 

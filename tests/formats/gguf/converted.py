@@ -1,0 +1,128 @@
+"""A Hugging Face folder written as a GGUF file, with the gguf package's names of tensors and keys.
+
+What llama.cpp's converter changes on the way is done here as it documents it: rows of queries and keys as neighbouring
+pairs (Llama), weights of norms by one larger (Gemma), query, key and value apart (GPT-NeoX), matrices (out, in)
+(GPT-2).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from safetensors.numpy import load_file
+
+PERMUTED = ("llama", "granite")
+SHIFTED = ("gemma", "gemma2", "gemma3")
+
+
+def convert(folder: Path, path: Path, architecture: str, kind: Any = None, skip: tuple[str, ...] = ()) -> Path:
+    """`architecture`: llama.cpp's name. `kind`: type of matrices; None: float32. `skip`: metadata to leave out."""
+    config = json.loads((folder / "config.json").read_text())
+    writer = gguf.GGUFWriter(path, architecture)
+    metadata(writer, config, skip)
+    arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
+    tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
+    for name, values in joined(tensors).items():
+        if name.startswith("pooler."):  # of BERT: no text's vector goes through it
+            continue
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert found is not None, name
+        values = np.ascontiguousarray(changed(values, found, architecture, config))
+        if kind is not None and values.ndim > 1 and not found.endswith("norm.weight"):
+            writer.add_tensor(found, gguf.quants.quantize(values, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(found, values)
+    if (rope := config.get("rope_parameters") or {}).get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_factors(config, rope))
+    if rope.get("rope_type") == "longrope":
+        for length in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def metadata(writer: gguf.GGUFWriter, c: dict[str, Any], skip: tuple[str, ...]) -> None:
+    """By the names of config.json, the writer's function for each."""
+    rope = c.get("rope_parameters") or {}
+    local, rope = rope.get("sliding_attention", {}), rope.get("full_attention", rope)
+    heads = c.get("num_attention_heads") or c.get("n_head")
+    width = c.get("head_dim") or (c.get("hidden_size") or c["n_embd"]) // heads
+    part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 1)) or 1
+    pairs = {
+        "num_hidden_layers": "block_count", "n_layer": "block_count", "max_position_embeddings": "context_length",
+        "n_positions": "context_length", "hidden_size": "embedding_length", "n_embd": "embedding_length",
+        "intermediate_size": "feed_forward_length", "n_inner": "feed_forward_length", "n_head": "head_count",
+        "num_attention_heads": "head_count", "num_key_value_heads": "head_count_kv",
+        "rms_norm_eps": "layer_norm_rms_eps", "layer_norm_eps": "layer_norm_eps",
+        "layer_norm_epsilon": "layer_norm_eps", "norm_epsilon": "layer_norm_eps",
+        "num_experts": "expert_count", "num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "sliding_window": "sliding_window",
+        "shared_expert_intermediate_size": "expert_shared_feed_forward_length", "logit_scale": "logit_scale",
+        "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
+        "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
+        "attention_multiplier": "attention_scale", "logits_scaling": "logit_scale",
+        "use_parallel_residual": "parallel_residual", "original_max_position_embeddings": "rope_scaling_orig_ctx_len",
+    }  # fmt: skip
+    found = {ours: c[name] for name, ours in pairs.items() if c.get(name) is not None}
+    found |= {"key_length": width, "value_length": width, "rope_dimension_count": int(width * part)}
+    found |= {"rope_freq_base": rope.get("rope_theta"), "rope_freq_base_swa": local.get("rope_theta")}
+    if (kind := rope.get("rope_type")) in ("yarn", "linear"):
+        found |= {"rope_scaling_type": gguf.RopeScalingType(kind), "rope_scaling_factor": rope["factor"]}
+        found |= {"rope_scaling_yarn_beta_fast": rope.get("beta_fast")}
+        found |= {"rope_scaling_orig_ctx_len": rope.get("original_max_position_embeddings")}
+    if "layer_types" in c and c.get("sliding_window"):
+        found["sliding_window_pattern"] = [kind == "sliding_attention" for kind in c["layer_types"]]
+    for name, value in found.items():
+        if value is not None and name not in skip:
+            getattr(writer, f"add_{name}")(value)
+    for name in ("bos", "eos"):
+        if (token := c.get(f"{name}_token_id")) is not None:
+            getattr(writer, f"add_{name}_token_id")(token)
+
+
+def joined(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Experts, and norms of single heads, as one tensor each."""
+    found: dict[str, np.ndarray] = {}
+    groups: dict[str, list[np.ndarray]] = {}
+    for name in sorted(tensors, key=lambda n: [int(p) if p.isdigit() else -1 for p in n.split(".")]):
+        parts = name.split(".")
+        at = next((i + 1 for i, p in enumerate(parts) if p in ("experts", "norms")), None)
+        if at is None or not parts[at].isdigit():
+            found[name] = tensors[name]
+            continue
+        inside = parts[:at] if parts[at - 1] == "experts" else parts[: at - 1]
+        groups.setdefault(".".join([*inside, *parts[at + 1 :]]), []).append(tensors[name])
+    return found | {name: np.stack(each) for name, each in groups.items()}
+
+
+def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any]) -> np.ndarray:
+    part = name.rpartition(".")[0].split(".")[-1]
+    heads = c.get("num_attention_heads") or c["n_head"]
+    if architecture in PERMUTED and part in ("attn_q", "attn_k"):
+        heads = heads if part == "attn_q" else c.get("num_key_value_heads") or heads
+        return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    if architecture in SHIFTED and name.endswith("norm.weight"):
+        return values + 1
+    if architecture == "gptneox" and part == "attn_qkv":
+        each = values.reshape(heads, 3, -1, *values.shape[1:])
+        return np.concatenate([each[:, i].reshape(-1, *values.shape[1:]) for i in range(3)])
+    if architecture == "gpt2" and part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down"):
+        return values.T
+    return values
+
+
+def llama3_factors(c: dict[str, Any], rope: dict[str, Any]) -> np.ndarray:
+    """What each frequency is divided by (the formula of Llama 3.1)."""
+    width = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    low, high, original = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+    waves = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, width, 2) / width)
+    smooth = np.clip((original / waves - low) / (high - low), 0, 1)
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)

@@ -1,0 +1,371 @@
+"""From a GGUF file's metadata to the fields of the config.json that Hugging Face has for the same model.
+
+What GGUF files leave out (activations, which layers have windows) is said by the name of the architecture, as in
+llama.cpp. Rotary scaling given as a factor for each frequency (Llama 3, Phi-3) comes as `longrope`, which is that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.gguf import names
+from tinyweb.formats.gguf.file import GgufFile
+from tinyweb.formats.huggingface import Config
+
+MOST = 1 << 30
+Fields = dict[str, Any]
+
+
+class Facts:
+    """Metadata of one architecture, by keys without its name, and which tensors there are. Raises ModelFormatError for
+    what is missing or no such number.
+    """
+
+    def __init__(self, file: GgufFile):
+        self.file = file
+        everything = Config(dict(file.metadata), str(file.paths[0]))
+        self.architecture = everything.word("general.architecture")
+        start = self.architecture + "."
+        own = {k.removeprefix(start): v for k, v in file.metadata.items() if k.startswith(start)}
+        self.where = f"{file.paths[0]}, {self.architecture}"
+        self.own = Config({k: self._same(k, v) for k, v in own.items()}, self.where)
+        self.tokens = Config({k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}, self.where)
+
+    def _same(self, key: str, value: Any) -> Any:
+        """One number for all layers where each has its own, and they are equal."""
+        if isinstance(value, np.ndarray) and value.size and (value == value[0]).all() and key != PATTERN:
+            return value[0].item()
+        return value
+
+    def integer(self, key: str, high: int = MOST, default: Any = ...) -> int:
+        return self.own.integer(key, 0, high, default)
+
+    def number(self, key: str, default: Any = ...) -> float:
+        return self.own.number(key, -1e12, 1e12, default)
+
+    def optional(self, fields: Mapping[str, str]) -> Fields:
+        """Those numbers that the file has, by other names."""
+        return {theirs: self.number(key) for theirs, key in fields.items() if key in self.own.values}
+
+    def has(self, tensor: str) -> bool:
+        return tensor in self.file.tensors
+
+    @property
+    def layers(self) -> int:
+        return self.integer("block_count", 1024)
+
+    @property
+    def heads(self) -> int:
+        return self.own.integer("attention.head_count", 1, 1024)
+
+    @property
+    def hidden(self) -> int:
+        return self.own.integer("embedding_length", 1, 1 << 16)
+
+    @property
+    def head_dim(self) -> int:
+        return self.own.integer("attention.key_length", 1, 1 << 16, self.hidden // self.heads)
+
+
+PATTERN = "attention.sliding_window_pattern"
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one architecture of GGUF is one of Hugging Face's. `parts`: names of tensors. `fields`: of config.json,
+    beside those that all have. What GGUF has otherwise: `permuted`: rows of queries and keys in the order of
+    neighbouring pairs; `offset`: added to weights of norms; `transposed`: matrices are (out, in), not (in, out);
+    `by_head`: all queries, all keys, all values, not those of one head after the other.
+    """
+
+    architecture: str
+    model_type: str
+    parts: Mapping[str, names.Names]
+    fields: Callable[[Facts], Fields]
+    permuted: bool = False
+    offset: float = 0.0
+    transposed: bool = False
+    by_head: bool = False
+
+
+# -- fields that many have ---------------------------------------------------------------------------------------------
+def sizes(f: Facts) -> Fields:
+    """What every decoder has."""
+    if f.own.integer("attention.value_length", 1, 1 << 16, f.head_dim) != f.head_dim:
+        raise ModelFormatError(f"{f.where}: values of heads are not as wide as keys, which is not supported")
+    return {
+        "hidden_size": f.hidden,
+        "intermediate_size": f.own.integer("feed_forward_length", 0, 1 << 20, 0),
+        "num_hidden_layers": f.layers,
+        "num_attention_heads": f.heads,
+        "num_key_value_heads": f.own.integer("attention.head_count_kv", 1, 1024, f.heads),
+        "head_dim": f.head_dim,
+        "max_position_embeddings": f.own.integer("context_length", 1, MOST),
+    }
+
+
+def rotary(f: Facts, part: float = 1.0) -> Fields:
+    """Base, scaling and how much of a head is turned; `part`: what counts where config.json does not say it."""
+    found: Fields = {"rope_theta": f.number("rope.freq_base", 10000.0), "rope_scaling": scaling(f)}
+    turned = f.integer("rope.dimension_count", 1 << 16, f.head_dim) / f.head_dim
+    return found | ({"partial_rotary_factor": turned} if turned != part else {})
+
+
+def scaling(f: Facts) -> Fields | None:
+    if factors := _factors(f):
+        return factors
+    kind = f.own.word("rope.scaling.type", "none")
+    factor = f.number("rope.scaling.factor", f.number("rope.scale_linear", 1.0))
+    if kind == "yarn":
+        found: Fields = {"rope_type": "yarn", "factor": factor}
+        length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
+        more = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+                "attention_factor": "rope.scaling.yarn_attn_factor"}  # fmt: skip
+        return found | {"original_max_position_embeddings": length} | f.optional(more)
+    if kind in ("linear", "none") or "rope.scaling.type" not in f.own.values:
+        return {"rope_type": "linear", "factor": factor} if factor not in (0.0, 1.0) else None
+    raise ModelFormatError(f"{f.where}: rotary scaling {kind!r} is not supported; known: none, linear, yarn, longrope")
+
+
+def _factors(f: Facts) -> Fields | None:
+    """What each frequency is divided by, one list for all lengths or one for short texts and one for long ones."""
+    found = []
+    for choice in (
+        ("rope_factors_short.weight", "rope_freqs.weight"),
+        ("rope_factors_long.weight", "rope_freqs.weight"),
+    ):
+        tensor = next((f.file.tensors[n] for n in choice if f.has(n)), None)
+        if tensor is None:
+            return None
+        if len(tensor.shape) != 1 or tensor.shape[0] > 1 << 16:
+            raise ModelFormatError(f"{f.where}: tensor {tensor.name!r} has shape {tensor.shape}, must be one row")
+        found.append([float(v) for v in tensor.numpy()])
+    length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
+    return {
+        "rope_type": "longrope", "short_factor": found[0], "long_factor": found[1],
+        "attention_factor": f.number("rope.scaling.attn_factor", 1.0), "original_max_position_embeddings": length,
+        "factor": f.integer("context_length") / max(length, 1),
+    }  # fmt: skip
+
+
+def windows(f: Facts, usual: Callable[[int], bool] | None = None) -> Fields:
+    """The sliding window, and which layers have it: as the file says, else as is `usual`."""
+    wide = f.integer("attention.sliding_window", MOST, 0)
+    if not wide:
+        return {"sliding_window": None}
+    pattern = f.own.values.get(PATTERN)
+    if isinstance(pattern, np.ndarray) and pattern.dtype == bool and len(pattern) == f.layers:
+        slides = [bool(p) for p in pattern]
+    elif type(pattern) is int and 0 < pattern <= 1024:
+        slides = [(i + 1) % pattern != 0 for i in range(f.layers)]
+    elif pattern is not None:
+        raise ModelFormatError(f"{f.where}: {PATTERN!r} must be a number of layers, or true or false for each")
+    elif usual is not None:
+        slides = [usual(i) for i in range(f.layers)]
+    else:
+        return {"sliding_window": wide}
+    kinds = ["sliding_attention" if s else "full_attention" for s in slides]
+    return {"sliding_window": wide, "layer_types": kinds}
+
+
+def rms(f: Facts) -> Fields:
+    return {"rms_norm_eps": f.number("attention.layer_norm_rms_epsilon")}
+
+
+def layer_norm(f: Facts, name: str = "layer_norm_eps") -> Fields:
+    return {name: f.number("attention.layer_norm_epsilon")}
+
+
+def biases(f: Facts) -> Fields:
+    return {"attention_bias": f.has("blk.0.attn_q.bias"), "mlp_bias": f.has("blk.0.ffn_up.bias")}
+
+
+# -- families ----------------------------------------------------------------------------------------------------------
+def llama(f: Facts) -> Fields:
+    return {"hidden_act": "silu"} | sizes(f) | rotary(f) | rms(f) | biases(f)
+
+
+def mixtral(f: Facts) -> Fields:
+    return {"hidden_act": "silu"} | sizes(f) | rotary(f) | rms(f) | {
+        "num_local_experts": f.integer("expert_count", 1 << 16),
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16), "sliding_window": None,
+    }  # fmt: skip
+
+
+def qwen2(f: Facts) -> Fields:
+    return {"hidden_act": "silu", "use_sliding_window": False} | sizes(f) | rotary(f) | rms(f)
+
+
+def qwen3(f: Facts) -> Fields:
+    return qwen2(f) | {"attention_bias": f.has("blk.0.attn_q.bias")}
+
+
+def experts(f: Facts, normed: bool) -> Fields:
+    wide = f.integer("expert_feed_forward_length", 1 << 20)
+    found: Fields = {
+        "num_experts": f.integer("expert_count", 1 << 16), "decoder_sparse_step": 1, "mlp_only_layers": [],
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16), "moe_intermediate_size": wide,
+        "norm_topk_prob": normed,
+    }  # fmt: skip
+    shared = f.integer("expert_shared_feed_forward_length", 1 << 20, 0)
+    return found | ({"shared_expert_intermediate_size": shared} if shared else {})
+
+
+def gemma(f: Facts) -> Fields:
+    return {"hidden_act": "gelu_pytorch_tanh", "attention_bias": False} | sizes(f) | rotary(f) | rms(f)
+
+
+def _later_gemma(f: Facts, largest: int) -> Fields:
+    """`largest`: layers of the model whose scores are divided by the root of another width than a head's."""
+    found = gemma(f)
+    found["hidden_activation"] = found.pop("hidden_act")
+    return found | {"query_pre_attn_scalar": f.hidden // f.heads if f.layers == largest else f.head_dim}
+
+
+def gemma2(f: Facts) -> Fields:
+    caps = {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+    return _later_gemma(f, 46) | windows(f, lambda i: i % 2 == 0) | f.optional(caps)
+
+
+def gemma3(f: Facts) -> Fields:
+    local = {"rope_local_base_freq": f.number("rope.freq_base_swa", 10000.0)}
+    caps = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
+    caps |= f.optional({"final_logit_softcapping": "final_logit_softcapping"})
+    return _later_gemma(f, 62) | windows(f, lambda i: (i + 1) % 6 != 0) | local | caps
+
+
+def phi2(f: Facts) -> Fields:
+    return {"hidden_act": "gelu_new", "qk_layernorm": False} | sizes(f) | rotary(f, 0.5) | layer_norm(f)
+
+
+def phi3(f: Facts) -> Fields:
+    length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
+    found = {"hidden_act": "silu", "original_max_position_embeddings": length}
+    return found | sizes(f) | rotary(f) | rms(f) | windows(f)
+
+
+def olmo2(f: Facts) -> Fields:
+    found = {"hidden_act": "silu", "attention_bias": f.has("blk.0.attn_q.bias")}
+    return found | sizes(f) | rotary(f) | rms(f) | windows(f)
+
+
+def granite(f: Facts) -> Fields:
+    scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
+              "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale"}  # fmt: skip
+    return llama(f) | f.optional(scales)
+
+
+def stablelm(f: Facts) -> Fields:
+    parallel = not f.has("blk.0.ffn_norm.weight")
+    found = {"hidden_act": "silu", "use_qkv_bias": f.has("blk.0.attn_q.bias"), "use_parallel_residual": parallel,
+             "qk_layernorm": f.has("blk.0.attn_q_norm.weight")}  # fmt: skip
+    return found | sizes(f) | rotary(f, 0.25) | layer_norm(f)
+
+
+def command_r(f: Facts) -> Fields:
+    found = {"hidden_act": "silu", "attention_bias": f.has("blk.0.attn_q.bias"), "logit_scale": f.number("logit_scale"),
+             "use_qk_norm": f.has("blk.0.attn_q_norm.weight")}  # fmt: skip
+    return found | sizes(f) | rotary(f) | layer_norm(f)
+
+
+def cohere2(f: Facts) -> Fields:
+    found = command_r(f) | windows(f, lambda i: (i + 1) % 4 != 0)
+    return {k: v for k, v in found.items() if k != "use_qk_norm"}
+
+
+def gpt2(f: Facts) -> Fields:
+    return layer_norm(f, "layer_norm_epsilon") | {
+        "activation_function": "gelu_new", "n_embd": f.hidden, "n_layer": f.layers, "n_head": f.heads,
+        "n_positions": f.integer("context_length"), "n_inner": f.integer("feed_forward_length", 1 << 20),
+    }  # fmt: skip
+
+
+def gptneox(f: Facts) -> Fields:
+    found = sizes(f) | layer_norm(f)
+    turned = f.integer("rope.dimension_count", 1 << 16, f.head_dim) / f.head_dim
+    found |= {"hidden_act": "gelu", "rotary_pct": turned, "rotary_emb_base": f.number("rope.freq_base", 10000.0)}
+    return found | {
+        "use_parallel_residual": f.own.flag("use_parallel_residual", True), "rope_scaling": scaling(f),
+        "attention_bias": f.has("blk.0.attn_qkv.bias"),
+    }  # fmt: skip
+
+
+def starcoder2(f: Facts) -> Fields:
+    found = {"hidden_act": "gelu_pytorch_tanh", "use_bias": f.has("blk.0.attn_q.bias")}
+    return found | sizes(f) | rotary(f) | layer_norm(f, "norm_epsilon") | windows(f)
+
+
+def bert(f: Facts) -> Fields:
+    return layer_norm(f) | {
+        "hidden_act": "gelu", "hidden_size": f.hidden, "num_hidden_layers": f.layers, "num_attention_heads": f.heads,
+        "intermediate_size": f.integer("feed_forward_length", 1 << 20),
+        "max_position_embeddings": f.integer("context_length"),
+        "type_vocab_size": f.file.tensors["token_types.weight"].shape[0] if f.has("token_types.weight") else 2,
+    }  # fmt: skip
+
+
+MOE_QWEN2 = names.LLAMA | names.EXPERTS | names.SHARED
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family("LlamaForCausalLM", "llama", names.LLAMA, llama, permuted=True),
+    "mistral3": Family("MistralForCausalLM", "mistral", names.LLAMA, llama, permuted=True),
+    "qwen2": Family("Qwen2ForCausalLM", "qwen2", names.LLAMA, qwen2),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", names.QWEN3, qwen3),
+    "qwen2moe": Family("Qwen2MoeForCausalLM", "qwen2_moe", MOE_QWEN2, lambda f: qwen2(f) | experts(f, False)),
+    "qwen3moe": Family(
+        "Qwen3MoeForCausalLM", "qwen3_moe", names.QWEN3 | names.EXPERTS, lambda f: qwen3(f) | experts(f, True)
+    ),
+    "gemma": Family("GemmaForCausalLM", "gemma", names.LLAMA, gemma, offset=1),
+    "gemma2": Family("Gemma2ForCausalLM", "gemma2", names.GEMMA2, gemma2, offset=1),
+    "gemma3": Family("Gemma3ForCausalLM", "gemma3_text", names.GEMMA2 | names.HEAD_NORMS, gemma3, offset=1),
+    "phi2": Family("PhiForCausalLM", "phi", names.PHI2, phi2),
+    "phi3": Family("Phi3ForCausalLM", "phi3", names.PHI3, phi3),
+    "olmo2": Family(
+        "Olmo2ForCausalLM", "olmo2", names.ENDS | names.AFTER | names.ATTENTION | names.HEAD_NORMS | names.MLP, olmo2
+    ),
+    "granite": Family("GraniteForCausalLM", "granite", names.LLAMA, granite, permuted=True),
+    "stablelm": Family("StableLmForCausalLM", "stablelm", names.STABLELM, stablelm),
+    "command-r": Family("CohereForCausalLM", "cohere", names.QWEN3, command_r),
+    "cohere2": Family("Cohere2ForCausalLM", "cohere2", names.LLAMA, cohere2),
+    "gpt2": Family("GPT2LMHeadModel", "gpt2", names.GPT2, gpt2, transposed=True),
+    "gptneox": Family("GPTNeoXForCausalLM", "gpt_neox", names.NEOX, gptneox, by_head=True),
+    "starcoder2": Family("Starcoder2ForCausalLM", "starcoder2", names.STARCODER2, starcoder2),
+    "bert": Family("BertModel", "bert", names.BERT, bert),
+}
+OLMO3 = Family("Olmo3ForCausalLM", "olmo3", FAMILIES["olmo2"].parts, olmo2)
+MIXTRAL = Family("MixtralForCausalLM", "mixtral", names.LLAMA | names.MIXTRAL, mixtral, permuted=True)
+
+
+def family_of(facts: Facts) -> Family:
+    """The architecture in Hugging Face's terms; ModelFormatError where it is not known."""
+    name = facts.architecture
+    if name not in FAMILIES:
+        raise ModelFormatError(
+            f"{facts.file.paths[0]} holds a model of architecture {name[:40]!r}; known: {', '.join(FAMILIES)}"
+        )
+    if name == "llama" and facts.integer("expert_count", 1 << 16, 0):
+        return MIXTRAL
+    if name == "olmo2" and facts.integer("attention.sliding_window", MOST, 0):
+        return OLMO3
+    return FAMILIES[name]
+
+
+def config_of(facts: Facts) -> Fields:
+    """The fields of config.json."""
+    family = family_of(facts)
+    tokens = {
+        f"{name}_token_id": facts.tokens.integer(key, 0, MOST)
+        for name in ("bos", "eos", "pad")
+        if (key := f"tokenizer.ggml.{name if name != 'pad' else 'padding'}_token_id") in facts.tokens.values
+    }
+    embedding = facts.file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ModelFormatError(f"{facts.file.paths[0]} has no table 'token_embd.weight': it is incomplete")
+    return {
+        "architectures": [family.architecture], "model_type": family.model_type, "vocab_size": embedding.shape[0],
+        "tie_word_embeddings": not facts.has("output.weight"), **tokens, **family.fields(facts),
+    }  # fmt: skip

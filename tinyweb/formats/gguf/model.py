@@ -1,0 +1,36 @@
+"""A GGUF file in the place of a Hugging Face model folder: the same configuration, checkpoint and tokenizer files."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.gguf.config import Facts, config_of
+from tinyweb.formats.gguf.file import read
+from tinyweb.formats.gguf.weights import GgufWeights
+from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
+
+
+class GgufModel(ModelFolder):
+    """What `ModelFolder` is for a folder: `config`, `weights()`, and texts by the names of their files."""
+
+    def __init__(self, path: str | Path):
+        self._facts = Facts(read(path))
+        self.path = self._facts.file.paths[0]
+        self.config = Config(config_of(self._facts), str(self.path))
+
+    def weights(self) -> Checkpoint:
+        return Checkpoint.of(GgufWeights(self._facts))
+
+    def text(self, name: str, required: bool = False) -> str | None:
+        content = self._files.get(name)
+        if content is None and required:
+            raise ModelFormatError(f"{self.path} holds nothing that would be {name}: use a file with its tokenizer")
+        return content if content is None or isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+    @cached_property
+    def _files(self) -> dict[str, Any]:
+        return {"config.json": self.config.values}

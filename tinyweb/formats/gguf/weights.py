@@ -1,0 +1,144 @@
+"""Tensors of a GGUF file by the names, and in the order of elements, of Hugging Face's checkpoint of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.dtype import DType, dtypes
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.gguf.config import Facts, Family, family_of
+from tinyweb.formats.gguf.file import GgufTensor
+from tinyweb.formats.gguf.names import Names
+
+Array = npt.NDArray[Any]
+# what follows from the configuration
+DERIVED = ("rope_freqs", "rope_factors_long", "rope_factors_short", "blk.{}.attn_rot_embd")
+FLOATS = {"F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16}
+INTS = {"I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64}
+_LAYER = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(.+)")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the checkpoint. `dtype`: that it is kept in; what is quantised counts as float16."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    make: Callable[[], Array]
+
+
+class GgufWeights:
+    """What `Checkpoint` reads from: `entries` by Hugging Face's names.
+
+    Raises ModelFormatError for a tensor that an architecture has no place for: the model would be another without it.
+    """
+
+    def __init__(self, facts: Facts):
+        self.path: Path = facts.file.paths[0]
+        self._facts, self._family = facts, family_of(facts)
+        self.entries: dict[str, Weight] = {}
+        for tensor in facts.file.tensors.values():
+            for name, weight in self._weights(tensor):
+                if name in self.entries:
+                    raise ModelFormatError(f"{tensor.path} holds what a checkpoint calls {name!r} twice; it is damaged")
+                self.entries[name] = weight
+
+    def read(self, name: str) -> Array:
+        """The values of one of `entries`: float16 as it is, all else widened to float32."""
+        return self.entries[name].make()
+
+    def _weights(self, tensor: GgufTensor) -> Iterator[tuple[str, Weight]]:
+        part, _, end = tensor.name.rpartition(".")
+        number, found = "", _LAYER.fullmatch(part)
+        if found:
+            number, part = found[1], "blk.{}." + found[2]
+        if part in DERIVED:
+            return
+        if part not in self._family.parts or end not in ("weight", "bias"):
+            raise ModelFormatError(
+                f"{tensor.path} holds the tensor {tensor.name[:80]!r}, for which {self._family.architecture} has no "
+                "place: it is of another model, or of a kind that is not supported"
+            )
+        names = self._family.parts[part]
+        for name, shape, make in self._pieces(names, number, part.removeprefix("blk.{}."), end, tensor):
+            dtype = FLOATS.get(tensor.type) or INTS.get(tensor.type) or dtypes.float16
+            yield f"{name}.{end}", Weight(dtype, shape, make)
+
+    def _pieces(
+        self, names: Names, number: str, part: str, end: str, tensor: GgufTensor
+    ) -> Iterator[tuple[str, tuple[int, ...], Callable[[], Array]]]:
+        """(name, shape, values) of what a tensor is in the checkpoint."""
+        f, shape = self._facts, tensor.shape
+        if isinstance(names, tuple):
+            rows = [f.heads * f.head_dim, *[self._kv_heads * f.head_dim] * (len(names) - 1)]
+            self._require(tensor, bool(shape) and shape[0] == sum(rows))
+            for i, name in enumerate(names):
+                begin = sum(rows[:i])
+                made = partial(_rows, tensor, slice(begin, begin + rows[i]))
+                yield name.format(number), (rows[i], *shape[1:]), made
+            return
+        if names.count("{}") == 2:
+            self._require(tensor, 2 <= len(shape) <= 3 and shape[0] <= 1 << 16)
+            for i in range(shape[0]):
+                yield names.format(number, i), shape[1:], partial(_rows, tensor, i)
+            return
+        change = self._change(self._family, part, end, tensor)
+        if self._family.transposed and number and len(shape) == 2:
+            shape = shape[::-1]
+        yield names.format(number), shape, partial(_whole, tensor, change)
+
+    def _change(self, family: Family, part: str, end: str, tensor: GgufTensor) -> Callable[[Array], Array] | None:
+        """From the order of GGUF to that of the checkpoint."""
+        f, shape = self._facts, tensor.shape
+        if family.permuted and part in ("attn_q", "attn_k"):
+            heads = f.heads if part == "attn_q" else self._kv_heads
+            self._require(tensor, bool(shape) and shape[0] == heads * f.head_dim and f.head_dim % 2 == 0)
+            return lambda v: v.reshape(heads, -1, 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
+        if family.by_head and part == "attn_qkv":
+            self._require(tensor, bool(shape) and shape[0] == 3 * f.heads * f.head_dim)
+            return lambda v: v.reshape(3, f.heads, -1, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
+        if family.offset and part.endswith("norm") and end == "weight":
+            return lambda v: v.astype(np.float32) - np.float32(family.offset)
+        if family.transposed and part.startswith(("attn_", "ffn_")) and len(shape) == 2:
+            return np.transpose
+        return None
+
+    @property
+    def _kv_heads(self) -> int:
+        return self._facts.own.integer("attention.head_count_kv", 1, 1024, self._facts.heads)
+
+    def _require(self, tensor: GgufTensor, holds: bool) -> None:
+        if not holds:
+            raise ModelFormatError(
+                f"{tensor.path}: tensor {tensor.name!r} has shape {tensor.shape}, which does not fit the model's heads"
+            )
+
+
+def _whole(tensor: GgufTensor, change: Callable[[Array], Array] | None) -> Array:
+    values = _values(tensor)
+    return values if change is None else np.ascontiguousarray(change(values))
+
+
+def _rows(tensor: GgufTensor, which: int | slice) -> Array:
+    """Some of the rows along the first axis, without decoding the others."""
+    each = tensor.raw.size // tensor.shape[0]
+    chosen = slice(which, which + 1) if isinstance(which, int) else which
+    count = chosen.stop - chosen.start
+    raw = tensor.raw[chosen.start * each : chosen.stop * each]
+    part = GgufTensor(tensor.name, tensor.form, (count, *tensor.shape[1:]), raw, tensor.path)
+    values = _values(part)
+    return values[0] if isinstance(which, int) else values
+
+
+def _values(tensor: GgufTensor) -> Array:
+    if tensor.type == "F16":
+        return tensor.raw.view("<f2").reshape(tensor.shape)
+    return tensor.numpy()
