@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -26,25 +28,45 @@ def serve(
     allow_embedding: Annotated[
         bool, typer.Option("--allow-embedding", help="Let pages of other sites show this one in a frame.")
     ] = False,
+    lan: Annotated[
+        bool,
+        typer.Option("--lan", help="Serve other devices over https, with a QR code of the address; for phones."),
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Serve https with this certificate (mkcert makes them).")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="PEM", help="The certificate's private key.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every request.")] = False,
     debug: Debug = False,
 ) -> None:
     """Serve an exported site until Ctrl-C."""
+    from tinyweb.serve import announce, open_server
     from tinyweb.serve import serve as serve_site
 
     def log(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    serve_site(
-        site,
-        host,
-        port,
-        isolated=not no_isolation,
-        say=lambda line: print(line, flush=True),
-        log=log if verbose else None,
-        allowed_hosts=allow_host or (),
-        embedding=allow_embedding,
-    )
+    if key is not None and certificate is None:
+        raise typer.BadParameter("--key needs a --certificate")
+    chosen: dict[str, Any] = {
+        "isolated": not no_isolation,
+        "log": log if verbose else None,
+        "allowed_hosts": allow_host or (),
+        "embedding": allow_embedding,
+    }
+    lines: Iterable[str]
+    if lan:
+        from tinyweb.serve.lan import open_lan_server
+
+        server, lines = open_lan_server(site, port, certificate, key, **chosen)
+    else:
+        if certificate is not None:
+            from tinyweb.serve.certificate import context
+
+            chosen["tls"] = context(certificate, key)
+        server = open_server(site, host, port, **chosen)
+        lines = announce(server, host)
+    serve_site(server, lines, say=lambda line: print(line, flush=True))
 
 
 @app.command()

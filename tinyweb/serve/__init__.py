@@ -17,9 +17,10 @@ import re
 import signal
 import socket
 import socketserver
+import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -359,9 +360,10 @@ class SiteServer(ThreadingHTTPServer):
         log: Callable[[str], None] | None = None,
         allowed_hosts: Sequence[str] = (),
         embedding: bool = False,
+        tls: ssl.SSLContext | None = None,
     ):
         self.hosts = {_ascii_host(name) for name in (host, *allowed_hosts)}
-        self.embedding = embedding
+        self.embedding, self.tls = embedding, tls
         self.site, self.isolated, self.log = Site(root), isolated, log
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
@@ -386,12 +388,24 @@ class SiteServer(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)  # HTTPServer's own would ask the name service, which can take seconds
         self.server_name, self.server_port = str(self.server_address[0]), self.port
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self.tls is not None:
+            # the handshake waits for the first read, in the connection's own thread: nobody holds up the others
+            connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
     @property
     def port(self) -> int:
         return int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # a client that went away is no error
+        # a client that went away, or does not want this certificate, is no error
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 
@@ -403,6 +417,7 @@ def open_server(
     log: Callable[[str], None] | None = None,
     allowed_hosts: Sequence[str] = (),
     embedding: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> SiteServer:
     """Bind a server for the site in `root`; ExportError where that is no site or the address cannot be had."""
     if not root.is_dir():
@@ -414,7 +429,7 @@ def open_server(
     if not 0 <= port <= 65535:
         raise ExportError(f"Port {port} does not exist: choose one from 1 to 65535, or 0 for any free one.")
     try:
-        return SiteServer(root, host, port, isolated, log, allowed_hosts, embedding)
+        return SiteServer(root, host, port, isolated, log, allowed_hosts, embedding, tls)
     except socket.gaierror:
         raise ExportError(
             f"The host name {host} is unknown: give an address of this machine, such as 127.0.0.1."
@@ -450,30 +465,22 @@ def announce(server: SiteServer, host: str) -> Iterator[str]:
     """The lines that tell a person where the site is and what to expect of it from other devices."""
     everywhere = host in ("0.0.0.0", "::", "")
     shown = "localhost" if everywhere or host == "127.0.0.1" else f"[{host}]" if ":" in host else host
-    yield f"Serving {server.site.root.name} at http://{shown}:{server.port}/  (Ctrl-C stops)"
+    yield f"Serving {server.site.root.name} at {server.scheme}://{shown}:{server.port}/  (Ctrl-C stops)"
     lan = lan_address()
     if everywhere and lan:
-        yield f"In the local network: http://{lan}:{server.port}/"
-        yield "  (over plain http another device gets no WebGPU and no threads: put https in front for full speed)"
+        yield f"In the local network: {server.scheme}://{lan}:{server.port}/"
+        if server.tls is None:
+            yield "  (over plain http another device gets no WebGPU and no threads: --lan serves https)"
     elif not everywhere and lan:
-        yield "For other devices: --host 0.0.0.0"
+        yield "For other devices, phones among them: --lan"
     if not server.isolated:
         yield "Without isolation headers: on a first visit WebAssembly runs on one thread"
 
 
-def serve(
-    root: Path,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-    isolated: bool = True,
-    say: Callable[[str], None] = print,
-    log: Callable[[str], None] | None = None,
-    allowed_hosts: Sequence[str] = (),
-    embedding: bool = False,
-) -> None:
-    """Serve the site in `root` until Ctrl-C or SIGTERM."""
-    with open_server(root, host, port, isolated, log, allowed_hosts, embedding) as server:
-        for line in announce(server, host):
+def serve(server: SiteServer, lines: Iterable[str], say: Callable[[str], None] = print) -> None:
+    """Say `lines`, then serve a site until Ctrl-C or SIGTERM."""
+    with server:
+        for line in lines:
             say(line)
 
         def stop(signum: int, frame: FrameType | None) -> None:
