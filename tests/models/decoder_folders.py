@@ -63,6 +63,9 @@ LLAMA_LIKE = {
         "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 16,
     }}),
+    "Llama, dynamic scaling": Small("LlamaForCausalLM", {"max_position_embeddings": 16, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0,
+    }}),
     "Llama, biases": Small("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
     "Mistral": Small("MistralForCausalLM", {**WINDOWED, "head_dim": 12}),
     "Ministral": Small("MinistralForCausalLM", {
@@ -81,5 +84,59 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
         "beta_fast": 8.0, "beta_slow": 0.5, "mscale": 0.7, "mscale_all_dim": 0.3, "truncate": False,
     },
-    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+}  # fmt: skip
+OTHERS = {
+    "SmolLM 3": Small("SmolLM3ForCausalLM", {
+        "no_rope_layer_interval": 2, "use_sliding_window": True, **WINDOWED, "tie_word_embeddings": False,
+    }),
+    "Granite": Small("GraniteForCausalLM", {
+        "attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.6, "logits_scaling": 1.7,
+        "attention_bias": True, "mlp_bias": True,
+    }),
+    "Phi-3": Small("Phi3ForCausalLM", {**WINDOWED}),
+    "Phi-4 mini, short": Small("Phi3ForCausalLM", {"original_max_position_embeddings": 32, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+        "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 3.0, 9.0],
+    }}),
+    "Phi-4 mini, long": Small("Phi3ForCausalLM", {"original_max_position_embeddings": 16, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+        "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 3.0, 9.0],
+    }}),
+    "Gemma": Small("GemmaForCausalLM", {"head_dim": 12, "hidden_act": "gelu"}),
+    "Gemma 2": Small("Gemma2ForCausalLM", {
+        **WINDOWED, "head_dim": 8, "query_pre_attn_scalar": 11, "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 3.0,
+    }),
+    "Gemma 3": Small("Gemma3ForCausalLM", {
+        **WINDOWED, "head_dim": 8, "query_pre_attn_scalar": 11, "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
+        },
+    }, config="Gemma3TextConfig"),
+    "OLMo": Small("OlmoForCausalLM", {"clip_qkv": 0.5}),
+    "OLMo 2": Small("Olmo2ForCausalLM"),
+    "OLMo 3": Small("Olmo3ForCausalLM", {
+        **WINDOWED, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "full_attention": {
+                "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16,
+            },
+        },
+    }),
+    "Cohere": Small("CohereForCausalLM", {"logit_scale": 1.4}),
+    "Cohere, norms": Small("CohereForCausalLM", {"use_qk_norm": True, "attention_bias": True, "logit_scale": 1.4}),
+    "Cohere 2": Small("Cohere2ForCausalLM", {
+        **WINDOWED, "logit_scale": 1.4, "layer_types": ["sliding_attention", "full_attention"],
+    }),
+    "GPT-2": Small("GPT2LMHeadModel", {"n_inner": 40, "scale_attn_by_inverse_layer_idx": True}),
+    "GPT-NeoX": Small("GPTNeoXForCausalLM", {"rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
+    }}),
+    "GPT-NeoX, in a row": Small("GPTNeoXForCausalLM", {"use_parallel_residual": False, "attention_bias": False}),
+    "Phi-2": Small("PhiForCausalLM", {**NO_HEADS}),
+    "Phi-2, norms": Small("PhiForCausalLM", {"qk_layernorm": True}),
+    "StableLM": Small("StableLmForCausalLM", {"use_qkv_bias": True}),
+    "StableLM, side by side": Small("StableLmForCausalLM", {"qk_layernorm": True, "use_parallel_residual": True}),
+    "StarCoder 2": Small("Starcoder2ForCausalLM", {**WINDOWED}),
 }  # fmt: skip

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from tests.models.decoder_folders import LLAMA_LIKE
-from tinyweb import Tensor
+from tests.models.decoder_folders import LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
+from tinyweb import Tensor, Variable, jit
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
+from tinyweb.models.decoder.architectures import read_config
 
-MODELS = LLAMA_LIKE
+MODELS = LLAMA_LIKE | OTHERS
+MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
-SAMPLES = ("Llama 3", "Qwen 3")  # of devices beside the processor, where not all are asked for
+SAMPLES = ("Llama 3", "Gemma 3", "GPT-2")  # of devices beside the processor, where not all are asked for
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +48,13 @@ def judged(folders: dict[str, Path]):
 
 def check(folder: Path, texts: np.ndarray, want: np.ndarray, device: str, steps: int, tolerance: float = TOLERANCE):
     """One text read at once; then the other one's tokens behind the common beginning, one by one from the cache."""
-    model = load(folder, context=PROMPT + STEPS, device=device)
-    ids = texts.astype(np.int32)
-    np.testing.assert_allclose(model(Tensor(ids[:1], device=device)).numpy(), want[:1], atol=tolerance)
+    model, ids = load(folder, context=PROMPT + STEPS, device=device), texts.astype(np.int32)
+    got = model(Tensor(ids[:1], device=device)).numpy()
+    np.testing.assert_allclose(got, want[:1], atol=tolerance)
+    model.ids[: PROMPT + STEPS] = Tensor(ids[1], device=device)
+    start, decode = Variable("start_pos", 0, model.context - 1), jit(model.decode, freeze=False)
     for at in range(PROMPT, PROMPT + steps):
-        got = model(Tensor(ids[1:, at : at + 1], device=device), at).numpy()
-        np.testing.assert_allclose(got[0, 0], want[1, at], atol=tolerance)
+        np.testing.assert_allclose(decode(start.bind(at)).numpy()[0], want[1, at], atol=tolerance)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -61,3 +70,114 @@ def test_against_transformers(judged, name: str) -> None:
 )
 def test_devices(judged, name: str, device: str) -> None:
     check(*judged(name), device, 3)
+
+
+def test_weights_in_8_bits(judged) -> None:
+    """Fused matrices, rows in another order, biases and norms beside integers."""
+    folder, texts, want = judged("GPT-NeoX")
+    model = load(folder, "q8", context=PROMPT + STEPS)
+    got = model(Tensor(texts[:1].astype(np.int32))).numpy()
+    assert 1e-4 < np.abs(got - want[:1]).mean() / want.std() < 0.05
+    assert model.weights["model.layers.0.qkv.weight"].dtype.bits == 8
+
+
+def test_every_parameter_is_counted(judged) -> None:
+    for name in ("GPT-2", "Phi-2", "StableLM, side by side", "Gemma 2"):
+        folder, _, _ = judged(name)
+        model = load(folder, context=8)
+        values = load_file(folder / "model.safetensors")
+        assert model.parameter_count == sum(v.size for v in values.values()), name
+        buffers = [t.uop.buffer for t in model.weights.values()]
+        assert len(set(buffers)) == len(buffers)
+
+
+def rewritten(folder: Path, to: Path, config: dict[str, Any], rename: Callable[[str], str]) -> Path:
+    (to / "config.json").write_text(json.dumps(config))
+    save_file({rename(k): v for k, v in load_file(folder / "model.safetensors").items()}, to / "model.safetensors")
+    return to
+
+
+def test_a_checkpoint_of_the_network_without_its_head(judged, tmp_path: Path) -> None:
+    """As GPT-2's first checkpoints: names without the prefix, the head is the embedding."""
+    folder, texts, want = judged("GPT-2")
+    config = json.loads((folder / "config.json").read_text())
+    made = rewritten(folder, tmp_path, config, lambda name: name.removeprefix("transformer."))
+    check(made, texts, want, "CPU", 1)
+
+
+def test_the_language_model_of_one_that_reads_pictures(judged, tmp_path: Path) -> None:
+    folder, texts, want = judged("Gemma 3")
+    text = json.loads((folder / "config.json").read_text())
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    check(rewritten(folder, tmp_path, config, lambda name: f"language_model.{name}"), texts, want, "CPU", 1)
+
+
+# -- older files -------------------------------------------------------------------------------------------------------
+def older(name: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The config as it was before transformers 5 brought everything about rotary positions into one place."""
+    rope = dict(config.pop("rope_parameters"))
+    if "full_attention" in rope:
+        near, far = dict(rope["sliding_attention"]), dict(rope["full_attention"])
+        config |= {"rope_theta": far.pop("rope_theta"), "rope_scaling": far}
+        if name == "Gemma 3":
+            config |= {"rope_local_base_freq": near["rope_theta"], "sliding_window_pattern": 2}
+        del config["layer_types"]
+        config["num_hidden_layers"] = 2
+        return config
+    if name == "GPT-NeoX":
+        return config | {"rotary_emb_base": rope["rope_theta"], "rotary_pct": rope["partial_rotary_factor"]}
+    config |= {key: rope.pop(key) for key in ("rope_theta", "partial_rotary_factor") if key in rope}
+    rope["type"] = {"longrope": "su"}.get(kind := rope.pop("rope_type"), kind)
+    return config | ({} if kind == "default" else {"rope_scaling": rope})
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama 3", "Phi-4 mini, long", "Gemma 3", "GPT-NeoX", "Phi-2", "StableLM", "Cohere", "SmolLM 3"]
+)
+def test_older_fields(judged, name: str) -> None:
+    folder, _, _ = judged(name)
+    now = json.loads((folder / "config.json").read_text())
+    before = older(name, json.loads(json.dumps(now)))
+    assert before != now and "rope_parameters" not in before
+    assert read_config(Config(before, "then")) == read_config(Config(now, "now"))
+
+
+def test_usual_patterns_of_layers() -> None:
+    """Where a file does not name its layers, each family has its own."""
+    sizes = {**SIZES, "num_hidden_layers": 8, "sliding_window": 6, "head_dim": 8}
+
+    def windows(architecture: str, **more: Any) -> str:
+        config, _ = read_config(Config({"architectures": [architecture], **sizes, **more}, "config.json"))
+        marks = [("w" if a.window else ".") + ("" if a.rotary else "n") for a in (x.attention for x in config.layers)]
+        return " ".join(marks)
+
+    assert windows("LlamaForCausalLM") == ". . . . . . . ."
+    assert windows("MistralForCausalLM") == "w w w w w w w w"
+    assert windows("Qwen2ForCausalLM", use_sliding_window=True, max_window_layers=6) == ". . . . . . w w"
+    assert windows("Gemma2ForCausalLM") == "w . w . w . w ."
+    assert windows("Gemma3ForCausalLM") == "w w w w w . w w"
+    assert windows("Olmo3ForCausalLM") == "w w w . w w w ."
+    assert windows("Cohere2ForCausalLM") == "w w w .n w w w .n"
+    assert windows("SmolLM3ForCausalLM") == ". . . .n . . . .n"
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("Gemma 2", {"layer_types": ["full_attention"]}, "'layer_types' must name 2 layers"),
+    ("Gemma 2", {"layer_types": ["full_attention", "linear_attention"]}, "'layer_types' must name 2 layers"),
+    ("Gemma 2", {"attn_logit_softcapping": -1}, "'attn_logit_softcapping' must be a number"),
+    ("Gemma 3", {"use_bidirectional_attention": True}, "is no decoder"),
+    ("Phi-2", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "turns 3 of 8 elements"),
+    ("Phi-4 mini, long", {"rope_parameters": {"rope_type": "longrope"}}, "'short_factor' must be a list of 4 numbers"),
+    ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
+    ("GPT-2", {"n_embd": None}, "lacks 'hidden_size'"),
+    ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
+    ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 1}}, "'beta_slow' must be below"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), REFUSED, ids=[f"{r[0]}: {r[2]}" for r in REFUSED])
+def test_what_is_refused(judged, name: str, changes: dict[str, Any], message: str) -> None:
+    folder, _, _ = judged(name)
+    values = json.loads((folder / "config.json").read_text()) | changes
+    with pytest.raises(ModelFormatError, match=message):
+        read_config(Config(values, "config.json"))

@@ -118,13 +118,14 @@ class DecoderConfig:
 class Names:
     """What a checkpoint calls the parts, without `.weight` and `.bias`.
 
-    All but the head are below `prefix`, which checkpoints of the network without its head leave out. Parts of a layer
-    are below `layer`, where {} is its number. `qkv` and `gate_up` are one name where the matrices are one, rows below
-    each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms with a weight for
-    each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in, out).
+    All but the head are below the one of `prefixes` that a checkpoint has: none, where it was saved without a head.
+    Parts of a layer are below `layer`, where {} is its number. `qkv` and `gate_up` are one name where the matrices are
+    one, rows below each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms
+    with a weight for each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in,
+    out).
     """
 
-    prefix: str = "model."
+    prefixes: tuple[str, ...] = ("model.",)
     embedding: str = "embed_tokens"
     positions: str = ""
     norm: str = "norm"

@@ -26,9 +26,8 @@ class Loader:
         self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | None, device: str | None
     ):
         self.config, self.names, self.checkpoint, self.quant, self.device = config, names, checkpoint, quant, device
-        self.prefix = names.prefix if names.prefix + names.embedding + ".weight" in checkpoint else ""
-        if f"{names.embedding}.weight" not in checkpoint:
-            self.prefix = names.prefix  # errors say the usual names
+        there = [p for p in (*names.prefixes, "") if f"{p}{names.embedding}.weight" in checkpoint]
+        self.prefix = there[0] if there else names.prefixes[0]  # then errors say the usual names
         self.count = 0
 
     # -- parts of the model -------------------------------------------------------------------------------------------

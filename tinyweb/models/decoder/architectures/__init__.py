@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import llama
+from tinyweb.models.decoder.architectures import cohere, gemma, gpt, llama, olmo
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -17,6 +17,23 @@ ARCHITECTURES: dict[str, Read] = {
     "MinistralForCausalLM": llama.mistral,
     "Qwen2ForCausalLM": llama.qwen2,
     "Qwen3ForCausalLM": llama.qwen3,
+    "SmolLM3ForCausalLM": llama.smollm3,
+    "GraniteForCausalLM": llama.granite,
+    "Phi3ForCausalLM": llama.phi3,
+    "GemmaForCausalLM": gemma.gemma,
+    "Gemma2ForCausalLM": gemma.gemma2,
+    "Gemma3ForCausalLM": gemma.gemma3,
+    "Gemma3ForConditionalGeneration": gemma.gemma3_with_pictures,
+    "OlmoForCausalLM": olmo.olmo,
+    "Olmo2ForCausalLM": olmo.olmo2,
+    "Olmo3ForCausalLM": olmo.olmo3,
+    "CohereForCausalLM": cohere.cohere,
+    "Cohere2ForCausalLM": cohere.cohere2,
+    "GPT2LMHeadModel": gpt.gpt2,
+    "GPTNeoXForCausalLM": gpt.gpt_neox,
+    "PhiForCausalLM": gpt.phi,
+    "StableLmForCausalLM": gpt.stablelm,
+    "Starcoder2ForCausalLM": gpt.starcoder2,
 }
 """By the names in `architectures` of config.json."""
 

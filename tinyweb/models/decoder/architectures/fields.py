@@ -7,7 +7,7 @@ Fields have moved over the years; both places are looked at (`rope_parameters` s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,10 +59,13 @@ def activation(c: Config, key: str = "hidden_act", default: str = "silu") -> str
     return ACTIVATIONS[name]
 
 
-def mlp(c: Config, gated: bool = True, bias: bool | None = None, default: str = "silu") -> MlpConfig:
-    """`bias` None: as `mlp_bias` says."""
+def mlp(
+    c: Config, gated: bool = True, bias: bool | None = None, default: str = "silu", key: str = "hidden_act"
+) -> MlpConfig:
+    """`bias` None: as `mlp_bias` says. `key`: the activation's, or `hidden_act` where the file has none of it."""
     wide = c.integer("intermediate_size", 1, 1 << 20)
-    return MlpConfig(wide, activation(c, default=default), gated, c.flag("mlp_bias", False) if bias is None else bias)
+    name = activation(c, key if c.values.get(key) is not None else "hidden_act", default)
+    return MlpConfig(wide, name, gated, c.flag("mlp_bias", False) if bias is None else bias)
 
 
 def attention(c: Config, rotary: Callable[[int], RotaryConfig | None], **parts: Any) -> AttentionConfig:
@@ -95,12 +98,19 @@ def decoder(
     return DecoderConfig(
         vocab_size=c.integer("vocab_size", 1, 1 << 22),
         hidden_size=hidden_size(c),
-        positions=parts.pop("positions", None) or positions(c),
+        positions=min([_reach(positions(c), layer.attention.rotary) for layer in layers]),
         layers=tuple(layers),
         norm=norm,
         tied=c.flag("tie_word_embeddings", tied),
         **parts,
     )
+
+
+def _reach(trained: int, rotary: RotaryConfig | None) -> int:
+    """The longest text: dynamic scaling has no longer one in the file than those of training."""
+    if rotary is None or rotary.scaling.kind != "dynamic":
+        return trained
+    return max(trained, min(int(trained * rotary.scaling.factor), MOST))
 
 
 # -- which layers see what ---------------------------------------------------------------------------------------------
@@ -122,6 +132,10 @@ def window(c: Config) -> int | None:
     return c.integer("sliding_window", 1, MOST) if c.values.get("sliding_window") is not None else None
 
 
+def no_windows(c: Config) -> list[int | None]:
+    return [None] * layer_count(c)
+
+
 def windows(c: Config, usual: Callable[[int], bool]) -> list[int | None]:
     """The window of each layer; None: all positions before it."""
     wide = window(c)
@@ -130,11 +144,32 @@ def windows(c: Config, usual: Callable[[int], bool]) -> list[int | None]:
 
 # -- rotary positions --------------------------------------------------------------------------------------------------
 def rotary(
-    c: Config, theta: float = 10000.0, part: float = 1.0, section: Config | None = None, interleaved: bool = False
+    c: Config,
+    theta: float = 10000.0,
+    part: float = 1.0,
+    interleaved: bool = False,
+    kinds: Mapping[str, str] | None = None,
 ) -> Callable[[int], RotaryConfig]:
-    """Rotary positions as a function of a head's width. `theta` and `part` (how much of a head is turned) count where
-    the file does not say them; `section`: the parameters, where they are not those of the whole file."""
-    given = section or c.section("rope_parameters") or c.section("rope_scaling") or Config({}, c.where)
+    """Rotary positions as a function of a head's width, where there are two kinds of layers those of full attention.
+
+    `theta` and `part` (how much of a head is turned) count where the file does not say them; `kinds`: other names of
+    scalings.
+    """
+    given = c.section("rope_parameters") or c.section("rope_scaling") or Config({}, c.where)
+    given = given.section(KINDS[0]) or given
+    return _rotary(c, given, theta, part, interleaved, kinds or {})
+
+
+def local_rotary(c: Config, theta: float) -> Callable[[int], RotaryConfig]:
+    """Those of the layers with a window: never scaled in files that do not tell the two kinds apart."""
+    given = c.section("rope_parameters") or Config({}, c.where)
+    own = given.section(KINDS[1]) or Config({"rope_theta": theta}, c.where)
+    return _rotary(c, own, theta, 1.0, False, {})
+
+
+def _rotary(
+    c: Config, given: Config, theta: float, part: float, interleaved: bool, kinds: Mapping[str, str]
+) -> Callable[[int], RotaryConfig]:
     theta = given.number("rope_theta", 1, 1e12, c.number("rope_theta", 1, 1e12, theta))
     part = given.number("partial_rotary_factor", 0, 1, c.number("partial_rotary_factor", 0, 1, part))
 
@@ -145,13 +180,14 @@ def rotary(
                 f"{c.where}: 'partial_rotary_factor' {part:g} turns {turned} of {width} elements: "
                 "their number must be even and more than 0"
             )
-        return RotaryConfig(theta, turned, scaling(c, given, turned), interleaved)
+        return RotaryConfig(theta, turned, _scaling(c, given, turned, kinds), interleaved)
 
     return of
 
 
-def scaling(c: Config, given: Config, turned: int) -> RotaryScaling:
+def _scaling(c: Config, given: Config, turned: int, kinds: Mapping[str, str]) -> RotaryScaling:
     kind = given.word("rope_type", given.word("type", "default"))
+    kind = kinds.get(kind, kind)
     if kind not in SCALINGS:
         raise ModelFormatError(f"{given.where}: rotary scaling {kind!r} is not supported; known: {', '.join(SCALINGS)}")
     if kind == "default":

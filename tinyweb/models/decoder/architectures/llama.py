@@ -1,10 +1,11 @@
-"""Llama and those that are Llama but for a bias, a norm or a window."""
+"""Llama and those that are Llama but for a bias, a norm, a window or a scale."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields
 from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, LayerConfig, Names
@@ -22,7 +23,7 @@ def layers(c: Config, attention: AttentionConfig, windows: Sequence[int | None])
 def llama(c: Config) -> tuple[DecoderConfig, Names]:
     """Llama 1 to 3 (Touvron et al. 2023) and Falcon 3."""
     attention = fields.attention(c, fields.rotary(c))
-    return fields.decoder(c, layers(c, attention, [None] * fields.layer_count(c)), fields.rms(c)), Names()
+    return fields.decoder(c, layers(c, attention, fields.no_windows(c)), fields.rms(c)), Names()
 
 
 def mistral(c: Config) -> tuple[DecoderConfig, Names]:
@@ -46,6 +47,46 @@ def qwen3(c: Config) -> tuple[DecoderConfig, Names]:
 def qwen_windows(c: Config) -> list[int | None]:
     """Windows, if they are asked for, from the layer `max_window_layers` on."""
     if not c.flag("use_sliding_window", False):
-        return [None] * fields.layer_count(c)
+        return fields.no_windows(c)
     first = c.integer("max_window_layers", 0, 1024, 28)
     return fields.windows(c, lambda i: i >= first)
+
+
+def smollm3(c: Config) -> tuple[DecoderConfig, Names]:
+    """SmolLM 3: every fourth layer knows no positions; windows, if asked for, are where there are none."""
+    positioned = _positioned(c)
+    attention = fields.attention(c, fields.rotary(c, theta=2e6))
+    slides = c.flag("use_sliding_window", False)
+    windows = fields.windows(c, lambda i: not positioned[i]) if slides else fields.no_windows(c)
+    made = layers(c, attention, windows)
+    still = [replace(layer, attention=replace(layer.attention, rotary=None)) for layer in made]
+    chosen = [layer if rotates else none for layer, none, rotates in zip(made, still, positioned, strict=True)]
+    return fields.decoder(c, chosen, fields.rms(c), tied=True), Names()
+
+
+def _positioned(c: Config) -> list[bool]:
+    """For each layer whether it has rotary positions: `no_rope_layers`, where 1 means that it has."""
+    count, given = fields.layer_count(c), c.values.get("no_rope_layers")
+    if given is None:
+        every = c.integer("no_rope_layer_interval", 1, 1 << 30, 4)
+        return [(i + 1) % every != 0 for i in range(count)]
+    if not isinstance(given, list) or len(given) != count or any(v not in (0, 1) for v in given):
+        raise ModelFormatError(f"{c.where}: 'no_rope_layers' must be a list of {count} zeros and ones")
+    return [bool(v) for v in given]
+
+
+def granite(c: Config) -> tuple[DecoderConfig, Names]:
+    """Granite (IBM 2024): scales of embeddings, scores, what layers add, and logits are in the file."""
+    attention = fields.attention(c, fields.rotary(c), scale=c.number("attention_multiplier", 1e-6, 1e6, 1))
+    residual = c.number("residual_multiplier", 0, 1e6, 1)
+    made = [replace(layer, residual=residual) for layer in layers(c, attention, fields.no_windows(c))]
+    embedding, logits = c.number("embedding_multiplier", 0, 1e6, 1), 1 / c.number("logits_scaling", 1e-6, 1e6, 1)
+    return fields.decoder(c, made, fields.rms(c), embedding_scale=embedding, logit_scale=logits), Names()
+
+
+def phi3(c: Config) -> tuple[DecoderConfig, Names]:
+    """Phi-3 and Phi-4 (Abdin et al. 2024): fused matrices; part of a head may be turned, far texts by LongRoPE."""
+    kinds = {"su": "longrope", "yarn": "longrope"}  # what the files have called it
+    attention = fields.attention(c, fields.rotary(c, kinds=kinds))
+    names = Names(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",))
+    return fields.decoder(c, layers(c, attention, fields.windows(c, lambda i: True)), fields.rms(c)), names
