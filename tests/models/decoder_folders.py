@@ -140,3 +140,24 @@ OTHERS = {
     "StableLM, side by side": Small("StableLmForCausalLM", {"qk_layernorm": True, "use_parallel_residual": True}),
     "StarCoder 2": Small("Starcoder2ForCausalLM", {**WINDOWED}),
 }  # fmt: skip
+EXPERTS = {
+    "Mixtral": Small("MixtralForCausalLM", {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "Qwen2-MoE": Small("Qwen2MoeForCausalLM", {
+        "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20,
+        "mlp_only_layers": [0],
+    }),
+    "Qwen3-MoE": Small("Qwen3MoeForCausalLM", {
+        "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 8, "norm_topk_prob": True,
+    }),
+    "Granite-MoE": Small("GraniteMoeForCausalLM", {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "attention_multiplier": 0.3, "residual_multiplier": 0.6,
+    }),
+    "OLMoE": Small("OlmoeForCausalLM", {"num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 0.5}),
+    "gpt-oss": Small("GptOssForCausalLM", {
+        **WINDOWED, "num_local_experts": 5, "num_experts_per_tok": 2, "head_dim": 8, "swiglu_limit": 0.5,
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+            "truncate": False,
+        },
+    }),
+}  # fmt: skip

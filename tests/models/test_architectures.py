@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.models.decoder_folders import LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
+from tests.models.decoder_folders import EXPERTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
 from tinyweb import Tensor, Variable, jit
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
 from tinyweb.models.decoder.architectures import read_config
+from tinyweb.models.decoder.experts import Stack
+from tinyweb.nn.quantize import QuantizedWeight, quantize
+from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
@@ -72,9 +75,10 @@ def test_devices(judged, name: str, device: str) -> None:
     check(*judged(name), device, 3)
 
 
-def test_weights_in_8_bits(judged) -> None:
-    """Fused matrices, rows in another order, biases and norms beside integers."""
-    folder, texts, want = judged("GPT-NeoX")
+@pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral"])
+def test_weights_in_8_bits(judged, name: str) -> None:
+    """Fused matrices, rows in another order, biases and norms beside integers; rows of chosen experts."""
+    folder, texts, want = judged(name)
     model = load(folder, "q8", context=PROMPT + STEPS)
     got = model(Tensor(texts[:1].astype(np.int32))).numpy()
     assert 1e-4 < np.abs(got - want[:1]).mean() / want.std() < 0.05
@@ -82,13 +86,38 @@ def test_weights_in_8_bits(judged) -> None:
 
 
 def test_every_parameter_is_counted(judged) -> None:
-    for name in ("GPT-2", "Phi-2", "StableLM, side by side", "Gemma 2"):
+    for name in ("GPT-2", "Phi-2", "Qwen2-MoE", "gpt-oss", "StableLM, side by side", "Gemma 2"):
         folder, _, _ = judged(name)
         model = load(folder, context=8)
         values = load_file(folder / "model.safetensors")
         assert model.parameter_count == sum(v.size for v in values.values()), name
         buffers = [t.uop.buffer for t in model.weights.values()]
         assert len(set(buffers)) == len(buffers)
+
+
+@pytest.mark.parametrize("quant", [None, "q8"])
+def test_only_chosen_experts_are_read(quant: str | None) -> None:
+    """The others may be anything, and rows of matrices are never copied together."""
+    count, rows, width = 7, 24, 64
+    values = np.random.default_rng(0).standard_normal((count, rows, width)).astype(np.float32)
+    x = Tensor(np.ones((2, 1, width), np.float32))
+    chosen = Tensor(np.array([[1, 4], [4, 6]], np.int32))
+    flat = values.reshape(-1, width)
+    weight = quantize(flat, 8) if quant else Tensor(flat)
+    assert weight is not None
+    want = Stack(weight, rows, None)(x, chosen).numpy()
+    np.testing.assert_allclose(want, values.sum(-1)[[[1, 4], [4, 6]]], atol=0.5 if quant else 1e-4)
+    unknown = np.isin(np.arange(count), [1, 4, 6], invert=True).repeat(rows)
+    if isinstance(weight, QuantizedWeight):
+        scales = weight.scales.numpy()
+        scales[unknown] = np.nan
+        weight = QuantizedWeight(weight.values, Tensor(scales))
+    else:
+        weight = Tensor(np.where(unknown[:, None], np.float32(np.nan), flat))
+    stack = Stack(weight, rows, None)
+    np.testing.assert_array_equal(stack(x, chosen).numpy(), want)
+    plan = capture(lambda: stack(x, chosen).realize())
+    assert len(plan.calls) == 1 and not plan.pool_bytes
 
 
 def rewritten(folder: Path, to: Path, config: dict[str, Any], rename: Callable[[str], str]) -> Path:
@@ -171,6 +200,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
     ("GPT-2", {"n_embd": None}, "lacks 'hidden_size'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
+    ("Mixtral", {"num_experts_per_tok": 6}, "'num_experts_per_tok' must be an integer from 1 to 5"),
+    ("gpt-oss", {"swiglu_alpha": 2}, "'swiglu_alpha' 2 is not supported"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 1}}, "'beta_slow' must be below"),
 ]
 

@@ -37,10 +37,8 @@ class Attention:
         batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
         assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
         qkv = self.qkv(h, activations).reshape(batch, tokens, c.heads + 2 * c.kv_heads, c.width)
-        if c.clip is not None:
-            qkv = qkv.clamp(-c.clip, c.clip)
         key, value = qkv[:, :, c.heads : c.heads + c.kv_heads], qkv[:, :, c.heads + c.kv_heads :]
-        key = self._positioned(self._normed(key, self.key_norm), start)
+        key, value = self._positioned(self._normed(key, self.key_norm), start), self._normed(value, None)
         both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
         cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
         seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
@@ -58,10 +56,11 @@ class Attention:
         return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
 
     def _normed(self, x: Tensor, norm: Norm | None) -> Tensor:
-        """Of queries or keys (batch, tokens, heads, width)."""
-        if norm is None:
-            return x
-        return norm(x.flatten(2)).reshape(*x.shape) if self.config.norm_of == "all heads" else norm(x)
+        """Of queries, keys or values (batch, tokens, heads, width), clipped."""
+        c = self.config
+        if norm is not None:
+            x = norm(x.flatten(2)).reshape(*x.shape) if c.norm_of == "all heads" else norm(x)
+        return x if c.clip is None else x.clamp(-c.clip, c.clip)
 
     def _positioned(self, x: Tensor, start: Size) -> Tensor:
         return x if self.rotary is None else self.rotary(x, start)

@@ -43,7 +43,7 @@ class AttentionConfig:
 
     `scale`: of the scores. `softcap`: scores s become cap · tanh(s / cap). `rotary`: None: queries and keys know no
     positions. `window`: how many positions a token sees, its own included; None: all before it. `clip`: queries, keys
-    and values are held within ± it. `sinks`: each head has one more score, whose value is 0.
+    and values are held within ± it, behind their norms. `sinks`: each head has one more score, whose value is 0.
 
     `norm` is that of queries and keys, before they are turned; `norm_of` what it goes over, and what has a weight of
     its own: "head" (one weight for all heads), "each head", "all heads" (their elements are normalised together).
@@ -66,12 +66,35 @@ class AttentionConfig:
 
 @dataclass(frozen=True)
 class MlpConfig:
-    """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`."""
+    """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`.
+
+    `limit`: gate(x) is held below it, and up(x) within ± it. `shift` is added to up(x).
+    """
 
     width: int
     activation: str
     gated: bool = True
     bias: bool = False
+    limit: float | None = None
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """Of `count` MLPs each token goes through the `chosen` ones of highest score; their sum is weighted.
+
+    `weights`: the softmax of the scores "of all" experts, or "of chosen" ones (the same, divided by its sum).
+    `router_bias`: scores have one. `shared`: an MLP that all tokens go through, with `shared_gate` times the sigmoid
+    of a score.
+    """
+
+    count: int
+    chosen: int
+    mlp: MlpConfig
+    weights: str = "of chosen"
+    router_bias: bool = False
+    shared: MlpConfig | None = None
+    shared_gate: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +106,7 @@ class LayerConfig:
     """
 
     attention: AttentionConfig
-    mlp: MlpConfig
+    mlp: MlpConfig | ExpertsConfig
     before_attention: NormConfig | None = None
     after_attention: NormConfig | None = None
     before_mlp: NormConfig | None = None
@@ -122,7 +145,8 @@ class Names:
     Parts of a layer are below `layer`, where {} is its number. `qkv` and `gate_up` are one name where the matrices are
     one, rows below each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms
     with a weight for each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in,
-    out).
+    out). `experts_gate_up` and `experts_down`: {} is the expert, or all are one tensor with a first axis for them,
+    fused as `gate_up` is; `experts_woven`: these are (experts, in, out) without `.weight`, gate and up in turns.
     """
 
     prefixes: tuple[str, ...] = ("model.",)
@@ -145,3 +169,10 @@ class Names:
     down: str = "mlp.down_proj"
     by_head: bool = False
     transposed: bool = False
+    router: str = "mlp.gate"
+    experts_gate_up: tuple[str, ...] = ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj")
+    experts_down: str = "mlp.experts.{}.down_proj"
+    experts_woven: bool = False
+    shared_gate_up: tuple[str, ...] = ("mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj")
+    shared_down: str = "mlp.shared_expert.down_proj"
+    shared_gate: str = "mlp.shared_expert_gate"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
-from tinyweb.models.decoder.config import LayerConfig, NormConfig
+from tinyweb.models.decoder.config import ExpertsConfig, LayerConfig, NormConfig
+from tinyweb.models.decoder.experts import Experts, Stack
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
@@ -27,7 +28,11 @@ class Layer:
         self.attention = Attention(config.attention, load, prefix, rotary)
         self.attention_after = norm(names.after_attention, config.after_attention)
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
-        self.mlp = Mlp(config.mlp, load, prefix)
+        self.mlp = (
+            Experts(config.mlp, load, prefix)
+            if isinstance(config.mlp, ExpertsConfig)
+            else Mlp(config.mlp, load, prefix, names.gate_up, names.down)
+        )
         self.mlp_after = norm(names.after_mlp, config.after_mlp)
 
     def __call__(self, x: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
@@ -48,7 +53,9 @@ class Layer:
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name."""
         parts = {**vars(self), **vars(self.attention), **vars(self.mlp)}
-        found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm)}
+        if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
+            parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
+        found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack)}
         tensors = {f"{name}.{kind}": tensor for name, each in found.items() for kind, tensor in each.items()}
         sinks = self.attention.sinks
         return tensors if sinks is None else tensors | {"sinks": sinks}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.formats.huggingface import Checkpoint
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, Names, NormConfig, RotaryConfig
+from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, ExpertsConfig, Names, NormConfig, RotaryConfig
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
@@ -84,6 +84,38 @@ class Loader:
         weights = self._stack(layer, names, rows, width)
         biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
         return [self._linear(w, b) for w, b in zip(weights, biases, strict=True)]
+
+    def router(self, name: str, c: ExpertsConfig) -> Linear:
+        """From hidden states to the scores of experts, never quantised: it is small, and what it chooses matters."""
+        weight = self._dense(self._read(name + ".weight", (c.count, self.config.hidden_size)))
+        return Linear.of(weight, self.vector(name + ".bias", c.count) if c.router_bias else None)
+
+    def experts(
+        self, layer: str, names: Sequence[str], rows: list[int], width: int, c: ExpertsConfig
+    ) -> list[tuple[Tensor | QuantizedWeight, Tensor | None]]:
+        """Matrices (experts · rows, width) and vectors (experts · rows,), from any of the forms that `Names` has."""
+        weights = self._experts(layer, names, rows, width, c.count)
+        biases = self._experts(layer, names, rows, None, c.count) if c.mlp.bias else [None] * len(rows)
+        return [
+            (self.matrix(w, self.quant), None if b is None else parameter(b, self.device))
+            for w, b in zip(weights, biases, strict=True)
+        ]
+
+    def _experts(self, layer: str, names: Sequence[str], rows: list[int], width: int | None, count: int) -> list[Array]:
+        if "{}" in names[0]:
+            each = [self._stack(layer, [n.format(i) for n in names], rows, width) for i in range(count)]
+            return [np.concatenate(parts) for parts in zip(*each, strict=True)]
+        (name,), total = names, sum(rows)
+        inner = () if width is None else (width,)
+        if self.names.experts_woven:
+            end = "_bias" if width is None else ""
+            values = self._read(layer + name + end, (count, *inner, total))
+            values = np.moveaxis(values, -1, 1)
+            parts = [values[:, i :: len(rows)] for i in range(len(rows))]
+        else:
+            values = self._read(f"{layer}{name}.{'bias' if width is None else 'weight'}", (count, total, *inner))
+            parts = np.split(values, np.cumsum(rows)[:-1], axis=1)
+        return [np.ascontiguousarray(part).reshape(-1, *inner) for part in parts]
 
     def vector(self, name: str, size: int) -> Tensor:
         return parameter(self._read(name, (size,)), self.device)

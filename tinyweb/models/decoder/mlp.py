@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tinyweb.models.decoder.config import MlpConfig
 from tinyweb.models.decoder.loader import Loader
@@ -13,26 +13,33 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": lambda x: x.silu(),
     "gelu": lambda x: x.gelu(),
     "gelu_tanh": lambda x: x.gelu("tanh"),
+    "gelu_sigmoid": lambda x: x * (x * 1.702).sigmoid(),
     "relu": lambda x: x.relu(),
 }
 
 
 class Mlp:
-    """Two layers, or three where one gates another (Shazeer 2020)."""
+    """Two layers, or three where one gates another (Shazeer 2020), called `gate_up` and `down` in the checkpoint."""
 
     gate: Linear | None
 
-    def __init__(self, config: MlpConfig, load: Loader, layer: str):
-        c, names, hidden = config, load.names, load.config.hidden_size
+    def __init__(self, config: MlpConfig, load: Loader, layer: str, gate_up: Sequence[str], down: str):
+        c, hidden = config, load.config.hidden_size
         rows = [c.width, c.width] if c.gated else [c.width]
-        *gate, self.up = load.linears(layer, names.gate_up, rows, hidden, c.bias)
+        self.config = config
+        *gate, self.up = load.linears(layer, gate_up, rows, hidden, c.bias)
         self.gate = gate[0] if gate else None
-        (self.down,) = load.linears(layer, (names.down,), [hidden], c.width, c.bias)
-        self.activation = ACTIVATIONS[c.activation]
+        (self.down,) = load.linears(layer, (down,), [hidden], c.width, c.bias)
 
     def __call__(self, h: Tensor, activations: str) -> Tensor:
         """Of h (…, hidden); the same shape."""
         if self.gate is None:
-            return self.down(self.activation(self.up(h, activations)), activations)
-        gated = self.activation(self.gate(h, activations)) * self.up(h, activations)
-        return self.down(gated, activations)
+            return self.down(ACTIVATIONS[self.config.activation](self.up(h, activations)), activations)
+        return self.down(gated(self.config, self.gate(h, activations), self.up(h, activations)), activations)
+
+
+def gated(c: MlpConfig, gate: Tensor, up: Tensor) -> Tensor:
+    """The activation of `gate` times `up`."""
+    if c.limit is not None:
+        gate, up = gate.minimum(c.limit), up.clamp(-c.limit, c.limit)
+    return ACTIVATIONS[c.activation](gate) * (up + c.shift if c.shift else up)

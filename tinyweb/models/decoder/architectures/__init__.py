@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import cohere, gemma, gpt, llama, olmo
+from tinyweb.models.decoder.architectures import cohere, experts, gemma, gpt, llama, olmo
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -17,6 +17,12 @@ ARCHITECTURES: dict[str, Read] = {
     "MinistralForCausalLM": llama.mistral,
     "Qwen2ForCausalLM": llama.qwen2,
     "Qwen3ForCausalLM": llama.qwen3,
+    "MixtralForCausalLM": experts.mixtral,
+    "Qwen2MoeForCausalLM": experts.qwen2_moe,
+    "Qwen3MoeForCausalLM": experts.qwen3_moe,
+    "GraniteMoeForCausalLM": experts.granite_moe,
+    "OlmoeForCausalLM": experts.olmoe,
+    "GptOssForCausalLM": experts.gpt_oss,
     "SmolLM3ForCausalLM": llama.smollm3,
     "GraniteForCausalLM": llama.granite,
     "Phi3ForCausalLM": llama.phi3,

@@ -1,0 +1,109 @@
+"""Mixtures of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.huggingface import Config
+from tinyweb.models.decoder.architectures import fields, llama
+from tinyweb.models.decoder.config import DecoderConfig, ExpertsConfig, MlpConfig, Names
+
+BLOCK = "block_sparse_moe."
+
+
+def _count(c: Config) -> int:
+    key = "num_experts" if c.values.get("num_experts") is not None else "num_local_experts"
+    return c.integer(key, 1, 4096)
+
+
+def _experts(c: Config, width: str, weights: str) -> ExpertsConfig:
+    """Gated MLPs whose width is in the field `width`."""
+    count = _count(c)
+    mlp = MlpConfig(c.integer(width, 1, 1 << 20), fields.activation(c))
+    return ExpertsConfig(count, c.integer("num_experts_per_tok", 1, count), mlp, weights)
+
+
+def _weights(c: Config) -> str:
+    return "of chosen" if c.flag("norm_topk_prob", False) else "of all"
+
+
+def _with(
+    config: DecoderConfig, experts: ExpertsConfig, sparse: Callable[[int], bool] = lambda i: True
+) -> DecoderConfig:
+    """Experts in place of the MLP, in the layers that are `sparse`."""
+    layers = [replace(layer, mlp=experts) if sparse(i) else layer for i, layer in enumerate(config.layers)]
+    return replace(config, layers=tuple(layers))
+
+
+def mixtral(c: Config) -> tuple[DecoderConfig, Names]:
+    """Mixtral (Jiang et al. 2024)."""
+    config, _ = llama.mistral(c)
+    each = BLOCK + "experts.{}."
+    names = Names(router=BLOCK + "gate", experts_gate_up=(each + "w1", each + "w3"), experts_down=each + "w2")
+    return _with(config, _experts(c, "intermediate_size", "of chosen")), names
+
+
+def qwen2_moe(c: Config) -> tuple[DecoderConfig, Names]:
+    """Qwen1.5-MoE and Qwen2-MoE: beside the chosen experts one that all tokens go through, behind a gate."""
+    config, names = llama.qwen2(c) if c.flag("qkv_bias", True) else llama.llama(c)
+    experts = _experts(c, "moe_intermediate_size", _weights(c))
+    shared = replace(experts.mlp, width=c.integer("shared_expert_intermediate_size", 1, 1 << 20))
+    return _with(config, replace(experts, shared=shared, shared_gate=True), _sparse(c)), names
+
+
+def qwen3_moe(c: Config) -> tuple[DecoderConfig, Names]:
+    """Qwen3-MoE (Yang et al. 2025)."""
+    config, names = llama.qwen3(c)
+    return _with(config, _experts(c, "moe_intermediate_size", _weights(c)), _sparse(c)), names
+
+
+def _sparse(c: Config) -> Callable[[int], bool]:
+    """Every `decoder_sparse_step`th layer, but for `mlp_only_layers`."""
+    step, dense = c.integer("decoder_sparse_step", 1, 1024, 1), c.ids("mlp_only_layers")
+    return lambda i: (i + 1) % step == 0 and i not in dense
+
+
+def granite_moe(c: Config) -> tuple[DecoderConfig, Names]:
+    """Granite-MoE: all experts' matrices in one tensor."""
+    config, _ = llama.granite(c)
+    names = Names(
+        router=BLOCK + "router.layer", experts_gate_up=(BLOCK + "input_linear",), experts_down=BLOCK + "output_linear"
+    )
+    return _with(config, _experts(c, "intermediate_size", "of chosen")), names
+
+
+def olmoe(c: Config) -> tuple[DecoderConfig, Names]:
+    """OLMoE (Muennighoff et al. 2024): norms over all heads of queries and keys."""
+    config, names = llama.llama(c)
+    clip = c.number("clip_qkv", 0, 1e6) if c.values.get("clip_qkv") is not None else None
+    experts = _experts(c, "intermediate_size", _weights(c))
+    norm = fields.rms(c, default=1e-5)
+    layers = [
+        replace(
+            layer,
+            attention=replace(layer.attention, norm=norm, norm_of="all heads", clip=clip),
+            mlp=experts,
+        )
+        for layer in config.layers
+    ]
+    return replace(config, layers=tuple(layers)), names
+
+
+def gpt_oss(c: Config) -> tuple[DecoderConfig, Names]:
+    """gpt-oss (OpenAI 2025): sinks, windows in every other layer, experts with biases and a limited gate."""
+    if (alpha := c.number("swiglu_alpha", 0, 1e3, 1.702)) != 1.702:
+        raise ModelFormatError(f"{c.where}: 'swiglu_alpha' {alpha:g} is not supported, only 1.702")
+    norm, count = fields.rms(c, default=1e-5), _count(c)
+    mlp = MlpConfig(c.integer("intermediate_size", 1, 1 << 20), "gelu_sigmoid", bias=True, shift=1)
+    mlp = replace(mlp, limit=c.number("swiglu_limit", 0, 1e6, 7))
+    experts = ExpertsConfig(count, c.integer("num_experts_per_tok", 1, count), mlp, router_bias=True)
+    bias = c.flag("attention_bias", True)
+    attention = fields.attention(c, fields.rotary(c, 150000.0), bias=bias, output_bias=bias, sinks=True)
+    config = fields.decoder(c, llama.layers(c, attention, fields.windows(c, lambda i: i % 2 == 0)), norm)
+    names = Names(
+        router="mlp.router", experts_gate_up=("mlp.experts.gate_up_proj",), experts_down="mlp.experts.down_proj",
+        experts_woven=True,
+    )  # fmt: skip
+    return _with(config, experts), names

@@ -1,0 +1,79 @@
+"""A mixture of experts: of many MLPs each token goes through a few (Shazeer et al. 2017)."""
+
+from __future__ import annotations
+
+from tinyweb.models.decoder.config import ExpertsConfig
+from tinyweb.models.decoder.loader import Loader
+from tinyweb.models.decoder.mlp import Mlp, gated
+from tinyweb.nn.layers import Linear
+from tinyweb.nn.quantize import QuantizedWeight
+from tinyweb.tensor import Tensor
+
+
+class Stack:
+    """Matrices (out, in) of all experts, one below the other: `weight` is (experts · out, in), `bias` (experts · out,).
+
+    What multiplies are rows of the chosen experts, which are never copied together: a kernel reads them where they are.
+    """
+
+    def __init__(self, weight: Tensor | QuantizedWeight, rows: int, bias: Tensor | None):
+        self.weight, self.rows, self.bias = weight, rows, bias
+        size = weight.shape[0]
+        assert isinstance(size, int)
+        self.count = size // rows
+
+    def __call__(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """x (tokens, 1 or chosen, in) through the experts `chosen` (tokens, chosen) → (tokens, chosen, out)."""
+        # bounds that kernels know of: they need no gates
+        first = chosen.clamp(0, self.count - 1).unsqueeze(-1) * self.rows
+        row = first + Tensor.arange(self.rows, device=x.device)
+        weight = self.weight.rows(row) if isinstance(self.weight, QuantizedWeight) else self.weight[row].float()
+        y = (x.unsqueeze(-2) * weight).sum(-1)
+        return y if self.bias is None else y + self.bias[row]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory, by name."""
+        found = self.weight.tensors() if isinstance(self.weight, QuantizedWeight) else {"weight": self.weight}
+        return found if self.bias is None else {**found, "bias": self.bias}
+
+
+class Experts:
+    """Experts with a router, and perhaps an MLP that all tokens go through.
+
+    A token reads the weights of its own experts only, in decode as in prefill: the arithmetic is what these need, and
+    each token of a prompt reads them anew.
+    """
+
+    def __init__(self, config: ExpertsConfig, load: Loader, layer: str):
+        c, names, hidden = config, load.names, load.config.hidden_size
+        self.config = config
+        self.router = load.router(layer + names.router, c)
+        gate_up = load.experts(layer, names.experts_gate_up, [c.mlp.width, c.mlp.width], hidden, c)
+        self.gate, self.up = (Stack(weight, c.mlp.width, bias) for weight, bias in gate_up)
+        ((weight, bias),) = load.experts(layer, (names.experts_down,), [hidden], c.mlp.width, c)
+        self.down = Stack(weight, hidden, bias)
+        self.shared: Mlp | None = None
+        self.shared_expert_gate: Linear | None = None
+        if c.shared is not None:
+            self.shared = Mlp(c.shared, load, layer, names.shared_gate_up, names.shared_down)
+            if c.shared_gate:
+                (self.shared_expert_gate,) = load.linears(layer, (names.shared_gate,), [1], hidden, False)
+
+    def __call__(self, h: Tensor, activations: str) -> Tensor:
+        """Of h (batch, tokens, hidden); the same shape."""
+        c = self.config
+        x = h.reshape(-1, h.shape[-1])
+        scores = self.router(x)
+        if c.weights == "of all":
+            scores = scores.softmax(-1)
+        weights, chosen = scores.topk(c.chosen)
+        if c.weights == "of chosen":
+            weights = weights.softmax(-1)
+        x = x.unsqueeze(1)
+        mixed = self.down(gated(c.mlp, self.gate(x, chosen), self.up(x, chosen)), chosen)
+        y = (mixed * weights.unsqueeze(-1)).sum(1).reshape(*h.shape)
+        if self.shared is None:
+            return y
+        always = self.shared(h, activations)
+        gate = self.shared_expert_gate
+        return y + (always if gate is None else always * gate(h).sigmoid())
