@@ -152,10 +152,10 @@ class ModelFolder:
         text, where = self.text(name, required), str(self.path / name)
         return Config({} if text is None else parse_json(text, where), where)
 
-    def text(self, name: str, required: bool = False) -> str | None:
-        """A text file of this folder; None where it is missing and not required."""
+    def text(self, name: str, required: bool = False, limit: int = MAX_JSON) -> str | None:
+        """A text file of this folder, of at most `limit` bytes; None where it is missing and not required."""
         path = self.path / name
-        return read_text(path) if required or path.is_file() else None
+        return read_text(path, limit) if required or path.is_file() else None
 
     def weights(self) -> Checkpoint:
         return Checkpoint(self.path)

@@ -12,7 +12,8 @@ import tokenizers
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
 from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
-from tinyweb.formats.huggingface import Config, ModelFolder, read_json, read_text
+from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
+from tinyweb.formats.source import open_model
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
@@ -31,13 +32,14 @@ class Tokenizer:
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> Tokenizer:
-        """Reads tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json and config.json.
+    def from_folder(cls, source: str | Path | ModelFolder) -> Tokenizer:
+        """Reads tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json and config.json of a
+        folder, or what a GGUF file has of these.
 
         Raises ModelFormatError naming the file that is missing or damaged.
         """
-        folder = ModelFolder(path)
-        backend = load_backend(folder.path / "tokenizer.json")
+        folder = source if isinstance(source, ModelFolder) else open_model(source)
+        backend = _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
         config = folder.read_config("tokenizer_config.json", required=False)
         tokens = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config.values.get(name))) is not None}
         generation = folder.read_config("generation_config.json", required=False)
@@ -110,9 +112,13 @@ class TextStream:
 
 def load_backend(path: Path) -> tokenizers.Tokenizer:
     """A tokenizer.json of any kind of model; ModelFormatError where it is missing, damaged or unknown."""
-    read_json(path)  # the checks on size, encoding and JSON come with clear messages
+    return _backend(read_text(path), path)
+
+
+def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
+    parse_json(text, str(path))  # with clear messages
     try:
-        return tokenizers.Tokenizer.from_str(read_text(path))
+        return tokenizers.Tokenizer.from_str(text)
     except BaseException as e:
         # the library reports damage as a plain Exception, or (a Rust panic) as a BaseException of its own
         if isinstance(e, KeyboardInterrupt | SystemExit | GeneratorExit):
@@ -130,9 +136,8 @@ def _token_text(value: Any) -> str | None:
 
 
 def _template(folder: ModelFolder, config: Config, tokens: dict[str, str]) -> ChatTemplate | None:
-    file = folder.path / "chat_template.jinja"
-    if file.is_file():
-        return ChatTemplate(read_text(file, 4 * MAX_TEMPLATE), str(file), tokens)
+    if (text := folder.text("chat_template.jinja", limit=4 * MAX_TEMPLATE)) is not None:
+        return ChatTemplate(text, str(folder.path / "chat_template.jinja"), tokens)
     value = config.values.get("chat_template")
     if isinstance(value, list):  # several, by name
         named = [v.get("template") for v in value if isinstance(v, dict) and v.get("name") == "default"]

@@ -10,8 +10,9 @@ from typing import Any
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf.config import Facts, config_of
 from tinyweb.formats.gguf.file import read
+from tinyweb.formats.gguf.tokenizer import generation_config, tokenizer_config, tokenizer_json
 from tinyweb.formats.gguf.weights import GgufWeights
-from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
+from tinyweb.formats.huggingface import MAX_JSON, Checkpoint, Config, ModelFolder
 
 
 class GgufModel(ModelFolder):
@@ -25,7 +26,7 @@ class GgufModel(ModelFolder):
     def weights(self) -> Checkpoint:
         return Checkpoint.of(GgufWeights(self._facts))
 
-    def text(self, name: str, required: bool = False) -> str | None:
+    def text(self, name: str, required: bool = False, limit: int = MAX_JSON) -> str | None:
         content = self._files.get(name)
         if content is None and required:
             raise ModelFormatError(f"{self.path} holds nothing that would be {name}: use a file with its tokenizer")
@@ -33,4 +34,9 @@ class GgufModel(ModelFolder):
 
     @cached_property
     def _files(self) -> dict[str, Any]:
-        return {"config.json": self.config.values}
+        found: dict[str, Any] = {"config.json": self.config.values}
+        if "tokenizer.ggml.model" in self._facts.file.metadata:
+            made = {"tokenizer": tokenizer_json, "tokenizer_config": tokenizer_config}
+            made["generation_config"] = generation_config
+            found |= {f"{name}.json": make(self._facts) for name, make in made.items()}
+        return found
