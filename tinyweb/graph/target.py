@@ -34,6 +34,8 @@ class Target:
     cache_bytes: int = 320 << 10  # what a block of a product may take: it stays in the second-level cache
     # how often what has a border is read, in sums, before a copy that has it costs less than finding out at each load
     checked_uses: int = 16
+    # how often products of an attention read a half float before a copy in float32 costs less than converting each time
+    converted_uses: int = 2**31 - 1
     scattered_stores: bool = False  # storing elements that lie apart costs less than a copy of them in another order
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     masked_loads: bool = False  # a vector load may leave lanes out, and reads nothing for them
@@ -128,6 +130,7 @@ def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
         "wasm", "c", 4, 16, _ALL_C, _ALL_C, branches=True, parallel_threads=threads, dot_lanes=4,
         instructions=((nibbles, pairs) if relaxed else (pairs, nibbles)) + ("dot4_i8",),
         tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, cache_bytes=160 << 10, lane_shifts=False,
+        converted_uses=8,  # a dozen instructions for one, three in vectors
     )  # fmt: skip
 
 

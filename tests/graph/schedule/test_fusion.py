@@ -17,7 +17,7 @@ from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.fusion import SHORT_REDUCE, STORED_FROM, TILED_REDUCE, Fusion
 from tinyweb.graph.schedule.schedule import _strip, new_buffer
 from tinyweb.graph.schedule.work import LAUNCH
-from tinyweb.graph.target import webgpu_target
+from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.nn.quantize import QuantizedWeight
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -63,6 +63,22 @@ def test_a_value_that_others_read_is_copied() -> None:
         place = place.src[0]
     assert len(schedule([place]).calls) == 1
     assert len(schedule([place, UOp(Ops.CONTIGUOUS, F32, ((y * 2).uop,))]).calls) == 3
+
+
+# -- half floats ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("queries", "heads", "expected"), [(1, 2, 1), (7, 2, 1), (8, 2, 3), (2, 8, 3)])
+def test_half_floats_are_converted_once_where_attention_reads_them_often(
+    queries: int, heads: int, expected: int
+) -> None:
+    """In WebAssembly, which takes a dozen instructions for one: keys and values, and neither masks nor queries."""
+    f16 = dtypes.float16
+    q, mask = t(1, heads, queries, 16, dtype=f16).float(), t(queries, 40, dtype=f16).float()
+    k, v = (t(1, 2, 40, 16, dtype=f16).float() for _ in range(2))
+    y = q.scaled_dot_product_attention(k, v, mask, enable_gqa=True)
+    root = [UOp(Ops.CONTIGUOUS, y.dtype, (y.uop,))]
+    found = schedule(root, wasm_target())
+    assert len(found.calls) == expected
+    assert len(schedule(root).calls) == len(schedule(root, webgpu_target()).calls) == 1
 
 
 # -- borders ----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ none, because something between the scores and the sum is not linear in the expo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tinyweb.graph.ir import ELEMENTWISE, Ops, Size, UOp, nested, size_max, size_prod, substitute
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, nested, size_max, size_prod, substitute
 from tinyweb.graph.schedule.dominators import PostDominators
-from tinyweb.graph.schedule.indexing import same
+from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.symbolic import simplify
 
 MOST_BETWEEN = 64  # nodes between scores and sum
@@ -53,7 +54,7 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
             exponential = exponential or u.op is Ops.EXP
             todo.extend(post_dominators.users[u])
         if end.op is Ops.REDUCE:
-            rows, sums = (size_max(size_prod(x.shape)) for x in (maximum, end))
+            rows, sums = _elements(maximum), _elements(end)
             fits = end.arg[0] is Ops.ADD and _along(end, length) and exponential
             return between if fits and rows < sums <= WIDEST * rows else []
         seen.add(end)
@@ -66,6 +67,47 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
             return []
         end = post_dominators.of[end]
     return []
+
+
+def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators, uses: int) -> Iterator[UOp]:
+    """Conversions of half floats that the products of an attention read along the row that often at least: keys for
+    its scores, values for its sum. `between` is what `candidates` has for `maximum`.
+    """
+    scores, inside = between[0], set(between)
+    ends = dict.fromkeys(v for u in between for v in post_dominators.users[u] if v not in inside)
+    # what is looked through, its axis along the row, elements of the product at hand; 0: it is still to be found
+    products = [(scores, maximum.arg[1][0], 0), *((e.src[0], e.arg[1][0], _elements(e.src[0])) for e in ends)]
+    for first in products:
+        todo, seen = [first], {scores} - {first[0]}
+        while todo:
+            u, axis, size = todo.pop()
+            if u in seen:
+                continue
+            seen.add(u)
+            if u.op is Ops.CAST and u.src[0].dtype is dtypes.float16 and u.dtype is dtypes.float32:
+                if size >= uses * _elements(u):
+                    yield u
+            elif u.op is Ops.REDUCE and size == 0:
+                todo.append((u.src[0], axis, _elements(u.src[0])))
+            elif u.op in ELEMENTWISE or u.op in MOVEMENT:
+                todo.extend((s, a, size) for s in u.src if (a := _axis_in(u, s, axis)) is not None)
+
+
+def _axis_in(u: UOp, x: UOp, axis: int) -> int | None:
+    """The axis of an operand `x` that an axis of `u` is; None if it has none of that size."""
+    if u.op is Ops.PERMUTE:
+        return int(u.arg[axis])
+    if u.op is Ops.RESHAPE:
+        groups = ((olds, news) for olds, news in reshape_groups(x.shape, u.shape) if axis in news)
+        axes = next(([a for a in olds if same(x.shape[a], u.shape[axis])] for olds, _ in groups), [])
+        return axes[0] if len(axes) == 1 else None
+    if not x.shape or (u.op is Ops.EXPAND and not same(x.shape[axis], u.shape[axis])):
+        return None  # a constant, or the same all along it
+    return axis
+
+
+def _elements(u: UOp) -> int:
+    return size_max(size_prod(u.shape))
 
 
 def _along(u: UOp, length: Size) -> bool:

@@ -29,7 +29,7 @@ from tinyweb.graph.ir import (
     size_prod,
     toposort,
 )
-from tinyweb.graph.schedule.attention import candidates
+from tinyweb.graph.schedule.attention import candidates, halves
 from tinyweb.graph.schedule.calls import MAX_INPUTS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
@@ -98,6 +98,7 @@ class Fusion:
         stored: frozenset[UOp] = frozenset(),
         apart: frozenset[UOp] = frozenset(),
         checked_uses: int = Target.checked_uses,
+        converted_uses: int = Target.converted_uses,
     ):
         self.checked_uses = checked_uses
         self.realized: dict[UOp, None] = {}
@@ -109,6 +110,9 @@ class Fusion:
         found = candidates(order, self.post_dominators)
         self.attention = frozenset(found) - stored
         self.streamed = {u for maximum in self.attention for u in found[maximum]}
+        self.converted: set[UOp] = set()
+        for maximum in self.attention:
+            self.converted.update(halves(maximum, found[maximum], self.post_dominators, converted_uses))
         for u in order:
             self.visit(u)
 
@@ -127,6 +131,9 @@ class Fusion:
             self._realize(u)
             return
         self.state[u] = state
+        if u in self.converted:
+            self._realize(u)
+            return
         if (
             state.kind is not Kind.NONE
             and len(self.post_dominators.users[u]) > 1
