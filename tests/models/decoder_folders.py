@@ -41,7 +41,11 @@ class Small:
         model = getattr(transformers, self.architecture)(config)
         generator = torch.Generator().manual_seed(7)
         with torch.no_grad():
-            for name, p in model.named_parameters():
+            learned = [
+                *model.named_parameters(),
+                *((n, b) for n, b in model.named_buffers() if n in model.state_dict()),
+            ]
+            for name, p in learned:
                 # no norm and no bias is neutral, and weights are large enough that a mistake shows
                 values = torch.randn(p.shape, generator=generator)
                 p.copy_(values * 0.2 + 0.7 if "norm" in name or "ln_" in name else values * 0.25)
@@ -159,5 +163,18 @@ EXPERTS = {
             "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
             "truncate": False,
         },
+    }),
+}  # fmt: skip
+CONVOLUTIONS = {
+    "LFM2": Small("Lfm2ForCausalLM", {
+        "layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3, "block_multiple_of": 8,
+    }),
+    "LFM2, biases": Small("Lfm2ForCausalLM", {
+        "layer_types": ["conv", "full_attention"], "conv_bias": True, "conv_L_cache": 4,
+        "block_auto_adjust_ff_dim": False,
+    }),
+    "LFM2-MoE": Small("Lfm2MoeForCausalLM", {
+        "layer_types": ["conv", "full_attention"], "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16, "routed_scaling_factor": 1.5,
     }),
 }  # fmt: skip

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.models.decoder_folders import EXPERTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
-from tinyweb import Tensor, Variable, jit
+from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
+from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
@@ -22,7 +22,7 @@ from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS | EXPERTS
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
@@ -73,6 +73,30 @@ def test_against_transformers(judged, name: str) -> None:
 )
 def test_devices(judged, name: str, device: str) -> None:
     check(*judged(name), device, 3)
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 3", "gpt-oss", "LFM2"])
+def test_entry_points(judged, name: str) -> None:
+    """Blocks whose last tokens are not of the text, decoding behind them, going on from the middle, and checking."""
+    folder, texts, want = judged(name)
+    model, ids, want = load(folder, context=PROMPT + STEPS), texts[0].astype(np.int32), want[0]
+    start, count = Variable("start_pos", 0, model.context - 1), Variable("count", 1, 8)
+
+    def same(got: Tensor, at: int) -> None:
+        np.testing.assert_allclose(got.numpy()[0], want[at], atol=TOLERANCE)
+
+    model.ids[: len(ids)] = Tensor(ids)
+    prefill = jit(lambda start, count: model.prefill(8, start, count), freeze=False)
+    decode = jit(model.decode, freeze=False)
+    same(prefill(start.bind(0), count.bind(8)), 7)
+    same(prefill(start.bind(8), count.bind(5)), 12)  # what lies behind the 13 is harmless
+    model.ids[13:] = Tensor.zeros(int(model.ids.shape[0]) - 13, dtype=dtypes.int32)
+    same(prefill(start.bind(8), count.bind(5)), 12)
+    model.ids[: len(ids)] = Tensor(ids)
+    for at in (13, 14):
+        same(decode(start.bind(at)), at)
+    same(prefill(start.bind(10), count.bind(8)), 17)
+    assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
 @pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral"])
@@ -177,7 +201,7 @@ def test_usual_patterns_of_layers() -> None:
 
     def windows(architecture: str, **more: Any) -> str:
         config, _ = read_config(Config({"architectures": [architecture], **sizes, **more}, "config.json"))
-        marks = [("w" if a.window else ".") + ("" if a.rotary else "n") for a in (x.attention for x in config.layers)]
+        marks = [("w" if a.window else ".") + ("" if a.rotary else "n") for a in (x.mixer for x in config.layers)]
         return " ".join(marks)
 
     assert windows("LlamaForCausalLM") == ". . . . . . . ."
@@ -200,6 +224,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
     ("GPT-2", {"n_embd": None}, "lacks 'hidden_size'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
+    ("Qwen 3", {"quantization_config": {"quant_method": "fp8"}}, "quantised by fp8, which is not supported"),
+    ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
+    ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
     ("Mixtral", {"num_experts_per_tok": 6}, "'num_experts_per_tok' must be an integer from 1 to 5"),
     ("gpt-oss", {"swiglu_alpha": 2}, "'swiglu_alpha' 2 is not supported"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 1}}, "'beta_slow' must be below"),

@@ -19,6 +19,8 @@ class Attention:
     side.
     """
 
+    cache_name = "kv"
+
     def __init__(self, config: AttentionConfig, load: Loader, layer: str, rotary: Rotary | None):
         c, names, hidden = config, load.names, load.config.hidden_size
         self.config, self.rotary = config, rotary
@@ -27,6 +29,9 @@ class Attention:
         self.key_norm = load.query_key_norm(layer + names.key_norm, c, c.kv_heads)
         (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
         self.sinks = load.vector(layer + names.sinks, c.heads) if c.sinks else None
+
+    def cache_shape(self, batch: int, positions: int) -> tuple[int, ...]:
+        return 2, batch * self.config.kv_heads, positions, self.config.width
 
     def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.

@@ -65,6 +65,14 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True)
+class ConvConfig:
+    """In place of attention: a convolution over the last `taps` positions, channel by channel, between two gates."""
+
+    taps: int
+    bias: bool = False
+
+
+@dataclass(frozen=True)
 class MlpConfig:
     """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`.
 
@@ -81,31 +89,37 @@ class MlpConfig:
 
 @dataclass(frozen=True)
 class ExpertsConfig:
-    """Of `count` MLPs each token goes through the `chosen` ones of highest score; their sum is weighted.
+    """Of `count` MLPs each token goes through the `chosen` ones of highest score; their sum is weighted by the scores.
 
-    `weights`: the softmax of the scores "of all" experts, or "of chosen" ones (the same, divided by its sum).
-    `router_bias`: scores have one. `shared`: an MLP that all tokens go through, with `shared_gate` times the sigmoid
-    of a score.
+    `scores`: "softmax" over all experts, or "sigmoid". `normalised`: those of the chosen are divided by their sum.
+    `scale`: what they are multiplied with. `router_bias`: what scores are made of has a bias; `choice_bias`: a bias is
+    added where experts are chosen, not where they are weighted. `shared`: an MLP that all tokens go through, with
+    `shared_gate` times the sigmoid of a score.
     """
 
     count: int
     chosen: int
     mlp: MlpConfig
-    weights: str = "of chosen"
+    scores: str = "softmax"
+    normalised: bool = True
+    scale: float = 1.0
     router_bias: bool = False
+    choice_bias: bool = False
     shared: MlpConfig | None = None
     shared_gate: bool = False
 
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """x + attention(x), then x + mlp(x), each with a norm before it, after it, both or none.
+    """x + mixer(x), then x + mlp(x), each with a norm before it, after it, both or none.
 
-    `parallel`: x + attention(x) + mlp(x), where without a norm of its own the MLP reads what attention reads.
+    The mixer is what brings positions together: attention, or a convolution.
+
+    `parallel`: x + mixer(x) + mlp(x), where without a norm of its own the MLP reads what the mixer reads.
     `residual`: what both are multiplied with before they are added.
     """
 
-    attention: AttentionConfig
+    mixer: AttentionConfig | ConvConfig
     mlp: MlpConfig | ExpertsConfig
     before_attention: NormConfig | None = None
     after_attention: NormConfig | None = None
@@ -169,7 +183,11 @@ class Names:
     down: str = "mlp.down_proj"
     by_head: bool = False
     transposed: bool = False
+    conv: str = "conv.conv"
+    conv_in: str = "conv.in_proj"
+    conv_out: str = "conv.out_proj"
     router: str = "mlp.gate"
+    choice_bias: str = "mlp.gate.e_score_correction_bias"
     experts_gate_up: tuple[str, ...] = ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj")
     experts_down: str = "mlp.experts.{}.down_proj"
     experts_woven: bool = False

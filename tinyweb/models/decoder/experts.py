@@ -52,6 +52,7 @@ class Experts:
         self.gate, self.up = (Stack(weight, c.mlp.width, bias) for weight, bias in gate_up)
         ((weight, bias),) = load.experts(layer, (names.experts_down,), [hidden], c.mlp.width, c)
         self.down = Stack(weight, hidden, bias)
+        self.choice_bias = load.vector(layer + names.choice_bias, c.count) if c.choice_bias else None
         self.shared: Mlp | None = None
         self.shared_expert_gate: Linear | None = None
         if c.shared is not None:
@@ -63,12 +64,7 @@ class Experts:
         """Of h (batch, tokens, hidden); the same shape."""
         c = self.config
         x = h.reshape(-1, h.shape[-1])
-        scores = self.router(x)
-        if c.weights == "of all":
-            scores = scores.softmax(-1)
-        weights, chosen = scores.topk(c.chosen)
-        if c.weights == "of chosen":
-            weights = weights.softmax(-1)
+        weights, chosen = self._choose(self.router(x))
         x = x.unsqueeze(1)
         mixed = self.down(gated(c.mlp, self.gate(x, chosen), self.up(x, chosen)), chosen)
         y = (mixed * weights.unsqueeze(-1)).sum(1).reshape(*h.shape)
@@ -77,3 +73,18 @@ class Experts:
         always = self.shared(h, activations)
         gate = self.shared_expert_gate
         return y + (always if gate is None else always * gate(h).sigmoid())
+
+    def _choose(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and numbers of the chosen experts, (tokens, chosen), of what the router says (tokens, experts)."""
+        c = self.config
+        if c.scores == "sigmoid":
+            scores = scores.sigmoid()
+        elif not c.normalised:
+            scores = scores.softmax(-1)
+        weights, chosen = scores.topk(c.chosen)
+        if self.choice_bias is not None:
+            _, chosen = (scores + self.choice_bias).topk(c.chosen)
+            weights = scores.gather(-1, chosen)
+        if c.normalised:  # the softmax of the chosen is that of all, divided by its sum
+            weights = weights.softmax(-1) if c.scores == "softmax" else weights / weights.sum(-1, keepdim=True)
+        return (weights if c.scale == 1 else weights * c.scale), chosen

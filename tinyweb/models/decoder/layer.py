@@ -1,10 +1,11 @@
-"""One layer: attention, then an MLP, each added to what came in."""
+"""One layer: what brings positions together, then an MLP, each added to what came in."""
 
 from __future__ import annotations
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
-from tinyweb.models.decoder.config import ExpertsConfig, LayerConfig, NormConfig
+from tinyweb.models.decoder.config import ConvConfig, ExpertsConfig, LayerConfig, NormConfig
+from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.experts import Experts, Stack
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
@@ -25,7 +26,11 @@ class Layer:
 
         self.config = config
         self.attention_norm = norm(names.before_attention, config.before_attention)
-        self.attention = Attention(config.attention, load, prefix, rotary)
+        self.mixer: Attention | ShortConv
+        if isinstance(config.mixer, ConvConfig):
+            self.mixer = ShortConv(config.mixer, load, prefix)
+        else:
+            self.mixer = Attention(config.mixer, load, prefix, rotary)
         self.attention_after = norm(names.after_attention, config.after_attention)
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
         self.mlp = (
@@ -38,7 +43,7 @@ class Layer:
     def __call__(self, x: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
         """Hidden states (batch, tokens, hidden) after this layer, of those before it."""
         h = _through(self.attention_norm, x)
-        mixed = _through(self.attention_after, self.attention(h, start, cache, activations))
+        mixed = _through(self.attention_after, self.mixer(h, start, cache, activations))
         if self.config.parallel:
             h = h if self.mlp_norm is None else self.mlp_norm(x)
             x = self._add(x, mixed)
@@ -52,13 +57,12 @@ class Layer:
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name."""
-        parts = {**vars(self), **vars(self.attention), **vars(self.mlp)}
+        parts = {**vars(self), **vars(self.mixer), **vars(self.mlp)}
         if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
             parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
         found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack)}
         tensors = {f"{name}.{kind}": tensor for name, each in found.items() for kind, tensor in each.items()}
-        sinks = self.attention.sinks
-        return tensors if sinks is None else tensors | {"sinks": sinks}
+        return tensors | {name: part for name, part in parts.items() if isinstance(part, Tensor)}
 
 
 def _through(norm: Norm | None, x: Tensor) -> Tensor:

@@ -85,6 +85,12 @@ class Loader:
         biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
         return [self._linear(w, b) for w, b in zip(weights, biases, strict=True)]
 
+    def taps(self, name: str, count: int) -> Tensor:
+        """The weights (count, channels) of a convolution of each channel on its own."""
+        channels = self.config.hidden_size
+        values = self._read(name + ".weight", (channels, 1, count)).reshape(channels, count)
+        return parameter(np.ascontiguousarray(values.T), self.device)
+
     def router(self, name: str, c: ExpertsConfig) -> Linear:
         """From hidden states to the scores of experts, never quantised: it is small, and what it chooses matters."""
         weight = self._dense(self._read(name + ".weight", (c.count, self.config.hidden_size)))

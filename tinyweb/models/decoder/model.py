@@ -17,7 +17,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, Names, RotaryConfig
+from tinyweb.models.decoder.config import AttentionConfig, ConvConfig, DecoderConfig, Names, RotaryConfig
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.nn import sampling
@@ -34,7 +34,8 @@ class Decoder:
     may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the tied
     embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
     (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
-    (VERIFY,) (docs/bundle.md), and `layerN.kv` float32 (2, key/value heads, positions, width of a head).
+    (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` float32 (2, key/value heads, positions, width
+    of a head) where it has attention.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Decoder:
         self.learned = load.positions(self.positions) if config.learned_positions else None
         self.rotaries: dict[RotaryConfig, Rotary] = {}
         self.layers = [
-            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.attention))
+            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer))
             for i, layer in enumerate(config.layers)
         ]
         self.norm = load.norm(load.prefix + names.norm, config.norm)
@@ -157,22 +158,24 @@ class Decoder:
     @property
     def state(self) -> dict[str, Tensor]:
         """The memory that lives between calls, by name."""
-        caches = {f"layer{i}.kv": cache for i, cache in enumerate(self.caches)}
+        names = [f"layer{i}.{layer.mixer.cache_name}" for i, layer in enumerate(self.layers)]
+        caches = dict(zip(names, self.caches, strict=True))
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
         return {"ids": self.ids, **caches, **rest, "verified": self.verified}
 
-    def _rotary(self, attention: AttentionConfig) -> Rotary | None:
+    def _rotary(self, mixer: AttentionConfig | ConvConfig) -> Rotary | None:
         """The table for a kind of layers, made once."""
-        c = attention.rotary
-        if c is not None and c not in self.rotaries:
+        if isinstance(mixer, ConvConfig) or mixer.rotary is None:
+            return None
+        c = mixer.rotary
+        if c not in self.rotaries:
             self.rotaries[c] = Rotary(
-                attention.width, self.positions, c.theta, c.scaling, self.device, turned=c.turned, context=self.context
+                mixer.width, self.positions, c.theta, c.scaling, self.device, turned=c.turned, context=self.context
             )
-        return None if c is None else self.rotaries[c]
+        return self.rotaries[c]
 
     def _new_caches(self, batch: int) -> list[Tensor]:
-        each = [layer.attention for layer in self.config.layers]
-        shapes = [(2, batch * c.kv_heads, self.positions, c.width) for c in each]
+        shapes = [layer.mixer.cache_shape(batch, self.positions) for layer in self.layers]
         return [Tensor.empty(*shape, device=self.device) for shape in shapes]
 
 

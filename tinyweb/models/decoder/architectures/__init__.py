@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import cohere, experts, gemma, gpt, llama, olmo
+from tinyweb.models.decoder.architectures import cohere, experts, gemma, gpt, lfm, llama, olmo
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -23,6 +23,8 @@ ARCHITECTURES: dict[str, Read] = {
     "GraniteMoeForCausalLM": experts.granite_moe,
     "OlmoeForCausalLM": experts.olmoe,
     "GptOssForCausalLM": experts.gpt_oss,
+    "Lfm2ForCausalLM": lfm.lfm2,
+    "Lfm2MoeForCausalLM": lfm.lfm2_moe,
     "SmolLM3ForCausalLM": llama.smollm3,
     "GraniteForCausalLM": llama.granite,
     "Phi3ForCausalLM": llama.phi3,
@@ -54,4 +56,10 @@ def read_config(c: Config) -> tuple[DecoderConfig, Names]:
     if not known:
         found = ", ".join(map(str, named))[:80] if isinstance(named, list) and named else "no architecture"
         raise ModelFormatError(f"{c.where} names {found}; supported here: {', '.join(ARCHITECTURES)}")
+    if (packed := c.section("quantization_config")) is not None:
+        method = packed.word("quant_method", "an unknown method")
+        raise ModelFormatError(
+            f"{c.where}: the weights are quantised by {method[:40]}, which is not supported: use the model that was "
+            "not quantised, and --quant"
+        )
     return ARCHITECTURES[known[0]](c)

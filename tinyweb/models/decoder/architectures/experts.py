@@ -18,15 +18,15 @@ def _count(c: Config) -> int:
     return c.integer(key, 1, 4096)
 
 
-def _experts(c: Config, width: str, weights: str) -> ExpertsConfig:
+def _experts(c: Config, width: str, normalised: bool = True) -> ExpertsConfig:
     """Gated MLPs whose width is in the field `width`."""
     count = _count(c)
     mlp = MlpConfig(c.integer(width, 1, 1 << 20), fields.activation(c))
-    return ExpertsConfig(count, c.integer("num_experts_per_tok", 1, count), mlp, weights)
+    return ExpertsConfig(count, c.integer("num_experts_per_tok", 1, count), mlp, normalised=normalised)
 
 
-def _weights(c: Config) -> str:
-    return "of chosen" if c.flag("norm_topk_prob", False) else "of all"
+def _normalised(c: Config) -> bool:
+    return c.flag("norm_topk_prob", False)
 
 
 def _with(
@@ -42,13 +42,13 @@ def mixtral(c: Config) -> tuple[DecoderConfig, Names]:
     config, _ = llama.mistral(c)
     each = BLOCK + "experts.{}."
     names = Names(router=BLOCK + "gate", experts_gate_up=(each + "w1", each + "w3"), experts_down=each + "w2")
-    return _with(config, _experts(c, "intermediate_size", "of chosen")), names
+    return _with(config, _experts(c, "intermediate_size")), names
 
 
 def qwen2_moe(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen1.5-MoE and Qwen2-MoE: beside the chosen experts one that all tokens go through, behind a gate."""
     config, names = llama.qwen2(c) if c.flag("qkv_bias", True) else llama.llama(c)
-    experts = _experts(c, "moe_intermediate_size", _weights(c))
+    experts = _experts(c, "moe_intermediate_size", _normalised(c))
     shared = replace(experts.mlp, width=c.integer("shared_expert_intermediate_size", 1, 1 << 20))
     return _with(config, replace(experts, shared=shared, shared_gate=True), _sparse(c)), names
 
@@ -56,7 +56,7 @@ def qwen2_moe(c: Config) -> tuple[DecoderConfig, Names]:
 def qwen3_moe(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen3-MoE (Yang et al. 2025)."""
     config, names = llama.qwen3(c)
-    return _with(config, _experts(c, "moe_intermediate_size", _weights(c)), _sparse(c)), names
+    return _with(config, _experts(c, "moe_intermediate_size", _normalised(c)), _sparse(c)), names
 
 
 def _sparse(c: Config) -> Callable[[int], bool]:
@@ -71,24 +71,17 @@ def granite_moe(c: Config) -> tuple[DecoderConfig, Names]:
     names = Names(
         router=BLOCK + "router.layer", experts_gate_up=(BLOCK + "input_linear",), experts_down=BLOCK + "output_linear"
     )
-    return _with(config, _experts(c, "intermediate_size", "of chosen")), names
+    return _with(config, _experts(c, "intermediate_size")), names
 
 
 def olmoe(c: Config) -> tuple[DecoderConfig, Names]:
     """OLMoE (Muennighoff et al. 2024): norms over all heads of queries and keys."""
-    config, names = llama.llama(c)
     clip = c.number("clip_qkv", 0, 1e6) if c.values.get("clip_qkv") is not None else None
-    experts = _experts(c, "intermediate_size", _weights(c))
     norm = fields.rms(c, default=1e-5)
-    layers = [
-        replace(
-            layer,
-            attention=replace(layer.attention, norm=norm, norm_of="all heads", clip=clip),
-            mlp=experts,
-        )
-        for layer in config.layers
-    ]
-    return replace(config, layers=tuple(layers)), names
+    attention = fields.attention(c, fields.rotary(c), norm=norm, norm_of="all heads", clip=clip)
+    layers = llama.layers(c, [attention] * fields.layer_count(c))
+    experts = _experts(c, "intermediate_size", _normalised(c))
+    return _with(fields.decoder(c, layers, norm), experts), Names()
 
 
 def gpt_oss(c: Config) -> tuple[DecoderConfig, Names]:
@@ -101,7 +94,9 @@ def gpt_oss(c: Config) -> tuple[DecoderConfig, Names]:
     experts = ExpertsConfig(count, c.integer("num_experts_per_tok", 1, count), mlp, router_bias=True)
     bias = c.flag("attention_bias", True)
     attention = fields.attention(c, fields.rotary(c, 150000.0), bias=bias, output_bias=bias, sinks=True)
-    config = fields.decoder(c, llama.layers(c, attention, fields.windows(c, lambda i: i % 2 == 0)), norm)
+    config = fields.decoder(
+        c, llama.layers(c, llama.windowed(attention, fields.windows(c, lambda i: i % 2 == 0))), norm
+    )
     names = Names(
         router="mlp.router", experts_gate_up=("mlp.experts.gate_up_proj",), experts_down="mlp.experts.down_proj",
         experts_woven=True,

@@ -15,6 +15,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.config import (
     AttentionConfig,
+    ConvConfig,
     DecoderConfig,
     LayerConfig,
     MlpConfig,
@@ -98,7 +99,7 @@ def decoder(
     return DecoderConfig(
         vocab_size=c.integer("vocab_size", 1, 1 << 22),
         hidden_size=hidden_size(c),
-        positions=min([_reach(positions(c), layer.attention.rotary) for layer in layers]),
+        positions=min(_reach(positions(c), layer.mixer) for layer in layers),
         layers=tuple(layers),
         norm=norm,
         tied=c.flag("tie_word_embeddings", tied),
@@ -106,11 +107,10 @@ def decoder(
     )
 
 
-def _reach(trained: int, rotary: RotaryConfig | None) -> int:
+def _reach(trained: int, mixer: AttentionConfig | ConvConfig) -> int:
     """The longest text: dynamic scaling has no longer one in the file than those of training."""
-    if rotary is None or rotary.scaling.kind != "dynamic":
-        return trained
-    return max(trained, min(int(trained * rotary.scaling.factor), MOST))
+    scaling = mixer.rotary.scaling if isinstance(mixer, AttentionConfig) and mixer.rotary else RotaryScaling()
+    return max(trained, min(int(trained * scaling.factor), MOST)) if scaling.kind == "dynamic" else trained
 
 
 # -- which layers see what ---------------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ def _rotary(
                 f"{c.where}: 'partial_rotary_factor' {part:g} turns {turned} of {width} elements: "
                 "their number must be even and more than 0"
             )
-        return RotaryConfig(theta, turned, _scaling(c, given, turned, kinds), interleaved)
+        return RotaryConfig(theta, turned, _scaling(c, given, theta, turned, kinds), interleaved)
 
     return of
 
 
-def _scaling(c: Config, given: Config, turned: int, kinds: Mapping[str, str]) -> RotaryScaling:
+def _scaling(c: Config, given: Config, theta: float, turned: int, kinds: Mapping[str, str]) -> RotaryScaling:
     kind = given.word("rope_type", given.word("type", "default"))
     kind = kinds.get(kind, kind)
     if kind not in SCALINGS:
@@ -206,6 +206,8 @@ def _scaling(c: Config, given: Config, turned: int, kinds: Mapping[str, str]) ->
             _turns(given, low, high, "low_freq_factor", "high_freq_factor"), kind=kind, factor=factor, original=original
         )
     if kind == "yarn":
+        if theta <= 1:
+            raise ModelFormatError(f"{given.where}: 'rope_theta' must be above 1 for yarn, found {theta:g}")
         low, high = given.number("beta_slow", 1e-3, 1e6, 1), given.number("beta_fast", 1e-3, 1e6, 32)
         found = _turns(given, low, high, "beta_slow", "beta_fast")
         whole = given.flag("truncate", True)

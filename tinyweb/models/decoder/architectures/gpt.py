@@ -32,7 +32,7 @@ def gpt2(c: Config) -> tuple[DecoderConfig, Names]:
     def scale(i: int) -> float:
         return (1 / math.sqrt(attention.width) if scaled else 1.0) / (i + 1 if by_depth else 1)
 
-    layers = [replace(layer, attention=replace(attention, scale=scale(i))) for i in range(fields.layer_count(c))]
+    layers = [replace(layer, mixer=replace(attention, scale=scale(i))) for i in range(fields.layer_count(c))]
     names = Names(
         prefixes=("transformer.",), embedding="wte", positions="wpe", norm="ln_f", layer="h.{}.",
         before_attention="ln_1", before_mlp="ln_2", qkv=("attn.c_attn",), output="attn.c_proj",

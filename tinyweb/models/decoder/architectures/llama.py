@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tinyweb.errors import ModelFormatError
@@ -11,37 +11,39 @@ from tinyweb.models.decoder.architectures import fields
 from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, LayerConfig, Names
 
 
-def layers(c: Config, attention: AttentionConfig, windows: Sequence[int | None]) -> list[LayerConfig]:
-    """RMS norms before attention and before a gated MLP, with a window for each layer."""
+def layers(c: Config, attentions: Iterable[AttentionConfig]) -> list[LayerConfig]:
+    """RMS norms before attention and before a gated MLP."""
     norm, mlp = fields.rms(c), fields.mlp(c)
-    return [
-        LayerConfig(replace(attention, window=window), mlp, before_attention=norm, before_mlp=norm)
-        for window in windows
-    ]
+    return [LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm) for attention in attentions]
+
+
+def windowed(attention: AttentionConfig, windows: Sequence[int | None]) -> list[AttentionConfig]:
+    """The attention of each layer, with its window."""
+    return [replace(attention, window=window) for window in windows]
 
 
 def llama(c: Config) -> tuple[DecoderConfig, Names]:
     """Llama 1 to 3 (Touvron et al. 2023) and Falcon 3."""
     attention = fields.attention(c, fields.rotary(c))
-    return fields.decoder(c, layers(c, attention, fields.no_windows(c)), fields.rms(c)), Names()
+    return fields.decoder(c, layers(c, [attention] * fields.layer_count(c)), fields.rms(c)), Names()
 
 
 def mistral(c: Config) -> tuple[DecoderConfig, Names]:
     """Mistral (Jiang et al. 2023) and Ministral: windows in all layers, or in those that `layer_types` names."""
     attention = fields.attention(c, fields.rotary(c), bias=False)
-    return fields.decoder(c, layers(c, attention, fields.windows(c, lambda i: True)), fields.rms(c)), Names()
+    return fields.decoder(c, layers(c, windowed(attention, fields.windows(c, lambda i: True))), fields.rms(c)), Names()
 
 
 def qwen2(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen 2 and 2.5 (Yang et al. 2024): queries, keys and values have biases."""
     attention = fields.attention(c, fields.rotary(c), bias=True)
-    return fields.decoder(c, layers(c, attention, qwen_windows(c)), fields.rms(c)), Names()
+    return fields.decoder(c, layers(c, windowed(attention, qwen_windows(c))), fields.rms(c)), Names()
 
 
 def qwen3(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen 3 (Yang et al. 2025): queries and keys are normalised, all heads with the same weights."""
     attention = fields.attention(c, fields.rotary(c), norm=fields.rms(c))
-    return fields.decoder(c, layers(c, attention, qwen_windows(c)), fields.rms(c)), Names()
+    return fields.decoder(c, layers(c, windowed(attention, qwen_windows(c))), fields.rms(c)), Names()
 
 
 def qwen_windows(c: Config) -> list[int | None]:
@@ -58,9 +60,8 @@ def smollm3(c: Config) -> tuple[DecoderConfig, Names]:
     attention = fields.attention(c, fields.rotary(c, theta=2e6))
     slides = c.flag("use_sliding_window", False)
     windows = fields.windows(c, lambda i: not positioned[i]) if slides else fields.no_windows(c)
-    made = layers(c, attention, windows)
-    still = [replace(layer, attention=replace(layer.attention, rotary=None)) for layer in made]
-    chosen = [layer if rotates else none for layer, none, rotates in zip(made, still, positioned, strict=True)]
+    each = zip(windowed(attention, windows), positioned, strict=True)
+    chosen = layers(c, [one if rotates else replace(one, rotary=None) for one, rotates in each])
     return fields.decoder(c, chosen, fields.rms(c), tied=True), Names()
 
 
@@ -79,7 +80,7 @@ def granite(c: Config) -> tuple[DecoderConfig, Names]:
     """Granite (IBM 2024): scales of embeddings, scores, what layers add, and logits are in the file."""
     attention = fields.attention(c, fields.rotary(c), scale=c.number("attention_multiplier", 1e-6, 1e6, 1))
     residual = c.number("residual_multiplier", 0, 1e6, 1)
-    made = [replace(layer, residual=residual) for layer in layers(c, attention, fields.no_windows(c))]
+    made = [replace(layer, residual=residual) for layer in layers(c, [attention] * fields.layer_count(c))]
     embedding, logits = c.number("embedding_multiplier", 0, 1e6, 1), 1 / c.number("logits_scaling", 1e-6, 1e6, 1)
     return fields.decoder(c, made, fields.rms(c), embedding_scale=embedding, logit_scale=logits), Names()
 
@@ -89,4 +90,4 @@ def phi3(c: Config) -> tuple[DecoderConfig, Names]:
     kinds = {"su": "longrope", "yarn": "longrope"}  # what the files have called it
     attention = fields.attention(c, fields.rotary(c, kinds=kinds))
     names = Names(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",))
-    return fields.decoder(c, layers(c, attention, fields.windows(c, lambda i: True)), fields.rms(c)), names
+    return fields.decoder(c, layers(c, windowed(attention, fields.windows(c, lambda i: True))), fields.rms(c)), names
