@@ -143,3 +143,13 @@ def show_progress(console: Console) -> Iterator[Progress]:
 
     with (bars if console.is_terminal else lines)(console) as progress:
         yield progress
+
+
+def say_devices(console: Console, site: Path) -> None:
+    """What to expect of a site that was exported on kinds of devices, and how to see it."""
+    from tinyweb.export.fit import Fit, line
+    from tinyweb.export.inspect import inspect_site
+
+    for device in inspect_site(site)["devices"]:
+        console.print(f"  {device['title']}: {line(Fit(**device))}", markup=False)
+    console.print(f"See it with: tinyweb serve {site} (--lan: on a phone)", markup=False)

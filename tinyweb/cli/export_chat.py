@@ -19,6 +19,7 @@ from tinyweb.cli.common import (
     Tune,
     WeightQuant,
     export_app,
+    say_devices,
     show_progress,
     stderr,
 )
@@ -52,4 +53,4 @@ def export_chat(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
         f"{made.kernels_per_token} kernels per token"
     )
-    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+    say_devices(console, output)

@@ -24,6 +24,7 @@ from tinyweb.cli.common import (
     export_app,
     located,
     run_app,
+    say_devices,
     show_progress,
     source_argument,
     stderr,
@@ -80,7 +81,7 @@ def export_detect(
         f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s), "
         f"{len(detect['labels'])} classes, pictures of {detect['width']}×{detect['height']}"
     )
-    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+    say_devices(console, output)
 
 
 @run_app.command("detect")

@@ -18,6 +18,7 @@ from tinyweb.cli.common import (
     Tune,
     WeightQuant,
     export_app,
+    say_devices,
     show_progress,
     source_argument,
     stderr,
@@ -78,4 +79,4 @@ def export_embed(
     for kind, words in s["prefixes"].items():
         if words:
             console.print(f"Every {kind} begins with {words!r}", highlight=False, markup=False)
-    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+    say_devices(console, output)

@@ -20,6 +20,7 @@ from tinyweb.cli.common import (
     Targets,
     Tune,
     export_app,
+    say_devices,
     show_progress,
     source_argument,
     stderr,
@@ -113,4 +114,4 @@ def export_image(
     sizes = ", ".join(f"{s['width']}×{s['height']}" for s in made["image"]["sizes"])
     parts = ", ".join(f"{part.replace('_', ' ')} {n:.1f}" for part, n in weights.items())
     console.print(f"{output}: {sum(weights.values()):.1f} MB of weights ({parts}), pictures of {sizes}")
-    console.print(f"See it with: tinyweb serve {output}", highlight=False)
+    say_devices(console, output)

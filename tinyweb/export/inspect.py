@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tinyweb.errors import ExportError
+from tinyweb.export.fit import Fit, fits, line
 from tinyweb.export.site import FORMAT, MANIFEST, VERSION
 from tinyweb.export.weights import combined_sha256
 
@@ -57,7 +58,7 @@ def inspect_site(site: Path, verify: bool = False) -> dict[str, Any]:
         report = _report(manifest, model)
         if verify:
             report["verified"] = _verify(manifest, model)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         detail = f"{type(error).__name__}: {error}"
         raise ExportError(f"The manifest of {site} is damaged ({detail}): export the model again.") from None
     return report
@@ -84,8 +85,18 @@ def _composite(manifest: Mapping[str, Any], model: Path, verify: bool) -> dict[s
         },
         "weights": {"shards": sum(p["weights"]["shards"] for p in parts.values())},
         "parts": parts,
+        "devices": _of_parts([p["devices"] for p in parts.values()]),
     }
     return report | ({"verified": True} if verify else {})
+
+
+def _of_parts(devices: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """Parts take turns in memory: on each device, the one that needs most."""
+    by_device: dict[str, list[Mapping[str, Any]]] = {}
+    for part in devices:
+        for device in part:
+            by_device.setdefault(device["profile"], []).append(device)
+    return [max(found, key=lambda device: (not device["fits"], device["needs"])) for found in by_device.values()]
 
 
 def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
@@ -121,6 +132,9 @@ def _report(manifest: Mapping[str, Any], model: Path) -> dict[str, Any]:
         "variants": {name: list(t["variants"]) for name, t in targets.items()},
         "weights": {"shards": len(manifest["weights"]["shards"]), "sha256": manifest["weights"]["sha256"]},
         "targets": targets,
+        "devices": [
+            fit.record() for fit in fits(manifest, {n: entry_kernels(s) for n, s in manifest["targets"].items()})
+        ],
     }
 
 
@@ -218,6 +232,9 @@ def table(report: Mapping[str, Any]) -> Table:
         _add_targets(grid, inner)
     if "targets" in report:
         _add_targets(grid, report)
+    grid.add_row("", "")
+    for device in report["devices"]:
+        grid.add_row(device["title"], line(Fit(**device)))
     return grid
 
 

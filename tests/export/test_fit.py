@@ -1,0 +1,108 @@
+"""What is expected of a bundle on kinds of devices, before anybody opens it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinyweb.export.fit import PAGE_BYTES, PROFILES, Fit, fits, line
+from tinyweb.export.inspect import inspect_site
+
+MIB = 1 << 20
+KERNELS = {"webgpu": {"decode": 100, "prefill_64": 120}, "wasm": {"decode": 150, "prefill_64": 160}}
+
+
+def chat(weights: int, context: int, position: int, largest: int, quant: str = "q8") -> dict[str, Any]:
+    """A manifest as far as it counts: a table of embeddings, the other weights, and a cache."""
+    table = weights // 4
+    buffers = [
+        {"id": 0, "name": "embedding", "kind": "weight", "bytes": table, "shape": [table]},
+        {"id": 1, "name": "layers", "kind": "weight", "bytes": weights - table, "shape": [weights - table]},
+        {"id": 2, "name": "ids", "kind": "state", "bytes": 4 * context, "shape": [context]},
+        {"id": 3, "name": "layer0.kv", "kind": "state", "bytes": context * position, "shape": [2, 1, context, 8]},
+    ]
+    dispatches = [{"buffers": [4, 2, 0]}, {"buffers": [5, 1, 3]}]
+    size = {"weights": weights, "state": context * (position + 4), "temporaries": MIB}
+    return {
+        "task": "chat",
+        "model": {"quant": quant, "context": context, "parameters": weights},
+        "chat": {"decode": "decode", "ids": 2, "prefill": [{"entry": "prefill_64", "block": 64}]},
+        "buffers": buffers,
+        "targets": {
+            "webgpu": {
+                "bytes": size,
+                "limits": {"maxStorageBufferBindingSize": largest},
+                "variants": {"base": {"entry_points": {"decode": {"dispatches": dispatches}}}},
+            },
+            "wasm": {"bytes": size},
+        },
+    }
+
+
+def by_name(manifest: dict[str, Any]) -> dict[str, Fit]:
+    return {fit.profile: fit for fit in fits(manifest, KERNELS)}
+
+
+def test_rates_follow_from_what_a_token_reads() -> None:
+    """Rows of the embedding are no stream; half of the cache is filled."""
+    manifest = chat(400 * MIB, 1000, 10_000, 100 * MIB)
+    phone, profile = by_name(manifest)["phone"], next(p for p in PROFILES if p.name == "phone")
+    streamed = 300 * MIB + 10_000 * 500
+    assert phone.fits and phone.needs == 400 * MIB + 1000 * 10_004 + MIB + PAGE_BYTES
+    assert phone.tokens_per_second == pytest.approx(1 / (streamed / profile.bandwidth + 100 * profile.launch))
+    work = 2 * 400 * MIB * 64 / profile.operations
+    assert phone.first_token == pytest.approx(4 * (work + 120 * profile.launch))
+    assert "tokens/s" in line(phone)
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    large = by_name(chat(2500 * MIB, 4096, 100_000, 100 * MIB))
+    assert large["desktop"].fits and large["integrated"].fits
+    assert not large["phone"].fits and large["phone"].advice == "--quant q4"
+    assert "memory" in str(large["phone"].limit) and "try --quant q4" in line(large["phone"])
+    assert large["old-phone"].advice == "a smaller model"
+    long = by_name(chat(500 * MIB, 32768, 100_000, 100 * MIB))
+    advice = str(long["old-phone"].advice)
+    assert advice.startswith("--context ")
+    shorter = by_name(chat(500 * MIB, int(advice.split()[1]), 100_000, 100 * MIB))
+    assert shorter["old-phone"].fits
+    wide = by_name(chat(500 * MIB, 1024, 1000, 200 * MIB))
+    assert "a buffer of 200 MiB, where one may have 128 MiB" in str(wide["old-phone"].limit) and wide["phone"].fits
+
+
+def test_advice_is_kept(tmp_path: Path) -> None:
+    """A quantisation that is proposed fits, for every one it starts from."""
+    part = {"f32": 4.0, "f16": 2.0, "q8": 1.0625, "q4": 0.5625}
+    for quant in ("f32", "f16", "q8"):
+        for weights in range(256, 8192, 512):
+            for name, fit in by_name(chat(weights * MIB, 8192, 50_000, MIB, quant)).items():
+                words = str(fit.advice).replace(" and ", " ").split()
+                if fit.fits or "smaller" in words:
+                    continue
+                chosen = words[words.index("--quant") + 1] if "--quant" in words else quant
+                context = int(words[words.index("--context") + 1]) if "--context" in words else 8192
+                again = chat(int(weights * MIB * part[chosen] / part[quant]), context, 50_000, MIB, chosen)
+                assert by_name(again)[name].fits, (quant, weights, name, fit.advice)
+
+
+def test_functions_have_memory_but_no_rate() -> None:
+    manifest = chat(400 * MIB, 1000, 10_000, 100 * MIB) | {"task": "function"}
+    assert all(
+        fit.tokens_per_second is None and fit.fits and "tokens" not in line(fit) for fit in fits(manifest, KERNELS)
+    )
+
+
+def test_after_an_export(tmp_path: Path) -> None:
+    model = Path(__file__).parents[2] / "assets" / "models" / "tinychat-7m"
+    command = [sys.executable, "-m", "tinyweb.cli", "export", "chat", model, "-o", tmp_path / "site", "--context", "64"]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=500, env={**os.environ, "COLUMNS": "200"})
+    assert made.returncode == 0, made.stderr
+    assert "  recent phone: fits: " in made.stderr and "tokens/s" in made.stderr
+    devices = inspect_site(tmp_path / "site")["devices"]
+    assert [d["profile"] for d in devices] == [p.name for p in PROFILES]
+    assert all(d["fits"] and d["tokens_per_second"] > 10 for d in devices)
+    assert json.dumps(devices)
