@@ -43,7 +43,7 @@ def run_chat(
     """Chat with a model on this machine. What no option says about choosing tokens, the model's folder does."""
     from dataclasses import replace
 
-    from tinyweb.formats.huggingface import ModelFolder
+    from tinyweb.formats.source import open_model
     from tinyweb.formats.tokenizer import Tokenizer
     from tinyweb.models import load
     from tinyweb.models.chat import Chat, Settings
@@ -51,10 +51,10 @@ def run_chat(
 
     if prompt is None and as_json:
         raise typer.BadParameter("--json needs a --prompt")
-    folder = located(source, CHAT)
+    folder = open_model(located(source, CHAT))
     chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
     settings = replace(
-        Settings.of_folder(ModelFolder(folder)),
+        Settings.of_folder(folder),
         max_tokens=max_tokens,
         seed=seed,
         **{name: value for name, value in chosen.items() if value is not None},  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,12 @@ from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory
-from tinyweb.export.site import check_output, check_page, copy_page, new_site, write_json
+from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
@@ -69,9 +69,9 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     check_page("chat")
     check_shard_bytes(options.shard_bytes)
     folder = locate(source, CHAT, progress)
-    opened = ModelFolder(folder)
+    opened = open_model(folder)
     settings = Settings.of_folder(opened)
-    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer = Tokenizer.from_folder(opened)
     if tokenizer.template is None:
         raise ModelFormatError(
             f"{folder} has no chat template: it is a base model, export one that was trained to chat"
@@ -116,7 +116,7 @@ def _write_bundle(
     wasm = write_wasm(bundle, modules, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
-    _write_texts(bundle, source.path, tokenizer)
+    _write_texts(bundle, source, tokenizer)
     made = manifest(
         options.name or source.name,
         _figures(model, source, options.quant),
@@ -154,14 +154,15 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
     return found
 
 
-def _write_texts(bundle: Path, folder: Path, tokenizer: Tokenizer) -> None:
+def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> None:
     assert tokenizer.template is not None
-    shutil.copyfile(folder / "tokenizer.json", bundle / FILES["tokenizer"])
-    if (folder / "tokenizer_config.json").is_file():
-        shutil.copyfile(folder / "tokenizer_config.json", bundle / FILES["tokenizer_config"])
-    else:
-        write_json(bundle / FILES["tokenizer_config"], {})
-    (bundle / FILES["chat_template"]).write_text(tokenizer.template.source, encoding="utf-8", newline="\n")
+    texts = {
+        "tokenizer": source.text("tokenizer.json", required=True) or "",
+        "tokenizer_config": source.text("tokenizer_config.json") or "{}\n",
+        "chat_template": tokenizer.template.source,
+    }
+    for name, text in texts.items():
+        (bundle / FILES[name]).write_text(text, encoding="utf-8", newline="\n")
 
 
 def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:

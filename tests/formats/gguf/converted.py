@@ -19,11 +19,15 @@ PERMUTED = ("llama", "granite")
 SHIFTED = ("gemma", "gemma2", "gemma3")
 
 
-def convert(folder: Path, path: Path, architecture: str, kind: Any = None, skip: tuple[str, ...] = ()) -> Path:
+def convert(
+    folder: Path, path: Path, architecture: str, kind: Any = None, skip: tuple[str, ...] = (), tokenizer: bool = False
+) -> Path:
     """`architecture`: llama.cpp's name. `kind`: type of matrices; None: float32. `skip`: metadata to leave out."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, architecture)
     metadata(writer, config, skip)
+    if tokenizer:
+        byte_pairs(writer, folder)
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
     tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
@@ -47,6 +51,22 @@ def convert(folder: Path, path: Path, architecture: str, kind: Any = None, skip:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def byte_pairs(writer: gguf.GGUFWriter, folder: Path) -> None:
+    """A tokenizer of byte-level pairs, with its chat template."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    vocabulary, added = content["model"]["vocab"], {t["id"]: t for t in content["added_tokens"]}
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("stablelm2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if added.get(i, {}).get("special") else 1 for i in range(len(tokens))])
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in content["model"]["merges"]])
+    writer.add_bos_token_id(vocabulary[config["bos_token"]])
+    writer.add_eos_token_id(vocabulary[config["eos_token"]])
+    writer.add_chat_template(config["chat_template"])
 
 
 def metadata(writer: gguf.GGUFWriter, c: dict[str, Any], skip: tuple[str, ...]) -> None:

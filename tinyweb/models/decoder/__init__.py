@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tinyweb.errors import TinywebError
-from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder
+from tinyweb.formats.huggingface import Checkpoint, Config
+from tinyweb.formats.source import open_model
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.config import DecoderConfig
 from tinyweb.models.decoder.model import Decoder
@@ -40,8 +41,8 @@ def load(
     source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
     activations: str | None = None,
 ) -> Decoder:  # fmt: skip
-    """Reads a language model: a Hugging Face folder (config.json and safetensors) here or on the hub (tinyweb/sources),
-    or what offers the same.
+    """Reads a language model: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
+    (tinyweb/sources), or what offers the same.
 
     `quant`: "f32", "f16", "q8" or "q4"; None keeps the checkpoint's precision (bfloat16 becomes float16).
     `context`: positions to make room for; without it what the model allows, at most 4096.
@@ -55,7 +56,7 @@ def load(
         raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
     if activations is not None and activations not in ACTIVATIONS:
         raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
-    folder = ModelFolder(locate(source, CHAT)) if isinstance(source, str | Path) else source
+    folder = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
     config, names = read_config(folder.config)
     if context is not None and not 1 <= context <= config.positions:
         raise TinywebError(

@@ -1,0 +1,48 @@
+"""The embedded chat model as a GGUF: it is run and exported as the folder is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+
+from tests.formats.gguf.converted import convert
+
+QUESTION = "What is 7 plus 5?"
+
+
+def tinyweb(*arguments: Any) -> str:
+    command = [sys.executable, "-m", "tinyweb.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(__file__).parents[3] / "assets" / "models" / "tinychat-7m"
+    path = tmp_path_factory.mktemp("gguf") / "tinychat-Q8_0.gguf"
+    return convert(folder, path, "llama", gguf.GGMLQuantizationType.Q8_0, tokenizer=True)
+
+
+def test_run(file: Path, model_folder: Path) -> None:
+    options = ("--prompt", QUESTION, "--temperature", "0", "--max-tokens", "16", "--json")
+    ours, theirs = (json.loads(tinyweb("run", "chat", source, *options)) for source in (file, model_folder))
+    assert "12" in ours["text"]
+    assert (ours["prompt_ids"], ours["text"]) == (theirs["prompt_ids"], theirs["text"])
+
+
+def test_export(file: Path, model_folder: Path, tmp_path: Path) -> None:
+    """The bundle has what a page needs: the tokenizer that the file describes, the template, a name."""
+    tinyweb("export", "chat", file, "-o", tmp_path / "site", "--context", "128")
+    bundle = tmp_path / "site" / "model"
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert manifest["name"] == "tinychat-Q8_0" and manifest["chat"]["eos"]
+    template = json.loads((model_folder / "tokenizer_config.json").read_text())["chat_template"]
+    assert (bundle / "chat_template.jinja").read_text() == template
+    vocabularies = [json.loads((f / "tokenizer.json").read_text())["model"]["vocab"] for f in (bundle, model_folder)]
+    assert vocabularies[0] == vocabularies[1]
+    assert (bundle / "tokenizer_config.json").is_file()
