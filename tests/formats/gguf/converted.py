@@ -8,6 +8,7 @@ pairs (Llama), weights of norms by one larger (Gemma), query, key and value apar
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ def convert(
     if rope.get("rope_type") == "longrope":
         for length in ("long", "short"):
             writer.add_tensor(f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], np.float32))
+        original = rope["original_max_position_embeddings"]
+        growth = math.log(config["max_position_embeddings"] / original) / math.log(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + growth))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
