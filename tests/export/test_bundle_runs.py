@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import wasmtime
 
 from tests.export.small_model import write_small_model
+from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, OTHERS
 from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -174,3 +177,16 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
     bodies = re.split(r"^//# kernel \S+$", texts, flags=re.MULTILINE)[1:]
     assert len({body.strip() for body in bodies}) == len(bodies)
     assert {file for v in variants.values() for file in (v["file"], *v["shared"])} == files.keys()
+
+
+@pytest.mark.parametrize("name", [pytest.param("Gemma 3", marks=pytest.mark.slow), "LFM2-MoE"])
+def test_other_architectures(model_folder: Path, tmp_path: Path, name: str) -> None:
+    """Windows, norms, two tables of angles, convolutions and experts, whatever the bundle's memory is called."""
+    small, folder = (OTHERS | EXPERTS | CONVOLUTIONS)[name], tmp_path / "small"
+    replace(small, changes=small.changes | {"vocab_size": 4096, "eos_token_id": 4}).write(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(model_folder / file, folder / file)
+    export_chat(folder, tmp_path / "site", ExportOptions("f32", context=40), lambda step, done, total: None)
+    chat = Chat(load(folder, "f32", 40, device="CPU"), Tokenizer.from_folder(folder))
+    ids, _ = WasmBundle(tmp_path / "site" / "model").generate(PROMPT, GREEDY)
+    assert ids == list(chat.generate_ids(PROMPT, GREEDY))

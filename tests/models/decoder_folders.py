@@ -178,3 +178,20 @@ CONVOLUTIONS = {
         "moe_intermediate_size": 16, "routed_scaling_factor": 1.5,
     }),
 }  # fmt: skip
+LATENT: dict[str, Any] = {
+    **NO_HEADS,
+    "q_lora_rank": 16, "kv_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 10,
+    "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.5,
+}  # fmt: skip
+LATENTS = {
+    "DeepSeek-V2 Lite": Small("DeepseekV2ForCausalLM", {**LATENT, "q_lora_rank": None}),
+    "DeepSeek-V2": Small("DeepseekV2ForCausalLM", {
+        **LATENT, "topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "attention_bias": True,
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+            "mscale": 0.7, "mscale_all_dim": 0.5,
+        },
+    }),
+    "DeepSeek-V3": Small("DeepseekV3ForCausalLM", {**LATENT, "n_group": 4, "topk_group": 2}),
+}  # fmt: skip

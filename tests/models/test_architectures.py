@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
+from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LATENTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
 from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
@@ -22,7 +22,7 @@ from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
@@ -75,7 +75,9 @@ def test_devices(judged, name: str, device: str) -> None:
     check(*judged(name), device, 3)
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 3", "gpt-oss", "LFM2"])
+@pytest.mark.parametrize(
+    "name", ["GPT-2", "LFM2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Gemma 3", "gpt-oss", "DeepSeek-V3"))]
+)
 def test_entry_points(judged, name: str) -> None:
     """Blocks whose last tokens are not of the text, decoding behind them, going on from the middle, and checking."""
     folder, texts, want = judged(name)
@@ -99,18 +101,18 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral"])
+@pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral", "DeepSeek-V2"])
 def test_weights_in_8_bits(judged, name: str) -> None:
     """Fused matrices, rows in another order, biases and norms beside integers; rows of chosen experts."""
     folder, texts, want = judged(name)
     model = load(folder, "q8", context=PROMPT + STEPS)
     got = model(Tensor(texts[:1].astype(np.int32))).numpy()
     assert 1e-4 < np.abs(got - want[:1]).mean() / want.std() < 0.05
-    assert model.weights["model.layers.0.qkv.weight"].dtype.bits == 8
+    assert model.weights["lm_head.weight"].dtype.bits == 8
 
 
 def test_every_parameter_is_counted(judged) -> None:
-    for name in ("GPT-2", "Phi-2", "Qwen2-MoE", "gpt-oss", "StableLM, side by side", "Gemma 2"):
+    for name in ("GPT-2", "Phi-2", "Qwen2-MoE", "gpt-oss", "DeepSeek-V2", "StableLM, side by side", "Gemma 2"):
         folder, _, _ = judged(name)
         model = load(folder, context=8)
         values = load_file(folder / "model.safetensors")
@@ -227,6 +229,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Qwen 3", {"quantization_config": {"quant_method": "fp8"}}, "quantised by fp8, which is not supported"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
+    ("DeepSeek-V2", {"topk_method": "noaux_tc"}, "'topk_method' 'noaux_tc' is not supported"),
+    ("DeepSeek-V3", {"n_group": 3}, "8 experts do not divide into 3 groups"),
+    ("DeepSeek-V3", {"num_experts_per_tok": 5}, "'num_experts_per_tok' must be an integer from 1 to 4"),
     ("Mixtral", {"num_experts_per_tok": 6}, "'num_experts_per_tok' must be an integer from 1 to 5"),
     ("gpt-oss", {"swiglu_alpha": 2}, "'swiglu_alpha' 2 is not supported"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_fast": 1}}, "'beta_slow' must be below"),

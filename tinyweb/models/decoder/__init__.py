@@ -3,7 +3,7 @@
 - `config`: the parts, as records.
 - `architectures`: from config.json to those records, a function for each family.
 - `loader`: the checkpoint's tensors.
-- `norm`, `attention`, `mlp`, `layer`, `model`: the network.
+- `norm`; `attention`, `latent`, `convolution`; `mlp`, `experts`; `layer`, `model`: the network.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Attention:
         scores = (query @ seen[0].transpose(-1, -2)) * c.scale
         if c.softcap is not None:
             scores = (scores * (1 / c.softcap)).tanh() * c.softcap
-        scores = self._masked(scores, start, room)
+        scores = masked(scores, start, room, c.window)
         mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
         return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
@@ -70,24 +70,6 @@ class Attention:
     def _positioned(self, x: Tensor, start: Size) -> Tensor:
         return x if self.rotary is None else self.rotary(x, start)
 
-    def _masked(self, scores: Tensor, start: Size, room: int) -> Tensor:
-        """Scores (…, tokens, start + tokens) without those of later positions and of those before the window.
-
-        `room`: positions of the cache. Masks are comparisons of indices: kernels see which blocks they leave out.
-        """
-        tokens, window = scores.shape[-2], self.config.window
-        assert isinstance(tokens, int)
-        windowed = window is not None and window < room
-        if tokens == 1 and not windowed:
-            return scores
-        position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
-        key = Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0)
-        if tokens > 1:
-            scores = (key > position).where(-math.inf, scores)
-        if windowed:
-            scores = (key <= position - window).where(-math.inf, scores)
-        return scores
-
     def _weights(self, scores: Tensor) -> Tensor:
         """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""
         if self.sinks is None:
@@ -100,3 +82,21 @@ class Attention:
         weights = (scores - largest).exp()
         # a sink far above all scores makes the sum infinite, and so the weights 0
         return weights / (weights.sum(-1, keepdim=True) + (sinks - largest).exp())
+
+
+def masked(scores: Tensor, start: Size, room: int, window: int | None = None) -> Tensor:
+    """Scores (…, tokens, start + tokens) without those of later positions and of those before the window.
+
+    `room`: positions of the cache. Masks are comparisons of indices: kernels see which blocks they leave out.
+    """
+    tokens = scores.shape[-2]
+    assert isinstance(tokens, int)
+    if window is not None and window >= room:
+        window = None
+    if tokens == 1 and window is None:
+        return scores
+    position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
+    key = Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0)
+    if tokens > 1:
+        scores = (key > position).where(-math.inf, scores)
+    return scores if window is None else (key <= position - window).where(-math.inf, scores)

@@ -65,6 +65,26 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True)
+class LatentConfig:
+    """Attention whose keys and values are made of one vector of `rank` elements for each position.
+
+    A head's queries and keys are `plain` elements and those of `rotary`, whose keys all heads share; its values are
+    `value` elements. `query_rank`: queries are made of so many elements, None: of the hidden states. `norm`: of both
+    vectors. `bias`: of the matrices that make them, and of the output.
+    """
+
+    heads: int
+    rank: int
+    plain: int
+    value: int
+    scale: float
+    rotary: RotaryConfig
+    norm: NormConfig
+    query_rank: int | None = None
+    bias: bool = False
+
+
+@dataclass(frozen=True)
 class ConvConfig:
     """In place of attention: a convolution over the last `taps` positions, channel by channel, between two gates."""
 
@@ -92,9 +112,10 @@ class ExpertsConfig:
     """Of `count` MLPs each token goes through the `chosen` ones of highest score; their sum is weighted by the scores.
 
     `scores`: "softmax" over all experts, or "sigmoid". `normalised`: those of the chosen are divided by their sum.
-    `scale`: what they are multiplied with. `router_bias`: what scores are made of has a bias; `choice_bias`: a bias is
-    added where experts are chosen, not where they are weighted. `shared`: an MLP that all tokens go through, with
-    `shared_gate` times the sigmoid of a score.
+    `scale`: what they are multiplied with. Of `groups` of experts only those of the `groups_chosen` ones are chosen
+    whose `group_best` best scores have the largest sum. `router_bias`: what scores are made of has a bias;
+    `choice_bias`: a bias is added where experts are chosen, not where they are weighted. `shared`: an MLP that all
+    tokens go through, with `shared_gate` times the sigmoid of a score.
     """
 
     count: int
@@ -103,6 +124,9 @@ class ExpertsConfig:
     scores: str = "softmax"
     normalised: bool = True
     scale: float = 1.0
+    groups: int = 1
+    groups_chosen: int = 1
+    group_best: int = 1
     router_bias: bool = False
     choice_bias: bool = False
     shared: MlpConfig | None = None
@@ -119,7 +143,7 @@ class LayerConfig:
     `residual`: what both are multiplied with before they are added.
     """
 
-    mixer: AttentionConfig | ConvConfig
+    mixer: AttentionConfig | LatentConfig | ConvConfig
     mlp: MlpConfig | ExpertsConfig
     before_attention: NormConfig | None = None
     after_attention: NormConfig | None = None
@@ -183,6 +207,12 @@ class Names:
     down: str = "mlp.down_proj"
     by_head: bool = False
     transposed: bool = False
+    query_down: str = "self_attn.q_a_proj"
+    query_down_norm: str = "self_attn.q_a_layernorm"
+    query_up: str = "self_attn.q_b_proj"
+    latent: str = "self_attn.kv_a_proj_with_mqa"
+    latent_norm: str = "self_attn.kv_a_layernorm"
+    latent_up: str = "self_attn.kv_b_proj"
     conv: str = "conv.conv"
     conv_in: str = "conv.in_proj"
     conv_out: str = "conv.out_proj"

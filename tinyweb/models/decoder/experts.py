@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.models.decoder.config import ExpertsConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp, gated
@@ -81,10 +83,20 @@ class Experts:
             scores = scores.sigmoid()
         elif not c.normalised:
             scores = scores.softmax(-1)
-        weights, chosen = scores.topk(c.chosen)
-        if self.choice_bias is not None:
-            _, chosen = (scores + self.choice_bias).topk(c.chosen)
+        choice = scores if self.choice_bias is None else scores + self.choice_bias
+        if c.groups > 1:
+            choice = self._within_groups(choice)
+        weights, chosen = choice.topk(c.chosen)
+        if choice is not scores:
             weights = scores.gather(-1, chosen)
         if c.normalised:  # the softmax of the chosen is that of all, divided by its sum
             weights = weights.softmax(-1) if c.scores == "softmax" else weights / weights.sum(-1, keepdim=True)
         return (weights if c.scale == 1 else weights * c.scale), chosen
+
+    def _within_groups(self, choice: Tensor) -> Tensor:
+        """Scores (tokens, experts) without those of the groups that are left out."""
+        c = self.config
+        grouped = choice.reshape(choice.shape[0], c.groups, c.count // c.groups)
+        _, kept = grouped.topk(c.group_best)[0].sum(-1).topk(c.groups_chosen)
+        inside = (kept.unsqueeze(-1) == Tensor.arange(c.groups, device=choice.device)).any(1)
+        return inside.unsqueeze(-1).where(grouped, -math.inf).reshape(*choice.shape)

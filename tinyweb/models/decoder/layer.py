@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
-from tinyweb.models.decoder.config import ConvConfig, ExpertsConfig, LayerConfig, NormConfig
+from tinyweb.models.decoder.config import ConvConfig, ExpertsConfig, LatentConfig, LayerConfig, NormConfig
 from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.experts import Experts, Stack
+from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
@@ -26,9 +27,12 @@ class Layer:
 
         self.config = config
         self.attention_norm = norm(names.before_attention, config.before_attention)
-        self.mixer: Attention | ShortConv
+        self.mixer: Attention | LatentAttention | ShortConv
         if isinstance(config.mixer, ConvConfig):
             self.mixer = ShortConv(config.mixer, load, prefix)
+        elif isinstance(config.mixer, LatentConfig):
+            assert rotary is not None
+            self.mixer = LatentAttention(config.mixer, load, prefix, rotary)
         else:
             self.mixer = Attention(config.mixer, load, prefix, rotary)
         self.attention_after = norm(names.after_attention, config.after_attention)
@@ -60,7 +64,7 @@ class Layer:
         parts = {**vars(self), **vars(self.mixer), **vars(self.mlp)}
         if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
             parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
-        found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack)}
+        found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack | ByHead)}
         tensors = {f"{name}.{kind}": tensor for name, each in found.items() for kind, tensor in each.items()}
         return tensors | {name: part for name, part in parts.items() if isinstance(part, Tensor)}
 

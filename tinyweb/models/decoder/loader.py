@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.formats.huggingface import Checkpoint
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, ExpertsConfig, Names, NormConfig, RotaryConfig
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    DecoderConfig,
+    ExpertsConfig,
+    LatentConfig,
+    Names,
+    NormConfig,
+    RotaryConfig,
+)
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
@@ -41,9 +49,9 @@ class Loader:
         weight = embedding if c.tied else self._table(self._read(name + ".weight", (c.vocab_size, c.hidden_size)))
         return Linear.of(weight, self.vector(name + ".bias", c.vocab_size) if c.head_bias else None)
 
-    def norm(self, name: str, config: NormConfig) -> Norm:
-        """A norm of hidden states."""
-        shape = (self.config.hidden_size,)
+    def norm(self, name: str, config: NormConfig, width: int | None = None) -> Norm:
+        """A norm of hidden states, or of `width` elements."""
+        shape = (width or self.config.hidden_size,)
         weight = self._read(name + ".weight", shape) if config.weight else None
         bias = self._read(name + ".bias", shape) if config.bias else None
         return self._norm(config, weight, bias, shape)
@@ -84,6 +92,32 @@ class Loader:
         weights = self._stack(layer, names, rows, width)
         biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
         return [self._linear(w, b) for w, b in zip(weights, biases, strict=True)]
+
+    def latent_query(self, layer: str, c: LatentConfig) -> Linear:
+        """Queries of all heads: the elements without positions, then those that are turned."""
+        name = self.names.qkv[0] if c.query_rank is None else self.names.query_up
+        shape = (c.heads * (c.plain + c.rotary.turned), c.query_rank or self.config.hidden_size)
+        return self._linear(self._read(f"{layer}{name}.weight", shape)[self._last_turned(c.heads, c.plain, c)], None)
+
+    def latent(self, layer: str, c: LatentConfig) -> Linear:
+        """From hidden states to the latent and to the keys' part that is turned."""
+        rows, order = c.rank + c.rotary.turned, self._last_turned(1, c.rank, c)
+        weight = self._read(f"{layer}{self.names.latent}.weight", (rows, self.config.hidden_size))
+        bias = self._read(f"{layer}{self.names.latent}.bias", (rows,))[order] if c.bias else None
+        return self._linear(weight[order], bias)
+
+    def latent_up(self, name: str, c: LatentConfig) -> list[Tensor | QuantizedWeight]:
+        """(heads · rank, plain) from queries to latents, and (heads · value, rank) from latents to values."""
+        both = self._read(name + ".weight", (c.heads * (c.plain + c.value), c.rank)).reshape(c.heads, -1, c.rank)
+        key, value = both[:, : c.plain].swapaxes(1, 2), both[:, c.plain :]
+        matrices = (key.reshape(-1, c.plain), value.reshape(-1, c.rank))
+        return [self.matrix(np.ascontiguousarray(matrix), self.quant) for matrix in matrices]
+
+    def _last_turned(self, heads: int, plain: int, c: LatentConfig) -> npt.NDArray[np.intp]:
+        """Rows of heads whose last elements are turned, in the order that rotary positions need."""
+        head = np.concatenate([np.arange(plain), plain + head_order(c.rotary, c.rotary.turned)])
+        each: npt.NDArray[np.intp] = (np.arange(heads)[:, None] * len(head) + head).reshape(-1)
+        return each
 
     def taps(self, name: str, count: int) -> Tensor:
         """The weights (count, channels) of a convolution of each channel on its own."""

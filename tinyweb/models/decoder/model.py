@@ -17,7 +17,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
-from tinyweb.models.decoder.config import AttentionConfig, ConvConfig, DecoderConfig, Names, RotaryConfig
+from tinyweb.models.decoder.config import AttentionConfig, ConvConfig, DecoderConfig, LatentConfig, Names, RotaryConfig
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.nn import sampling
@@ -163,14 +163,15 @@ class Decoder:
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
         return {"ids": self.ids, **caches, **rest, "verified": self.verified}
 
-    def _rotary(self, mixer: AttentionConfig | ConvConfig) -> Rotary | None:
+    def _rotary(self, mixer: AttentionConfig | LatentConfig | ConvConfig) -> Rotary | None:
         """The table for a kind of layers, made once."""
         if isinstance(mixer, ConvConfig) or mixer.rotary is None:
             return None
         c = mixer.rotary
         if c not in self.rotaries:
+            width = mixer.width if isinstance(mixer, AttentionConfig) else c.turned
             self.rotaries[c] = Rotary(
-                mixer.width, self.positions, c.theta, c.scaling, self.device, turned=c.turned, context=self.context
+                width, self.positions, c.theta, c.scaling, self.device, turned=c.turned, context=self.context
             )
         return self.rotaries[c]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import cohere, experts, gemma, gpt, lfm, llama, olmo
+from tinyweb.models.decoder.architectures import cohere, deepseek, experts, gemma, gpt, lfm, llama, olmo
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -23,6 +23,8 @@ ARCHITECTURES: dict[str, Read] = {
     "GraniteMoeForCausalLM": experts.granite_moe,
     "OlmoeForCausalLM": experts.olmoe,
     "GptOssForCausalLM": experts.gpt_oss,
+    "DeepseekV2ForCausalLM": deepseek.deepseek2,
+    "DeepseekV3ForCausalLM": deepseek.deepseek3,
     "Lfm2ForCausalLM": lfm.lfm2,
     "Lfm2MoeForCausalLM": lfm.lfm2_moe,
     "SmolLM3ForCausalLM": llama.smollm3,

@@ -17,6 +17,7 @@ from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
     DecoderConfig,
+    LatentConfig,
     LayerConfig,
     MlpConfig,
     NormConfig,
@@ -107,7 +108,7 @@ def decoder(
     )
 
 
-def _reach(trained: int, mixer: AttentionConfig | ConvConfig) -> int:
+def _reach(trained: int, mixer: AttentionConfig | LatentConfig | ConvConfig) -> int:
     """The longest text: dynamic scaling has no longer one in the file than those of training."""
     scaling = mixer.rotary.scaling if isinstance(mixer, AttentionConfig) and mixer.rotary else RotaryScaling()
     return max(trained, min(int(trained * scaling.factor), MOST)) if scaling.kind == "dynamic" else trained
@@ -223,11 +224,13 @@ def _turns(given: Config, low: float, high: float, low_name: str, high_name: str
 
 
 def _yarn_magnitude(given: Config, factor: float) -> float:
-    def growth(weight: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
-
     some, all_dims = given.number("mscale", 0, 1e3, 0), given.number("mscale_all_dim", 0, 1e3, 0)
-    return growth(some) / growth(all_dims) if some and all_dims else growth(1)
+    return growth(factor, some) / growth(factor, all_dims) if some and all_dims else growth(factor, 1)
+
+
+def growth(factor: float, weight: float) -> float:
+    """By how much YaRN makes scores of texts larger that are `factor` times as long."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
 
 
 def _longrope(given: Config, turned: int, longest: int, original: int) -> RotaryScaling:
