@@ -226,7 +226,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
     ("GPT-2", {"n_embd": None}, "lacks 'hidden_size'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
-    ("Qwen 3", {"quantization_config": {"quant_method": "fp8"}}, "quantised by fp8, which is not supported"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
     ("DeepSeek-V2", {"topk_method": "noaux_tc"}, "'topk_method' 'noaux_tc' is not supported"),

@@ -158,7 +158,10 @@ class ModelFolder:
         return read_text(path, limit) if required or path.is_file() else None
 
     def weights(self) -> Checkpoint:
-        return Checkpoint(self.path)
+        """All tensors; weights that others quantised come as float32 (formats/packed)."""
+        from tinyweb.formats.packed import unpacked  # most models do without
+
+        return unpacked(Checkpoint(self.path), self.config)
 
 
 class TensorEntry(Protocol):
@@ -251,6 +254,16 @@ class Checkpoint:
 
     def dtype(self, name: str) -> DType:
         return self.entry(name).dtype
+
+    @property
+    def path(self) -> Path:
+        """One of its files."""
+        return next((file.path for file in self._home.values()), self.folder)
+
+    def stored(self, name: str) -> npt.NDArray[Any]:
+        """The values of a tensor of any type; those of floats that NumPy lacks as float32."""
+        self.entry(name)
+        return self._home[name].read(name)
 
     def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """The values, all finite, of a floating-point tensor that must have `shape`; bfloat16 comes as float32."""

@@ -58,10 +58,4 @@ def read_config(c: Config) -> tuple[DecoderConfig, Names]:
     if not known:
         found = ", ".join(map(str, named))[:80] if isinstance(named, list) and named else "no architecture"
         raise ModelFormatError(f"{c.where} names {found}; supported here: {', '.join(ARCHITECTURES)}")
-    if (packed := c.section("quantization_config")) is not None:
-        method = packed.word("quant_method", "an unknown method")
-        raise ModelFormatError(
-            f"{c.where}: the weights are quantised by {method[:40]}, which is not supported: use the model that was "
-            "not quantised, and --quant"
-        )
     return ARCHITECTURES[known[0]](c)
