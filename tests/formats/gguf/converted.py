@@ -16,19 +16,19 @@ import gguf
 import numpy as np
 from safetensors.numpy import load_file
 
+from tests.formats.gguf.files import value_type
+
 PERMUTED = ("llama", "granite")
 SHIFTED = ("gemma", "gemma2", "gemma3")
 
 
-def convert(
-    folder: Path, path: Path, architecture: str, kind: Any = None, skip: tuple[str, ...] = (), tokenizer: bool = False
-) -> Path:
-    """`architecture`: llama.cpp's name. `kind`: type of matrices; None: float32. `skip`: metadata to leave out."""
+def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more: dict[str, Any] | None = None) -> Path:
+    """`architecture`: llama.cpp's name. `kind`: type of matrices; None: float32. `more`: metadata by key."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, architecture)
-    metadata(writer, config, skip)
-    if tokenizer:
-        byte_pairs(writer, folder)
+    metadata(writer, config)
+    for key, value in (more or {}).items():
+        writer.add_key_value(key, value, *value_type(value))
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
     tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
@@ -47,9 +47,6 @@ def convert(
     if rope.get("rope_type") == "longrope":
         for length in ("long", "short"):
             writer.add_tensor(f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], np.float32))
-        original = rope["original_max_position_embeddings"]
-        growth = math.log(config["max_position_embeddings"] / original) / math.log(original)
-        writer.add_rope_scaling_attn_factors(math.sqrt(1 + growth))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -57,23 +54,7 @@ def convert(
     return path
 
 
-def byte_pairs(writer: gguf.GGUFWriter, folder: Path) -> None:
-    """A tokenizer of byte-level pairs, with its chat template."""
-    content = json.loads((folder / "tokenizer.json").read_text())
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    vocabulary, added = content["model"]["vocab"], {t["id"]: t for t in content["added_tokens"]}
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("stablelm2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([3 if added.get(i, {}).get("special") else 1 for i in range(len(tokens))])
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in content["model"]["merges"]])
-    writer.add_bos_token_id(vocabulary[config["bos_token"]])
-    writer.add_eos_token_id(vocabulary[config["eos_token"]])
-    writer.add_chat_template(config["chat_template"])
-
-
-def metadata(writer: gguf.GGUFWriter, c: dict[str, Any], skip: tuple[str, ...]) -> None:
+def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
     """By the names of config.json, the writer's function for each."""
     rope = c.get("rope_parameters") or {}
     local, rope = rope.get("sliding_attention", {}), rope.get("full_attention", rope)
@@ -102,14 +83,14 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any], skip: tuple[str, ...]) 
         found |= {"rope_scaling_type": gguf.RopeScalingType(kind), "rope_scaling_factor": rope["factor"]}
         found |= {"rope_scaling_yarn_beta_fast": rope.get("beta_fast")}
         found |= {"rope_scaling_orig_ctx_len": rope.get("original_max_position_embeddings")}
+    if kind == "longrope":
+        long, short = c["max_position_embeddings"], c["original_max_position_embeddings"]
+        found["rope_scaling_attn_factors"] = math.sqrt(1 + math.log(long / short) / math.log(short))
     if "layer_types" in c and c.get("sliding_window"):
         found["sliding_window_pattern"] = [kind == "sliding_attention" for kind in c["layer_types"]]
     for name, value in found.items():
-        if value is not None and name not in skip:
+        if value is not None:
             getattr(writer, f"add_{name}")(value)
-    for name in ("bos", "eos"):
-        if (token := c.get(f"{name}_token_id")) is not None:
-            getattr(writer, f"add_{name}_token_id")(token)
 
 
 def joined(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -150,3 +131,23 @@ def llama3_factors(c: dict[str, Any], rope: dict[str, Any]) -> np.ndarray:
     waves = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, width, 2) / width)
     smooth = np.clip((original / waves - low) / (high - low), 0, 1)
     return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+def metadata_of(folder: Path) -> dict[str, Any]:
+    """The tokenizer of the embedded chat model as metadata."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    merges = [m if isinstance(m, str) else " ".join(m) for m in content["model"]["merges"]]
+    own = {"model": "gpt2", "pre": "stablelm2", "bos_token_id": 0, "eos_token_id": 4, "padding_token_id": 1,
+           "tokens": tokens, "token_type": types_of(content, len(tokens)), "merges": merges}  # fmt: skip
+    return {f"tokenizer.ggml.{k}": v for k, v in own.items()} | {"tokenizer.chat_template": config["chat_template"]}
+
+
+def types_of(content: dict[str, Any], size: int) -> list[int]:
+    added = {
+        t["id"]: gguf.TokenType.CONTROL if t["special"] else gguf.TokenType.USER_DEFINED
+        for t in content["added_tokens"]
+    }
+    return [int(added.get(i, gguf.TokenType.NORMAL)) for i in range(size)]

@@ -21,7 +21,7 @@ def write(path: Path, metadata: dict[str, Any], tensors: dict[str, np.ndarray], 
         writer.add_custom_alignment(alignment)
     for key, value in metadata.items():
         if key != "general.architecture":
-            writer.add_key_value(key, value, *_type(value))
+            writer.add_key_value(key, value, *value_type(value))
     for name, values in tensors.items():
         kind = (kinds or {}).get(name)
         if kind is None:
@@ -35,10 +35,10 @@ def write(path: Path, metadata: dict[str, Any], tensors: dict[str, np.ndarray], 
     return path
 
 
-def _type(value: Any) -> tuple[Any, ...]:
+def value_type(value: Any) -> tuple[Any, ...]:
     types = gguf.GGUFValueType
     if isinstance(value, list):
-        return types.ARRAY, _type(value[0])[0]
+        return types.ARRAY, value_type(value[0])[0]
     if isinstance(value, np.generic):
         return (types[{"f": "FLOAT", "i": "INT", "u": "UINT"}[value.dtype.kind] + str(8 * value.itemsize)],)
     usual: dict[type, Any] = {bool: types.BOOL, str: types.STRING, float: types.FLOAT32, int: types.UINT32}

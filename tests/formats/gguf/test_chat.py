@@ -9,7 +9,7 @@ from typing import Any
 import gguf
 import pytest
 
-from tests.formats.gguf.converted import convert
+from tests.formats.gguf.converted import convert, metadata_of
 
 QUESTION = "What is 7 plus 5?"
 
@@ -25,7 +25,7 @@ def tinyweb(*arguments: Any) -> str:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(__file__).parents[3] / "assets" / "models" / "tinychat-7m"
     path = tmp_path_factory.mktemp("gguf") / "tinychat-Q8_0.gguf"
-    return convert(folder, path, "llama", gguf.GGMLQuantizationType.Q8_0, tokenizer=True)
+    return convert(folder, path, "llama", gguf.GGMLQuantizationType.Q8_0, metadata_of(folder))
 
 
 def test_run(file: Path, model_folder: Path) -> None:

@@ -11,18 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from safetensors.numpy import load_file, save_file
 from tokenizers import models, normalizers, pre_tokenizers
 from transformers import BertTokenizer, CohereTokenizer, GPT2Tokenizer, GPTNeoXTokenizer, Qwen2Tokenizer
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 from transformers.tokenization_utils_base import generate_merges
 
-from tests.formats.gguf.files import write
+from tests.export.small_model import write_small_model
+from tests.formats.gguf.converted import convert, metadata_of, types_of
+from tests.formats.gguf.files import Kind, write
 from tests.formats.gguf.test_model import EMBEDDING, SIZES
+from tinyweb import Tensor
 from tinyweb.errors import ModelFormatError
+from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.formats.gguf import GgufModel
 from tinyweb.formats.gguf.pretokenizers import CUTS
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.models import load
 
 ROOT = Path(__file__).resolve().parents[3]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -59,34 +65,36 @@ def same(ours: Any, theirs: Any, texts: list[str] = TEXTS) -> None:
             assert ours.decode(a.ids, skip_special_tokens=skip) == theirs.decode(a.ids, skip_special_tokens=skip)
 
 
-def types_of(content: dict[str, Any], size: int) -> list[int]:
-    added = {t["id"]: CONTROL if t["special"] else USER_DEFINED for t in content["added_tokens"]}
-    return [added.get(i, NORMAL) for i in range(size)]
-
-
 # -- bytes -------------------------------------------------------------------------------------------------------------
-def tinychat(path: Path, folder: Path, **more: Any) -> GgufModel:
-    content = json.loads((folder / "tokenizer.json").read_text())
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    vocabulary = content["model"]["vocab"]
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    merges = [m if isinstance(m, str) else " ".join(m) for m in content["model"]["merges"]]
-    own: dict[str, Any] = {"pre": "stablelm2", "bos_token_id": 0, "eos_token_id": 4, "padding_token_id": 1}
-    own |= {"merges": merges, "template": config["chat_template"]}
-    return model(path, "gpt2", tokens, types_of(content, len(tokens)), **own, **more)
-
-
 def test_the_embedded_chat_model(tmp_path: Path, model_folder: Path) -> None:
     """Ids, texts, prompts and end tokens."""
-    ours = Tokenizer.from_folder(tinychat(tmp_path / "m.gguf", model_folder))
-    theirs = Tokenizer.from_folder(model_folder)
+    path = convert(model_folder, tmp_path / "m.gguf", "llama", Kind.F16, metadata_of(model_folder))
+    ours, theirs = Tokenizer.from_folder(path), Tokenizer.from_folder(model_folder)
     assert (ours.eos, ours.bos, ours.vocab_size) == (theirs.eos, theirs.bos, theirs.vocab_size)
     texts = TEXTS + [(model_folder / "README.md").read_text()]
     same(ours.backend, theirs.backend, texts)
     messages = [{"role": "user", "content": "Tell me <|eot_id|> a story."}, {"role": "assistant", "content": "Once"}]
     assert ours.prompt(messages) == theirs.prompt(messages)
-    assert Tokenizer.from_folder(tmp_path / "m.gguf").encode("Hello") == theirs.encode("Hello")
-    assert isinstance(open_model(tmp_path / "m.gguf"), GgufModel)
+    # and the logits behind the prompt
+    ids = Tensor(np.array([ours.prompt(messages)], np.int32))
+    got, want = (load(open_model(found), context=64)(ids).numpy() for found in (path, model_folder))
+    np.testing.assert_allclose(got, want, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_the_exported_site_is_the_same(tmp_path: Path, model_folder: Path) -> None:
+    """That of a file and that of the folder it was made from, but for the form of the tokenizer's JSON."""
+    folder = write_small_model(tmp_path / "small", model_folder)
+    weights = load_file(folder / "model.safetensors")  # GGUF files keep norms in float32
+    save_file({n: v if v.ndim > 1 else v.astype(np.float32) for n, v in weights.items()}, folder / "model.safetensors")
+    path = convert(folder, tmp_path / "small.gguf", "llama", Kind.F16, metadata_of(model_folder))
+    for source, name in ((folder, "a"), (path, "b")):
+        export_chat(source, tmp_path / name, ExportOptions("q8", 24, name="small"), lambda step, done, total: None)
+    sites = [{p.relative_to(s): p for p in s.rglob("*") if p.is_file()} for s in (tmp_path / "a", tmp_path / "b")]
+    assert sites[0].keys() == sites[1].keys()
+    differ = {str(n) for n in sites[0] if sites[0][n].read_bytes() != sites[1][n].read_bytes()}
+    texts = {"model/tokenizer.json", "model/tokenizer_config.json"}
+    assert texts <= differ <= texts | {"model/manifest.json", "model/model.js", "site.json", "sw.js"}
 
 
 LETTERS = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())

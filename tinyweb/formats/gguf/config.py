@@ -46,7 +46,9 @@ class Facts:
         return self.own.integer(key, 0, high, default)
 
     def number(self, key: str, default: Any = ...) -> float:
-        return self.own.number(key, -1e12, 1e12, default)
+        """A number; of a float32 the shortest decimal number that it is (1e-05, not 9.999999747378752e-06)."""
+        value = self.own.number(key, -1e12, 1e12, default)
+        return float(str(np.float32(value))) if np.float32(value) == value else value
 
     def optional(self, fields: Mapping[str, str]) -> Fields:
         """Those numbers that the file has, by other names."""

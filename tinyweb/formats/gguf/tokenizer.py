@@ -285,6 +285,6 @@ def generation_config(facts: Facts) -> Json:
     known = set(ENDS)
     ends += [i for i, (t, kind) in enumerate(zip(v.tokens, v.types)) if kind in (CONTROL, USER_DEFINED) and t in known]
     suggested = {"top_k": "top_k", "top_p": "top_p", "temp": "temperature", "penalty_repeat": "repetition_penalty"}
-    values = facts.file.metadata
-    found = {ours: values[key] for name, ours in suggested.items() if (key := f"general.sampling.{name}") in values}
+    values = {name: facts.file.metadata.get(f"general.sampling.{name}") for name in suggested}
+    found = {suggested[name]: value for name, value in values.items() if isinstance(value, int | float)}
     return {"eos_token_id": list(dict.fromkeys(ends))} | found

@@ -101,10 +101,10 @@ class GgufWeights:
         if family.permuted and part in ("attn_q", "attn_k"):
             heads = f.heads if part == "attn_q" else self._kv_heads
             self._require(tensor, bool(shape) and shape[0] == heads * f.head_dim and f.head_dim % 2 == 0)
-            return lambda v: v.reshape(heads, -1, 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
+            return lambda v: v.reshape(heads, f.head_dim // 2, 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
         if family.by_head and part == "attn_qkv":
             self._require(tensor, bool(shape) and shape[0] == 3 * f.heads * f.head_dim)
-            return lambda v: v.reshape(3, f.heads, -1, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
+            return lambda v: v.reshape(3, f.heads, f.head_dim, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
         if family.offset and part.endswith("norm") and end == "weight":
             return lambda v: v.astype(np.float32) - np.float32(family.offset)
         if family.transposed and part.startswith(("attn_", "ffn_")) and len(shape) == 2:
