@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
 NODES_OPSET = 20  # has Gelu and Mish
+CONTRIBUTED = "com.microsoft"  # the domain of onnxruntime's own operations
 Floats = npt.NDArray[np.float32]
 
 
@@ -162,12 +163,14 @@ def nodes(path: str, record: str) -> None:
     for op, inputs, outputs, attributes in found["nodes"]:
         if "to" in attributes:
             attributes["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(attributes["to"]))
-        made.append(helper.make_node(op, inputs, outputs, **attributes))
+        domain, _, name = op.rpartition("::")
+        made.append(helper.make_node(name, inputs, outputs, domain=domain, **attributes))
     types = {name: helper.np_dtype_to_tensor_dtype(np.dtype(t)) for name, t in found["types"].items()}
     ends = [helper.make_tensor_value_info(n, types[n], shape) for n, shape in found["inputs"].items()]
-    results = [helper.make_tensor_value_info(n, types[n], None) for n in found["outputs"]]
+    results = [helper.make_tensor_value_info(n, types[n], shape) for n, shape in found["outputs"].items()]
     graph = helper.make_graph(made, "graph", ends, results, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", NODES_OPSET)], ir_version=9)
+    versions = [helper.make_opsetid("", NODES_OPSET), helper.make_opsetid(CONTRIBUTED, 1)]
+    model = helper.make_model(graph, opset_imports=versions, ir_version=9)
     onnx.checker.check_model(onnx.shape_inference.infer_shapes(model))
     onnx.save(model, path)
 

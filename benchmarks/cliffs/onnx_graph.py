@@ -37,7 +37,7 @@ class Graph:
     """Nodes (operation, inputs, outputs, attributes) in order, and constants by name."""
 
     inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)  # shapes by name
-    outputs: list[str] = field(default_factory=list)
+    outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)  # of inputs and outputs, as NumPy calls them
     nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -74,9 +74,12 @@ def graph_of(work: Work) -> Graph:
     """What PyTorch does for the work, as an ONNX graph of inputs a0, a1, …; NoGraph where there is none.
 
     Inputs that nothing reads are left out; outputs are called output, or output0, …. Where our inputs are placed
-    otherwise (weights that are quantised), all but the first are constants of both.
+    otherwise (weights that are quantised), all but the first are constants of both. A work that writes its nodes itself
+    is not traced.
     """
     arrays = [torch.from_numpy(a) for a in work.arrays()]
+    if work.nodes is not None:
+        return _written(work, arrays)
     with torch.no_grad():
         traced = make_fx(lambda *x: work.theirs(*x), tracing_mode="fake")(*arrays)
     traced.graph.eliminate_dead_code()
@@ -112,8 +115,20 @@ def graph_of(work: Work) -> Graph:
             for i, result in enumerate(results):
                 name = "output" if len(results) == 1 else f"output{i}"
                 g.nodes.append(("Identity", [values[result].name], [name], {}))
-                g.outputs.append(name)
+                g.outputs[name] = values[result].shape
                 g.types[name] = _numpy(values[result].dtype).name
+    return g
+
+
+def _written(work: Work, arrays: Sequence[torch.Tensor]) -> Graph:
+    """The graph of a work that writes its nodes: of the first input to one output, both as PyTorch has them."""
+    assert work.nodes is not None
+    out = work.theirs(*arrays)
+    ends = {"a0": arrays[0], "output": out}
+    g = Graph(
+        {"a0": tuple(arrays[0].shape)}, {"output": tuple(out.shape)}, {k: _numpy(t.dtype).name for k, t in ends.items()}
+    )
+    g.nodes.append(("Identity", [work.nodes(g, [a.numpy() for a in arrays])], ["output"], {}))
     return g
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,28 @@ def integers() -> Iterator[Work]:
         lambda x, v, s, dense: x @ dense.T,
         needs((2 * 8 + 1 << 20) + 8 * 1024),
         note="PyTorch: float weights, dequantised before; needed: integers made floats, and a scale for each sum",
+        place=lambda arrays: [Tensor(a) for a in arrays],
     )
+
+
+def write_quantized(bits: int, activations: str = "float") -> Callable[[Any, Sequence[Array]], str]:
+    """onnxruntime's product with weights that stay quantised: x Wᵀ, where W (rows, groups, group) is unsigned integers
+    with a scale for each group, the middle of their range standing for zero; 4-bit ones are packed in pairs, the first
+    in the low half of a byte. `accuracy_level` 1 multiplies floats, 4 rounds x to 8 bits, as we do.
+    """
+
+    def write(g: Any, arrays: Sequence[Array]) -> str:
+        _, values, scales, *_ = arrays
+        rows, group = values.shape[0], values.shape[-1]
+        unsigned = (values.reshape(rows, -1, group).astype(np.int16) + 2 ** (bits - 1)).astype(np.uint8)
+        packed = unsigned if bits == 8 else unsigned[..., 0::2] | unsigned[..., 1::2] << 4
+        sizes = {"K": unsigned[0].size, "N": rows, "bits": bits, "block_size": group}
+        level = 1 if activations == "float" else 4
+        inputs = ("a0", g.constant(packed, np.uint8), g.constant(scales.reshape(rows, -1), np.float32))
+        name: str = g.one("com.microsoft::MatMulNBits", *inputs, accuracy_level=level, **sizes)
+        return name
+
+    return write
 
 
 def quantized(bits: int, rows: int, group: int, activations: str = "float") -> Work:
@@ -171,8 +192,10 @@ def quantized(bits: int, rows: int, group: int, activations: str = "float") -> W
         lambda x, v, s: QuantizedWeight(v, s).product(x, activations),
         lambda x, v, s, dense: x @ dense.T,
         needs((2 * rows + (activations == "float")) * out * width + rows * out * width // group),
-        note="PyTorch: float weights, dequantised before; needed: integers made floats, a scale for each group's sum",
+        note="PyTorch: float weights, dequantised before; onnxruntime-web: MatMulNBits, weights stay quantised; "
+        "needed: integers made floats, a scale for each group's sum",
         place=place,
+        nodes=write_quantized(bits, activations),
         tolerance=None if activations == "float" else 3e-2,
     )
 

@@ -26,6 +26,8 @@ class Work:
     `ours` gets tensors of tinyweb, `theirs` of PyTorch; each returns a tensor or several. `needs` is what the
     expression asks for if everything is computed once. `place` makes our tensors of the inputs where these are not
     simply copied. `note` says where PyTorch does something else than we do. `tolerance` replaces that of the dtype.
+    `nodes` writes, of the first input and constants, the nodes of a peer that computes with graphs, into one
+    (`onnx_graph.Graph`), and returns the result's name, where such a peer can do what PyTorch cannot.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Work:
     needs: Needs
     note: str = ""
     place: Callable[[Sequence[Array]], Sequence[Any]] | None = None
+    nodes: Callable[[Any, Sequence[Array]], str] | None = None
     tolerance: float | None = None
 
     def arrays(self) -> list[Array]:

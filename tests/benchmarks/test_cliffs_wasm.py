@@ -54,14 +54,35 @@ def test_graphs(name: str, expected: dict[str, int]) -> None:
         assert shape == given.shape and graph.types[input] == str(given.dtype)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+def test_quantised_weights_stay_so(bits: int, tmp_path: Path) -> None:
+    """The peer multiplies with the same integers and scales: unpacked they are what PyTorch gets."""
+    work = WORKS[f"q{bits}-group-32-rows-16"]
+    graph = graph_of(work)
+    assert ops(graph) == {"com.microsoft::MatMulNBits": 1} and list(graph.inputs) == ["a0"]
+    _, inputs, _, attributes = graph.nodes[0]
+    packed, scales = (graph.constants[name] for name in inputs[1:])
+    integers = packed if bits == 8 else np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)
+    dense = (integers - np.float32(1 << (bits - 1))) * scales[..., None]
+    np.testing.assert_array_equal(dense.reshape(1024, 1024), work.arrays()[3])
+    assert attributes == {"K": 1024, "N": 1024, "bits": bits, "block_size": 32, "accuracy_level": 1}
+    rounded = graph_of(WORKS[f"q{bits}-group-32-rows-1-int8-activations"])
+    assert rounded.nodes[0][3]["accuracy_level"] == 4
+    record = json.loads(graph.save(tmp_path / "made").read_text())
+    assert record["inputs"] == {"a0": [16, 1024]} and record["outputs"] == {"output": [16, 1024]}
+    assert record["types"] == {"a0": "float32", "output": "float32"}
+
+
 def test_weights_are_constants(tmp_path: Path) -> None:
-    """Of quantised weights the peer gets what PyTorch gets, as a constant; inputs that nothing reads are left out."""
-    work = WORKS["q4-group-32-rows-1"]
+    """Of a scale for each channel the peer gets what PyTorch gets, as a constant; inputs that nothing reads are left
+    out.
+    """
+    work = WORKS["int8-per-channel-8x1024x1024"]
     graph = graph_of(work)
     assert list(graph.inputs) == ["a0"]
     assert any(np.array_equal(c, work.arrays()[3]) for c in graph.constants.values())
     record = json.loads(graph.save(tmp_path / "made").read_text())
-    assert record["inputs"] == {"a0": [1, 1024]} and record["types"]["output"] == "float32"
+    assert record["inputs"] == {"a0": [8, 1024]} and record["types"]["output"] == "float32"
     with np.load(tmp_path / "made" / "graph.npz") as file:
         assert set(file.files) == set(graph.constants)
     unread = alike("unread", normal((3,), (4,)), lambda x, y: x + 1, needs())
