@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.native_runtimes.programs import Writer, elementwise, index, splat
@@ -13,6 +14,7 @@ from tinyweb.errors import DeviceError
 from tinyweb.graph.ir import Axis, Ops, UOp, Variable, as_index
 from tinyweb.render_c import dots, render, size_text
 from tinyweb.render_c.c_types import literal
+from tinyweb.tensor import Tensor
 
 BOOL, I8, U8, U16 = dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.uint16
 I32, U32, I64, F16, F32, F64 = (
@@ -435,6 +437,21 @@ def test_sums_of_products_of_nibbles_and_pairs() -> None:
         assert value == f"v2 + pairs_x4(((i16x8)v0{shifted} >> 12), v1)"
         assert "i32x4 pairs_x4(i16x8 a, i16x8 b) {" in text and "dot_x4(" not in text
     assert text_of([(dtypes.int16, 8), (dtypes.int16, 8), (I32, 4)], I32, 4, dot)[1] == "v2 + pairs_x4(v0, v1)"
+
+
+@pytest.mark.parametrize("dtype", [I8, dtypes.uint8, dtypes.int16, dtypes.uint16])
+def test_narrow_integers_become_singles_side_by_side(dtype: DType) -> None:
+    kind = {"int": "i", "uint": "u"}[dtype.kind] + str(dtype.bits)
+    for n in (8, 16):
+        text, value = text_of([(dtype, n)], F32, n, lambda a: a.cast(F32))
+        assert value == f"{kind}x{n}_to_f32x{n}(v0)"
+        assert text.count(f"f32x8 {kind}x8_to_f32x8({kind}x8 narrow) {{") == 1
+        assert (f"return __builtin_shufflevector({kind}x8_to_f32x8(" in text) == (n == 16)
+    assert text_of([(dtype, 4)], F32, 4, lambda a: a.cast(F32))[1] == "__builtin_convertvector(v0, f32x4)"
+    values = np.arange(dtype.min, int(dtype.max) + 1)
+    for device in ("CPU", "WASM"):
+        found = Tensor(values, dtype=dtype, device=device).float().numpy()
+        np.testing.assert_array_equal(found, values.astype(np.float32))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 64])

@@ -102,5 +102,41 @@ def half_to_single(kind: str, n: int) -> str:
     return F16_TO_F32.substitute(n=n, u=kind, placed=PLACED[kind].substitute(n=n, interleaved=interleaved))
 
 
+# Integers of 8 or 16 bits to singles: for wasm32 Clang converts them one by one, unless it does not know what integers
+# of 32 bits are made of.
+NARROW_TO_F32 = Template(
+    _HEAD
+    + """f32x${n} ${t}x${n}_to_f32x${n}(${t}x${n} narrow) {
+#ifdef __wasm__
+${parts}
+#else
+  return __builtin_convertvector(narrow, f32x${n});
+#endif
+}
+"""
+)
+
+
+def narrow_to_single(kind: str, n: int) -> tuple[str, set[str]]:
+    """The function that converts `n` integers, 8 or those of several functions for 8, and the vectors it needs."""
+    half, lanes = f"{kind[0]}16x8", ", ".join(map(str, range(n)))
+    if n == 8:
+        parts = f"""\
+  {half} half = __builtin_convertvector(narrow, {half});
+  __asm__("" : "+r"(half));
+  const i32x8 whole = __builtin_convertvector(half, i32x8);
+  i32x4 low = __builtin_shufflevector(whole, whole, 0, 1, 2, 3);
+  i32x4 high = __builtin_shufflevector(whole, whole, 4, 5, 6, 7);
+  __asm__("" : "+r"(low), "+r"(high));
+  const f32x4 a = __builtin_convertvector(low, f32x4), b = __builtin_convertvector(high, f32x4);
+  return __builtin_shufflevector(a, b, {lanes});"""
+    else:
+        low, high = (f"__builtin_shufflevector(narrow, narrow, {', '.join(map(str, range(i, i + 8)))})" for i in (0, 8))
+        function = f"{kind}x8_to_f32x8"
+        parts = f"  return __builtin_shufflevector({function}({low}), {function}({high}), {lanes});"
+    kinds = {f"{kind}x{n}", f"f32x{n}", half, "i32x8", "i32x4", "f32x4"}
+    return NARROW_TO_F32.substitute(t=kind, n=n, parts=parts), kinds
+
+
 HALF_LANES = ("f16", "i16", "u16", "i32", "u32", "f32")
 """Element types the conversions need vectors of."""

@@ -241,6 +241,11 @@ def _cast(k: Kernel, u: UOp) -> str:
         return f"({k.mask(source, u.dtype.bits)} ? ({k.type(u)})(1) : ({k.type(u)})(0))"
     if k.type(u) == k.type(source):
         return x
+    if u.dtype is dtypes.float32 and source.dtype.is_int and source.dtype.bits < 32 and n % 8 == 0:
+        kind = scalar_name(source.dtype)
+        for width in (8, n):
+            k.need(f"{kind}x{width}_to_f32x{width}", *c_helpers.narrow_to_single(kind, width))
+        return f"{kind}x{n}_to_f32x{n}({x})"
     return f"__builtin_convertvector({x}, {k.type(u)})"
 
 

@@ -11,8 +11,9 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import heuristic, optimize
-from tinyweb.graph.optimize.rewrite import ranges_of
+from tinyweb.graph.optimize.rewrite import loops_of, ranges_of
 from tinyweb.graph.target import Target, cpu_target, wasm_target
+from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tracing import capture
 
 rng = np.random.default_rng(5)
@@ -116,6 +117,33 @@ def test_a_vector_times_a_matrix_reads_rows() -> None:
     np.testing.assert_allclose(Tensor(w).max(0).numpy(), w.max(0))
     column = linear(1, 1024, 640).kernel
     assert not any("hoist" in str(a) for a in heuristic(column, cpu_target(8, 2)))
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM"])
+@pytest.mark.parametrize("rows", [2, 3, 7, 9])
+def test_few_vectors_times_a_matrix_read_rows(rows: int, device: str) -> None:
+    """Each row of the matrix once for all vectors, by one worker or by several."""
+    x, w = normal(rows, 648), normal(648, 1024)
+    found = Tensor(x, device=device) @ Tensor(w, device=device)
+    np.testing.assert_allclose(found.numpy(), x @ w, rtol=1e-4, atol=1e-3)
+    kernel = capture(lambda: (Tensor.empty(7, 1024) @ Tensor.empty(1024, 1024)).realize()).calls[-1].kernel
+    for workers in (1, 2):
+        actions = [str(a) for a in heuristic(kernel, wasm_target(workers))]
+        assert "bind(i0, unroll)" in actions and any(a.startswith("hoist(r0.0") for a in actions)
+        assert ("bind(i1.0, grid.x)" in actions) == (workers > 1)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_quantised_weights_are_widened_once(bits: int) -> None:
+    """A strip of them with its scales, which are converted before: nothing is copied from one array to another."""
+    values = Tensor.empty(256, 8, 32, dtype=dtypes.int8 if bits == 8 else dtypes.int4)
+    weight, x = QuantizedWeight(values, Tensor.empty(256, 8, dtype=dtypes.float16)), Tensor.empty(16, 256)
+    kernel = capture(lambda: weight.product(x, "float").realize()).calls[-1].kernel
+    for target in (cpu_target(8, 2), cpu_target(16, 2), wasm_target(2)):
+        scheduled = optimize(kernel, target)
+        filled = [u.src[0] for u in loops_of(scheduled).stages]
+        assert any(v.op is Ops.MUL and v.dtype is dtypes.float32 for v in filled)
+        assert not any(v.op is Ops.LOAD and v.src[0].op is Ops.STAGE for v in filled)
 
 
 @pytest.mark.parametrize("target", [cpu_target(16, 2), cpu_target(8, 2), wasm_target(2)], ids=lambda t: t.name)

@@ -56,9 +56,12 @@ class Analysis:
             self._stride[key] = (parts[0], parts[1]) if parts is not None and isinstance(parts[0], int) else None
         return self._stride[key]
 
+    def step(self, access: UOp, r: UOp) -> int:
+        """Elements of memory between two steps of an axis; 0 if that is not one number."""
+        return (self.split(access, r) or (0,))[0]
+
     def contiguous(self, access: UOp, r: UOp) -> bool:
-        parts = self.split(access, r)
-        return parts is not None and parts[0] == 1
+        return self.step(access, r) == 1
 
     def follows(self, access: UOp, r: UOp, width: int, aligned: bool = True) -> bool:
         """Whether (aligned) blocks of `width` steps of the axis walk over neighbours, maybe through a division."""

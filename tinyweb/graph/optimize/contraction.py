@@ -108,7 +108,7 @@ class Contraction:
 
     def operand(self, along: UOp) -> list[UOp]:
         """What varies along an axis and may be staged."""
-        return sorted((u for u in self.touched[along] if not self.k.kernel_stores(u)), key=lambda u: u.src[0].arg.slot)
+        return sorted((u for u in self.touched[along] if not self.k.kernel_stores(u)), key=self.k.traffic)
 
     def tiles(self) -> Iterator[Tile]:
         k, lanes = self.k, self.target.vector_lanes
@@ -179,7 +179,7 @@ class Contraction:
         loads = [u for u in self.loads if along in u.ranges]
         if self.frozen(along):
             return 0.0
-        plain = all(u.dtype in self.target.arithmetic for u in loads)
+        plain = all(u.dtype in self.target.arithmetic or u.dtype.bits < 8 for u in loads)  # words are unpacked whole
         return RUN if plain and all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
 
     def frozen(self, along: UOp) -> bool:
@@ -252,7 +252,7 @@ def nest(b: Builder, plan: Contraction, tile: Tile) -> bool:
     if rows or plan.turned(tile.column) or plan.frozen(tile.column):
         b.stage(plan.operand(tile.column), at)
     ragged = depth is not None and k.size(plan.bound[0]) % depth != 0  # loads would be gated
-    if (columns and row_loops and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
+    if (row_loops and (plan.must_pack(tile) or ragged)) or plan.turned(tile.row):
         b.stage(plan.operand(tile.row), row_loops[0] if row_loops else at)
     return True
 

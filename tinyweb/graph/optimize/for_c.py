@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
-from tinyweb.graph.optimize.analysis import Analysis
-from tinyweb.graph.optimize.builder import Builder
+from tinyweb.graph.optimize.analysis import Analysis, power_of_two
+from tinyweb.graph.optimize.builder import WORTH_SHARING, Builder
 from tinyweb.graph.optimize.cost import staged_bytes
 from tinyweb.graph.optimize.divide import MOST_PARTS, Divide
 from tinyweb.graph.optimize.errors import find_axis
 from tinyweb.graph.optimize.reuse import Reuse
 from tinyweb.graph.optimize.rewrite import ranges_of
 from tinyweb.graph.optimize.stage import whole_value
+from tinyweb.graph.optimize.tensorize import Factor
 from tinyweb.graph.symbolic import borders, const_factor
 
 BLOCKS_PER_WORKER = 4
 AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
-SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = (
-    2048,
-    32,
-    8,
-)  # sums in the first-level cache, lanes of one, rows at a time
+# sums in the first-level cache, and the fewest of a row that are worth it; lanes of one, rows at a time
+SUMMED, LEAST_SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 32, 8
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
 SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
@@ -126,35 +124,36 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
 
 
 def sum_of_rows(b: Builder, dominant: UOp) -> bool:
-    """A vector times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added to sums that
-    stay in the first-level cache. Along columns every load would be on another page.
+    """A vector, or few of them, times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added
+    to sums that stay in the first-level cache. Along columns every load would be on another page.
     """
-    k = b.k
+    k, loads = b.k, b.k.loads_of(dominant)
     free, bound = [r for r in k.outputs if k.size(r) > 1], k.reduced
-    if len(free) != 1 or len(bound) != 1 or len(k.reduces) != 1 or not b.shares:
+    columns = [r for r in free if any(k.contiguous(u, r) for u in loads)]
+    if not columns or len(free) > 2 or len(bound) != 1 or len(k.reduces) != 1 or k.work < WORTH_SHARING:
         return False
-    column, row = free[0], bound[0]
-    size, steps = k.exact(column), k.exact(row)
-    if not isinstance(size, int) or not isinstance(steps, int) or steps % ROWS_TOGETHER:
+    column, row = max(columns, key=k.size), bound[0]
+    followed, others = [u for u in loads if column in u.ranges], [r for r in free if r is not column]
+    if not all(k.contiguous(u, column) and row in u.ranges and u.ranges.isdisjoint(others) for u in followed):
         return False
-    if steps > ROWS_TOGETHER * LONGEST:
+    if any(not isinstance(k.exact(r), int) for r in (*free, row)) or k.size(row) % ROWS_TOGETHER:
         return False
-    followed = [u for u in k.loads_of(dominant) if column in u.ranges]
-    if not followed or not all(k.contiguous(u, column) and row in u.ranges for u in followed):
+    together = max((unrolled(k, r, REPEATED // ROWS_TOGETHER) for r in others), default=1)
+    width = b.target.vector_lanes if others else SUMMED_VECTOR  # of each row one is enough
+    block = power_of_two(k.size(column), SUMMED // k.volume(others))
+    while block > LEAST_SUMMED and k.size(column) // block < b.target.parallel_threads:
+        block //= 2
+    if block < LEAST_SUMMED or k.size(row) > ROWS_TOGETHER * LONGEST:
         return False
-    vectors = 1
-    while 2 * vectors * SUMMED_VECTOR <= SUMMED and size % (2 * vectors * SUMMED_VECTOR) == 0:
-        vectors *= 2
-    while vectors > 4 and size // (vectors * SUMMED_VECTOR) < b.target.parallel_threads:
-        vectors //= 2
-    if vectors < 4:
-        return False
-    block, columns = b.split(column.arg.name, vectors * SUMMED_VECTOR)
-    b.tile(columns, SUMMED_VECTOR, AxisKind.VECTOR)
-    b.bind(block, AxisKind.GRID)
-    rows, together = b.split(row.arg.name, ROWS_TOGETHER)
-    b.hoist(rows, block)
-    b.bind(together, AxisKind.UNROLL)
+    outside, inside = b.split(column.arg.name, block)
+    vectors = b.tile(inside, width, AxisKind.VECTOR)
+    if left := [name for r in others if (name := b.tile(r.arg.name, together, AxisKind.UNROLL))]:
+        b.reorder(outside, *left, vectors)
+    if b.shares:
+        b.bind(outside, AxisKind.GRID)
+    rows, step = b.split(row.arg.name, ROWS_TOGETHER)
+    b.hoist(rows, outside)
+    b.bind(step, AxisKind.UNROLL)
     return True
 
 
@@ -168,7 +167,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
         return False
     loads = [u for u in k.loads_of(dominant) if row in u.src[1].ranges]
     gated = any(row in gate.ranges for u in loads for gate in u.src[2:])
-    steps = {steps_of(k, u, row) if u.src[0].dtype.bits == 32 or steps_of(k, u, row) < 2 else 0 for u in loads}
+    steps = {step if (step := k.step(u, row)) < 2 or u.src[0].dtype.bits == 32 else 0 for u in loads}
     if not steps or not steps <= {1, 2} or not (gated or 2 in steps):
         return False
     if any(not isinstance(k.exact(r), int) for r in (row, *bound)):
@@ -177,7 +176,7 @@ def windows(b: Builder, dominant: UOp) -> bool:
     width = lanes if k.size(row) >= lanes else vector_width(b, k.stores, row, lanes)
     bodies = -(-k.size(row) // width)
     # the steps of a window along the row come first: with them gates are constant
-    along = sorted(bound, key=lambda q: min(steps_of(k, u, q) or k.work for u in loads))
+    along = sorted(bound, key=lambda q: min(k.step(u, q) or k.work for u in loads))
     together = [q for i, q in enumerate(along) if bodies * k.volume(along[: i + 1]) <= REPEATED]
     if width < 4 or not together:
         return False
@@ -189,12 +188,6 @@ def windows(b: Builder, dominant: UOp) -> bool:
     return True
 
 
-def steps_of(k: Analysis, load: UOp, r: UOp) -> int:
-    """Elements of memory between what is read in two steps of an axis; 0 if that is not one number."""
-    parts = k.split(load, r)
-    return 0 if parts is None else parts[0]
-
-
 def reduction(b: Builder, dominant: UOp) -> None:
     """A vector along what most loads follow, a tile of sums in registers, the largest operand read once."""
     k, lanes = b.k, b.target.vector_lanes
@@ -203,7 +196,9 @@ def reduction(b: Builder, dominant: UOp) -> None:
     free = [r for r in k.outputs if r in dominant.ranges]
     axis, width = vector_axis(b, loads, bound, free)
     if axis is not None:
-        b.tile(axis.arg.name, width, AxisKind.VECTOR)
+        left = b.tile(axis.arg.name, width, AxisKind.VECTOR)
+        if left and axis in bound:
+            b.attempt(Factor((left,)))
     # half of the registers hold sums; reductions that were merged have sums of their own
     together = sum(u.src[1:] == dominant.src[1:] for u in k.reduces)
     budget = b.target.vector_registers // 2 // max(width // lanes, 1) // together
@@ -246,6 +241,8 @@ def reduction(b: Builder, dominant: UOp) -> None:
         rows_first(b, dominant, row)
     else:
         share(b)
+        at = next((r.arg.name for r in ranges_of(b.kernel) if r.arg.kind in (AxisKind.GRID, AxisKind.LOOP)), "")
+        b.stage((u for u in loads if axis in bound and axis not in u.ranges and u.dtype.bits < 32), at)
 
 
 def reused(b: Builder, apart: list[UOp]) -> bool:
@@ -263,8 +260,9 @@ def vector_axis(b: Builder, loads: list[UOp], bound: list[UOp], free: list[UOp])
     """The axis that most loads follow, and the vector's width along it."""
     best: tuple[tuple[int, int], UOp | None, int] = ((0, 0), None, 1)
     lanes = b.target.vector_lanes
-    # elements of 4 bits are unpacked by whole words
-    longest = max(lanes, 8) if any(u.src[0].dtype.bits < 8 for u in loads) else lanes
+    # elements of 4 bits are unpacked by whole words; others, if once, by vectors of their own
+    once = (u.dtype.bits for u in loads if u.dtype.bits < 8 or u.ranges.issuperset(free))
+    longest = max(lanes, 8) if any(bits < 32 for bits in once) else lanes
     for r in [*bound, *free]:
         width = vector_width(b, loads, r, longest if r in bound else min(4 * lanes, 64))
         if width > 1 and (merit := b.k.merit(loads, r, min(width, lanes), False)) > best[0]:

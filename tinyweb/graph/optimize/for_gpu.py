@@ -17,7 +17,6 @@ from tinyweb.graph.optimize.for_product import (
     LARGE_WORKGROUP,
     MATRIX,
     by_stride,
-    distance,
     matrix_product,
     most,
 )
@@ -199,7 +198,7 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
                 steps //= words
             lanes = [r for r in ranges_of(b.kernel) if r.arg.kind in LANES]
             if k.volume(reused) * width <= k.volume(lanes):
-                b.attempt(Factor(tuple(r.arg.name for r in lanes)))
+                b.attempt(Factor(tuple(r.arg.name for r in lanes), large=True))
         else:
             outputs //= width
     # what the operand with most memory is read for comes first
@@ -363,7 +362,7 @@ def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
 def along(k: Analysis, loads: list[UOp], axes: list[UOp]) -> list[UOp]:
     """Axes in the order in which neighbouring threads should walk them: those that the loads follow first."""
     main = max(loads, key=k.traffic, default=None)
-    return sorted(axes, key=lambda r: distance(k, main, r)) if main is not None else axes
+    return by_stride(k, axes, main) if main is not None else axes
 
 
 def fitting(size: int, room: int) -> int:

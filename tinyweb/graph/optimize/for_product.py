@@ -240,13 +240,9 @@ def most(b: Builder) -> int:
     return min(LARGE_WORKGROUP, b.target.max_invocations)
 
 
-def by_stride(k: Analysis, axes: Iterable[UOp]) -> list[UOp]:
-    """Axes in the order in which neighbouring threads should walk them: those that stores follow first."""
-    main = max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
-    return sorted(axes, key=lambda r: distance(k, main, r))
-
-
-def distance(k: Analysis, access: UOp, r: UOp) -> int:
-    """Elements between neighbours along an axis; much where the access does not follow it."""
-    parts = k.split(access, r)
-    return abs(parts[0]) if parts is not None and parts[0] else 1 << 40
+def by_stride(k: Analysis, axes: Iterable[UOp], main: UOp | None = None) -> list[UOp]:
+    """Axes in the order in which neighbouring threads should walk them: those that an access, or the largest store,
+    follows first.
+    """
+    access = main if main is not None else max(k.stores, key=lambda s: k.volume(s.src[1].ranges))
+    return sorted(axes, key=lambda r: abs(k.step(access, r)) or 1 << 40)

@@ -63,11 +63,12 @@ class Stage(Action):
         above = users([kernel])
         table: dict[UOp, UOp] = {}
         taken = {r.arg.name.partition(".")[0] for u in loops_of(kernel).stages for r in u.src[1:]}
+        filled = {u.src[0] for u in loops_of(kernel).stages if u.arg.space is self.space}
         reused, others = self._reads(kernel, at)
         # what is read once is worth it only where something is computed on the way: many at a time, not one by one
         for load, summed in (reused or others).items():
             value = load if self.raw else whole_value(load, above)
-            if value in table or (value is load and not reused and self._space(load) is self.space):
+            if value in table or value in filled or (value is load and not reused and self._space(load) is self.space):
                 continue
             if (narrow := _factor_type(value, load)) is not None:
                 factor = value.src[0].cast(narrow) if value.op is Ops.CAST else value.cast(narrow)
@@ -176,12 +177,12 @@ class Stage(Action):
             kind = AxisKind.VECTOR if lanes else beside.get(r, AxisKind.LOOP)
             copies[r] = filling(r, f"{name}.{r.arg.name}", i, kind)
         filled = [copies[r] for r in layout]
-        run, vector = _side_by_side(load, layout, copies, 1 if woven is None else 2), layout[-1]
+        run, vector = _side_by_side(value, load, layout, copies, 1 if woven is None else 2), layout[-1]
         if space is Space.REGISTER and run and (value is not load or woven is not None):
             filled[-len(run) :] = _in_parts(run, copies, TOGETHER[woven is None :], AxisKind.VECTOR)
         elif space is Space.REGISTER and copies[vector].arg.kind is AxisKind.VECTOR and _stride(load, vector) != 1:
             # what lies apart is read as it lies, several elements at a time, and transposed in registers
-            run = _side_by_side(load, layout[:-1], copies, 1)
+            run = _side_by_side(value, load, layout[:-1], copies, 1)
             block = gcd(int(vector.src[0].arg), prod(int(r.src[0].arg) for r in run), SQUARE)
             if run and block >= min(TOGETHER):
                 filled[-len(run) - 1 : -1] = _in_parts(run, copies, (block,), AxisKind.UNROLL)
@@ -225,11 +226,13 @@ def _woven(load: UOp, layout: list[UOp]) -> UOp | None:
     return next((r for r in fits if _stride(load, r) == 1), None)
 
 
-def _side_by_side(load: UOp, layout: list[UOp], copies: dict[UOp, UOp], step: int) -> list[UOp]:
-    """The last axes of what is staged, as far as they are loops over elements that are `step` apart in memory."""
+def _side_by_side(value: UOp, load: UOp, layout: list[UOp], copies: dict[UOp, UOp], step: int) -> list[UOp]:
+    """The last axes of what is staged, loops over elements `step` apart in memory; all loads of a value vary alike."""
     run: list[UOp] = []
+    loads = [u for u in value.toposort() if u.op is Ops.LOAD]
     for r in reversed(layout):
-        if copies[r].arg.kind is not AxisKind.LOOP or _stride(load, r) != step:
+        apart = run and any((r in u.ranges) != (run[0] in u.ranges) for u in loads)
+        if apart or copies[r].arg.kind is not AxisKind.LOOP or _stride(load, r) != step:
             break
         run.insert(0, r)
         step *= int(r.src[0].arg)

@@ -197,12 +197,13 @@ class RFactor(Action):
 @dataclass(frozen=True)
 class Factor(Action):
     """The axes of float sums are summed apart from the factors that do not vary along them: Σ Σ s · x · v becomes
-    Σ s · Σ x · v. 4-bit integers among the factors are summed 16 times as large, as bytes have them in their high
-    halves.
+    Σ s · Σ x · v. `large`: 4-bit integers among the factors are summed 16 times as large, as bytes have them in their
+    high halves.
     """
 
     name: ClassVar[str] = "factor"
     axes: tuple[str, ...]
+    large: bool = False
 
     def apply(self, kernel: UOp) -> UOp:
         axes = [find_axis(kernel, a) for a in self.axes]
@@ -214,7 +215,7 @@ class Factor(Action):
             inside, outside = ([x for x in parts if x.ranges.isdisjoint(axes) == same] for same in (False, True))
             fits = u.arg is Ops.ADD and u.dtype.is_float and set(axes) <= set(u.src[1:]) and inside and outside
             self.require(fits, "no factor of a sum of floats is the same along them, and another is not")
-            for i, x in enumerate(inside):
+            for i, x in enumerate(inside if self.large else ()):
                 if (integer := _nibble(x)) is not None:
                     inside[i] = integer.alu(Ops.SHL, 4).cast(x.dtype)
                     outside.append(UOp.const(1 / 16, x.dtype))
