@@ -34,11 +34,14 @@ class Small:
     changes: dict[str, Any] = field(default_factory=dict)
     config: str = ""
 
+    def described(self) -> Any:
+        """The config of `transformers`."""
+        name = self.config or self.architecture.replace("ForCausalLM", "Config").replace("LMHeadModel", "Config")
+        return getattr(transformers, name)(**SIZES | self.changes)
+
     def write(self, folder: Path) -> None:
         """The folder as `transformers` saves it."""
-        name = self.config or self.architecture.replace("ForCausalLM", "Config").replace("LMHeadModel", "Config")
-        config = getattr(transformers, name)(**SIZES | self.changes)
-        model = getattr(transformers, self.architecture)(config)
+        model = getattr(transformers, self.architecture)(self.described())
         generator = torch.Generator().manual_seed(7)
         with torch.no_grad():
             learned = [

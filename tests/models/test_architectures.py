@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from tinyweb.models import load
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
+from tinyweb.nn.rotary import frequencies
 from tinyweb.tracing import capture
 
 MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS
@@ -243,3 +245,34 @@ def test_what_is_refused(judged, name: str, changes: dict[str, Any], message: st
     values = json.loads((folder / "config.json").read_text()) | changes
     with pytest.raises(ModelFormatError, match=message):
         read_config(Config(values, "config.json"))
+
+
+ODD: list[Any] = [
+    None, -1, 0, 1, 7, 1 << 62, 0.5, 1e300, 1e-300, math.inf, True, False, "", "x", [], [[]], [1], {}, {"a": 1},
+    ["conv", "full_attention"], {"full_attention": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_odd_fields(name: str) -> None:
+    """Whatever stands in a field, the file is read, and angles are numbers, or it is refused."""
+    small, random = MODELS[name], np.random.default_rng(0)
+    values = json.loads(small.described().to_json_string()) | {"architectures": [small.architecture]}
+    read = 0
+    for key in [*values, "rope_scaling", "layer_types", "partial_rotary_factor", "rope_theta", "quantization_config"]:
+        inner = (
+            [*values[key], "factor", "mscale", "original_max_position_embeddings"] if key == "rope_parameters" else []
+        )
+        for _ in range(3 + 10 * len(inner)):
+            odd = ODD[random.integers(len(ODD))]
+            if inner and random.random() < 0.9:
+                odd = {**values[key], inner[random.integers(len(inner))]: odd}
+            try:
+                config, _ = read_config(Config({**values, key: odd}, "config.json"))
+            except ModelFormatError as error:
+                assert "config.json" in str(error)
+                continue
+            read += 1
+            for rotary in {r for layer in config.layers if (r := getattr(layer.mixer, "rotary", None)) is not None}:
+                assert np.isfinite(frequencies(rotary.turned, rotary.theta, rotary.scaling, 64)).all(), (key, odd)
+    assert read > 10

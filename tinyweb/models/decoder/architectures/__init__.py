@@ -54,7 +54,9 @@ def read_config(c: Config) -> tuple[DecoderConfig, Names]:
     Raises ModelFormatError, which names the field that is missing, wrong or not supported.
     """
     named = c.values.get("architectures") or []
-    known = [name for name in named if name in ARCHITECTURES] if isinstance(named, list) else []
+    known = (
+        [name for name in named if isinstance(name, str) and name in ARCHITECTURES] if isinstance(named, list) else []
+    )
     if not known:
         found = ", ".join(map(str, named))[:80] if isinstance(named, list) and named else "no architecture"
         raise ModelFormatError(f"{c.where} names {found}; supported here: {', '.join(ARCHITECTURES)}")
