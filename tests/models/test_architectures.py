@@ -226,7 +226,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Phi-2", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "turns 3 of 8 elements"),
     ("Phi-4 mini, long", {"rope_parameters": {"rope_type": "longrope"}}, "'short_factor' must be a list of 4 numbers"),
     ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
-    ("GPT-2", {"n_embd": None}, "lacks 'hidden_size'"),
+    ("GPT-2", {"n_embd": None}, "lacks 'n_embd'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),

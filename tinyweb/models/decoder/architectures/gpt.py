@@ -20,6 +20,8 @@ SAME_NAMES = {
 
 def gpt2(c: Config) -> tuple[DecoderConfig, Names]:
     """GPT-2 (Radford et al. 2019): positions are learned, matrices are (in, out)."""
+    for name in ("n_embd", "n_layer", "n_head", "n_positions"):
+        c.integer(name, 1, fields.MOST)  # errors say the names in the file
     c = _ungrouped(Config({**c.values, **{name: c.values.get(old) for name, old in SAME_NAMES.items()}}, c.where))
     hidden = fields.hidden_size(c)
     norm = fields.layer_norm(c, "layer_norm_epsilon")
