@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from tests.formats.gguf.files import value_type
 
-PERMUTED = ("llama", "granite")
+PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "olmo")
 SHIFTED = ("gemma", "gemma2", "gemma3")
 
 
@@ -32,7 +32,7 @@ def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more:
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
     tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
-    for name, values in joined(tensors).items():
+    for name, values in divided(joined(tensors), config).items():
         if name.startswith("pooler."):  # of BERT: no text's vector goes through it
             continue
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -74,10 +74,19 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
         "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
         "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
         "attention_multiplier": "attention_scale", "logits_scaling": "logit_scale",
-        "use_parallel_residual": "parallel_residual", "original_max_position_embeddings": "rope_scaling_orig_ctx_len",
+        "use_parallel_residual": "parallel_residual", "clip_qkv": "clamp_kqv",
+        "original_max_position_embeddings": "rope_scaling_orig_ctx_len",
     }  # fmt: skip
     found = {ours: c[name] for name, ours in pairs.items() if c.get(name) is not None}
     found |= {"key_length": width, "value_length": width, "rope_dimension_count": int(width * part)}
+    if "kv_lora_rank" in c:
+        found |= latent(c, rope)
+    if c["model_type"] == "lfm2":
+        heads = c["num_key_value_heads"]
+        found["head_count_kv"] = [heads if kind == "full_attention" else 0 for kind in c["layer_types"]]
+        found |= {"shortconv_l_cache": c["conv_L_cache"], "layer_norm_rms_eps": c["norm_eps"]}
+    if c["model_type"] == "gpt_oss":
+        found["expert_feed_forward_length"] = c["intermediate_size"]
     found |= {"rope_freq_base": rope.get("rope_theta"), "rope_freq_base_swa": local.get("rope_theta")}
     if (kind := rope.get("rope_type")) in ("yarn", "linear"):
         found |= {"rope_scaling_type": gguf.RopeScalingType(kind), "rope_scaling_factor": rope["factor"]}
@@ -93,6 +102,24 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
             getattr(writer, f"add_{name}")(value)
 
 
+def latent(c: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
+    """What DeepSeek has beside the others."""
+    turned, rank = c["qk_rope_head_dim"], c["kv_lora_rank"]
+    found = {
+        "q_lora_rank": c["q_lora_rank"], "kv_lora_rank": rank, "key_length": rank + turned, "value_length": rank,
+        "key_length_mla": c["qk_nope_head_dim"] + turned, "value_length_mla": c["v_head_dim"], "head_count_kv": 1,
+        "rope_dimension_count": turned, "leading_dense_block_count": c["first_k_dense_replace"],
+        "expert_count": c["n_routed_experts"], "expert_shared_count": c.get("n_shared_experts"),
+        "expert_weights_scale": c["routed_scaling_factor"], "expert_weights_norm": c.get("norm_topk_prob"),
+        "expert_group_count": c.get("n_group"), "expert_group_used_count": c.get("topk_group"),
+        "expert_gating_func": gguf.ExpertGatingFuncType.SIGMOID if c["model_type"] == "deepseek_v3"
+        else gguf.ExpertGatingFuncType.SOFTMAX,
+    }  # fmt: skip
+    if "mscale_all_dim" in rope:
+        found["rope_scaling_yarn_log_mul"] = 0.1 * rope["mscale_all_dim"]
+    return found
+
+
 def joined(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Experts, and norms of single heads, as one tensor each."""
     found: dict[str, np.ndarray] = {}
@@ -106,6 +133,38 @@ def joined(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         inside = parts[:at] if parts[at - 1] == "experts" else parts[: at - 1]
         groups.setdefault(".".join([*inside, *parts[at + 1 :]]), []).append(tensors[name])
     return found | {name: np.stack(each) for name, each in groups.items()}
+
+
+def divided(tensors: dict[str, np.ndarray], c: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What is one tensor in a checkpoint and several in GGUF files; names that the package's tables know."""
+    found: dict[str, np.ndarray] = {}
+    for name, v in tensors.items():
+        start, _, last = name.rpartition("mlp.experts.")
+        if name.endswith("kv_b_proj.weight"):
+            each = v.reshape(c["num_attention_heads"], -1, v.shape[-1])
+            width = c["qk_nope_head_dim"]
+            found[name.replace("kv_b_proj", "k_b_proj")] = each[:, :width].swapaxes(1, 2)
+            found[name.replace("kv_b_proj", "v_b_proj")] = each[:, width:]
+        elif name.endswith("block_sparse_moe.input_linear.weight"):
+            start = name.removesuffix("input_linear.weight")
+            for half, values in zip(("gate", "up"), np.split(v, 2, axis=1)):
+                found[f"{start.replace('block_sparse_moe', 'mlp')}experts.{half}_proj.weight"] = values
+        elif last in ("gate_up_proj", "gate_up_proj_bias"):
+            end = "bias" if last.endswith("bias") else "weight"
+            for i, half in enumerate(("gate", "up")):
+                values = v[..., i::2]
+                found[f"{start}mlp.experts.{half}_proj.{end}"] = values if end == "bias" else values.swapaxes(1, 2)
+        elif last == "down_proj":
+            found[f"{start}mlp.experts.down_proj.weight"] = v.swapaxes(1, 2)
+        elif last == "down_proj_bias":
+            found[f"{start}mlp.experts.down_proj.bias"] = v
+        elif name.endswith("sinks"):
+            found[f"{name}.weight"] = v
+        elif name.endswith("e_score_correction_bias"):
+            found[name.replace("_bias", ".bias")] = v
+        else:
+            found[name] = v[:, 0] if name.endswith("conv.conv.weight") else v
+    return found
 
 
 def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.formats.gguf.converted import convert
 from tests.formats.gguf.files import Kind, write
-from tests.models.decoder_folders import LLAMA_LIKE, NO_HEADS, SCALINGS, WINDOWED, Small
+from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LATENTS, LLAMA_LIKE, NO_HEADS, SCALINGS, WINDOWED, Small
 from tinyweb import Tensor, dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf import GgufModel
@@ -73,6 +74,20 @@ MODELS: dict[str, tuple[str, Small]] = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
     }})),
     "StarCoder 2": ("starcoder2", Small("Starcoder2ForCausalLM", {**WINDOWED})),
+    "SmolLM 3": ("smollm3", Small("SmolLM3ForCausalLM", {"num_hidden_layers": 4, "tie_word_embeddings": False})),
+    "OLMo": ("olmo", Small("OlmoForCausalLM", {"clip_qkv": 0.5})),
+    "OLMoE": ("olmoe", Small("OlmoeForCausalLM", {"num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 0.5})),
+    "Granite MoE": ("granitemoe", EXPERTS["Granite-MoE"]),
+    "gpt-oss": ("gpt-oss", replace(EXPERTS["gpt-oss"], changes=EXPERTS["gpt-oss"].changes | {"swiglu_limit": 7.0})),
+    "DeepSeek V2 Lite": ("deepseek2", LATENTS["DeepSeek-V2 Lite"]),
+    "DeepSeek V2": ("deepseek2", replace(LATENTS["DeepSeek-V2"], changes=LATENTS["DeepSeek-V2"].changes | {
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+            "mscale": 0.5, "mscale_all_dim": 0.5,
+        },
+    })),
+    "DeepSeek V3": ("deepseek2", LATENTS["DeepSeek-V3"]),
+    "LFM2": ("lfm2", CONVOLUTIONS["LFM2, biases"]),
     "BERT": ("bert", Small("BertModel", {**NO_HEADS}, config="BertConfig")),
 }  # fmt: skip
 
@@ -214,6 +229,7 @@ def llama(path: Path, tensors: dict[str, Any] | None = None, **changes: Any) -> 
         ({"rope__scaling__type": "odd", "rope__scaling__factor": 2.0}, "rotary scaling 'odd' is not supported"),
         ({"attention__layer_norm_rms_epsilon": None}, "lacks 'attention.layer_norm_rms_epsilon'"),
         ({"expert_count": -1.5}, "'expert_count' must be an integer"),
+        ({"attention__max_alibi_bias": 8.0}, "'attention.max_alibi_bias' is not supported"),
     ],
 )
 def test_configurations_that_cannot_be(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -255,6 +271,47 @@ def test_rows_of_no_numbers(tmp_path: Path) -> None:
     """An empty matrix is one of no columns, in another order of rows as well."""
     weights = llama(tmp_path / "a", {"blk.0.attn_q.weight": np.zeros((32, 0), np.float32)}).weights()
     assert weights.read("model.layers.0.self_attn.q_proj.weight", (32, 0)).shape == (32, 0)
+
+
+def test_tensors_that_are_one_in_a_checkpoint(tmp_path: Path) -> None:
+    sizes = {"embedding_length": 32, "block_count": 1, "attention.head_count": 4, "context_length": 8,
+             "expert_feed_forward_length": 5, "expert_count": 3, "expert_used_count": 1,
+             "attention.layer_norm_rms_epsilon": 1e-5}  # fmt: skip
+    metadata = {"general.architecture": "gpt-oss"} | {f"gpt-oss.{k}": v for k, v in sizes.items()}
+    gate, up = (np.random.randn(3, 5, 32).astype(np.float32) for _ in range(2))
+
+    def weights(**tensors: Any) -> Any:
+        named = {f"blk.0.ffn_{name}_exps.weight": v for name, v in tensors.items()}
+        return GgufModel(write(tmp_path / "a", metadata, EMBEDDING | named)).weights()
+
+    found = weights(gate=gate, up=up, down=gate)
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    both = found.read(name, (3, 32, 10))
+    np.testing.assert_array_equal(both[..., ::2], gate.swapaxes(1, 2))
+    np.testing.assert_array_equal(both[..., 1::2], up.swapaxes(1, 2))
+    np.testing.assert_array_equal(found.read("model.layers.0.mlp.experts.down_proj", (3, 32, 5)), gate.swapaxes(1, 2))
+    with pytest.raises(ModelFormatError, match=r"lacks the tensor 'blk\.0\.ffn_up_exps\.weight'"):
+        weights(gate=gate)
+    for other in (up[:2], up[:, :, :3], up[0]):
+        with pytest.raises(ModelFormatError, match="which do not fit each other"):
+            weights(gate=gate, up=other)
+    with pytest.raises(ModelFormatError, match="for which GptOssForCausalLM has no place"):
+        weights(up=up)
+
+
+def test_latent_attention_of_the_first_converters(tmp_path: Path) -> None:
+    """One matrix from the latent to keys and values, and widths of heads by the usual keys."""
+    sizes = {"embedding_length": 32, "block_count": 1, "attention.head_count": 4, "context_length": 8,
+             "feed_forward_length": 40, "attention.layer_norm_rms_epsilon": 1e-5, "attention.key_length": 14,
+             "attention.value_length": 10, "attention.kv_lora_rank": 24, "rope.dimension_count": 6,
+             "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 5}  # fmt: skip
+    metadata = {"general.architecture": "deepseek2"} | {f"deepseek2.{k}": v for k, v in sizes.items()}
+    matrix = np.random.randn(4 * 18, 24).astype(np.float32)
+    model = GgufModel(write(tmp_path / "a", metadata, EMBEDDING | {"blk.0.attn_kv_b.weight": matrix}))
+    values = model.config.values
+    assert [values[f"{k}_head_dim"] for k in ("qk_nope", "qk_rope", "v")] == [8, 6, 10]
+    found = model.weights().read("model.layers.0.self_attn.kv_b_proj.weight", (72, 24))
+    np.testing.assert_array_equal(found, matrix)
 
 
 def test_equal_numbers_of_all_layers_are_one(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Family:
     """How one architecture of GGUF is one of Hugging Face's. `parts`: names of tensors. `fields`: of config.json,
     beside those that all have. What GGUF has otherwise: `permuted`: rows of queries and keys in the order of
     neighbouring pairs; `offset`: added to weights of norms; `transposed`: matrices are (out, in), not (in, out);
-    `by_head`: all queries, all keys, all values, not those of one head after the other.
+    `by_head`: all queries, all keys, all values, not those of one head after the other; `joins`: in several tensors.
     """
 
     architecture: str
@@ -93,6 +93,7 @@ class Family:
     offset: float = 0.0
     transposed: bool = False
     by_head: bool = False
+    joins: tuple[names.Join, ...] = ()
 
 
 # -- fields that many have ---------------------------------------------------------------------------------------------
@@ -302,6 +303,94 @@ def starcoder2(f: Facts) -> Fields:
     return found | sizes(f) | rotary(f) | layer_norm(f, "norm_epsilon") | windows(f)
 
 
+def smollm3(f: Facts) -> Fields:
+    """Every fourth layer knows no positions."""
+    return llama(f) | {"no_rope_layers": [int((i + 1) % 4 != 0) for i in range(f.layers)], "use_sliding_window": False}
+
+
+def olmo(f: Facts) -> Fields:
+    found = {"hidden_act": "silu", "attention_bias": f.has("blk.0.attn_q.bias")}
+    return found | sizes(f) | rotary(f) | {"clip_qkv": _clip(f)}
+
+
+def olmoe(f: Facts) -> Fields:
+    found = {"num_experts": f.integer("expert_count", 1 << 16), "norm_topk_prob": False, "clip_qkv": _clip(f)}
+    return olmo(f) | rms(f) | found | {"num_experts_per_tok": f.integer("expert_used_count", 1 << 16)}
+
+
+def _clip(f: Facts) -> float | None:
+    return f.number("attention.clamp_kqv", 0.0) or None
+
+
+def granite_moe(f: Facts) -> Fields:
+    found = {k: v for k, v in granite(f).items() if k != "mlp_bias"}
+    return found | {
+        "num_local_experts": f.integer("expert_count", 1 << 16),
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16),
+    }
+
+
+def gpt_oss(f: Facts) -> Fields:
+    found = sizes(f) | rotary(f) | rms(f) | windows(f, lambda i: i % 2 == 0)
+    if isinstance(scaled := found["rope_scaling"], dict) and scaled["rope_type"] == "yarn":
+        scaled["truncate"] = False
+    return found | {
+        "hidden_act": "silu", "attention_bias": f.has("blk.0.attn_q.bias"),
+        "intermediate_size": f.integer("expert_feed_forward_length", 1 << 20),
+        "num_local_experts": f.integer("expert_count", 1 << 16),
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16),
+    }  # fmt: skip
+
+
+def deepseek2(f: Facts) -> Fields:
+    """Latent attention, in files of today (`key_length_mla`: of a head, not of the latent) and of before."""
+    of_head = "_mla" if "attention.key_length_mla" in f.own.values else ""
+    width, turned = f.integer(f"attention.key_length{of_head}", 1 << 16), f.integer("rope.dimension_count", 1 << 16)
+    scaled = scaling(f)
+    if scaled and scaled["rope_type"] == "yarn":
+        growth = round(10 * f.number("rope.scaling.yarn_log_multiplier", 0.0), 6)
+        scaled |= {"mscale": growth, "mscale_all_dim": growth}
+    groups = f.integer("expert_group_count", 4096, 1)
+    found: Fields = {
+        "hidden_act": "silu", "hidden_size": f.hidden, "num_hidden_layers": f.layers, "num_attention_heads": f.heads,
+        "num_key_value_heads": f.heads, "intermediate_size": f.integer("feed_forward_length", 1 << 20),
+        "max_position_embeddings": f.integer("context_length"), "rope_theta": f.number("rope.freq_base", 10000.0),
+        "rope_scaling": scaled, "qk_rope_head_dim": turned, "qk_nope_head_dim": max(width - turned, 0),
+        "v_head_dim": f.integer(f"attention.value_length{of_head}", 1 << 16),
+        "kv_lora_rank": f.integer("attention.kv_lora_rank", 1 << 16),
+        "q_lora_rank": f.integer("attention.q_lora_rank", 1 << 16, 0) or None,
+        "attention_bias": f.has("blk.0.attn_kv_a_mqa.bias"),
+        "first_k_dense_replace": f.integer("leading_dense_block_count", 1 << 16, 0),
+        "n_routed_experts": f.integer("expert_count", 1 << 16),
+        "n_shared_experts": f.integer("expert_shared_count", 1 << 16, 0),
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16),
+        "moe_intermediate_size": f.integer("expert_feed_forward_length", 1 << 20),
+        "routed_scaling_factor": f.number("expert_weights_scale", 1.0),
+        "norm_topk_prob": f.own.flag("expert_weights_norm", False),
+    }  # fmt: skip
+    if groups > 1:
+        found |= {"n_group": groups, "topk_group": f.integer("expert_group_used_count", 4096, 1)}
+    if f.integer("expert_gating_func", 255, 1) == 1:
+        found["topk_method"] = "group_limited_greedy" if groups > 1 else "greedy"
+    return found | rms(f)
+
+
+def lfm2(f: Facts) -> Fields:
+    """Layers without heads for keys are convolutions."""
+    heads = f.own.values.get("attention.head_count_kv")
+    each = heads.tolist() if isinstance(heads, np.ndarray) else [heads] * f.layers
+    if len(each) != f.layers or not all(type(h) is int and 0 <= h <= 1024 for h in each) or not any(each):
+        raise ModelFormatError(f"{f.where}: 'attention.head_count_kv' must have a number for each layer")
+    return rotary(f) | {
+        "norm_eps": f.number("attention.layer_norm_rms_epsilon"), "block_auto_adjust_ff_dim": False,
+        "hidden_size": f.hidden, "intermediate_size": f.integer("feed_forward_length", 1 << 20),
+        "num_hidden_layers": f.layers, "num_attention_heads": f.heads, "num_key_value_heads": max(each),
+        "max_position_embeddings": f.integer("context_length"), "conv_L_cache": f.integer("shortconv.l_cache", 64),
+        "conv_bias": any(n.endswith("shortconv.in_proj.bias") for n in f.file.tensors),
+        "layer_types": ["full_attention" if h else "conv" for h in each],
+    }  # fmt: skip
+
+
 def bert(f: Facts) -> Fields:
     return layer_norm(f) | {
         "hidden_act": "gelu", "hidden_size": f.hidden, "num_hidden_layers": f.layers, "num_attention_heads": f.heads,
@@ -336,9 +425,28 @@ FAMILIES: Mapping[str, Family] = {
     "gpt2": Family("GPT2LMHeadModel", "gpt2", names.GPT2, gpt2, transposed=True),
     "gptneox": Family("GPTNeoXForCausalLM", "gpt_neox", names.NEOX, gptneox, by_head=True),
     "starcoder2": Family("Starcoder2ForCausalLM", "starcoder2", names.STARCODER2, starcoder2),
+    "smollm3": Family("SmolLM3ForCausalLM", "smollm3", names.LLAMA, smollm3, permuted=True),
+    "olmo": Family("OlmoForCausalLM", "olmo", names.OLMO, olmo, permuted=True),
+    "olmoe": Family("OlmoeForCausalLM", "olmoe", names.OLMOE, olmoe),
+    "granitemoe": Family(
+        "GraniteMoeForCausalLM",
+        "granitemoe",
+        names.GRANITE_MOE,
+        granite_moe,
+        permuted=True,
+        joins=names.GRANITE_MOE_JOINS,
+    ),
+    "gpt-oss": Family("GptOssForCausalLM", "gpt_oss", names.GPT_OSS, gpt_oss, joins=names.GPT_OSS_JOINS),
+    "deepseek2": Family("DeepseekV2ForCausalLM", "deepseek_v2", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS),
+    "lfm2": Family("Lfm2ForCausalLM", "lfm2", names.LFM2, lfm2),
     "bert": Family("BertModel", "bert", names.BERT, bert),
 }
 OLMO3 = Family("Olmo3ForCausalLM", "olmo3", FAMILIES["olmo2"].parts, olmo2)
+DEEPSEEK3 = Family(
+    "DeepseekV3ForCausalLM", "deepseek_v3", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS
+)  # fmt: skip
+# what changes what a model computes, and which of these architectures has none of
+FOREIGN = ("attention.temperature_scale", "attention.max_alibi_bias", "swin_norm", "nextn_predict_layers")
 MIXTRAL = Family("MixtralForCausalLM", "mixtral", names.LLAMA | names.MIXTRAL, mixtral, permuted=True)
 
 
@@ -349,6 +457,11 @@ def family_of(facts: Facts) -> Family:
         raise ModelFormatError(
             f"{facts.file.paths[0]} holds a model of architecture {name[:40]!r}; known: {', '.join(FAMILIES)}"
         )
+    for key in FOREIGN:
+        if facts.own.values.get(key):
+            raise ModelFormatError(f"{facts.where}: {key!r} is not supported: the model would compute something else")
+    if name == "deepseek2" and facts.integer("expert_gating_func", 255, 1) == 2:
+        return DEEPSEEK3
     if name == "llama" and facts.integer("expert_count", 1 << 16, 0):
         return MIXTRAL
     if name == "olmo2" and facts.integer("attention.sliding_window", MOST, 0):

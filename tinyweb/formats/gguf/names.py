@@ -6,6 +6,9 @@ tables of the `gguf` package, and the names that `transformers` gives its module
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 Names = str | tuple[str, ...]  # several: of a matrix whose rows are those of several there
 ENDS: dict[str, Names] = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 LAYER = "model.layers.{}."
@@ -31,6 +34,22 @@ SANDWICH = layer(
 )  # fmt: skip
 GEMMA2 = ENDS | SANDWICH | ATTENTION | MLP
 AFTER = layer(post_attention_norm="post_attention_layernorm", post_ffw_norm="post_feedforward_layernorm")
+
+
+@dataclass(frozen=True)
+class Join:
+    """A tensor of each layer there, by its whole name, that GGUF keeps in several (or otherwise, by `how`):
+
+    - `below`: of each expert, the rows of one below those of the other;
+    - `woven`: the last elements in turns; `woven turned`: and the axes before in each other's places;
+    - `turned`: the last two axes in each other's places;
+    - `heads`: of each head, the rows of the first (whose axes are in each other's places), then those of the second.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    how: Literal["below", "woven", "woven turned", "turned", "heads"]
+
 
 # {} {}: the layer, then the expert, which GGUF keeps in one tensor
 EXPERTS = layer(
@@ -81,3 +100,38 @@ BERT |= {
     "token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
     "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
 }  # fmt: skip
+
+GRANITE_MOE = LLAMA | layer(
+    ffn_gate_inp="block_sparse_moe.router.layer", ffn_down_exps="block_sparse_moe.output_linear"
+)  # fmt: skip
+GRANITE_MOE_JOINS = (
+    Join(LAYER + "block_sparse_moe.input_linear.weight", ("ffn_gate_exps.weight", "ffn_up_exps.weight"), "below"),
+)
+OLMO = ENDS | ATTENTION | MLP
+OLMOE = QWEN3 | EXPERTS
+GPT_OSS = ENDS | ATTENTION | layer(
+    attn_norm="input_layernorm", post_attention_norm="post_attention_layernorm", ffn_gate_inp="mlp.router",
+)  # fmt: skip
+GPT_OSS["blk.{}.attn_sinks.weight"] = LAYER + "self_attn.sinks"
+GPT_OSS["blk.{}.ffn_down_exps.bias"] = LAYER + "mlp.experts.down_proj_bias"
+_WOVEN = LAYER + "mlp.experts.gate_up_proj"
+GPT_OSS_JOINS = (
+    Join(_WOVEN, ("ffn_gate_exps.weight", "ffn_up_exps.weight"), "woven turned"),
+    Join(_WOVEN + "_bias", ("ffn_gate_exps.bias", "ffn_up_exps.bias"), "woven"),
+    Join(LAYER + "mlp.experts.down_proj", ("ffn_down_exps.weight",), "turned"),
+)
+DEEPSEEK = ENDS | BEFORE | ATTENTION | MLP | EXPERTS | layer(
+    attn_q_a="self_attn.q_a_proj", attn_q_a_norm="self_attn.q_a_layernorm", attn_q_b="self_attn.q_b_proj",
+    attn_kv_a_mqa="self_attn.kv_a_proj_with_mqa", attn_kv_a_norm="self_attn.kv_a_layernorm",
+    attn_kv_b="self_attn.kv_b_proj", ffn_gate_shexp="mlp.shared_experts.gate_proj",
+    ffn_up_shexp="mlp.shared_experts.up_proj", ffn_down_shexp="mlp.shared_experts.down_proj",
+)  # fmt: skip
+DEEPSEEK["blk.{}.exp_probs_b.bias"] = LAYER + "mlp.gate.e_score_correction_bias"
+DEEPSEEK_JOINS = (Join(LAYER + "self_attn.kv_b_proj.weight", ("attn_k_b.weight", "attn_v_b.weight"), "heads"),)
+LFM2 = ENDS | ATTENTION | layer(
+    attn_norm="operator_norm", attn_q_norm="self_attn.q_layernorm", attn_k_norm="self_attn.k_layernorm",
+    attn_output="self_attn.out_proj", ffn_norm="ffn_norm", ffn_gate="feed_forward.w1", ffn_up="feed_forward.w3",
+    ffn_down="feed_forward.w2",
+)  # fmt: skip
+LFM2["token_embd_norm"] = "model.embedding_norm"
+LFM2 |= {f"blk.{{}}.shortconv.{part}": f"{LAYER}conv.{part}" for part in ("conv", "in_proj", "out_proj")}

@@ -16,7 +16,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf.config import Facts, Family, family_of
 from tinyweb.formats.gguf.file import GgufTensor
-from tinyweb.formats.gguf.names import Names
+from tinyweb.formats.gguf.names import Join, Names
 
 Array = npt.NDArray[Any]
 # what follows from the configuration
@@ -45,11 +45,35 @@ class GgufWeights:
         self.path: Path = facts.file.paths[0]
         self._facts, self._family = facts, family_of(facts)
         self.entries: dict[str, Weight] = {}
+        joined = set()
+        for join in self._family.joins:
+            for i in range(facts.layers):
+                parts = [f"blk.{i}.{part}" for part in join.parts]
+                if parts[0] in facts.file.tensors:
+                    joined |= set(parts)
+                    self._add(join.name.format(i), self._joined(join, [self._tensor(part) for part in parts]))
         for tensor in facts.file.tensors.values():
-            for name, weight in self._weights(tensor):
-                if name in self.entries:
-                    raise ModelFormatError(f"{tensor.path} holds what a checkpoint calls {name!r} twice; it is damaged")
-                self.entries[name] = weight
+            for name, weight in self._weights(tensor) if tensor.name not in joined else ():
+                self._add(name, weight)
+
+    def _add(self, name: str, weight: Weight) -> None:
+        if name in self.entries:
+            raise ModelFormatError(f"{self.path} holds what a checkpoint calls {name!r} twice; it is damaged")
+        self.entries[name] = weight
+
+    def _tensor(self, name: str) -> GgufTensor:
+        if name not in self._facts.file.tensors:
+            raise ModelFormatError(f"{self.path} lacks the tensor {name!r}: it is incomplete")
+        return self._facts.file.tensors[name]
+
+    def _joined(self, join: Join, parts: list[GgufTensor]) -> Weight:
+        shape = _shape(join.how, [p.shape for p in parts])
+        if shape is None:
+            raise ModelFormatError(
+                f"{self.path}: the tensors {join.parts} have shapes {[p.shape for p in parts]}, which do not fit "
+                f"each other: as {join.name} they would be one"
+            )
+        return Weight(_dtype(parts[0]), shape, partial(_join, join.how, parts, shape))
 
     def read(self, name: str) -> Array:
         """The values of one of `entries`: float16 as it is, all else widened to float32."""
@@ -62,6 +86,9 @@ class GgufWeights:
             number, part = found[1], "blk.{}." + found[2]
         if part in DERIVED:
             return
+        if (whole := self._family.parts.get(tensor.name if not number else f"{part}.{end}")) is not None:
+            yield str(whole).format(number), Weight(_dtype(tensor), tensor.shape, partial(_whole, tensor, None))
+            return
         if part not in self._family.parts or end not in ("weight", "bias"):
             raise ModelFormatError(
                 f"{tensor.path} holds the tensor {tensor.name[:80]!r}, for which {self._family.architecture} has no "
@@ -69,8 +96,7 @@ class GgufWeights:
             )
         names = self._family.parts[part]
         for name, shape, make in self._pieces(names, number, part.removeprefix("blk.{}."), end, tensor):
-            dtype = FLOATS.get(tensor.type) or INTS.get(tensor.type) or dtypes.float16
-            yield f"{name}.{end}", Weight(dtype, shape, make)
+            yield f"{name}.{end}", Weight(_dtype(tensor), shape, make)
 
     def _pieces(
         self, names: Names, number: str, part: str, end: str, tensor: GgufTensor
@@ -93,6 +119,8 @@ class GgufWeights:
         change = self._change(self._family, part, end, tensor)
         if self._family.transposed and number and len(shape) == 2:
             shape = shape[::-1]
+        if part == "shortconv.conv" and len(shape) == 2:  # one group for each channel, which GGUF does not say
+            shape, change = (shape[0], 1, shape[1]), lambda v: v[:, None]
         yield names.format(number), shape, partial(_whole, tensor, change)
 
     def _change(self, family: Family, part: str, end: str, tensor: GgufTensor) -> Callable[[Array], Array] | None:
@@ -120,6 +148,39 @@ class GgufWeights:
             raise ModelFormatError(
                 f"{tensor.path}: tensor {tensor.name!r} has shape {tensor.shape}, which does not fit the model's heads"
             )
+
+
+def _dtype(tensor: GgufTensor) -> DType:
+    return FLOATS.get(tensor.type) or INTS.get(tensor.type) or dtypes.float16
+
+
+def _shape(how: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Of what `_join` makes of tensors of these shapes; None where they do not fit each other."""
+    first, last = shapes[0], shapes[-1]
+    if len(first) != (2 if how == "woven" else 3) or len(first) != len(last):
+        return None
+    if how == "heads":
+        fits = first[0] == last[0] and first[1] == last[2]
+        return (first[0] * (first[2] + last[1]), first[1]) if fits else None
+    if first != last:
+        return None
+    turned = (*first[:-2], first[-1], first[-2])
+    doubled = (*first[:-1], 2 * first[-1])
+    return {
+        "below": (first[0], 2 * first[1], *first[2:]), "woven": doubled, "turned": turned,
+        "woven turned": (*turned[:-1], 2 * turned[-1]),
+    }[how]  # fmt: skip
+
+
+def _join(how: str, parts: list[GgufTensor], shape: tuple[int, ...]) -> Array:
+    values = [_values(p) for p in parts]
+    if how == "heads":
+        return np.concatenate([values[0].swapaxes(1, 2), values[1]], axis=1).reshape(shape)
+    if how == "below":
+        return np.concatenate(values, axis=1)
+    if "turned" in how:
+        values = [v.swapaxes(-1, -2) for v in values]
+    return np.ascontiguousarray(np.stack(values, -1).reshape(shape))
 
 
 def _whole(tensor: GgufTensor, change: Callable[[Array], Array] | None) -> Array:
