@@ -96,14 +96,14 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
     for r in softmax.columns:
         b.bind(r.arg.name, AxisKind.VECTOR if r is along else AxisKind.UNROLL)
     rows = 1
-    if row is not None:
-        exact = k.exact(row)
-        rows = next((n for n in (ROWS, 2) if isinstance(exact, int) and exact % n == 0), 1)
+    if row is not None and isinstance(size := k.exact(row), int):
+        # what is read of keys and values costs about as much as a row; the last block begins earlier
+        rows = min((n for n in (ROWS, 2, 1) if n <= size), key=lambda n: -(-size // n) * (n + 1))
         b.tile(row.arg.name, rows, AxisKind.UNROLL)
     _share(b, [b.left(r) for r in k.outputs if b.left(r)])
     # the sums of all rows and of the columns at hand stay in registers
-    size = k.size(along) if along is not None else 1
-    columns = power_of_two(size, min(8 // rows, 4) * b.target.vector_lanes)
+    lanes = k.size(along) if along is not None else 1
+    columns = power_of_two(lanes, min(8 // rows, 4) * b.target.vector_lanes)
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
     _vector_of_products(b, softmax, b.target.vector_lanes)
 
