@@ -67,19 +67,25 @@ DEEPSEEK3 = (
     byte_level(False),
 )
 
+DEEPSEEK_CODER = (
+    *map(split, (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥\u0800-一가-\ud7ff]+", r"\p{N}")),
+    byte_level(False),
+)
+
 LLAMA3_NAMES = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
 CUTS: Mapping[str, Cuts] = {
     **dict.fromkeys(("default", "falcon"), Cuts(FALCON)),
-    **dict.fromkeys(("gpt-2", "phi-2", "jina-v1-en", "jina-v2-code", "mpt", "gigachat"), Cuts(GPT2)),
+    **dict.fromkeys(("gpt-2", "phi-2", "jina-v1-en", "jina-v2-code", "mpt", "jais", "trillion"), Cuts(GPT2)),
     **dict.fromkeys(LLAMA3_NAMES, Cuts(LLAMA3, whole=True, begins=True)),
-    **dict.fromkeys(("dbrx", "smaug-bpe"), Cuts(LLAMA3)),
+    **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe", "glm4"), Cuts(LLAMA3)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez"), Cuts(QWEN2, composed=True)),
-    **dict.fromkeys(("starcoder", "refact", "smollm", "codeshell"), Cuts(SINGLE_DIGITS)),
+    **dict.fromkeys(("stablelm2", "hunyuan", "grok-2"), Cuts(QWEN2)),
+    **dict.fromkeys(("starcoder", "refact", "smollm", "codeshell", "exaone", "minerva-7b"), Cuts(SINGLE_DIGITS)),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), Cuts(DEEPSEEK3)),
+    "deepseek-coder": Cuts(DEEPSEEK_CODER),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), Cuts(GPT4O)),
     "qwen35": Cuts(QWEN35, composed=True),
-    "stablelm2": Cuts(QWEN2),
     "olmo": Cuts(GPT2, composed=True),
     "command-r": Cuts(SINGLE_DIGITS, composed=True),
     "tekken": Cuts(TEKKEN, whole=True, begins=True),
-    "deepseek-v3": Cuts(DEEPSEEK3),
 }
