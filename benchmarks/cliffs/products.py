@@ -184,7 +184,8 @@ def quantized(bits: int, rows: int, group: int, activations: str = "float") -> W
 
     def place(arrays: Sequence[Array]) -> Sequence[Tensor]:
         x, values, scales, _ = arrays
-        return [Tensor(x), Tensor(values, dtype=dtypes.int8 if bits == 8 else dtypes.int4), Tensor(scales)]
+        stored = Tensor(values) if bits == 8 else Tensor(values + 8, dtype=dtypes.uint4)
+        return [Tensor(x), stored, Tensor(scales)]
 
     return Work(
         f"q{bits}-group-{group}-rows-{rows}{'' if activations == 'float' else '-int8-activations'}",

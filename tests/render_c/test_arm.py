@@ -76,6 +76,7 @@ MATRICES = {
     "odd": (integer_product(33, 67, 1000).kernel, 8),
     "groups": (dots(dtypes.int8, tokens=32, outputs=64, groups=8).kernel, 8),
     "groups of int4": (dots(dtypes.int4, tokens=9, outputs=64, groups=8).kernel, 8),
+    "groups of uint4": (dots(dtypes.uint4, tokens=9, outputs=64, groups=8).kernel, 8),
 }
 KERNELS: dict[str, tuple[UOp | Callable[[], Tensor], str, int]] = {
     "product": (lambda: empty(256, 256) @ empty(256, 256), r"\bfmla\b", 12),

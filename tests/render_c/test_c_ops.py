@@ -430,11 +430,11 @@ def test_sums_of_products_of_nibbles_and_pairs() -> None:
     text, value = text_of([(U32, 8), (I8, 32), (I8, 32), (I32, 8)], I32, 8, dot)
     assert "nibbles_x8(v0, v1, v2, v3)" in text
     assert "__builtin_ia32_pmaddubsw256" in text and "dot_x8" in text
-    for place, shifted in ((0, " << 12"), (1, " << 8"), (2, " << 4"), (3, "")):
+    for place, field in ((0, "v0 & 15"), (1, "v0 >> 4 & 15"), (2, "v0 >> 8 & 15"), (3, "v0 >> 12")):
         text, value = text_of(
             [(U32, 4), (dtypes.int16, 8), (I32, 4)], I32, 4, lambda a, b, c, p=place: dot(a, b, c, arg=p)
         )
-        assert value == f"v2 + pairs_x4(((i16x8)v0{shifted} >> 12), v1)"
+        assert value == f"v2 + pairs_x4((i16x8)((u16x8){field}), v1)"
         assert "i32x4 pairs_x4(i16x8 a, i16x8 b) {" in text and "dot_x4(" not in text
     assert text_of([(dtypes.int16, 8), (dtypes.int16, 8), (I32, 4)], I32, 4, dot)[1] == "v2 + pairs_x4(v0, v1)"
 

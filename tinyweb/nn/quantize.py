@@ -1,11 +1,12 @@
 """Weights in 8 or 4 bits: integers with one half-float scale, and if asked for one zero point, for every group along
 the input.
 
-A value is (integer − zero point) · scale. Symmetric weights have signed integers and no zero points. For 8 bits the
-scale puts a group's largest magnitude at ±127. For 4 bits it is searched: the largest magnitude is tried at several
-places near −8, where the integers reach farthest, each time followed by the least-squares scale for the rounded
-integers; the scale of least squared error stays. With zero points the integers cover a group's range, from
-its least value to its largest; of 4 bits, smaller ranges are tried in the same way. None needs data to calibrate on.
+A value is (integer − zero point) · scale. Integers of 8 bits have signs, those of 4 bits are 0 … 15. The zero point of
+symmetric weights is a constant: 0, of 4 bits 8. For 8 bits the scale puts a group's largest magnitude at ±127. For 4
+bits it is searched: the largest magnitude is tried at several places near −8, where the integers reach farthest, each
+time followed by the least-squares scale for the rounded integers; the scale of least squared error stays. With zero
+points the integers cover a group's range, from its least value to its largest; of 4 bits, smaller ranges are tried in
+the same way. None needs data to calibrate on.
 
 The weight is never expanded in memory: `product` and `rows` are expressions that a kernel evaluates as it reads.
 """
@@ -33,8 +34,9 @@ HALF_MAX = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A matrix (out, in = groups · group). `values`: int8 or int4 (out, groups, group); `scales`: f16 (out,
-    groups); `zeros`: the integers that stand for 0, of the values' type (out, groups), or None: 0 does.
+    """A matrix (out, in = groups · group). `values`: int8 or uint4 (out, groups, group), or any narrow integers;
+    `scales`: f16 (out, groups); `zeros`: the integers that stand for 0, of the values' type (out, groups), or None:
+    `zero` does, the middle of the type.
 
     Groups of any size: one group per row is a scale for each output channel.
     """
@@ -47,6 +49,11 @@ class QuantizedWeight:
     def shape(self) -> tuple[int, int]:
         rows, groups, group = (int(s) for s in self.values.shape if isinstance(s, int))
         return rows, groups * group
+
+    @property
+    def zero(self) -> int:
+        """The integer that stands for 0 in weights without zero points: 0, or 8 of uint4 and 128 of uint8."""
+        return 0 if self.values.dtype.is_signed else 1 << (self.values.dtype.bits - 1)
 
     def product(self, x: Tensor, activations: str = "float") -> Tensor:
         """x (…, in) → x Wᵀ (…, out), float32.
@@ -62,7 +69,8 @@ class QuantizedWeight:
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, scales = quantize_activations(grouped)
         scale = scales.unsqueeze(-2) * self.scales.float()
-        sums = (integers.unsqueeze(-3).int() * self.values.int()).sum(-1)
+        values = self.values.int() if self.zeros is not None else self._integers()
+        sums = (integers.unsqueeze(-3).int() * values).sum(-1)
         y = (sums.float() * scale).sum(-1)
         if self.zeros is None:
             return y
@@ -85,7 +93,9 @@ class QuantizedWeight:
     def _integers(self) -> Tensor:
         """The multiples of the scales, int32."""
         values = self.values.int()
-        return values if self.zeros is None else values - self.zeros.int().unsqueeze(-1)
+        if self.zeros is not None:
+            return values - self.zeros.int().unsqueeze(-1)
+        return values - self.zero if self.zero else values
 
     def tensors(self) -> dict[str, Tensor]:
         found = {"weight": self.values, "scales": self.scales}
@@ -127,14 +137,14 @@ def quantize(
     if size is None:
         return None
     groups, rows = weight.reshape(-1, size), weight.shape[0]
-    dtype, zeros = dtypes.int8 if bits == 8 else dtypes.int4, None
+    dtype, middle, zeros = (dtypes.int8, 0, None) if bits == 8 else (dtypes.uint4, 8, None)
     if symmetric:
         values, scales = quantize_groups(groups, bits)
     else:
         values, scales, points = quantize_ranges(groups, bits)
-        zeros = Tensor(points.reshape(rows, -1), dtype=dtype, device=device)
+        zeros = Tensor(points.reshape(rows, -1) + middle, dtype=dtype, device=device)
     return QuantizedWeight(
-        Tensor(values.reshape(rows, -1, size), dtype=dtype, device=device),
+        Tensor(values.reshape(rows, -1, size) + middle, dtype=dtype, device=device),
         Tensor(scales.reshape(rows, -1), device=device),
         zeros,
     )

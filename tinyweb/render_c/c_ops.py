@@ -172,11 +172,13 @@ def _dot(k: Kernel, u: UOp) -> str:
     n = lanes(u)
     texts, vectors = dots.matrices() if isinstance(u.arg, tuple) else dots.helpers(n, bool(high))
     if b.dtype is dtypes.int16:
+        words = a.dtype is dtypes.uint32
         for name in (x for x in texts if "pairs" in x):
-            k.need(name, texts[name], vectors)
+            k.need(name, texts[name], {*vectors, *([f"u16x{2 * n}"] if words else [])})
         halves = k.x(a)
-        if a.dtype is dtypes.uint32:  # up to the top of each half word, and down again with the sign
-            halves = f"((i16x{2 * n}){halves}{f' << {12 - 4 * u.arg}' if u.arg < 3 else ''} >> 12)"
+        if words:  # one of each half word's four
+            fields = f"(u16x{2 * n}){halves}{f' >> {4 * u.arg}' if u.arg else ''}"
+            halves = f"(i16x{2 * n})({fields}{' & 15' if u.arg < 3 else ''})"
         return f"({k.x(c)} + pairs_x{n}({halves}, {k.x(b)}))"
     for name, text in texts.items():
         k.need(name, text, vectors)

@@ -83,12 +83,10 @@ _DOT = {
 # Products of the low halves of bytes, 0 … 15, with b, and of the high ones with d.
 _NIBBLES = {
     4: """i32x4 nibbles_x4(u32x4 a, i8x16 b, i8x16 d, i32x4 c) {
-  u32x4 flip = (u32x4)(0x88888888u), mask = (u32x4)(0x0f0f0f0fu);
+  u32x4 mask = (u32x4)(0x0f0f0f0fu);
 #ifdef __wasm__
-  __asm__("" : "+r"(flip));
   __asm__("" : "+r"(mask));
 #endif
-  a ^= flip;
   const i8x16 low = (i8x16)(a & mask), high = (i8x16)(a >> 4 & mask);
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
   return (i32x4)__builtin_ia32_vpdpbusd128((i32x4)__builtin_ia32_vpdpbusd128(c, low, b), high, d);
@@ -105,7 +103,6 @@ _NIBBLES = {
 """,
     8: f"""i32x8 nibbles_x8(u32x8 a, i8x32 b, i8x32 d, i32x8 c) {{
 #if defined(__AVX2__)
-  a ^= 0x88888888u;
   const i8x32 low = (i8x32)(a & 0x0f0f0f0fu), high = (i8x32)(a >> 4 & 0x0f0f0f0fu);
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
   return (i32x8)__builtin_ia32_vpdpbusd256((i32x8)__builtin_ia32_vpdpbusd256(c, low, b), high, d);

@@ -261,14 +261,16 @@ def quantised(dtype: DType) -> Case:
 
 
 def dots(dtype: DType, tokens: int = 2, outputs: int = 12, groups: int = 3) -> Case:
-    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats."""
+    """Integer products summed exactly in groups of 32, the groups scaled and added up as floats; uint4 less 8."""
     (i, j), (g, k) = axes(tokens, outputs), axes(groups, 32, reduce=True, first=2)
-    low = -8 if dtype is dtypes.int4 else -128
+    low = -8 if dtype.bits == 4 else -128
     weights, x = rng.integers(low, -low, (outputs, groups, 32)), rng.integers(-128, 128, (tokens, groups, 32))
     scales, steps = (np.abs(normal(outputs, groups)) / 16).astype(np.float16), normal(tokens, groups)
     size, length = outputs * groups * 32, groups * 32
-    held = pack4(weights) if dtype is dtypes.int4 else weights.astype(np.int8)
+    zero = 0 if dtype.is_signed else -low
+    held = pack4(weights + zero) if dtype.bits == 4 else weights.astype(np.int8)
     a = param(1, size, dtype).load(j * length + g * 32 + k).cast(dtypes.int32)
+    a = a - zero if zero else a
     b = param(2, tokens * length, I8).load(i * length + g * 32 + k).cast(dtypes.int32)
     scale = param(3, outputs * groups, F16).load(j * groups + g).cast(F32) * param(4, tokens * groups).load(
         i * groups + g
@@ -304,7 +306,7 @@ def integers_of_all_sizes() -> list[Case]:
     return [
         integer_product(8, 256, 64), integer_product(33, 67, 1000), integer_product(2, 1031, 88, True),
         integer_product(17, 61, 184, True), integer_product(64, 48, 100), integer_product(31, 127, 512),
-        dots(I8, 32, 64, 8), dots(I8, 9, 13, 5), dots(dtypes.int4, 33, 37, 7),
+        dots(I8, 32, 64, 8), dots(I8, 9, 13, 5), dots(dtypes.int4, 33, 37, 7), dots(dtypes.uint4, 33, 37, 7),
     ]  # fmt: skip
 
 
@@ -486,9 +488,10 @@ def casts_round() -> Case:
 CASES: list[Case] = [
     elementwise(), transcendental(), integers(), bytes_wrap(), row_sums(), everything_max(), products(), matmul(),
     linear(), linear(2, 13, 21), linear(1, 17, 40), half_matvec(), quantised(dtypes.int8), quantised(dtypes.int4),
-    quantised(dtypes.uint4), dots(I8), dots(dtypes.int4),
+    quantised(dtypes.uint4), dots(I8), dots(dtypes.int4), dots(dtypes.uint4),
     dots(dtypes.int4, 1, 24), dots(I8, 1, 352), dots(dtypes.int4, 1, 352), dots(dtypes.int4, 1, 352, 4),
-    dots(dtypes.int4, 3, 20, 4),
+    dots(dtypes.int4, 3, 20, 4), dots(dtypes.uint4, 1, 24), dots(dtypes.uint4, 1, 352), dots(dtypes.uint4, 1, 353, 4),
+    dots(dtypes.uint4, 3, 20, 4),
     softmax(6, 40), softmax(3, 13), softmax_columns(), convolution(), padded(),
     transposed(), scores(0), scores(15), scores(6), symbolic_softmax(0), symbolic_softmax(30), symbolic_softmax(12),
     weighted_values(0), weighted_values(17), argmax(), two_stores(), gate_and_up(), in_place(), stores_of(F16,

@@ -312,7 +312,7 @@ def test_a_maximum_and_what_is_rescaled_with_it_share_a_loop(keys: int) -> None:
 
 def test_integer_dots_are_instructions() -> None:
     """Of whole chunks of a vector; values are exact."""
-    for dtype, tokens, groups in ((dtypes.int8, 2, 3), (dtypes.int4, 1, 2), (dtypes.int4, 2, 1)):
+    for dtype, tokens, groups in ((dtypes.int8, 2, 3), (dtypes.int4, 1, 2), (dtypes.int4, 2, 1), (dtypes.uint4, 1, 2)):
         case = dots(dtype, tokens, 8, groups)
         for target in (CPU, WASM):
             program = check(case, optimize(case.kernel, target), target)

@@ -21,7 +21,7 @@ from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
 from tinyweb.nn.quantize import QuantizedWeight, quantize, quantize_groups
 from tinyweb.tracing import capture
 
-I4, I8, U8, I16, I32 = dtypes.int4, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
+I4, U4, I8, U8, I16, I32 = dtypes.int4, dtypes.uint4, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
 PROCESSORS = [cpu_target(8, 2), wasm_target(2)]
 Ints = npt.NDArray[Any]
 
@@ -160,8 +160,8 @@ def weight(bits: int, group: int, rows: int, width: int, device: str = "CPU") ->
     random = np.random.default_rng(group)
     values, scales = quantize_groups(random.standard_normal((rows * width // group, group)).astype(np.float32), bits)
     values, scales = values.reshape(rows, -1, group), scales.reshape(rows, -1)
-    kind = I8 if bits == 8 else I4
-    return QuantizedWeight(Tensor(values, dtype=kind, device=device), Tensor(scales, device=device)), values, scales
+    stored = Tensor(values, device=device) if bits == 8 else Tensor(values + 8, dtype=U4, device=device)
+    return QuantizedWeight(stored, Tensor(scales, device=device)), values, scales
 
 
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: t.name)

@@ -39,7 +39,8 @@ def test_where_no_processor_has_it() -> None:
 
 def test_reads_whole_operands() -> None:
     """What is staged lies as the instruction takes it: one load for both rows, or columns, of eight bytes."""
-    for case in (integer_product(64, 96, 256), dots(dtypes.int8, 32, 64, 8), dots(dtypes.int4, 32, 64, 8)):
+    groups = [dots(t, 32, 64, 8) for t in (dtypes.int8, dtypes.int4, dtypes.uint4)]
+    for case in (integer_product(64, 96, 256), *groups):
         found = matrices(lower(optimize(case.kernel, TARGET), TARGET))
         assert found and all(s.op is Ops.LOAD and s.arg == 16 for u in found for s in u.src[:2])
 

@@ -63,8 +63,8 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
 DOTS = {
     "products of int8": dots(dtypes.int8, tokens=8, outputs=64, groups=8),
     "one row of int8": dots(dtypes.int8, tokens=1, outputs=256, groups=8),
-    "products of int4": dots(dtypes.int4, tokens=8, outputs=64, groups=8),
-    "one row of int4": dots(dtypes.int4, tokens=1, outputs=256, groups=8),
+    "products of uint4": dots(dtypes.uint4, tokens=8, outputs=64, groups=8),
+    "one row of uint4": dots(dtypes.uint4, tokens=1, outputs=256, groups=8),
 }
 
 
@@ -135,9 +135,9 @@ KNOWN = {
     "pooling": ((8960, 16384), (4608, 16384), (17664, 16384), (20, 16384), (20, 16384)),
     "attention": ((186244, 73728), (381360, 40960), (365864, 139264), (1077, 786432), (1077, 786432)),
     "products of int8": ((14252, 99840), (50880, 99840), (28876, 99840), (94, 73728), (94, 73728)),
-    "one row of int8": ((10304, 135168), (33025, 133128), (23168, 135168), (89, 36864), (89, 36864)),
-    "products of int4": ((11936, 42496), (38174, 11776), (34764, 42496), (403, 57344), (403, 57344)),
-    "one row of int4": ((8020, 77824), (27141, 10504), (16432, 77824), (398, 28672), (398, 28672)),
+    "one row of int8": ((9216, 101376), (30721, 100360), (20256, 101376), (89, 36864), (89, 36864)),
+    "products of uint4": ((11488, 42496), (37342, 11776), (36680, 42496), (391, 57344), (391, 57344)),
+    "one row of uint4": ((6492, 44032), (23197, 10504), (13672, 44032), (386, 28672), (386, 28672)),
 }  # fmt: skip
 
 

@@ -122,9 +122,9 @@ class Ops(Enum):
     EQUAL = auto()  # → bool
     WHERE = auto()  # src: (bool, a, b)
     MULADD = auto()  # a * b + c; programs only, one rounding or two
-    DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of int4:
+    DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of uint4:
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
-    #               b int16 (2n,), a alike, or words (n,) of int4 of which each half has the arg-th of its four as a.
+    #               b int16 (2n,), a alike, or words (n,) of uint4 of which each half has the arg-th of its four as a.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
     #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k; or floats, for whole subgroups.
     #               Also in kernels: a and b uint32 like c, whose bytes are int8

@@ -17,7 +17,7 @@ from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
 from tinyweb.graph.lower.devectorize_dots import Dots, small_factors
 from tinyweb.graph.lower.devectorize_loads import QUAD, Loads
-from tinyweb.graph.lower.memory_access import Memory
+from tinyweb.graph.lower.memory_access import MIDDLE, Memory
 from tinyweb.graph.optimize.instructions import NIBBLES
 from tinyweb.graph.target import Target
 
@@ -255,6 +255,10 @@ class _Devectorizer(Loads, Dots):
         if width > 1 and (u.dtype is dtypes.index or u.op in (Ops.FLOORDIV, Ops.MOD)):
             # lane by lane: indices mostly fold to constants, and bounds are known of scalars
             return stack([self._scalar(u, [lane(splat(s, width), i) for s in src]) for i in range(width)])
+        if u.op is Ops.ADD and u.dtype is dtypes.int32 and src[1].op is Ops.CONST and src[1].arg == -MIDDLE:
+            raw = src[0].src[0] if src[0].op is Ops.CAST else src[0]
+            if (centred := self.memory.centred.get(raw)) is not None:
+                return centred
         if u.op is Ops.SHL and (large := self.memory.sixteenfold.get(src[0])) is not None and src[1].arg == 4:
             return large
         if width > 1:

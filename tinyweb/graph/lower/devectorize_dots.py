@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, UOp, lane_count
-from tinyweb.graph.lower.constructors import lane, splat, stack
+from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, RAISE, SMALL
+from tinyweb.graph.lower.memory_access import SIGNS
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, loaded, raise_of, raises
 from tinyweb.graph.symbolic import divides, simplify
 
 WORD = 8  # 4-bit integers of a word
@@ -16,8 +17,8 @@ class Dots(Expansion):
     """Which sums are instructions, and their operands as vectors."""
 
     def _dot_axes(self, u: UOp, along: UOp | None) -> tuple[UOp, ...]:
-        """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`. Where
-        4-bit integers are raised, also the axis of the two in a byte.
+        """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`. Of
+        4-bit integers that are multiplied with bytes, also the axis of the two in a byte.
         """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
         if dot is not None and along is not None and self.target.has_threads:
@@ -35,8 +36,7 @@ class Dots(Expansion):
         for factor in factors:
             if factor.op is Ops.CONST and not tile:
                 continue
-            raised = _raised(factor)
-            load = raised or factor
+            load = _load(factor)
             strides = self._affine_of(load.src[1])[1]
             if len(load.src) > 2 or self._is_variables(load.src[0].buffer):
                 return ()
@@ -44,41 +44,43 @@ class Dots(Expansion):
                 return ()
             # 4-bit integers as words: the same one of each half word's four, or both of each byte
             packed = load.src[0].dtype.bits < 8
-            if packed and steps != (DOT_STEPS if raised else DOT_PAIRS):
+            if packed and steps not in (DOT_STEPS, DOT_PAIRS):
                 return ()
-            step = (NIBBLES if raised else FIELD) if packed else 1
+            of_bytes = packed and steps == DOT_STEPS
+            step = (NIBBLES if of_bytes else FIELD) if packed else 1
             if strides.get(dot) != step:
                 return ()
             if packed and (strides.get(along) != steps * step or not self.memory.has_words(load.src[0].buffer)):
                 return ()
             if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
                 return ()
-            if raised:
+            if of_bytes:
                 halves = next((r for r in u.src[1:] if strides.get(r) == 1 and lane_count(r) == NIBBLES), None)
                 if halves is None:
                     return ()
             further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot, halves) and s % WORD]
             most = sum(s * (n - 1) for s, n in further)
-            if packed and (any(s < 0 for s, _ in further) or most >= (1 if raised else step)):
+            if packed and (any(s < 0 for s, _ in further) or most >= (1 if of_bytes else step)):
                 return ()
         return (dot,) if halves is None else (dot, halves)
 
     def _dot_operand(self, factor: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
-        """The elements for each lane of a chunk, for pairs int16. 4-bit ones are the words they lie in; for pairs also
-        which of each half word's four.
+        """The elements for each lane of a chunk, for pairs int16. 4-bit ones are the words they lie in, without signs;
+        for pairs also which of each half word's four.
         """
         pairs, chunk = lane_count(dot) == DOT_PAIRS, point[along]
         assert isinstance(chunk, Chunk)
         if factor.op is Ops.CONST:
             kind = dtypes.int16 if pairs else dtypes.int8
             return splat(UOp.const(factor.arg, kind), chunk.width * lane_count(dot)), None
-        raised = _raised(factor)
-        memory, index = (raised or factor).src[:2]
+        memory, index = _load(factor).src[:2]
         if memory.buffer.dtype.bits < 8:
             start = self._index({**point, along: chunk.first, dot: 0}, index)
             field = start.offset % WORD
-            words = self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * WORD
-            return self.memory.raw(*words), field if pairs else None
+            words = self.memory.raw(self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * WORD)
+            if raise_of(_load(factor)):
+                words = words ^ splat(UOp.const(SIGNS, dtypes.uint32), lanes_of(words))
+            return words, field if pairs else None
         elements = self._dot_elements(memory, index, point, along, dot)
         return (elements.cast(dtypes.int16) if pairs else elements), None
 
@@ -124,7 +126,7 @@ class Dots(Expansion):
 
 
 def small_factors(value: UOp) -> tuple[UOp, ...]:
-    """The factors of a product of small integers, 4-bit memory first: loads, loads that are raised, or a constant.
+    """The factors of a product of small integers, 4-bit memory first: loads, those of 4 bits as 0 … 15, or a constant.
 
     Empty where it is no such product.
     """
@@ -136,16 +138,14 @@ def _bits(factor: UOp) -> int:
     """How wide the integers in memory are that a factor of a dot stands for; 0 for what is none."""
     if factor.op is Ops.CONST:
         return 8 if dtypes.int8.min <= factor.arg <= dtypes.int8.max else 0
-    load = _raised(factor) or factor
-    return load.src[0].dtype.bits if load.op is Ops.LOAD and load.src[0].dtype in SMALL else 0
+    found = loaded(factor)
+    return found[0].src[0].dtype.bits if found is not None and raises(factor) in (None, 0) else 0
 
 
-def _raised(factor: UOp) -> UOp | None:
-    """The load of 4-bit integers that a factor raises."""
-    if factor.op is not Ops.ADD or factor.src[1].op is not Ops.CONST or factor.src[1].arg != RAISE:
-        return None
-    load = _uncast(factor.src[0])
-    return load if load.op is Ops.LOAD and load.src[0].dtype is dtypes.int4 else None
+def _load(factor: UOp) -> UOp:
+    found = loaded(factor)
+    assert found is not None
+    return found[0]
 
 
 def _uncast(value: UOp) -> UOp:

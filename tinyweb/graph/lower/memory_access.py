@@ -20,6 +20,8 @@ from tinyweb.graph.target import Target
 U32, I32, F32 = dtypes.uint32, dtypes.int32, dtypes.float32
 _UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32}
 _WIDEST_ALIGNMENT = 128
+MIDDLE = 8  # of the integers of 4 bits without a sign
+SIGNS = 0x88888888  # their highest bits in a word: with these inverted they are, less 8, integers with a sign
 
 
 def carrier_of(dtype: DType, target: Target) -> DType:
@@ -64,7 +66,8 @@ class Memory:
     def __init__(self, target: Target):
         self.target = target
         self.partial_updates = False  # some store had to update a part of a carrier
-        self.sixteenfold: dict[UOp, UOp] = {}  # 4-bit integers, 16 times as large
+        self.sixteenfold: dict[UOp, UOp] = {}  # 4-bit integers with a sign, 16 times as large
+        self.centred: dict[UOp, UOp] = {}  # 4-bit integers without one, less 8
         self._alignment: dict[UOp, int] = {}
         self._word: dict[tuple[Place, int], tuple[Place, UOp | int]] = {}
 
@@ -149,6 +152,15 @@ class Memory:
 
     def _unpack(self, words: list[UOp], numbers: list[UOp | int], stored: DType, dtype: DType) -> UOp:
         """Element `numbers[i]` of `words[i]`, for all lanes at once."""
+        if stored is dtypes.uint4 and dtype.bits == 32 and all(isinstance(n, int) for n in numbers):
+            # a word's eight less the middle by one operation
+            value = self._unpack_fields(words, numbers, stored, dtype)
+            flipped = [w.alu(Ops.XOR, UOp.const(SIGNS & ((1 << w.dtype.bits) - 1), w.dtype)) for w in words]
+            self.centred[value] = self._unpack_fields(flipped, numbers, dtypes.int4, I32)
+            return value
+        return self._unpack_fields(words, numbers, stored, dtype)
+
+    def _unpack_fields(self, words: list[UOp], numbers: list[UOp | int], stored: DType, dtype: DType) -> UOp:
         bits, carrier_bits = stored.bits, words[0].dtype.bits
         word = words[0] if all(w is words[0] for w in words) else stack(words)
         width = len(words)

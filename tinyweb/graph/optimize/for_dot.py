@@ -37,6 +37,7 @@ from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
+STREAMS = 2  # parts of rows that are read side by side
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
@@ -160,11 +161,13 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
 
 # -- lanes along groups -----------------------------------------------------------------------------------------
 def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
-    """Lanes are steps of a group. A single column's rows are done one by one: memory is read in one stream then, which
-    is what bounds it.
+    """Lanes are steps of a group. A single column's rows are done as they lie in memory, which is what bounds it, those
+    of both halves side by side: processors follow two streams, if not within a page, and what the rows are multiplied
+    with is loaded once for both.
     """
-    k, row, tile = b.k, w.rows.arg.name, ""
-    packed = all(x.dtype is dtypes.int4 for x in w.weights)
+    k, row, tile, sums = b.k, w.rows.arg.name, "", len(w.dots)
+    nibbles = instruction == DOT8_U4_I8.name
+    packed = all(x.dtype.bits == 4 for x in w.weights)
     if instruction == (DOT4_I8.name if packed else DOT8_U4_I8.name):
         return False  # bytes are made of 4-bit integers two at a time, or for pairs
     pairs = instruction == DOT2_I16.name
@@ -174,6 +177,10 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
     elif steps is not None:
         row, lane = b.split(row, TOGETHER)
+    elif len(w.dots) < STREAMS and isinstance(rows := k.exact(w.rows), int) and rows % STREAMS == 0:
+        part, row = b.split(row, rows // STREAMS)
+        b.bind(part, AxisKind.UNROLL)
+        sums = STREAMS
     _share(b, row, tile)
     at = row
     if steps is not None:
@@ -183,20 +190,20 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         b.bind(lane, AxisKind.VECTOR)
     # a row's scales are converted together, several by one instruction; and those of a tile once for many columns
     convert = partial(_stage, b, w.scales if w.columns is None or tile else [], at)
-    if not (_nibbles(b, w, row, convert) if instruction == DOT8_U4_I8.name else _lanes(b, w, pairs, packed, convert)):
+    if not (_nibbles(b, w, row, sums, convert) if nibbles else _lanes(b, w, pairs, row if packed else "", convert)):
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
     return True
 
 
-def _lanes(b: Builder, w: Dots, pairs: bool, packed: bool, convert: Callable[[], bool]) -> bool:
+def _lanes(b: Builder, w: Dots, pairs: bool, row: str, convert: Callable[[], bool]) -> bool:
     """Steps of the innermost axis become an instruction, as many as there are lanes stay apart until the end.
 
-    4-bit weights for products of pairs: each of the integers of half words is done after another, with those at its
-    place in all the lanes.
+    4-bit weights for products of pairs, whose loop over rows is `row`: each of the integers of half words is done after
+    another, with those at its place in all the lanes.
     """
-    r, instruction = w.dots[0].src[1], DOT2_I16 if pairs else DOT4_I8
+    r, instruction, packed = w.dots[0].src[1], DOT2_I16 if pairs else DOT4_I8, row != ""
     size, name, field = b.k.exact(r), r.arg.name, FIELD if packed else 1
     if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % (instruction.steps * field):
         return False
@@ -219,13 +226,13 @@ def _lanes(b: Builder, w: Dots, pairs: bool, packed: bool, convert: Callable[[],
     if w.scaled:
         b.do(RFactor(vector))
     convert()
-    b.do(Tensorize(dot, instruction.name))
+    b.do(Tensorize(dot, instruction.name, row))
     return True
 
 
-def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool:
+def _nibbles(b: Builder, w: Dots, row: str, sums: int, convert: Callable[[], bool]) -> bool:
     """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
-    takes the low halves of a word's bytes and the high ones.
+    takes the low halves of a word's bytes and the high ones. `sums`: of one column, those of a step of `row`.
     """
     k, axis = b.k, w.dots[0].src[1]
     outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
@@ -248,7 +255,7 @@ def _nibbles(b: Builder, w: Dots, row: str, convert: Callable[[], bool]) -> bool
         _, together = b.split(group, joined)
         b.do(Fuse(together, lane))
         lane = together
-    elif w.columns is None and _expensive_broadcast(b) and groups % (several := max(SCALES // len(w.dots), 1)) == 0:
+    elif w.columns is None and _expensive_broadcast(b) and groups % (several := max(SCALES // sums, 1)) == 0:
         _, together = b.split(group, several)  # more sums would not stay in registers
         b.bind(together, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)

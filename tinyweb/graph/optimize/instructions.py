@@ -4,7 +4,8 @@ An instruction's semantics is a REDUCE over loads of its operands, PARAMs number
 free in it are the rows and columns of a result that is a matrix. A target lists the names of those it has
 (`Target.instructions`). `unify` asks whether a reduction of a kernel is one for given axes: what
 stands at an operand's place is any integer expression whose values are within the operand's type, or, where the operand
-is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. How the text of one looks is the renderers' matter.
+is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. Words of 4-bit integers are taken apart as 0 … 15; a
+sign, or a zero point that is subtracted, is such a shift. How the text of one looks is the renderers' matter.
 """
 
 from __future__ import annotations
@@ -201,5 +202,26 @@ DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
 MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
 NIBBLES = DOT8_U4_I8.terms // DOT8_U4_I8.steps  # integers of 4 bits in a byte: a mask takes one out of all bytes
-RAISE = 8  # makes 4-bit integers 0 … 15, as instructions want one operand to be
-SMALL = (dtypes.int4, dtypes.int8, dtypes.int16)
+SMALL = (dtypes.int4, dtypes.uint4, dtypes.int8, dtypes.int16)
+
+
+def loaded(factor: UOp) -> tuple[UOp, int] | None:
+    """The load of small integers that a factor is, and what is added to it; None for any other."""
+    plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
+    value, constant = (factor.src[0], int(factor.src[1].arg)) if plus else (factor, 0)
+    load = value.src[0] if value.op is Ops.CAST else value
+    small = load.op is Ops.LOAD and load.src[0].dtype in SMALL and (not plus or load.src[0].dtype.bits == 4)
+    return (load, constant) if small else None
+
+
+def raise_of(load: UOp) -> int:
+    """What makes 4-bit integers of memory 0 … 15: half of their number, where they have a sign."""
+    return 8 if load.src[0].dtype is dtypes.int4 else 0
+
+
+def raises(factor: UOp) -> int | None:
+    """What is to be added to a factor so that it is 4-bit integers of memory as 0 … 15; None where it is none."""
+    found = loaded(factor)
+    if found is None or found[0].src[0].dtype.bits != 4:
+        return None
+    return raise_of(found[0]) - found[1]

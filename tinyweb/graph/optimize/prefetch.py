@@ -47,7 +47,9 @@ class Prefetch(Action):
 
 
 def read_in_order(kernel: UOp) -> list[UOp]:
-    """Large parameters of which each step of the grid reads a block, block after block, and every element once."""
+    """Large parameters of which each step of the grid reads a block, or one of each of several parts, block after
+    block, and every element once.
+    """
     grid = [r for r in ranges_of(kernel) if r.arg.kind is AxisKind.GRID]
     steps = axis_size(grid[0]) if len(grid) == 1 else 0
     if not isinstance(steps, int) or not steps:
@@ -63,7 +65,7 @@ def read_in_order(kernel: UOp) -> list[UOp]:
     for p in (u for u in nodes if u.op is Ops.PARAM and u not in stored):
         size, loads = p.arg.size, [u for u in nodes if u.op is Ops.LOAD and u.src[0] is p]
         large = LEAST <= p.dtype.nbytes(size) <= BLOCK * steps and size % steps == 0
-        in_order = not any(len(u.src) > 2 or u in again or _stride(u, grid[0]) != size // steps for u in loads)
+        in_order = not any(len(u.src) > 2 or u in again or _blocks(u, grid[0], steps) != size for u in loads)
         wide = all(p.dtype.nbytes(_together(u)) >= WIDTH for u in loads)
         if large and in_order and wide and sum(prod(r.src[0].vmax for r in u.src[1].ranges) for u in loads) == size:
             found.append(p)
@@ -74,6 +76,14 @@ def _stride(load: UOp, r: UOp) -> int:
     """Elements between what neighbouring steps of a range read; 0 where that is not one number."""
     parts = split_by(load.src[1], r)
     return parts[0] if parts is not None and isinstance(parts[0], int) else 0
+
+
+def _blocks(load: UOp, grid: UOp, steps: int) -> int:
+    """Elements that the blocks of all steps of the grid cover, those of parts of them that lie behind each other."""
+    size = _stride(load, grid) * steps
+    for r in sorted(load.lanes, key=lambda r: _stride(load, r)):
+        size *= lane_count(r) if _stride(load, r) == size else 1
+    return size
 
 
 def _together(load: UOp) -> int:

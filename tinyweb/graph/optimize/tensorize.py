@@ -14,7 +14,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.instructions import INSTRUCTIONS, SMALL, Match, unify
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction, Match, loaded, raises, unify
 from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -28,8 +28,9 @@ class Tensorize(Action):
     """All that is reduced over an axis are sums that an instruction computes, the axis being its first.
 
     Where an operand is unsigned and what stands there is not, a constant is added to it, and as many times the sum of
-    the other factors is subtracted: that sum is computed once for a step of loop `at`. Sums of threads together go to
-    shared memory, of which each thread then reads its own.
+    the other factors is subtracted: that sum is computed once for a step of loop `at`. If there is one, 4-bit integers
+    with a sign or less a zero point become 0 … 15 for any instruction, as words of them are taken apart. Sums of
+    threads together go to shared memory, of which each thread then reads its own.
     """
 
     name: ClassVar[str] = "tensorize"
@@ -48,6 +49,8 @@ class Tensorize(Action):
         self.require(matches and len(matches) == len(reduces), f"the instruction takes {instruction}")
         staged = any(r in u.ranges for u in loops_of(kernel).stages)
         self.require(not staged, "what was staged depends on the axis; tensorize before the stage")
+        if self.at and not instruction.words:
+            matches = {u: replace(m, shifts=_raised(m, instruction)) for u, m in matches.items()}
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:
             return self._of_words(kernel, r, {u: m.factors for u, m in matches.items()})
@@ -86,15 +89,17 @@ class Tensorize(Action):
         at = find_axis(kernel, self.at, stays=True)
         self.require_place(at)
         table: dict[UOp, UOp] = {}
-        kept: dict[tuple[UOp, ...], UOp] = {}
+        kept: dict[tuple[int, tuple[UOp, ...]], UOp] = {}
         for u, match in matches.items():
             (a, b), (shift, other) = match.factors, match.shifts
+            if not shift:
+                (a, b), (shift, other) = (b, a), (other, shift)
             staged = any(x.op is Ops.LOAD and x.src[0].op is not Ops.PARAM for x in a.toposort())
             self.require(not other and not staged, "one operand is shifted, which is read of a parameter")
-            shifted = (b, *u.src[1:])
+            shifted = shift, (b, *u.src[1:])
             if shifted not in kept:
                 kept[shifted] = self._kept(b, -shift, u, at, f"raised{len(kept)}")
-            table[u] = kept[shifted] + u.replace(src=((a + shift) * b, *u.src[1:]))
+            table[u] = kept[shifted] + u.replace(src=(simplify(a + shift) * b, *u.src[1:]))
         return substitute(kernel, table)
 
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
@@ -113,15 +118,16 @@ class Tensorize(Action):
             copies[r] = filling(r, f"{name}.{r.arg.name}", i, kind)
         value = substitute(other * factor, copies)
         total = u.replace(src=(value, *(copies[r] for r in u.src[1:])))
-        return stage_of(total, [copies[r] for r in tile]).load(row_major(tile))
+        return stage_of(total, [copies[r] for r in tile]).load(row_major(tile)) if tile else total
 
     @staticmethod
     def candidates(kernel: UOp, target: Target) -> Iterator[Schedule]:
         """Every reduced axis for every instruction, sums of shifts being kept for any output loop."""
         loops = [r for r in loops_of(kernel).ranges if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
         places = [r.arg.name for r in loops if not r.arg.reduce]
+        packed = any(u.op is Ops.PARAM and u.dtype.bits == 4 for u in kernel.toposort())
         for r, name in product((r for r in loops if r.arg.reduce), target.instructions):
-            shifts = not all(t.is_signed for t in INSTRUCTIONS[name].operands)
+            shifts = packed or not all(t.is_signed for t in INSTRUCTIONS[name].operands)
             yield from ((Tensorize(r.arg.name, name, at),) for at in (places if shifts else [""]))
 
 
@@ -133,13 +139,22 @@ def _together(u: UOp, tile: tuple[UOp, ...]) -> UOp:
     return stage_of(substitute(u, copies), copies.values(), Space.SHARED).load(row_major(tile))
 
 
+def _raised(match: Match, instruction: Instruction) -> tuple[int, ...]:
+    """The shifts of a match, 4-bit integers being 0 … 15: those of one operand, unsigned or that varies most."""
+    found = {i: up for i, f in enumerate(match.factors) if (up := raises(f)) is not None}
+    if not found:
+        return match.shifts
+    one = max(found, key=lambda i: (not instruction.operands[i].is_signed, len(match.factors[i].ranges), -i))
+    return tuple(found[i] if i == one else s for i, s in enumerate(match.shifts))
+
+
 def products(reduce: UOp) -> tuple[UOp, UOp] | None:
     """The two loads of a REDUCE that adds up products of small integers in int32, the narrower one first."""
     value = reduce.src[0]
     if reduce.arg is not Ops.ADD or reduce.dtype is not dtypes.int32 or value.op is not Ops.MUL:
         return None
-    found = tuple(s.src[0] for s in value.src if s.op is Ops.CAST and s.src[0].op is Ops.LOAD)
-    if len(found) != 2 or not all(u.dtype in SMALL for u in found):
+    found = [x[0] for s in value.src if (x := loaded(s)) is not None]
+    if len(found) != 2:
         return None
     a, b = sorted(found, key=lambda u: u.dtype.bits)
     return (a, b)
@@ -232,7 +247,7 @@ def _factors(value: UOp) -> list[UOp]:
 
 
 def _nibble(factor: UOp) -> UOp | None:
-    """The int32 of a 4-bit integer in memory that a factor is."""
+    """The int32 of a 4-bit integer in memory that a factor is, one with a sign or without it less 8."""
     while factor.op is Ops.CAST and (factor.dtype.is_float or factor.dtype.is_signed):
         factor = factor.src[0]
-    return factor.cast(dtypes.int32) if factor.op is Ops.LOAD and factor.dtype is dtypes.int4 else None
+    return factor.cast(dtypes.int32) if raises(factor) == 8 else None

@@ -64,11 +64,10 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
         out = c + (a * b).sum(-1, dtype=np.int32)
         return out
     if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
-        of_bytes = len(factors) == 2  # raised by 8: the even ones times the first factor, the odd ones times the second
+        of_bytes = len(factors) == 2  # the even ones times the first factor, the odd ones times the second
         starts = (0, 1) if of_bytes else (u.arg,)
         shifts = [4 * np.arange(start, 8, 2 if of_bytes else 4, dtype=np.uint32) for start in starts]
-        nibbles = ((a[..., None] >> s & 15).reshape(*a.shape[:-1], -1).astype(np.int32) ^ 8 for s in shifts)
-        weights = [n - (0 if of_bytes else 8) for n in nibbles]
+        weights = [(a[..., None] >> s & 15).reshape(*a.shape[:-1], -1).astype(np.int32) for s in shifts]
     else:
         weights = [a.astype(np.int32)]
     products = sum(w * f.astype(np.int32) for w, f in zip(weights, factors))
