@@ -145,6 +145,17 @@ OTHERS = {
     "Phi-2, norms": Small("PhiForCausalLM", {"qk_layernorm": True}),
     "StableLM": Small("StableLmForCausalLM", {"use_qkv_bias": True}),
     "StableLM, side by side": Small("StableLmForCausalLM", {"qk_layernorm": True, "use_parallel_residual": True}),
+    "GLM": Small("GlmForCausalLM", {"head_dim": 8}),
+    "GLM-4": Small("Glm4ForCausalLM", {"head_dim": 12}),
+    "ERNIE 4.5": Small("Ernie4_5ForCausalLM", {"head_dim": 12, "use_bias": True}),
+    "EXAONE 4": Small("Exaone4ForCausalLM", {"sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    "EXAONE 4, windows": Small("Exaone4ForCausalLM", {
+        **WINDOWED, "layer_types": ["sliding_attention", "full_attention"],
+    }),
+    "Ministral 3": Small("Ministral3ForCausalLM", {"head_dim": 8, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 2.0, "original_max_position_embeddings": 32,
+        "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+    }}),
     "StarCoder 2": Small("Starcoder2ForCausalLM", {**WINDOWED}),
 }  # fmt: skip
 EXPERTS = {

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LATENTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
 from tinyweb import Tensor, Variable, dtypes, jit
-from tinyweb.errors import ModelFormatError
+from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
 from tinyweb.models.decoder.architectures import read_config
@@ -216,6 +216,18 @@ def test_usual_patterns_of_layers() -> None:
     assert windows("Olmo3ForCausalLM") == "w w w . w w w ."
     assert windows("Cohere2ForCausalLM") == "w w w .n w w w .n"
     assert windows("SmolLM3ForCausalLM") == ". . . .n . . . .n"
+
+
+@pytest.mark.parametrize(
+    ("name", "longest"),
+    [("Mistral", 64), ("Llama, dynamic scaling", 64), ("Ministral 3", 32), ("Phi-4 mini, long", 64)],
+)
+def test_how_long_a_text_may_be(judged, name: str, longest: int) -> None:
+    """Windows limit nothing, dynamic scaling reaches farther than the positions of training."""
+    folder, _, _ = judged(name)
+    assert load(folder, context=longest).context == longest
+    with pytest.raises(TinywebError, match=f"allows 1 to {longest}"):
+        load(folder, context=longest + 1)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

@@ -40,6 +40,7 @@ def _groups(c: Config) -> dict[str, int]:
 
 
 def _decoder(c: Config, interleaved: bool, routing: Mapping[str, Any]) -> DecoderConfig:
+    c.integer("moe_layer_freq", 1, 1, 1)  # experts in all layers behind the dense ones
     latent, norm = _latent(c, interleaved), fields.rms(c)
     mlp, first = fields.mlp(c), c.integer("first_k_dense_replace", 0, 1024, 0)
     count, shared = c.integer("n_routed_experts", 1, 4096), c.integer("n_shared_experts", 0, 4096, 0)

@@ -34,6 +34,16 @@ def mistral(c: Config) -> tuple[DecoderConfig, Names]:
     return fields.decoder(c, layers(c, windowed(attention, fields.windows(c, lambda i: True))), fields.rms(c)), Names()
 
 
+def ministral3(c: Config) -> tuple[DecoderConfig, Names]:
+    """Ministral 3: behind the positions of training queries grow with their logarithm, so that a text ends there."""
+    config, names = mistral(c)
+    given = c.section("rope_parameters") or Config({}, c.where)
+    if given.number("llama_4_scaling_beta", 0, 1e3, 0):
+        trained = given.integer("original_max_position_embeddings", 1, fields.MOST, config.positions)
+        config = replace(config, positions=min(config.positions, trained))
+    return config, names
+
+
 def qwen2(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen 2 and 2.5 (Yang et al. 2024): queries, keys and values have biases."""
     attention = fields.attention(c, fields.rotary(c), bias=True)

@@ -1,4 +1,4 @@
-"""OLMo (Groeneveld et al. 2024; OLMo Team 2025)."""
+"""OLMo (Groeneveld et al. 2024; OLMo Team 2025), and EXAONE 4, which has its norms in the same places."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def olmo3(c: Config) -> tuple[DecoderConfig, Names]:
     near = fields.attention(c, fields.local_rotary(c, c.number("rope_theta", 1, 1e12, 500000.0)), **parts)
     far = fields.attention(c, fields.rotary(c, theta=500000.0), **parts)
     layers = [_after(c, far if window is None else replace(near, window=window)) for window in windows]
+    return fields.decoder(c, layers, _norm(c)), AFTER
+
+
+def exaone4(c: Config) -> tuple[DecoderConfig, Names]:
+    """EXAONE 4 (LG AI Research 2025): where some layers have windows, the others know no positions."""
+    attention = fields.attention(c, fields.rotary(c), bias=False, norm=_norm(c))
+    every = c.integer("sliding_window_pattern", 0, 1024, 4) or 1
+    hybrid = fields.window(c) is not None
+    windows = fields.windows(c, lambda i: (i + 1) % every != 0)
+    still = replace(attention, rotary=None) if hybrid else attention
+    layers = [_after(c, still if window is None else replace(attention, window=window)) for window in windows]
     return fields.decoder(c, layers, _norm(c)), AFTER
 
 
