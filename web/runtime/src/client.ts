@@ -116,9 +116,9 @@ export class FunctionModel extends Connection<FunctionInfo> {
     throwIfAborted(signal);
     const begun = performance.now();
     const placed = this.place(inputs, name);
-    const placeMs = performance.now() - begun;
+    const sent = performance.now();
     const answer: RunAnswer = await this.call({ method: "run", inputs: placed, function: name, outputs }, signal, framesOf(inputs));
-    answer.runMs += placeMs;
+    answer.runMs += sent - begun;
     return answer;
   }
 }

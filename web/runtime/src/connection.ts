@@ -256,9 +256,14 @@ export class Connection<Info> {
     const places = this.places?.[name];
     const kind = (array: Inputs[string] | undefined): string => Object.prototype.toString.call(array) + (array as TypedArray)?.length;
     const keys = Object.keys(inputs);
-    if (!places || this.pending.size > 0 || keys.some((key) => kind(places[key]) !== kind(inputs[key]))) return inputs;
-    for (const key of keys) places[key]?.set(inputs[key] as never);
-    return Object.fromEntries(keys.map((key) => [key, places[key] as TypedArray]));
+    if (!places || this.pending.size || keys.some((key) => kind(places[key]) !== kind(inputs[key]))) return inputs;
+    const placed: Inputs = {};
+    for (const key of keys) {
+      const place = places[key] as TypedArray;
+      place?.set(inputs[key] as never);
+      placed[key] = place;
+    }
+    return placed;
   }
 
   /** A call without parts: its stream ends at once, with the result. */

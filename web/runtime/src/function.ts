@@ -144,7 +144,7 @@ export class FunctionSession {
 
   private planOf(name: string | undefined): FunctionPlan {
     const names = [...this.plans.keys()];
-    const plan = this.plans.get(name ?? (names.length === 1 ? (names[0] as string) : ""));
+    const plan = this.plans.get(name ?? (names[1] ? "" : (names[0] as string)));
     if (plan) return plan;
     const asked = name === undefined ? "Say which function to run" : `There is no function "${name}"`;
     throw badArgument(`${asked}: this bundle has ${names.join(", ")}.`);

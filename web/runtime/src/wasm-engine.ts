@@ -29,11 +29,11 @@ export interface ThreadWorker {
 }
 
 const PAGE = 65536;
-const READY_MS = 20_000;
-/** Calls that take longer with all threads are worth it, whatever waking them takes. */
-const SHORT_MS = 0.3;
-/** What a time is forgotten by in a call: the way that is not taken is tried again at times. */
-const FORGET = 1.01;
+const READY_S = 20;
+/** Calls that take longer with all threads are worth it, whatever waking them takes, and what else the machine does. */
+const SHORT_MS = 1;
+/** The other way is tried again when calls have taken so many times as long since. */
+const TRIED = 100;
 
 export class WasmEngine implements Engine {
   readonly depth = 1;
@@ -47,8 +47,8 @@ export class WasmEngine implements Engine {
   private readonly indices: Map<string, number>;
   private functions: EntryFunction[] = [];
   private workers: ThreadWorker[] = [];
-  /** How long calls of the same entries take, in milliseconds: with all threads, and with this one. */
-  private readonly times = new Map<string, [all: number, alone: number]>();
+  /** How long calls of the same entries take, in milliseconds: with all threads, with this one, and all since the other way was tried. */
+  private readonly times = new Map<string, [all: number, alone: number, since: number]>();
   private failure: TinywebError | undefined;
 
   private constructor(
@@ -88,7 +88,7 @@ export class WasmEngine implements Engine {
     try {
       memory = new WebAssembly.Memory({ initial: target.pages, maximum: target.pages, shared: threads > 1 });
     } catch (error) {
-      const size = Math.ceil((target.pages * PAGE) / 2 ** 20);
+      const size = Math.ceil(target.pages / 16); // of 64 KB
       throw new TinywebError("out-of-memory", `The browser could not allocate the ${size} MB this model needs.`, error);
     }
     return new WasmEngine(target, manifest, memory, threads, module, spawn);
@@ -129,7 +129,7 @@ export class WasmEngine implements Engine {
         this.failure ??= new TinywebError("worker-failed", `A WASM thread failed: ${why}`);
         reject(this.failure);
       };
-      const timer = setTimeout(() => fail(`it did not start within ${READY_MS / 1000} s`), READY_MS);
+      const timer = setTimeout(() => fail(`it did not start within ${READY_S} s`), READY_S * 1000);
       let worker: ThreadWorker;
       try {
         worker = spawn();
@@ -185,9 +185,11 @@ export class WasmEngine implements Engine {
     const { control } = this;
     const indices = entries.map((entry) => this.indices.get(entry) as number);
     const key = entries.join();
-    const times = this.times.get(key) ?? [0, 0]; // each way is tried once, longer calls with all threads only
-    const way = times[0] < SHORT_MS && times[1] < times[0] ? 1 : 0;
-    const others = way === 0 ? this.threads - 1 : 0;
+    const times = this.times.get(key) ?? [0, 0, 0]; // each way is tried once, longer calls with all threads only
+    const [all, alone, since] = times;
+    const again = since > (all + alone) * TRIED;
+    const way = (alone || all < SHORT_MS) && alone < all !== again ? 1 : 0;
+    const others = way ? 0 : this.threads - 1;
     const begun = performance.now();
     if (others) {
       control.set(indices, FUNCTIONS);
@@ -203,8 +205,9 @@ export class WasmEngine implements Engine {
     // A thread that is still leaving would miss the next call.
     for (let done = 0; done < others; done = Atomics.load(control, DONE)) waitWhile(control, DONE, done);
     const took = performance.now() - begun;
-    times[way] = Math.min(times[way] * FORGET || took, took);
-    times[1 - way] = (times[1 - way] as number) / FORGET;
+    const mean = again ? 0 : times[way];
+    times[way] = (mean * 7 + Math.min(took, mean * 2)) / 8 || took; // a call that was held up counts little
+    times[2] = mean && since + mean;
     this.times.set(key, times);
   }
 

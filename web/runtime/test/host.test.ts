@@ -45,9 +45,10 @@ describe("opening a bundle", () => {
   });
 
   it.each([
-    ["alone where waking the others takes longer than the work", 0.2, 1],
-    ["with all threads where the work is longer", 5, 8],
-  ])("computes %s", async (_, waking, woken) => {
+    ["alone where waking the others takes longer than the work", 0.2, 8, 1],
+    ["with the others again at times, a hundredth of the time", 0.2, 5000, 3],
+    ["with all threads where the work is longer", 5, 8, 8],
+  ])("computes %s", async (_, waking, calls, woken) => {
     const { engine } = (await open({ options: { backend: "wasm" } })).host;
     let clock = 0;
     const wake = vi.spyOn(Atomics, "notify").mockImplementation((...given) => {
@@ -55,7 +56,7 @@ describe("opening a bundle", () => {
       return notify(...given);
     });
     vi.spyOn(performance, "now").mockImplementation(() => (clock += 0.01));
-    for (let call = 0; call < 8; call++) await engine.run(["decode"]);
+    for (let call = 0; call < calls; call++) await engine.run(["decode"]);
     expect(wake).toHaveBeenCalledTimes(woken);
     vi.restoreAllMocks();
   });
