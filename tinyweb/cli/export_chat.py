@@ -53,4 +53,6 @@ def export_chat(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
         f"{made.kernels_per_token} kernels per token"
     )
+    if made.requantised:
+        console.print(f"The weights were stored in other types and are {quant.value} now: {made.requantised}")
     say_devices(console, output)

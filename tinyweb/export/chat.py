@@ -29,6 +29,7 @@ from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
 
+KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
 DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
 FILES = {
     "tokenizer": "tokenizer.json",
@@ -58,6 +59,7 @@ class Exported:
     weight_bytes: int
     shards: int
     kernels_per_token: int
+    requantised: str | None = None  # what the source had quantised otherwise, for people
 
 
 def export_chat(source: str | Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
@@ -82,7 +84,22 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", opened, model, tokenizer, settings, options, progress)
         copy_page(site, "chat", folder)
-    return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), kernels_per_token(written))
+    return Exported(
+        written["weights"]["bytes"],
+        len(written["weights"]["shards"]),
+        kernels_per_token(written),
+        requantised(opened, options.quant),
+    )
+
+
+def requantised(source: ModelFolder, quant: str) -> str | None:
+    """What of a source has been quantised anew; types that `quant` holds exactly have not."""
+    if quant not in KEPT:
+        return None
+    types = source.stored_types()
+    total = sum(types.values())
+    others = [f"{name} ({100 * count / total:.0f} %)" for name, count in types.items() if name != KEPT[quant]]
+    return ", ".join(others) or None
 
 
 def _write_bundle(

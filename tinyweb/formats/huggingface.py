@@ -157,6 +157,10 @@ class ModelFolder:
         path = self.path / name
         return read_text(path, limit) if required or path.is_file() else None
 
+    def stored_types(self) -> dict[str, int]:
+        """How many elements are stored in each type that is quantised, by the format's names."""
+        return {}
+
     def weights(self) -> Checkpoint:
         """All tensors; weights that others quantised come as float32 (formats/packed)."""
         from tinyweb.formats.packed import unpacked  # most models do without

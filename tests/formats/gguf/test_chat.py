@@ -10,6 +10,8 @@ import gguf
 import pytest
 
 from tests.formats.gguf.converted import convert, metadata_of
+from tinyweb.export.chat import requantised
+from tinyweb.formats.gguf import GgufModel
 
 QUESTION = "What is 7 plus 5?"
 
@@ -33,6 +35,14 @@ def test_run(file: Path, model_folder: Path) -> None:
     ours, theirs = (json.loads(tinyweb("run", "chat", source, *options)) for source in (file, model_folder))
     assert "12" in ours["text"]
     assert (ours["prompt_ids"], ours["text"]) == (theirs["prompt_ids"], theirs["text"])
+
+
+def test_what_is_quantised_anew_is_said(file: Path, tmp_path: Path) -> None:
+    model = GgufModel(file)
+    (total,) = model.stored_types().values()
+    assert list(model.stored_types()) == ["Q8_0"] and total > 7_000_000
+    assert requantised(model, "q8") is None and requantised(model, "f16") is None
+    assert requantised(model, "q4") == "Q8_0 (100 %)"
 
 
 def test_export(file: Path, model_folder: Path, tmp_path: Path) -> None:

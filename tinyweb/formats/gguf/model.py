@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf.config import Facts, config_of
 from tinyweb.formats.gguf.file import read
 from tinyweb.formats.gguf.tokenizer import generation_config, tokenizer_config, tokenizer_json
-from tinyweb.formats.gguf.weights import GgufWeights
+from tinyweb.formats.gguf.weights import FLOATS, INTS, GgufWeights
 from tinyweb.formats.huggingface import MAX_JSON, Checkpoint, Config, ModelFolder
+
+PLAIN = {**FLOATS, **INTS}  # types that are not quantised
 
 
 class GgufModel(ModelFolder):
@@ -22,6 +26,13 @@ class GgufModel(ModelFolder):
         self._facts = Facts(read(path))
         self.path = self._facts.file.paths[0]
         self.config = Config(config_of(self._facts), str(self.path))
+
+    def stored_types(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for tensor in self._facts.file.tensors.values():
+            if tensor.type not in PLAIN:
+                found[tensor.type] += prod(tensor.shape)
+        return dict(found.most_common())
 
     def weights(self) -> Checkpoint:
         return Checkpoint.of(GgufWeights(self._facts))
