@@ -113,6 +113,15 @@ def test_weights_in_8_bits(judged, name: str) -> None:
     assert model.weights["lm_head.weight"].dtype.bits == 8
 
 
+@pytest.mark.parametrize(("name", "most"), [("Mistral", 6), ("Gemma", 6), ("Qwen 3", 7), ("GPT-2", 6)])
+def test_kernels_per_token(judged, name: str, most: int) -> None:
+    """In decode, of a layer; norms of queries and keys are one."""
+    folder, _, _ = judged(name)
+    model = load(folder)
+    start = Variable("start_pos", 0, model.context - 1).bind(5)
+    assert len(capture(lambda: model.decode(start)).calls) <= most * len(model.layers) + 1
+
+
 def test_every_parameter_is_counted(judged) -> None:
     for name in ("GPT-2", "Phi-2", "Qwen2-MoE", "gpt-oss", "DeepSeek-V2", "StableLM, side by side", "Gemma 2"):
         folder, _, _ = judged(name)

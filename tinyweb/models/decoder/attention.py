@@ -7,7 +7,6 @@ import math
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
-from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
 
@@ -25,8 +24,7 @@ class Attention:
         c, names, hidden = config, load.names, load.config.hidden_size
         self.config, self.rotary = config, rotary
         self.qkv = load.qkv(layer, c)
-        self.query_norm = load.query_key_norm(layer + names.query_norm, c, c.heads)
-        self.key_norm = load.query_key_norm(layer + names.key_norm, c, c.kv_heads)
+        self.query_norm, self.key_norm, self.head_norm = load.query_key_norms(layer, c)
         (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
         self.sinks = load.vector(layer + names.sinks, c.heads) if c.sinks else None
 
@@ -42,14 +40,20 @@ class Attention:
         batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
         assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
         qkv = self.qkv(h, activations).reshape(batch, tokens, c.heads + 2 * c.kv_heads, c.width)
-        key, value = qkv[:, :, c.heads : c.heads + c.kv_heads], qkv[:, :, c.heads + c.kv_heads :]
-        key, value = self._positioned(self._normed(key, self.key_norm), start), self._normed(value, None)
-        both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
-        cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
+        both, value = qkv[:, :, : c.heads + c.kv_heads], self._clipped(qkv[:, :, c.heads + c.kv_heads :])
+        if self.head_norm is not None:
+            both = self.head_norm(both)
+        query, key = both[:, :, : c.heads], both[:, :, c.heads :]
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = (
+                n(x.flatten(2)).reshape(*x.shape) for n, x in ((self.query_norm, query), (self.key_norm, key))
+            )
+        query, key = (self._positioned(self._clipped(x), start) for x in (query, key))
+        stored = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
+        cache[:, :, start : start + tokens] = stored.reshape(2, batch * c.kv_heads, tokens, c.width)
         seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
         group = c.heads // c.kv_heads  # query heads that share a key/value head
-        query = self._positioned(self._normed(qkv[:, :, : c.heads], self.query_norm), start)
         query = query.reshape(batch, tokens, c.kv_heads, group, c.width).permute(0, 2, 3, 1, 4)
         query = query.reshape(batch * c.kv_heads, group, tokens, c.width)
         scores = (query @ seen[0].transpose(-1, -2)) * c.scale
@@ -60,12 +64,9 @@ class Attention:
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
         return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
 
-    def _normed(self, x: Tensor, norm: Norm | None) -> Tensor:
-        """Of queries, keys or values (batch, tokens, heads, width), clipped."""
-        c = self.config
-        if norm is not None:
-            x = norm(x.flatten(2)).reshape(*x.shape) if c.norm_of == "all heads" else norm(x)
-        return x if c.clip is None else x.clamp(-c.clip, c.clip)
+    def _clipped(self, x: Tensor) -> Tensor:
+        clip = self.config.clip
+        return x if clip is None else x.clamp(-clip, clip)
 
     def _positioned(self, x: Tensor, start: Size) -> Tensor:
         return x if self.rotary is None else self.rotary(x, start)

@@ -69,23 +69,39 @@ class Loader:
             bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
         return self._linear(np.concatenate(parts), bias)
 
-    def query_key_norm(self, name: str, c: AttentionConfig, heads: int) -> Norm | None:
-        """The norm of queries or keys, of which there are `heads`."""
+    def query_key_norms(self, layer: str, c: AttentionConfig) -> tuple[Norm | None, Norm | None, Norm | None]:
+        """The norms of queries and of keys over all their heads; or one for both over each head by itself, whose
+        weights are (heads + key/value heads, width)."""
         if c.norm is None:
-            return None
-        shape = {"head": (c.width,), "each head": (heads, c.width), "all heads": (heads * c.width,)}[c.norm_of]
+            return None, None, None
+        query = self._of_heads(layer + self.names.query_norm, c.heads, c, c.norm)
+        key = self._of_heads(layer + self.names.key_norm, c.kv_heads, c, c.norm)
+        if c.norm_of == "all heads":
+            return self._over_all(c.norm, query), self._over_all(c.norm, key), None
+        weight, bias = (None if q is None or k is None else np.concatenate([q, k]) for q, k in zip(query, key))
+        return None, None, self._norm(c.norm, weight, bias, (c.width,))
+
+    def _over_all(self, norm: NormConfig, parts: list[Array | None]) -> Norm:
+        weight, bias = (None if part is None else part.reshape(-1) for part in parts)
+        size = next(part.size for part in parts if part is not None)
+        return self._norm(norm, weight, bias, (size,))
+
+    def _of_heads(self, name: str, heads: int, c: AttentionConfig, norm: NormConfig) -> list[Array | None]:
+        """Weight and bias, if there are any, of the norm of queries or keys for each element of each head (heads,
+        width)."""
 
         def read(kind: str) -> Array:
-            if c.norm_of == "each head" and self.names.each_norm:
-                each = [f"{name}.{self.names.each_norm.format(i)}.{kind}" for i in range(heads)]
-                values = np.stack([self._read(one, (c.width,)) for one in each])
-            else:
-                values = self._read(f"{name}.{kind}", shape)
-            return self._turned(values.reshape(-1), c).reshape(shape)
+            if c.norm_of == "head":
+                return np.broadcast_to(self._read(f"{name}.{kind}", (c.width,)), (heads, c.width))
+            if c.norm_of == "all heads":
+                return self._read(f"{name}.{kind}", (heads * c.width,)).reshape(heads, c.width)
+            if not self.names.each_norm:
+                return self._read(f"{name}.{kind}", (heads, c.width))
+            each = [f"{name}.{self.names.each_norm.format(i)}.{kind}" for i in range(heads)]
+            return np.stack([self._read(one, (c.width,)) for one in each])
 
-        weight = read("weight") if c.norm.weight else None
-        over = shape if c.norm_of == "all heads" else (c.width,)
-        return self._norm(c.norm, weight, read("bias") if c.norm.bias else None, over)
+        there = (("weight", norm.weight), ("bias", norm.bias))
+        return [self._turned(read(k).reshape(-1), c).reshape(heads, c.width) if has else None for k, has in there]
 
     def linears(self, layer: str, names: Sequence[str], rows: list[int], width: int, bias: bool) -> list[Linear]:
         """Matrices (rows, width), each under its own name or all below each other under one."""
