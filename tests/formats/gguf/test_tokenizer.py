@@ -41,13 +41,15 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def model(path: Path, kind: str, tokens: list[str], types: list[int] | None = None, **more: Any) -> GgufModel:
+def model(
+    path: Path, kind: str, tokens: list[str], types: list[int] | None = None, architecture: str = "llama", **more: Any
+) -> GgufModel:
     """A model of no use but its tokenizer. `more`: keys below `tokenizer.ggml.`"""
-    sizes = {f"llama.{k}": v for k, v in SIZES.items()}
+    sizes = {f"{architecture}.{k}": v for k, v in SIZES.items()}
     own: dict[str, Any] = {"model": kind, "tokens": tokens} | more
     if types is not None:
         own["token_type"] = types
-    metadata = {"general.architecture": "llama", **sizes} | {f"tokenizer.ggml.{k}": v for k, v in own.items()}
+    metadata = {"general.architecture": architecture, **sizes} | {f"tokenizer.ggml.{k}": v for k, v in own.items()}
     if "template" in own:
         metadata["tokenizer.chat_template"] = metadata.pop("tokenizer.ggml.template")
     return GgufModel(write(path, metadata, EMBEDDING))
@@ -161,6 +163,7 @@ def test_cuts_of_numbers(tmp_path: Path) -> None:
     assert cut("llama-bpe", "a 12345") == ["a", "Ġ", "123", "45"]
     assert cut("starcoder", "a 123") == ["a", "Ġ", "1", "2", "3"]
     assert cut("falcon", "a 12345x") == ["a", "Ġ", "123", "45", "x"]
+    assert cut("deepseek-llm", "a ab12日") == ["a", "Ġab", "1", "2", "æĹ¥"]
     assert cut("deepseek-v3", "1234日本x") == ["123", "4", "æĹ¥æľ¬", "x"]
 
 
@@ -262,6 +265,15 @@ def test_spaces_before_texts(tmp_path: Path) -> None:
         encoded = ours.encode("ab </s>ab", add_special_tokens=False)
         assert "".join(t for t in encoded.tokens).replace("</s>", "|") == ("▁ab▁|▁ab" if prefix else "ab▁|ab")
         assert ours.decode(ours.encode(" ab").ids) == " ab"
+
+
+def test_spaces_behind_control_tokens(tmp_path: Path) -> None:
+    """Those of Phi-3 take them, but for the first tokens."""
+    tokens, scores, types = sentencepiece(2)
+    found = model(tmp_path / "m", "llama", tokens, types, "phi3", scores=scores, eos_token_id=2)
+    ours = backend(found)
+    assert ours.encode("ab</s>  ab").ids == ours.encode("ab</s>ab").ids
+    assert ours.encode("<s> ab").ids != ours.encode("<s>ab").ids
 
 
 @pytest.mark.parametrize("prefix", [True, False])

@@ -48,11 +48,11 @@ GPT2 = (byte_level(True),)
 LLAMA3 = pattern(_ENDS, _WORD, r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", _TAIL)
 QWEN2 = pattern(_ENDS, _WORD, r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", _TAIL)
 QWEN35 = pattern(_ENDS, r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+", r"\p{N}", r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", _TAIL)
-SINGLE_DIGITS = ({"type": "Digits", "individual_digits": True}, byte_level(True))
+SINGLE_DIGITS = (split(r"\p{N}"), byte_level(True))
 FALCON = (
     {"type": "Punctuation", "behavior": "Contiguous"},
     byte_level(True),
-    {"type": "Digits", "individual_digits": False},
+    split(r"\p{N}+"),  # of letters that stand for bytes: ¼ and others are numbers, too
     split("[0-9][0-9][0-9]"),
 )
 GPT4O = pattern(*(c + _ENDS + "?" for c in _CASED), r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", _TAIL)
@@ -72,6 +72,12 @@ DEEPSEEK_CODER = (
     byte_level(False),
 )
 
+DEEPSEEK = (
+    *map(split, (r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$")),
+    *map(split, ("[一-龥\u0800-一가-\ud7ff]+", r"\p{N}")),
+    byte_level(False),
+)
+
 LLAMA3_NAMES = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
 CUTS: Mapping[str, Cuts] = {
     **dict.fromkeys(("default", "falcon"), Cuts(FALCON)),
@@ -82,6 +88,7 @@ CUTS: Mapping[str, Cuts] = {
     **dict.fromkeys(("stablelm2", "hunyuan", "grok-2"), Cuts(QWEN2)),
     **dict.fromkeys(("starcoder", "refact", "smollm", "codeshell", "exaone", "minerva-7b"), Cuts(SINGLE_DIGITS)),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), Cuts(DEEPSEEK3)),
+    "deepseek-llm": Cuts(DEEPSEEK),
     "deepseek-coder": Cuts(DEEPSEEK_CODER),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), Cuts(GPT4O)),
     "qwen35": Cuts(QWEN35, composed=True),

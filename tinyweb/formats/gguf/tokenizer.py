@@ -109,7 +109,7 @@ class Vocabulary:
         return [
             {
                 "id": i, "content": token, "single_word": False, "lstrip": False,
-                "rstrip": strip and kind == CONTROL and token not in kept, "normalized": False,
+                "rstrip": bool(strip and kind == CONTROL and token not in kept), "normalized": False,
                 "special": bool(kind != USER_DEFINED),
             }
             for i, (token, kind) in enumerate(zip(self.tokens, self.types))
