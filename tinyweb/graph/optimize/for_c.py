@@ -18,8 +18,8 @@ from tinyweb.graph.symbolic import borders, const_factor
 BLOCKS_PER_WORKER = 4
 AGAIN = 8  # vectors of outputs, at least, of which the last may begin earlier
 REPEATED = 64  # bodies of reductions that unrolling makes, one after the other: more are slow to compile
-# sums in the first-level cache, and the fewest of a row that are worth it; lanes of one, rows at a time
-SUMMED, LEAST_SUMMED, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 32, 8
+# sums in the first-level cache, the fewest and the most of a row that are worth it; lanes of one, rows at a time
+SUMMED, NARROWEST, WIDEST, SUMMED_VECTOR, ROWS_TOGETHER = 2048, 128, 512, 32, 8
 LONGEST = 1024  # additions to one sum: more, one after another, lose digits
 SHORT = 4  # steps that a part of a divided axis has at least, on average
 SIDE, LINE = 8, 16  # elements of a block that is transposed: along what is stored, and along what is read
@@ -140,10 +140,10 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
         return False
     together = max((unrolled(k, r, REPEATED // ROWS_TOGETHER) for r in others), default=1)
     width = b.target.vector_lanes if others else SUMMED_VECTOR  # of each row one is enough
-    block = power_of_two(k.size(column), SUMMED // k.volume(others))
-    while block > LEAST_SUMMED and k.size(column) // block < b.target.parallel_threads:
+    block = power_of_two(k.size(column), min(SUMMED // k.volume(others), WIDEST))
+    while block > NARROWEST and k.size(column) // block < b.target.parallel_threads:
         block //= 2
-    if block < LEAST_SUMMED or k.size(row) > ROWS_TOGETHER * LONGEST:
+    if block < NARROWEST or k.size(row) > ROWS_TOGETHER * LONGEST:
         return False
     outside, inside = b.split(column.arg.name, block)
     vectors = b.tile(inside, width, AxisKind.VECTOR)
