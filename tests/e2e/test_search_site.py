@@ -100,6 +100,6 @@ def test_the_same_vectors_as_in_python(open_site: Callable[..., Page]) -> None:
         }""",
         texts,
     )
-    want = Embedder.from_folder(TINYEMBED, "q8", activations="int8", max_length=128).embed(texts)
+    want = Embedder.from_folder(TINYEMBED, "q8", activations="int8", max_length=128).encode(texts)
     cosines = (np.array(got) * want).sum(1)
     assert cosines.min() > 0.999, cosines

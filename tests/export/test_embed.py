@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.export.test_function import calls
-from tests.models.bert_folders import random_model, write_folder
+from tests.models.encoder_folders import random_model, write_folder
 from tinyweb.cli import app, main
 from tinyweb.errors import ExportError
 from tinyweb.export.embed import EmbedOptions, check_lengths, export_embed, function_name, write_embedder, write_texts
 from tinyweb.export.loader import write_loader
+from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.models.embedding import Embedder, pad
 
 TEXTS = ["the cat sat.", "trees, trees, trees: a b c d e f g h"]
@@ -35,7 +36,7 @@ def write(site: Path, folder: Path, quant: str) -> dict[str, Any]:
     options = EmbedOptions(quant=quant)
     embedder = Embedder.from_folder(folder, quant, "CPU")
     site.mkdir()
-    write_texts(site / "model", folder)
+    write_texts(site / "model", ModelFolder(folder))
     manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent)
     write_loader(site / "model", manifest)
     return manifest
@@ -49,21 +50,33 @@ def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tm
     assert (section["dimensions"], section["max_length"], section["pooling"]) == (128, 24, ["cls", "mean"])
     assert section["prefixes"] == {"query": "query: ", "passage": "passage: "}
     embedder = Embedder.from_folder(folder, quant, activations="int8" if quant == "q8" else "float")
-    ids = embedder.encode(TEXTS, "query")
+    ids = embedder.tokens(TEXTS, "query")
     made = []
     for row, shape in zip(ids, ((64, 8), (1, 24))):
         tokens, lengths = pad([row[: shape[1]]], *shape)
         made.append((function_name(*shape), {"ids": tokens, "lengths": lengths}))
     got = [outputs["output"][0] for outputs in calls(tmp_path / "site", made)]
     want = Embedder.from_folder(folder, quant, activations=embedder.model.activations, max_length=8)
-    np.testing.assert_allclose(got[0], want.embed(TEXTS[:1], "query")[0], atol=2e-5 if quant == "f32" else 2e-3)
-    np.testing.assert_allclose(got[1], embedder.embed(TEXTS, "query")[1], atol=2e-5 if quant == "f32" else 2e-3)
+    np.testing.assert_allclose(got[0], want.encode(TEXTS[:1], "query")[0], atol=2e-5 if quant == "f32" else 2e-3)
+    np.testing.assert_allclose(got[1], embedder.encode(TEXTS, "query")[1], atol=2e-5 if quant == "f32" else 2e-3)
     model = tmp_path / "site" / "model"
     assert {p.name for p in model.iterdir()} >= {"tokenizer.json", "tokenizer_config.json", "model.js", "model.d.ts"}
     assert "loadEmbedder" in (model / "model.js").read_text() and "128 numbers" in (model / "model.js").read_text()
     assert json.loads((model / "manifest.json").read_text()) == manifest
     entries = manifest["targets"]["webgpu"]["variants"]["base"]["entry_points"]
     assert entries.keys() == manifest["functions"].keys()
+
+
+def test_an_encoder_of_another_architecture(tmp_path: Path) -> None:
+    """ModernBERT: rotary positions, windows, gated MLPs."""
+    folder = write_folder(tmp_path / "model", random_model("ModernBERT"))
+    manifest = write(tmp_path / "site", folder, "f32")
+    assert manifest["model"]["architecture"] == "modernbert" and manifest["model"]["layers"] == 4
+    embedder = Embedder.from_folder(folder)
+    (row,) = embedder.tokens(TEXTS[1:])
+    tokens, lengths = pad([row], 1, 24)
+    (outputs,) = calls(tmp_path / "site", [(function_name(1, 24), {"ids": tokens, "lengths": lengths})])
+    np.testing.assert_allclose(outputs["output"][0], embedder.encode(TEXTS[1:])[0], atol=2e-5)
 
 
 def test_lengths() -> None:
@@ -121,5 +134,5 @@ def test_run_embed(folder: Path) -> None:
     run = CliRunner().invoke(app, ["run", "embed", str(folder), *TEXTS, "--kind", "query"])
     lines = CliRunner().invoke(app, ["run", "embed", str(folder), "--kind", "query"], input="\n".join(TEXTS) + "\n")
     assert run.stdout == lines.stdout
-    want = Embedder.from_folder(folder).embed(TEXTS, "query")
+    want = Embedder.from_folder(folder).encode(TEXTS, "query")
     np.testing.assert_allclose(np.array(json.loads(run.stdout)), want, atol=1e-6)

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from tests.control.seeds import SEED
-from tests.models.bert_folders import word_pieces
+from tests.models.encoder_folders import word_pieces
 from tinyweb.formats.chat_template import ChatTemplate
 from tinyweb.formats.control_tokens import MARK, ControlTokens, guarded_backend
 from tinyweb.formats.tokenizer import Tokenizer
@@ -153,9 +153,9 @@ def test_texts_for_embeddings() -> None:
     embedding = Embedder.from_folder(MODELS / "tinyembed")
     control = ControlTokens(json.loads(embedding.backend.to_str()))
     special = {embedding.backend.token_to_id(text) for text in control.texts}
-    usual = [i for i in embedding.encode(["hello"])[0] if i in special]
+    usual = [i for i in embedding.tokens(["hello"])[0] if i in special]
     for text in texts(control, 40):
-        assert [i for i in embedding.encode([text])[0] if i in special] == usual, text
+        assert [i for i in embedding.tokens([text])[0] if i in special] == usual, text
     control, backend = guarded_backend(word_pieces())
     assert 3 not in backend.encode(control.guard("a [SEP] b"), add_special_tokens=False).ids
 
@@ -176,7 +176,7 @@ def fixture() -> dict[str, list[dict[str, object]]]:
     for text in texts(guarded_backend(chat.backend)[0], 30):
         rows["chat"].append({"text": text, "ids": chat.prompt([{"role": "user", "content": text}])})
     for text in texts(ControlTokens(json.loads(embedding.backend.to_str())), 30):
-        rows["embed"].append({"text": text, "ids": embedding.encode([text])[0]})
+        rows["embed"].append({"text": text, "ids": embedding.tokens([text])[0]})
     for text in texts(ControlTokens(json.loads(pictures.backend.to_str())), 30):
         rows["image"].append({"text": text, "ids": pictures(text)})
     return rows
@@ -190,7 +190,7 @@ def test_the_runtime_is_compared_with_these_ids() -> None:
     for row in rows["chat"]:
         assert chat.prompt([{"role": "user", "content": row["text"]}]) == row["ids"], row["text"]
     for row in rows["embed"]:
-        assert embedding.encode([row["text"]])[0] == row["ids"], row["text"]
+        assert embedding.tokens([row["text"]])[0] == row["ids"], row["text"]
     for row in rows["image"]:
         assert pictures(row["text"]) == row["ids"], row["text"]
 

@@ -18,7 +18,7 @@ from tests.formats.test_torch_checkpoint import Rebuilt, Storage, archive, dump
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats import torch_checkpoint
 from tinyweb.formats.chat_template import ChatTemplate
-from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder, read_json_list, read_text
+from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder, parse_json_list, read_text
 from tinyweb.formats.safetensors import SafetensorsFile
 from tinyweb.formats.tensors import SafetensorsWeights
 from tinyweb.formats.torch_checkpoint import TorchCheckpoint
@@ -119,10 +119,10 @@ def test_the_largest_text(tmp_path: Path) -> None:
 
 def test_lists(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("[1, 2]")
-    assert read_json_list(tmp_path / "a") == [1, 2]
+    assert parse_json_list(read_text(tmp_path / "a"), "a") == [1, 2]
     (tmp_path / "a").write_text("{}")
     with pytest.raises(ModelFormatError, match="holds no JSON array"):
-        read_json_list(tmp_path / "a")
+        parse_json_list(read_text(tmp_path / "a"), "a")
 
 
 def test_values_at_their_bounds() -> None:

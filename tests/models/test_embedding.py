@@ -8,8 +8,11 @@ import pytest
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from tests.models.bert_folders import random_model, word_pieces, write_folder, write_json
+from tests.formats.gguf.converted import convert
+from tests.formats.gguf.test_tokenizer import CONTROL, NORMAL, phantom
+from tests.models.encoder_folders import PIECES, random_model, word_pieces, write_folder, write_json
 from tinyweb.errors import ModelFormatError, TinywebError
+from tinyweb.models import load
 from tinyweb.models.embedding import Embedder, padded_lengths
 
 TEXTS = [
@@ -53,7 +56,7 @@ def model() -> PreTrainedModel:
 )
 def test_pooling(pooling: str, fields: dict[str, object], model: PreTrainedModel, tmp_path: Path) -> None:
     embedder = Embedder.from_folder(write_folder(tmp_path, model, **fields))
-    got = embedder.embed(TEXTS)
+    got = embedder.encode(TEXTS)
     assert got.dtype == np.float32 and got.shape == (4, 48)
     np.testing.assert_allclose(got, vectors_of(model, TEXTS, pooling), atol=1e-4)
 
@@ -62,7 +65,7 @@ def test_many_texts_of_all_lengths(model: PreTrainedModel, tmp_path: Path) -> No
     """The order of the texts, and which run side by side, changes nothing."""
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefg"), n)) for n in rng.integers(1, 38, 21)]
-    got = Embedder.from_folder(write_folder(tmp_path, model), max_length=36).embed(texts)
+    got = Embedder.from_folder(write_folder(tmp_path, model), max_length=36).encode(texts)
     np.testing.assert_allclose(got, vectors_of(model, texts, "mean", 36), atol=1e-4)
 
 
@@ -71,12 +74,12 @@ def test_prefixes(model: PreTrainedModel, tmp_path: Path) -> None:
     named = write_folder(tmp_path / "my-e5-small-v2", model)
     embedder = Embedder.from_folder(named)
     assert embedder.settings.prefixes == {"query": "query: ", "passage": "passage: "}
-    assert embedder.encode(["cat"], "query") == [word_pieces().encode("query: cat").ids]
+    assert embedder.tokens(["cat"], "query") == [word_pieces().encode("query: cat").ids]
     assert Embedder.from_folder(named, prefixes={"query": "q: "}).settings.prefixes["query"] == "q: "
     write_json(named / "config_sentence_transformers.json", {"prompts": {"query": "find: ", "document": "text: "}})
     assert Embedder.from_folder(named).settings.prefixes == {"query": "find: ", "passage": "text: "}
     with pytest.raises(ValueError, match="query or a passage"):
-        embedder.encode(["cat"], "title")
+        embedder.tokens(["cat"], "title")
 
 
 def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
@@ -85,8 +88,8 @@ def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
     assert (found.pooling, found.normalize, found.max_length) == (("mean",), True, 40)
     write_json(plain / "sentence_bert_config.json", {"max_seq_length": 8, "do_lower_case": True})
     short = Embedder.from_folder(plain)
-    assert short.encode([TEXTS[3]])[0][-1] == 3 and len(short.encode([TEXTS[3]])[0]) == 8
-    assert short.encode(["THE CAT"]) == short.encode(["the cat"])
+    assert short.tokens([TEXTS[3]])[0][-1] == 3 and len(short.tokens([TEXTS[3]])[0]) == 8
+    assert short.tokens(["THE CAT"]) == short.tokens(["the cat"])
     with pytest.raises(TinywebError, match="41 tokens"):
         Embedder.from_folder(plain, max_length=41)
 
@@ -112,7 +115,7 @@ def test_refuses(file: str, value: object, message: str, model: PreTrainedModel,
 
 
 def test_refuses_a_tokenizer_of_another_model(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, random_model(vocab_size=20, num_hidden_layers=0))
+    folder = write_folder(tmp_path, random_model(vocab_size=20, num_hidden_layers=1))
     with pytest.raises(ModelFormatError, match="not of one model"):
         Embedder.from_folder(folder)
 
@@ -121,3 +124,23 @@ def test_padded_lengths() -> None:
     assert padded_lengths(512) == (32, 128, 512)
     assert padded_lengths(256) == (32, 128, 256)
     assert padded_lengths(20) == (20,)
+
+
+def test_a_gguf_file(model: PreTrainedModel, tmp_path: Path) -> None:
+    """Network, tokenizer and pooling of one file."""
+    folder = write_folder(tmp_path / "folder", model, pooling_mode_cls_token=True)
+    kinds = [CONTROL if piece.startswith("[") else NORMAL for piece in PIECES]
+    tokenizer = {"model": "bert", "tokens": list(map(phantom, PIECES)), "token_type": kinds, "cls_token_id": 2,
+                 "padding_token_id": 0, "unknown_token_id": 1, "seperator_token_id": 3}  # fmt: skip
+    more = {f"tokenizer.ggml.{name}": value for name, value in tokenizer.items()} | {"bert.pooling_type": 2}
+    path = convert(folder, tmp_path / "m.gguf", "bert", more=more)
+    embedder = load(path)
+    assert isinstance(embedder, Embedder) and embedder.settings.pooling == ("cls",)
+    np.testing.assert_allclose(embedder.encode(TEXTS), Embedder.from_folder(folder).encode(TEXTS), atol=1e-5)
+
+
+def test_load(model: PreTrainedModel, tmp_path: Path) -> None:
+    """An encoder is loaded as what makes vectors of texts."""
+    embedder = load(write_folder(tmp_path, model), context=8)
+    assert isinstance(embedder, Embedder) and embedder.settings.max_length == 8
+    assert embedder.encode(TEXTS).shape == (4, 48)

@@ -57,6 +57,6 @@ def test_the_same_vectors_as_transformers() -> None:
         hidden = model(**read).last_hidden_state
     mask = read["attention_mask"].unsqueeze(-1)
     want = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1)).numpy()
-    got = Embedder.from_folder(folder, device="WEBGPU").embed(texts)
+    got = Embedder.from_folder(folder, device="WEBGPU").encode(texts)
     np.testing.assert_allclose(got, want, atol=1e-4)
     assert got[0] @ got[2] > got[0] @ got[1]  # what it is for

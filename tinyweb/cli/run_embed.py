@@ -43,5 +43,5 @@ def run_embed(
     model = located(source, EMBED)
     embedder = Embedder.from_folder(model, quant.value if quant else None, device, prefixes=prefixes)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
-    vectors = embedder.embed(given, kind.value)
+    vectors = embedder.encode(given, kind.value)
     print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

@@ -6,7 +6,6 @@ of at most L tokens. Section `embed` of the manifest (docs/bundle.md) says what 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from tinyweb.export.loader import write_loader
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.formats.source import open_model
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
 from tinyweb.nn.quantize import BITS, activations_for
@@ -66,21 +66,22 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     check_page("embed")
     check_shard_bytes(options.shard_bytes)
     lengths = check_lengths(options.lengths)
-    folder = locate(source, EMBED, progress)
+    path = locate(source, EMBED, progress)
     progress("reading the model", 0, 1)
+    folder = open_model(path)
     embedder = Embedder.from_folder(
         folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes
     )
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
-    ModelFolder(folder).read_config(FILES["tokenizer_config"], required=False)
+    folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
-    name = options.name or model_name(folder)
+    name = options.name or model_name(path)
     longest = min(embedder.settings.max_length, max(lengths))
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
         written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
         write_loader(site / "model", written)
-        copy_page(site, "embed", folder)
+        copy_page(site, "embed", path)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
 
 
@@ -126,7 +127,7 @@ def write_embedder(
     figures = {
         "architecture": model.config.model_type,
         "parameters": model.parameter_count,
-        "layers": model.config.num_hidden_layers,
+        "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "quant": options.quant,
     }
@@ -142,12 +143,12 @@ def function_name(batch: int, length: int) -> str:
     return f"embed_{batch}x{length}"
 
 
-def write_texts(bundle: Path, folder: Path) -> None:
+def write_texts(bundle: Path, folder: ModelFolder) -> None:
     """The tokenizer's files, in the folder `bundle`, which is made."""
     bundle.mkdir()
-    shutil.copyfile(folder / "tokenizer.json", bundle / FILES["tokenizer"])
-    config = folder / "tokenizer_config.json"
-    if config.is_file():
-        shutil.copyfile(config, bundle / FILES["tokenizer_config"])
-    else:
-        (bundle / FILES["tokenizer_config"]).write_text("{}\n", "utf-8")
+    texts = {
+        "tokenizer": folder.text("tokenizer.json", required=True) or "",
+        "tokenizer_config": folder.text("tokenizer_config.json") or "{}\n",
+    }
+    for name, text in texts.items():
+        (bundle / FILES[name]).write_text(text, encoding="utf-8", newline="\n")

@@ -47,9 +47,9 @@ def parse_json(text: str, path: str) -> dict[str, Any]:
     return value
 
 
-def read_json_list(path: Path) -> list[Any]:
-    """A JSON array from a file; ModelFormatError where there is none."""
-    value = _parse(read_text(path), str(path))
+def parse_json_list(text: str, path: str) -> list[Any]:
+    """A JSON array from a text; ModelFormatError, which names its `path`, where there is none."""
+    value = _parse(text, path)
     if not isinstance(value, list):
         raise ModelFormatError(f"{path} holds no JSON array: it is not the file its name says, download it again")
     return value

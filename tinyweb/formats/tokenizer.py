@@ -115,6 +115,11 @@ def load_backend(path: Path) -> tokenizers.Tokenizer:
     return _backend(read_text(path), path)
 
 
+def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
+    """The tokenizer.json of a model, or what a GGUF file has in its place."""
+    return _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
+
+
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
     parse_json(text, str(path))  # with clear messages
     try:

@@ -1,19 +1,35 @@
-"""Models, one readable file or folder each; `load` reads a language model."""
+"""Models, one readable file or folder each; `load` reads what works on texts."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tinyweb.models.decoder import Decoder, ModelSource
+    from tinyweb.models.decoder import ModelSource
 
 
 def load(
     source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
     activations: str | None = None,
-) -> Decoder:  # fmt: skip
-    """`tinyweb.models.decoder.load`, which says more."""
-    from tinyweb.models import decoder  # other models do without its modules
+) -> Any:  # fmt: skip
+    """Reads a model of texts, by the architecture that its config.json names: a language model
+    (`models.decoder.Decoder`), or an encoder that makes vectors of texts (`models.embedding.Embedder`).
 
-    return decoder.load(source, quant, context, device, activations)
+    `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
+    `quant`, `device`, `activations`: as of `models.decoder.load`. `context`: tokens of the longest text.
+
+    Raises ModelFormatError for what is missing, damaged or of an architecture that is not known; TinywebError for an
+    option that cannot be.
+    """
+    # other models do without these modules
+    from tinyweb.formats.source import open_model
+    from tinyweb.models import decoder, encoder
+    from tinyweb.sources import CHAT, locate
+
+    folder: Any = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
+    if encoder.is_encoder(folder.config):
+        from tinyweb.models.embedding import Embedder
+
+        return Embedder.from_folder(folder, quant, device, activations, max_length=context)
+    return decoder.load(folder, quant, context, device, activations)

@@ -1,8 +1,8 @@
 """Sentence embeddings: texts to vectors whose cosine says how much they mean the same (Reimers and Gurevych 2019).
 
     embedder = Embedder.from_folder("all-MiniLM-L6-v2")
-    query = embedder.embed(["how do plants eat"], "query")
-    passages = embedder.embed(["Leaves turn light into sugar.", "Trains run on rails."])
+    query = embedder.encode(["how do plants eat"], "query")
+    passages = embedder.encode(["Leaves turn light into sugar.", "Trains run on rails."])
     query @ passages.T                                       # cosines
 
 What is notable:
@@ -28,9 +28,12 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
-from tinyweb.formats.huggingface import ModelFolder, read_json_list
-from tinyweb.formats.tokenizer import load_backend
-from tinyweb.models.bert import Bert
+from tinyweb.formats.huggingface import ModelFolder, parse_json_list
+from tinyweb.formats.source import open_model
+from tinyweb.formats.tokenizer import read_backend
+from tinyweb.models import encoder
+from tinyweb.models.encoder import Encoder
+from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
 
@@ -76,9 +79,9 @@ class EmbeddingSettings:
         """What a folder says; ModelFormatError where that is not supported. `positions`: the most the encoder reads."""
         pooling: tuple[str, ...] = ("mean",)
         normalize = True
-        if (folder.path / "modules.json").is_file():
-            pooling, normalize = _modules(folder)
-        elif (folder.path / "1_Pooling" / "config.json").is_file():
+        if (modules := folder.text("modules.json")) is not None:
+            pooling, normalize = _modules(folder, modules)
+        elif folder.text("1_Pooling/config.json") is not None:
             pooling = _pooling(folder, "1_Pooling")
         text = folder.read_config("sentence_bert_config.json", required=False)
         return cls(
@@ -90,10 +93,10 @@ class EmbeddingSettings:
         )
 
 
-def _modules(folder: ModelFolder) -> tuple[tuple[str, ...], bool]:
-    """Pooling, and whether vectors are normalised, by modules.json."""
+def _modules(folder: ModelFolder, text: str) -> tuple[tuple[str, ...], bool]:
+    """Pooling, and whether vectors are normalised, by the text of modules.json."""
     path = folder.path / "modules.json"
-    entries = read_json_list(path)
+    entries = parse_json_list(text, str(path))
     kinds: list[str] = []
     pooling: tuple[str, ...] = ("mean",)
     for entry in entries:
@@ -151,7 +154,7 @@ def _prefixes(folder: ModelFolder) -> dict[str, str]:
 class Embedder:
     """An encoder with its tokenizer. `settings.prefixes` and `settings.max_length` may be changed by `replace`."""
 
-    def __init__(self, model: Bert, backend: tokenizers.Tokenizer, settings: EmbeddingSettings):
+    def __init__(self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings):
         self.model, self.settings = model, settings
         self.backend = backend
         self.backend.no_padding()
@@ -160,21 +163,22 @@ class Embedder:
 
     @classmethod
     def from_folder(
-        cls, path: str | Path, quant: str | None = None, device: str | None = None, activations: str | None = None, *,
-        max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
+        cls, source: str | Path | ModelFolder, quant: str | None = None, device: str | None = None,
+        activations: str | None = None, *, max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
-        """Reads a folder of sentence-transformers or Hugging Face: an encoder (`models.bert`) and tokenizer.json.
+        """Reads a folder of sentence-transformers or Hugging Face, an encoder (`models.encoder`) and tokenizer.json, or
+        a GGUF file; here or on the hub (tinyweb/sources).
 
-        `quant`, `activations`: as of `Bert.from_folder`. `max_length`: tokens after which texts are cut, at most what
-        the encoder reads. `prefixes`: what a "query" or "passage" begins with, in place of what the folder says.
+        `quant`, `activations`: as of `encoder.load`. `max_length`: tokens after which texts are cut, at most what the
+        encoder reads. `prefixes`: what a "query" or "passage" begins with, in place of what the folder says.
 
         Raises ModelFormatError for a folder that is missing, damaged or not supported; TinywebError for an option that
         cannot be.
         """
-        folder = ModelFolder(path)
-        model = Bert.from_folder(path, quant, device, activations)
+        folder = open_model(locate(source, EMBED)) if isinstance(source, str | Path) else source
+        model = encoder.load(folder, quant, device, activations)
         settings = EmbeddingSettings.of_folder(folder, model.config.positions)
-        backend = load_backend(folder.path / "tokenizer.json")
+        backend = read_backend(folder)
         if (words := backend.get_vocab_size(with_added_tokens=True)) > model.config.vocab_size:
             raise ModelFormatError(
                 f"{folder.path}: tokenizer.json has {words} tokens, the encoder {model.config.vocab_size}: "
@@ -200,7 +204,7 @@ class Embedder:
         """What texts are padded to, shortest first."""
         return padded_lengths(self.settings.max_length)
 
-    def encode(self, texts: Sequence[str], kind: str = "passage") -> list[list[int]]:
+    def tokens(self, texts: Sequence[str], kind: str = "passage") -> list[list[int]]:
         """Token ids of texts of a kind, its prefix in front, special tokens added; what is too long is cut."""
         _check_kind(kind)
         prefix = self.settings.prefixes[kind]
@@ -233,12 +237,12 @@ class Embedder:
             return joined
         return joined / (joined * joined).sum(1, keepdim=True).sqrt().maximum(1e-12)
 
-    def embed(self, texts: Sequence[str], kind: str = "passage") -> npt.NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], kind: str = "passage") -> npt.NDArray[np.float32]:
         """Vectors (texts, dimensions) float32, of length 1 where the model says so; of an empty text, too.
 
         `kind`: "query" for what is looked for, "passage" for what is found. ValueError for another.
         """
-        rows = self.encode(texts, kind)
+        rows = self.tokens(texts, kind)
         out = np.empty((len(rows), self.dimensions), np.float32)
         waiting = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         for length in self.lengths:

@@ -400,6 +400,12 @@ def bert(f: Facts) -> Fields:
     }  # fmt: skip
 
 
+def pooling_of(f: Facts) -> str | None:
+    """How the hidden states of an encoder's tokens become one vector, by sentence-transformers' word for it."""
+    kinds = {1: "mean", 2: "cls", 3: "lasttoken"}
+    return kinds.get(f.integer("pooling_type", 1 << 16, 0))
+
+
 MOE_QWEN2 = names.LLAMA | names.EXPERTS | names.SHARED
 FAMILIES: Mapping[str, Family] = {
     "llama": Family("LlamaForCausalLM", "llama", names.LLAMA, llama, permuted=True),

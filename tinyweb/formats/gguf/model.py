@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf.config import Facts, config_of
+from tinyweb.formats.gguf.config import Facts, config_of, pooling_of
 from tinyweb.formats.gguf.file import read
 from tinyweb.formats.gguf.tokenizer import generation_config, tokenizer_config, tokenizer_json
 from tinyweb.formats.gguf.weights import FLOATS, INTS, GgufWeights
@@ -50,4 +50,6 @@ class GgufModel(ModelFolder):
             made = {"tokenizer": tokenizer_json, "tokenizer_config": tokenizer_config}
             made["generation_config"] = generation_config
             found |= {f"{name}.json": make(self._facts) for name, make in made.items()}
+        if pooling := pooling_of(self._facts):
+            found["1_Pooling/config.json"] = {"pooling_mode": pooling}
         return found

@@ -11,8 +11,43 @@ from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
 
 
-class Attention:
-    """Attention of one layer. The projections of query, key and value are one matrix, rows in this order.
+class Heads:
+    """Queries, keys and values of one layer, and what is made of them. Their projections are one matrix, rows in this
+    order.
+    """
+
+    def __init__(self, config: AttentionConfig, load: Loader, layer: str, rotary: Rotary | None):
+        c, names, hidden = config, load.names, load.config.hidden_size
+        self.config, self.rotary = config, rotary
+        self.qkv = load.qkv(layer, c)
+        self.query_norm, self.key_norm, self.head_norm = load.query_key_norms(layer, c)
+        (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
+
+    def project(self, h: Tensor, start: Size, activations: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Query (batch, tokens, heads, width), key and value (batch, tokens, kv_heads, width) of h (batch, tokens,
+        hidden) at positions start, start + 1, …"""
+        c = self.config
+        qkv = self.qkv(h, activations).reshape(*h.shape[:2], c.heads + 2 * c.kv_heads, c.width)
+        both, value = qkv[:, :, : c.heads + c.kv_heads], self._clipped(qkv[:, :, c.heads + c.kv_heads :])
+        if self.head_norm is not None:
+            both = self.head_norm(both)
+        query, key = both[:, :, : c.heads], both[:, :, c.heads :]
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = (
+                n(x.flatten(2)).reshape(*x.shape) for n, x in ((self.query_norm, query), (self.key_norm, key))
+            )
+        return self._positioned(self._clipped(query), start), self._positioned(self._clipped(key), start), value
+
+    def _clipped(self, x: Tensor) -> Tensor:
+        clip = self.config.clip
+        return x if clip is None else x.clamp(-clip, clip)
+
+    def _positioned(self, x: Tensor, start: Size) -> Tensor:
+        return x if self.rotary is None else self.rotary(x, start)
+
+
+class Attention(Heads):
+    """Attention of one layer.
 
     A cache is float32 (2, batch · key/value heads, positions, width): keys and values, all sequences' heads side by
     side.
@@ -21,12 +56,8 @@ class Attention:
     cache_name = "kv"
 
     def __init__(self, config: AttentionConfig, load: Loader, layer: str, rotary: Rotary | None):
-        c, names, hidden = config, load.names, load.config.hidden_size
-        self.config, self.rotary = config, rotary
-        self.qkv = load.qkv(layer, c)
-        self.query_norm, self.key_norm, self.head_norm = load.query_key_norms(layer, c)
-        (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.width, c.output_bias)
-        self.sinks = load.vector(layer + names.sinks, c.heads) if c.sinks else None
+        super().__init__(config, load, layer, rotary)
+        self.sinks = load.vector(layer + load.names.sinks, config.heads) if config.sinks else None
 
     def cache_shape(self, batch: int, positions: int) -> tuple[int, ...]:
         return 2, batch * self.config.kv_heads, positions, self.config.width
@@ -39,18 +70,9 @@ class Attention:
         c = self.config
         batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
         assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
-        qkv = self.qkv(h, activations).reshape(batch, tokens, c.heads + 2 * c.kv_heads, c.width)
-        both, value = qkv[:, :, : c.heads + c.kv_heads], self._clipped(qkv[:, :, c.heads + c.kv_heads :])
-        if self.head_norm is not None:
-            both = self.head_norm(both)
-        query, key = both[:, :, : c.heads], both[:, :, c.heads :]
-        if self.query_norm is not None and self.key_norm is not None:
-            query, key = (
-                n(x.flatten(2)).reshape(*x.shape) for n, x in ((self.query_norm, query), (self.key_norm, key))
-            )
-        query, key = (self._positioned(self._clipped(x), start) for x in (query, key))
-        stored = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
-        cache[:, :, start : start + tokens] = stored.reshape(2, batch * c.kv_heads, tokens, c.width)
+        query, key, value = self.project(h, start, activations)
+        both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
+        cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
         seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
         group = c.heads // c.kv_heads  # query heads that share a key/value head
@@ -63,13 +85,6 @@ class Attention:
         mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
         return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
-
-    def _clipped(self, x: Tensor) -> Tensor:
-        clip = self.config.clip
-        return x if clip is None else x.clamp(-clip, clip)
-
-    def _positioned(self, x: Tensor, start: Size) -> Tensor:
-        return x if self.rotary is None else self.rotary(x, start)
 
     def _weights(self, scores: Tensor) -> Tensor:
         """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""

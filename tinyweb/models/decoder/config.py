@@ -154,23 +154,28 @@ class LayerConfig:
 
 
 @dataclass(frozen=True)
-class DecoderConfig:
-    """A decoder-only language model.
-
-    `positions`: the longest text. `learned_positions`: they are rows of a table that is added to the embedding.
-    `embedding_scale`, `logit_scale`: what embeddings and logits are multiplied with; `logit_softcap`: logits l become
-    cap · tanh(l / cap). `tied`: the head is the embedding.
-    """
+class ModelConfig:
+    """What decoders and encoders have. `positions`: the longest text. `embedding_scale`: of embeddings."""
 
     vocab_size: int
     hidden_size: int
     positions: int
     layers: tuple[LayerConfig, ...]
+    embedding_scale: float = field(default=1.0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class DecoderConfig(ModelConfig):
+    """A decoder-only language model.
+
+    `learned_positions`: they are rows of a table that is added to the embedding. `logit_scale`: what logits are
+    multiplied with; `logit_softcap`: logits l become cap · tanh(l / cap). `tied`: the head is the embedding.
+    """
+
     norm: NormConfig
     tied: bool = False
     head_bias: bool = False
     learned_positions: bool = False
-    embedding_scale: float = 1.0
     logit_scale: float = 1.0
     logit_softcap: float | None = None
 

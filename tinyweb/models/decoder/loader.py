@@ -14,6 +14,7 @@ from tinyweb.models.decoder.config import (
     DecoderConfig,
     ExpertsConfig,
     LatentConfig,
+    ModelConfig,
     Names,
     NormConfig,
     RotaryConfig,
@@ -31,7 +32,7 @@ class Loader:
     """Reads the parameters of one model. `count`: how many numbers have been read so far."""
 
     def __init__(
-        self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | None, device: str | None
+        self, config: ModelConfig, names: Names, checkpoint: Checkpoint, quant: str | None, device: str | None
     ):
         self.config, self.names, self.checkpoint, self.quant, self.device = config, names, checkpoint, quant, device
         there = [p for p in (*names.prefixes, "") if f"{p}{names.embedding}.weight" in checkpoint]
@@ -43,9 +44,9 @@ class Loader:
         shape = (self.config.vocab_size, self.config.hidden_size)
         return self._table(self._read(self.prefix + self.names.embedding + ".weight", shape))
 
-    def head(self, embedding: Tensor | QuantizedWeight) -> Linear:
+    def head(self, c: DecoderConfig, embedding: Tensor | QuantizedWeight) -> Linear:
         """From hidden states to logits: by the embedding, or a matrix (vocab, hidden) of its own."""
-        c, name = self.config, self.names.head
+        name = self.names.head
         weight = embedding if c.tied else self._table(self._read(name + ".weight", (c.vocab_size, c.hidden_size)))
         return Linear.of(weight, self.vector(name + ".bias", c.vocab_size) if c.head_bias else None)
 

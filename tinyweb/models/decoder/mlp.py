@@ -15,6 +15,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda x: x.gelu("tanh"),
     "gelu_sigmoid": lambda x: x * (x * 1.702).sigmoid(),
     "relu": lambda x: x.relu(),
+    "tanh": lambda x: x.tanh(),
 }
 
 
@@ -33,9 +34,13 @@ class Mlp:
 
     def __call__(self, h: Tensor, activations: str) -> Tensor:
         """Of h (…, hidden); the same shape."""
+        return self.down(self.inner(h, activations), activations)
+
+    def inner(self, h: Tensor, activations: str) -> Tensor:
+        """What `down` reads: (…, width)."""
         if self.gate is None:
-            return self.down(ACTIVATIONS[self.config.activation](self.up(h, activations)), activations)
-        return self.down(gated(self.config, self.gate(h, activations), self.up(h, activations)), activations)
+            return ACTIVATIONS[self.config.activation](self.up(h, activations))
+        return gated(self.config, self.gate(h, activations), self.up(h, activations))
 
 
 def gated(c: MlpConfig, gate: Tensor, up: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class Decoder:
             for i, layer in enumerate(config.layers)
         ]
         self.norm = load.norm(load.prefix + names.norm, config.norm)
-        self.head = load.head(self.embedding.weight)
+        self.head = load.head(config, self.embedding.weight)
         self.parameter_count = load.count
 
         self.ids = Tensor.empty(self.positions, dtype=dtypes.int32, device=device)

@@ -58,8 +58,8 @@ def main() -> None:
     pairs = data["similarity"]
     a, b, wanted = [p["a"] for p in pairs], [p["b"] for p in pairs], [p["score"] for p in pairs]
     embedder = Embedder.from_folder(options.folder, options.quant)
-    vectors = embedder.embed(queries, "query") @ embedder.embed(passages).T
-    report(options.folder.name, vectors, list((embedder.embed(a) * embedder.embed(b)).sum(1)), wanted)
+    vectors = embedder.encode(queries, "query") @ embedder.encode(passages).T
+    report(options.folder.name, vectors, list((embedder.encode(a) * embedder.encode(b)).sum(1)), wanted)
     report("bag of words", bag_cosines(queries, passages), list(np.diag(bag_cosines(a, b))), wanted)
 
 

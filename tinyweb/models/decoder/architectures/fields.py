@@ -30,9 +30,11 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "gelu_sigmoid",
     "relu": "relu",
 }
 KINDS = ("full_attention", "sliding_attention")

@@ -1,0 +1,162 @@
+"""Every encoder against `transformers`, with small random weights."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from tests.models.encoder_folders import ENCODERS, random_model
+from tinyweb import Tensor
+from tinyweb.errors import ModelFormatError, TinywebError
+from tinyweb.formats.huggingface import Config
+from tinyweb.models.encoder import Encoder, load
+from tinyweb.models.encoder.architectures import read_config
+
+TOLERANCE = 1e-4
+TOKENS = 17
+Made = Callable[[str], tuple[Path, PreTrainedModel]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The folder of an encoder, and the reference."""
+
+    @cache
+    def of(name: str) -> tuple[Path, PreTrainedModel]:
+        folder, model = tmp_path_factory.mktemp("model"), ENCODERS[name].model()
+        model.save_pretrained(folder)
+        return folder, model
+
+    return of
+
+
+def check(folder: Path, reference: PreTrainedModel, device: str | None = None) -> Encoder:
+    """Texts of three lengths side by side, with types of tokens where there are some; and one without padding."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(4, 60, (3, TOKENS)).astype(np.int32)
+    mask = np.arange(TOKENS) < np.array([[TOKENS], [4], [1]])
+    ids = np.where(mask, ids, reference.config.pad_token_id).astype(np.int32)
+    arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int32)}
+    if "token_type_ids" in inspect.signature(reference.forward).parameters:
+        most = getattr(reference.config, "type_vocab_size", 0)
+        arrays["token_type_ids"] = (rng.random((3, TOKENS)) * max(most, 1)).astype(np.int32)
+    with torch.no_grad():
+        want = reference(**{n: torch.tensor(a).long() for n, a in arrays.items()}).last_hidden_state.numpy()
+        alone = reference(input_ids=torch.tensor(ids[:1]).long()).last_hidden_state.numpy()
+    model = load(folder, device=device)
+    kinds = Tensor(arrays["token_type_ids"], device=device) if "token_type_ids" in arrays else None
+    got = model(Tensor(ids, device=device), Tensor(mask, device=device), kinds).numpy()
+    assert 0.3 < want.std() < 30
+    np.testing.assert_allclose(got[mask], want[mask], atol=TOLERANCE)
+    np.testing.assert_allclose(model(Tensor(ids[:1], device=device)).numpy(), alone, atol=TOLERANCE)
+    return model
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_against_transformers(made: Made, name: str) -> None:
+    folder, reference = made(name)
+    assert check(folder, reference).parameter_count == sum(p.numel() for p in reference.parameters())
+
+
+@pytest.mark.parametrize("device", ["WASM", "WEBGPU"])
+@pytest.mark.parametrize(
+    "name", [n if n in ("BERT", "ModernBERT") else pytest.param(n, marks=pytest.mark.slow) for n in ENCODERS]
+)
+def test_devices(made: Made, name: str, device: str) -> None:
+    check(*made(name), device)
+
+
+@pytest.mark.parametrize("act", ["gelu_new", "relu", "silu", "quick_gelu"])
+def test_activations(act: str, tmp_path: Path) -> None:
+    model = random_model(hidden_act=act, num_hidden_layers=1)
+    model.save_pretrained(tmp_path)
+    check(tmp_path, model)
+
+
+def test_positions_behind_the_padding_token(made: Made) -> None:
+    assert load(made("RoBERTa")[0]).config.positions == 38
+
+
+def test_names_of_other_checkpoints(tmp_path: Path) -> None:
+    """Below a prefix, with the names that the first release gave norms."""
+    model = random_model(num_hidden_layers=1)
+    model.save_pretrained(tmp_path)
+    old = {
+        "bert." + k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+        for k, v in load_file(tmp_path / "model.safetensors").items()
+    }
+    save_file(old, tmp_path / "model.safetensors")
+    check(tmp_path, model)
+
+
+def test_precisions(tmp_path: Path) -> None:
+    model = random_model(hidden_size=64, intermediate_size=96)
+    model.save_pretrained(tmp_path)
+    ids = Tensor(np.arange(4, 36, dtype=np.int32).reshape(2, 16))
+    want = load(tmp_path, "f32")(ids).numpy()
+    errors = [float(np.abs(load(tmp_path, q)(ids).numpy() - want).mean()) for q in ("f16", "q8", "q4")]
+    assert 0 < errors[0] < 1e-3 < errors[1] < 0.03 < errors[2] < 0.5
+
+
+def test_older_fields(made: Made) -> None:
+    """ModernBERT's config as it was before transformers 5, and one without `architectures`."""
+    now = json.loads((made("ModernBERT")[0] / "config.json").read_text())
+    before = dict(now)
+    rope = before.pop("rope_parameters")
+    del before["layer_types"]
+    before |= {"global_rope_theta": rope["full_attention"]["rope_theta"], "global_attn_every_n_layers": 3,
+               "local_rope_theta": rope["sliding_attention"]["rope_theta"]}  # fmt: skip
+    assert read_config(Config(before, "then")) == read_config(Config(now, "now"))
+    bert = json.loads((made("BERT")[0] / "config.json").read_text())
+    assert read_config(Config({**bert, "architectures": None}, "without")) == read_config(Config(bert, "with"))
+    masked = {**bert, "architectures": ["BertForMaskedLM"]}
+    assert read_config(Config(masked, "of another task")) == read_config(Config(bert, "with"))
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("BERT", {"architectures": ["DebertaModel"]}, "names DebertaModel; encoders supported here: BertModel"),
+    ("BERT", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
+    ("BERT", {"hidden_act": "mish"}, "'hidden_act' 'mish'"),
+    ("BERT", {"num_attention_heads": 5}, "multiple of"),
+    ("BERT", {"is_decoder": True}, "decoder"),
+    ("BERT", {"vocab_size": "many"}, "vocab_size"),
+    ("RoBERTa", {"max_position_embeddings": 2}, "leaves no position behind 1"),
+    ("ModernBERT", {"layer_types": ["full_attention"]}, "'layer_types' must name 4 layers"),
+    ("ModernBERT", {"local_attention": 0}, "'local_attention' must be an integer"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), REFUSED, ids=[f"{r[0]}: {r[2]}" for r in REFUSED])
+def test_what_is_refused(made: Made, name: str, changes: dict[str, Any], message: str) -> None:
+    values = json.loads((made(name)[0] / "config.json").read_text()) | changes
+    with pytest.raises(ModelFormatError, match=message):
+        read_config(Config(values, "config.json"))
+
+
+def test_refuses_weights_of_another_shape(tmp_path: Path) -> None:
+    random_model(num_hidden_layers=1).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hidden_size": 96}))
+    with pytest.raises(ModelFormatError, match="shape"):
+        load(tmp_path)
+
+
+def test_refuses_arguments(made: Made) -> None:
+    folder, _ = made("BERT")
+    with pytest.raises(TinywebError, match="quantisation"):
+        load(folder, "q3")
+    model = load(folder)
+    with pytest.raises(ValueError, match="41 tokens"):
+        model(Tensor(np.zeros((1, 41), np.int32)))
+    with pytest.raises(ValueError, match="shape"):
+        model(Tensor(np.zeros(4, np.int32)))

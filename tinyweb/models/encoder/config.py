@@ -1,0 +1,39 @@
+"""The parts of an encoder: what an architecture chooses. Norms, attention and MLPs are the records of decoders.
+
+Nothing here knows an architecture's name or a checkpoint's; `architectures` fills these records in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyweb.models.decoder.config import ModelConfig, Names, NormConfig
+
+
+@dataclass(frozen=True)
+class EncoderConfig(ModelConfig):
+    """A network that reads a text at once and makes a vector of each token.
+
+    `model_type`: what config.json calls it. `norm_sums`: norms behind attention and MLP are of what came in and what is
+    added (post-norm), not of what is added alone. `embedding_norm`, `norm`: of the first and of the last hidden states.
+    `first_position`: positions are rows of a table from this one on; None: there is no table. `token_types`: rows of
+    the table for parts of a text; 0: there is none. `causal`: a token sees only what is before it, as in a decoder.
+
+    A layer's `window` holds on both sides: a token sees those less than so many positions away.
+    """
+
+    model_type: str
+    embedding_norm: NormConfig | None = None
+    norm: NormConfig | None = None
+    norm_sums: bool = False
+    first_position: int | None = None
+    token_types: int = 0
+    causal: bool = False
+
+
+@dataclass(frozen=True)
+class EncoderNames(Names):
+    """What a checkpoint calls the parts of an encoder beside those that a decoder has."""
+
+    embedding_norm: str = "embeddings.LayerNorm"
+    token_types: str = "embeddings.token_type_embeddings"

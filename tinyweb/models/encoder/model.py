@@ -1,0 +1,106 @@
+"""An encoder: texts as token ids to hidden states, with weights that stay as they are stored."""
+
+from __future__ import annotations
+
+from tinyweb.device import Device
+from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.models.decoder.config import AttentionConfig, RotaryConfig
+from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
+from tinyweb.models.encoder.layer import Layer
+from tinyweb.models.encoder.loader import EncoderLoader
+from tinyweb.nn.layers import Embedding
+from tinyweb.nn.quantize import activations_for
+from tinyweb.nn.rotary import Rotary
+from tinyweb.tensor import Tensor
+
+
+class Encoder:
+    """A loaded encoder. `activations`: "float" or "int8", what quantised weights are multiplied with; it may be changed
+    before plans are captured. `parameter_count`: numbers it was trained to hold. `load`: reads what else there is in
+    the checkpoint."""
+
+    def __init__(
+        self, config: EncoderConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None,
+        device: str | None = None, activations: str | None = None,
+    ):  # fmt: skip
+        self.config, self.quant, self.device = config, quant, device
+        self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
+        c, load = config, EncoderLoader(config, names, checkpoint, quant, device)
+        self.load = load
+        self.words = Embedding.of(load.embedding())
+        self.positions = None
+        if c.first_position is not None:
+            self.positions = load.table(names.positions, c.positions + c.first_position, c.first_position)
+        self.types = load.table(names.token_types, c.token_types) if c.token_types else None
+        self.embedding_norm = (
+            load.norm(load.prefix + names.embedding_norm, c.embedding_norm) if c.embedding_norm else None
+        )
+        self.rotaries: dict[RotaryConfig, Rotary] = {}
+        self.layers = [
+            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer), c.norm_sums)
+            for i, layer in enumerate(c.layers)
+        ]
+        self.norm = load.norm(load.prefix + names.norm, c.norm) if c.norm else None
+
+    @property
+    def parameter_count(self) -> int:
+        return self.load.count
+
+    def __call__(self, ids: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+        """Hidden states (batch, tokens, hidden), float32, of ids (batch, tokens).
+
+        `mask` (batch, tokens): what is 0 or false is padding on the right, which nothing attends to; None: there is
+        none. `token_types` (batch, tokens): None means 0 everywhere; models without them take no notice. Raises
+        ValueError for ids of another shape, or too long.
+        """
+        c = self.config
+        if ids.ndim != 2 or not ids.dtype.is_int:
+            raise ValueError(f"an encoder needs integer ids of shape (batch, tokens), got {ids.dtype.name} {ids.shape}")
+        batch, tokens = (int(s) for s in ids.shape if isinstance(s, int))
+        if not 1 <= tokens <= c.positions:
+            raise ValueError(f"{tokens} tokens: this model reads 1 to {c.positions}")
+        x = self._embed(ids, token_types)
+        keep = None if mask is None else (mask != 0).reshape(batch, 1, 1, tokens)
+        masks: dict[int | None, Tensor | None] = {}
+        for layer in self.layers:
+            window = layer.attention.config.window
+            if window not in masks:
+                masks[window] = self._mask(keep, tokens, window)
+            x = layer(x, masks[window], self.activations)
+        return x if self.norm is None else self.norm(x).contiguous()
+
+    def _embed(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
+        x = self.words(ids)
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
+        if self.positions is not None:
+            x = x + self.positions[: ids.shape[1]]
+        if self.types is not None:
+            x = x + (self.types[0] if token_types is None else self.types.embedding(token_types))
+        return x if self.embedding_norm is None else self.embedding_norm(x)
+
+    def _mask(self, keep: Tensor | None, tokens: int, window: int | None) -> Tensor | None:
+        """Which keys queries see, for layers with a window. Masks are comparisons of indices: no memory is read."""
+        near = window is not None and window < tokens
+        if not near and not self.config.causal:
+            return keep
+        query = Tensor.arange(tokens, device=self.device).unsqueeze(1)
+        key = Tensor.arange(tokens, device=self.device).unsqueeze(0)
+        seen = key <= query if self.config.causal else None
+        if near:
+            inside = (query - key).abs() < window
+            seen = inside if seen is None else seen & inside
+        assert seen is not None
+        return seen if keep is None else seen & keep
+
+    def _rotary(self, mixer: object) -> Rotary | None:
+        """The table for a kind of layers, made once."""
+        assert isinstance(mixer, AttentionConfig)
+        c = mixer.rotary
+        if c is None:
+            return None
+        if c not in self.rotaries:
+            self.rotaries[c] = Rotary(
+                mixer.width, self.config.positions, c.theta, c.scaling, self.device, turned=c.turned
+            )
+        return self.rotaries[c]
