@@ -315,10 +315,12 @@ class Convolution(Padding, Reduction):
         o…), w (G·O, C, k…) → (N, G·C, n…).
 
         With a step s, elements of one remainder modulo s meet the same weights, every s-th: the remainders are
-        outputs of one convolution without step."""
+        outputs of one convolution without step. Where s does not divide the kernel, some meet one weight less, or none.
+        """
         n = len(steps)
         batch, channels, outputs = self.shape[0], w.shape[1], size_prod((w.shape[0],)) // groups
-        blocks, gaps, around, places = [], [], [], []
+        blocks, gaps, around, places, turned = [], [], [], [], list[int]()
+        meets, some = list[Self](), dict[int, tuple[int, int]]()
         for i, (s, d, first, size) in enumerate(zip(steps, apart, before, sizes, strict=True)):
             axis = 2 + 2 * i
             k = w.shape[axis]
@@ -329,15 +331,26 @@ class Convolution(Padding, Reduction):
                 w, k = w._reshape((*outer, k * d, *inner)), k * d
             count = -(-k // s)
             w = w.pad([(0, 0)] * axis + [(0, count * s - k)] + [(0, 0)] * len(inner))
-            w = w._reshape((*outer, count, s, *inner)).flip(axis)
+            w = w._reshape((*outer, count, s, *inner))
+            if k < s and (-first) % s + k <= s:  # the remainders that meet a weight
+                some[i] = (-first) % s, (-first) % s + k
+            elif count * s > k and size_max(outputs) > 1:
+                # windows are turned, not the kernel: the weight that is missing is the last one
+                met = self._iota(count * s).lt(k)._reshape((count, s))
+                met = met.repeat(1, 2)._along(1, first % s, first % s + s).permute(1, 0)
+                of_axis = [s if j == i else count if j == 2 * n + i else 1 for j in range(3 * n)]
+                meets.append(met._reshape((1, 1, 1, 1, *of_axis)))
+                turned.append(2 + n + i)
+            w = w if 2 + n + i in turned else w.flip(axis)
             blocks.append(count)
             gaps.append(d if s == 1 else 1)
             reach = (count - 1) * gaps[-1]
             there = self._fixed(2 + i, "convolution") + reach
             places.append(max(-(-min(size, there * s - first) // s), 1))
             around.append((reach, reach + max(-(-first // s) + places[-1] - there, 0)))
-        w = w._padded([(0, 0)] * w.ndim, WORTH_MEMORY)  # in memory, if it was padded
         t = self._padded([(0, 0), (0, 0), *around], WORTH_MEMORY)._patches(blocks, (1,) * n, gaps)
+        t = t.flip(*turned) if turned else t
+        w = w if meets or some else w._padded([(0, 0)] * w.ndim, WORTH_MEMORY)  # in memory, if it was padded
         for i, (s, first, count) in enumerate(zip(steps, before, places, strict=True)):
             # element place · step + remainder is at `first` more than that, from where windows and weights are taken
             axis = 2 + 2 * i
@@ -348,14 +361,21 @@ class Convolution(Padding, Reduction):
             if first % s:
                 w = w.repeat(*(2 if a == 3 + 2 * i else 1 for a in range(w.ndim)))
                 w = w._along(3 + 2 * i, first % s, first % s + s)
+            if i in some:
+                t, w = t._along(axis + 1, *some[i]), w._along(3 + 2 * i, *some[i])
         # remainders before places: what is computed one after the other lies side by side
         t = t._reshape((batch, groups, outputs, 1, *t.shape[2:]))
         t = t.permute(*range(4), *range(5, 5 + 2 * n, 2), *range(4, 4 + 2 * n, 2), *range(4 + 2 * n, 4 + 3 * n))
         # (G·O, C, blocks and steps in turn) → (1, G, O, C, steps…, 1…, blocks…)
         v = w.permute(0, 1, *range(3, 3 + 2 * n, 2), *range(2, 2 + 2 * n, 2))
-        v = v._reshape((1, groups, outputs, channels, *steps, *(1,) * n, *blocks))
-        y = t.mul(v).sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, steps…, places…)
-        y = y._dealt_out(steps, sizes)
+        ends = [some.get(i, (0, s)) for i, s in enumerate(steps)]
+        v = v._reshape((1, groups, outputs, channels, *(end - start for start, end in ends), *(1,) * n, *blocks))
+        y = t.mul(v)
+        for met in meets:
+            y = met.where(y, 0)
+        y = y.sum((2, *range(4 + 2 * n, 4 + 3 * n)))  # (N, G, C, steps…, places…)
+        rest = [(start, s - end) for s, (start, end) in zip(steps, ends, strict=True)]
+        y = y.pad([(0, 0)] * 3 + rest + [(0, 0)] * n)._dealt_out(steps, sizes)
         return y._reshape((batch, groups * channels, *y.shape[3:]))
 
     def _dealt_out(self, steps: Sequence[int], sizes: Sequence[Any]) -> Self:

@@ -98,7 +98,8 @@ class Moments(Reduction, Creation):
             return products.div(products)
         place = self.arange(size_max(products.shape[0]), device=self.device)
         own = place.unsqueeze(0).eq(place.unsqueeze(1)).where(products, 0.0).sum(0).sqrt()
-        return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).clamp(-1.0, 1.0)
+        # in memory: a gradient compares the very numbers that were cut off, not quotients that are rounded otherwise
+        return products.div(own.unsqueeze(0)).div(own.unsqueeze(1)).contiguous().clamp(-1.0, 1.0)
 
     # -- norms --------------------------------------------------------------------------------------------------------
     def norm(

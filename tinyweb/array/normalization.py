@@ -151,14 +151,16 @@ class Normalization(Padding, Moments):
         step would sum again."""
         last = axes == tuple(range(self.ndim - len(axes), self.ndim))
 
+        def kept(x: Self) -> Self:
+            return x if last else x.contiguous()
+
         def mean_of(x: Self) -> Self:
-            m = x.mean(axes, keepdim=True)
-            return m if last else m.contiguous()
+            return kept(x.mean(axes, keepdim=True))
 
         mean = mean_of(self)
         centred = self.sub(mean)
-        var = mean_of(centred.square())
-        scale = var.add(eps).rsqrt()
+        var = centred.square().mean(axes, keepdim=True)
+        scale = kept(var.add(eps).rsqrt())
         y = centred.mul(scale)
 
         def back(g: Self) -> list[Self]:

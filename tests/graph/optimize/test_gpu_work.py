@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, conv_transpose2d
 
 from benchmarks.count.program import count, operations
 from tests.graph.lower.hand_kernels import run
@@ -16,7 +16,7 @@ from tinyweb import Tensor
 from tinyweb.graph.ir import Ops, Space
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.program import Program
-from tinyweb.graph.target import webgpu_target
+from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
 from tinyweb.tracing import capture
 
 MOST = 1.25
@@ -48,6 +48,14 @@ def test_attention_computes_little_again(heads: int, queries: int, keys: int, wi
     (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
     score = 4 * width + 43  # with an exponential and what else a softmax takes
     assert operations(program) <= MOST * heads * queries * keys * score
+
+
+@pytest.mark.parametrize("queries", [7, 20, 33])
+def test_one_block_of_keys_keeps_sums_beside_weights(queries: int) -> None:
+    """They fit into shared memory, so that the kernel is a single pass."""
+    q, k, v = (Tensor.empty(1, 6, n, 64) for n in (queries, 333, 333))
+    (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
+    assert operations(program) <= 1.5 * 6 * queries * 333 * (4 * 64 + 43)
 
 
 @pytest.mark.parametrize(("queries", "width", "most"), [(256, 64, 112), (1, 64, 64), (33, 80, 120)])
@@ -82,6 +90,36 @@ def test_convolutions_compute_little_again(
     size = [-(-n // stride) for n in shape[2:]]
     needed = 2 * shape[0] * size[0] * size[1] * out * shape[1] // groups * window**2
     assert sum(operations(program_for(call.kernel, webgpu_target())) for call in plan.calls) <= MOST * needed
+
+
+STEPPED = [(3, 2, 64, 32, 14), (5, 2, 64, 32, 16), (6, 4, 32, 16, 16), (7, 3, 48, 20, 12), (1, 2, 64, 48, 10)]
+
+
+@pytest.mark.parametrize(("kernel", "step", "channels", "out", "size"), STEPPED)
+def test_each_weight_is_met_once_where_a_step_does_not_divide_the_kernel(
+    kernel: int, step: int, channels: int, out: int, size: int
+) -> None:
+    x, w = Tensor.empty(1, channels, size, size), Tensor.empty(channels, out, kernel, kernel)
+    pads = {"stride": step, "padding": kernel // 2, "output_padding": step - 1}
+    counts = sum(map(operations, programs(lambda: x.conv_transpose2d(w, **pads))))
+    assert counts <= MOST * 2 * channels * out * (size * kernel) ** 2
+    for target in (cpu_target(8, 2), wasm_target(2)):
+        plan = capture(lambda: x.conv_transpose2d(w, **pads).realize(), target)
+        assert sum(operations(program_for(call.kernel, target)) for call in plan.calls) <= 2 * counts
+
+
+@pytest.mark.parametrize(("kernel", "step", "channels", "out", "size"), [*STEPPED, (3, 2, 6, 8, 7), (2, 3, 5, 4, 6)])
+@pytest.mark.parametrize("device", ["WEBGPU", "CPU"])
+def test_values_where_a_step_does_not_divide_the_kernel(
+    device: str, kernel: int, step: int, channels: int, out: int, size: int
+) -> None:
+    random = np.random.default_rng(kernel)
+    x, w = (random.standard_normal(s, np.float32) for s in ((2, channels, size, size), (channels, out, kernel, kernel)))
+    for cut, more in ((0, 0), (kernel // 2, step - 1), (kernel // 2, 0)):
+        pads = {"stride": step, "padding": cut, "output_padding": more}
+        got = Tensor(x, device=device).conv_transpose2d(Tensor(w, device=device), **pads).numpy()
+        want = conv_transpose2d(torch.from_numpy(x).double(), torch.from_numpy(w).double(), **pads).numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +159,35 @@ def test_short_rows_have_a_thread_each(width: int) -> None:
     np.testing.assert_array_equal(slope.numpy(), first.reshape(image.shape))
 
 
+ROWS = [(1, 768), (4, 512), (7, 300), (16, 100), (300, 129), (64, 64)]
+
+
+@pytest.mark.parametrize(("rows", "width"), ROWS)
+def test_what_follows_from_a_row_is_computed_once(rows: int, width: int) -> None:
+    """Its mean and deviation by one thread, not by each of them."""
+    (program,) = programs(lambda: Tensor.empty(rows, width).rms_norm(width, Tensor.empty(width), 1e-5))
+    assert operations(program) <= MOST * 4 * rows * width
+    (program,) = programs(lambda: Tensor.empty(rows, width).layer_norm(width))
+    assert operations(program) <= MOST * 6 * rows * width
+
+
+@pytest.mark.parametrize(("rows", "width"), ROWS)
+def test_values_of_what_threads_tell_each_other(rows: int, width: int) -> None:
+    x = 3 + np.random.default_rng(width).standard_normal((rows, width), np.float32)
+    t, wide = Tensor(x, device="WEBGPU"), x.astype(np.float64)
+    apart = wide - wide.mean(1, keepdims=True)
+    want = apart / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(t.layer_norm(width).numpy(), want, rtol=1e-4, atol=1e-4)
+    powers = np.exp(wide - wide.max(1, keepdims=True))
+    np.testing.assert_allclose(t.softmax(1).numpy(), powers / powers.sum(1, keepdims=True), rtol=1e-5)
+    first = (t == t.amax(1, keepdim=True)).float() - t.argmax(1).reshape(rows, 1)
+    want = (x == x.max(1, keepdims=True)) - x.argmax(1)[:, None].astype(np.float32)
+    np.testing.assert_array_equal(first.numpy(), want)
+
+
 def test_memory_changes_hands_behind_a_loop() -> None:
     """What weights lie in during the loop over keys takes sums after it, and a barrier lies between."""
-    q, k, v = (Tensor.empty(1, 8, n, 64) for n in (15, 1024, 1024))
+    q, k, v = (Tensor.empty(1, 8, n, 128) for n in (15, 1024, 1024))
     (program,) = programs(lambda: q.scaled_dot_product_attention(k, v))
     shared = [u for u in program.uops if u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer.arg in _shared(program)]
     depth, inside, behind = 0, set(), []

@@ -10,6 +10,7 @@ from tinyweb.graph.ir.program_spec import program_spec
 from tinyweb.graph.ir.spec import verify
 from tinyweb.graph.lower.alternatives import choose_in_loads
 from tinyweb.graph.lower.blocks import block_sums
+from tinyweb.graph.lower.broadcast import broadcast
 from tinyweb.graph.lower.decompose import decompose
 from tinyweb.graph.lower.devectorize import devectorize
 from tinyweb.graph.lower.hardware import bind_hardware
@@ -45,7 +46,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     prefix = _readable(kernel)
     kernel, launch = bind_hardware(block_sums(kernel), target)
     kernel = decompose(legalize(end_loops(simplify(kernel)), target), target)
-    effects, arrays = lower_loops(simplify(kernel), target, launch.workgroup)
+    effects, arrays = lower_loops(broadcast(simplify(kernel), target), target, launch.workgroup)
     # what lowering finds unused stays a parameter: whoever launches the kernel passes it
     effects = effects.replace(src=(*effects.src, *params))
     expanded, memory = devectorize(effects, target, arrays)

@@ -24,9 +24,11 @@ class Exchange:
         self.count = 0  # of rounds: their loops have names of their own
 
     def combined(
-        self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp], for_first: bool
+        self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp], first: str
     ) -> list[UOp]:
-        """Every thread's partial result, through shared memory, into the sum that every thread reads."""
+        """Every thread's partial result, through shared memory, into the sum that every thread reads; or the first one
+        alone, in a loop of that name.
+        """
         shape = [int(t.src[0].arg) for t in threads]
         count = prod(shape)
         mine = flatten([(t, n) for t, n in zip(threads, shape)])
@@ -35,8 +37,8 @@ class Exchange:
         ]
         others = [(t, n) for t, n in others if n > 1 and t not in threads]
         # neighbours are sure to be in one subgroup only where the workgroup has one dimension
-        alone = self.target.subgroups and not others and len(threads) == 1 and count >= SMALLEST_SUBGROUP
-        if alone and all(combines_in_subgroups(u.arg, u.dtype) for u in group):
+        neighbours = self.target.subgroups and not others and len(threads) == 1 and count >= SMALLEST_SUBGROUP
+        if neighbours and all(combines_in_subgroups(u.arg, u.dtype) for u in group):
             return self._over_subgroups(group, values, mine, count, outer)
         team, teams = flatten(others), prod(n for _, n in others)
         # what an earlier round of the enclosing loops still reads must not be overwritten
@@ -49,9 +51,8 @@ class Exchange:
             some = _entered(f"part{self.count}", index_const(1) - mine // step)
             values = self._round(group, values, tiles, fresh, (team, teams), (mine, count), mine % step, step, some)
             count = step
-        name = "_".join(["first", *(str(t.arg[1]) for t in threads)])
-        first = _entered(name, index_const(1) - mine) if for_first else None
-        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, first, some)
+        alone = _entered(first, index_const(1) - mine) if first else None
+        return self._round(group, values, tiles, fresh, (team, teams), (mine, count), None, 1, alone, some)
 
     def _over_subgroups(
         self, group: list[UOp], values: list[UOp], mine: UOp, count: int, outer: list[UOp]
@@ -124,6 +125,11 @@ class Exchange:
                 value = inside.where(value, identity(u.arg, u.dtype))
             out.append(UOp(Ops.REDUCE, u.dtype, (value, round_), u.arg))
         return out
+
+
+def in_every_thread(count: int) -> int:
+    """How many partial results of so many threads each of them puts together."""
+    return count if count <= FLAT_EXCHANGE else exchange_step(count)
 
 
 def _entered(name: str, steps: UOp) -> UOp:

@@ -28,6 +28,7 @@ from tinyweb.graph.ir import (
     is_lane,
     lane_count,
     nest_key,
+    nested,
     substitute,
     users,
 )
@@ -357,7 +358,12 @@ class _Reduces:
         # what the previous step of an enclosing loop still reads must not be overwritten
         fresh: tuple[UOp, ...] = (UOp(Ops.BARRIER, dtypes.void, tuple(outer)),) if outer else ()
         memories = [self._buffer(Space.SHARED, u.dtype, staged_index(u, {})[1] * self._copies(u)) for u in group]
-        filled = UOp(Ops.BARRIER, dtypes.void, tuple(self._fill(u, m, fresh) for u, m in zip(group, memories)))
+        fills = [self._fill(u, m, fresh) for u, m in zip(group, memories)]
+        # what the first thread alone computes it does in one loop
+        alone = [f for u, f in zip(group, fills) if not u.src[1:]]
+        loops = nested({r for f in alone for r in free_loops(f) if r not in outer})
+        fills = [*(f for f in fills if f not in alone), *close_loops(alone, loops)]
+        filled = UOp(Ops.BARRIER, dtypes.void, tuple(fills))
         return {u: memory.after(filled) for u, memory in zip(group, memories)}
 
     def _fill(self, u: UOp, memory: UOp, fresh: tuple[UOp, ...]) -> UOp:
@@ -374,7 +380,7 @@ class _Reduces:
             sums, (tile, lane_of) = self.done[u.src[0]], self.tiles[u.src[0]]
             place = substitute(self._place(u, staged_index(u, {})[0]), lane_of)
             return memory.after(*fresh).store(place, sums.src[0].load(tile))
-        if mine_alone:
+        if mine_alone or not u.src[1:]:
             place, idle = self._place(u, staged_index(u, {})[0]), None
             for t, _ in threads:
                 idle = both(idle, t.equal(0))
@@ -426,16 +432,22 @@ class _Reduces:
 
     # -- threads -----------------------------------------------------------------------------------------------
     def _exchange(self, group: list[UOp], values: list[UOp], threads: list[UOp], outer: list[UOp]) -> list[UOp]:
-        return self.exchange.combined(group, values, threads, outer, self._is_for_first(group, threads))
+        # of exchanges that follow from each other, each has a loop of its own
+        first = "_".join([f"first{self.depth[group[0]]}", *(str(t.arg[1]) for t in threads)])
+        return self.exchange.combined(
+            group, values, threads, outer, first if self._is_for_first(group, threads) else ""
+        )
 
     def _is_for_first(self, group: list[UOp], threads: list[UOp]) -> bool:
-        """Whether sums go to stores alone, which the first of the threads carries out."""
+        """Whether sums go to stores alone, which the first of the threads carries out, be it to tell the others."""
         above, seen = list(group), set(group)
         while above:
             for u in self.users[above.pop()]:
                 if u.op is Ops.STORE:
                     if len(u.src) < 4 or not {simplify(t.equal(0)) for t in threads} <= set(clauses(u.src[3])):
                         return False
+                elif is_shared(u) and not u.src[1:]:
+                    continue
                 elif u.op not in ELEMENTWISE:
                     return False
                 elif u not in seen:

@@ -1,7 +1,8 @@
 """Loops that threads share end where their elements do, instead of gating what lies beyond.
 
 Where `thread + 16 · i < 1003` holds of everything that is reduced over i, or stored in its loop, that is a bound of i:
-each thread takes as many steps as it has elements, and nothing is compared or selected in them.
+each thread takes as many steps as it has elements, and nothing is compared or selected in them. So is a condition of
+all that a sum adds up, such as the weights that an element of a transposed convolution meets: on every target.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, rebuild, substitute
+from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, as_index, rebuild, substitute
 from tinyweb.graph.ir.axes import identity, is_lane, nest_key
 from tinyweb.graph.lower.constructors import is_const
 from tinyweb.graph.symbolic import clauses, simplify, split_by
@@ -28,11 +29,15 @@ def end_loops(kernel: UOp) -> UOp:
 
 def _end_reduced(u: UOp, named: dict[str, UOp]) -> UOp:
     """`named`: the kernel's ranges; reductions that shared one may end at different steps."""
-    for r in [r for r in u.src[1:] if _is_loop(r) and _innermost(r, u.src[1:], u.src[:1])]:
-        value = u.src[0]
+    for r in filter(_is_loop, u.src[1:]):
+        value, inner = u.src[0], _innermost(r, u.src[1:], u.src[:1])
+        condition = clauses(value.src[0]) if value.op is Ops.WHERE else []
         for clause in _gates([value], r):
             shorter = _bounded(r, clause)
             if shorter is None or _waits([value], r):
+                continue
+            # what all threads leave at the same time may be any loop: where the whole value has a condition
+            if not (inner if _varies(shorter) else clause in condition):
                 continue
             if is_const(simplify(_where_false(value, clause)), identity(u.arg, u.dtype).arg):
                 while named.setdefault(shorter.arg.name, shorter) is not shorter:
@@ -55,7 +60,7 @@ def _end_stored(kernel: UOp) -> UOp:
         common = [c for c in _gates(inside[:1], r) if all(len(s.src) > 3 and c in clauses(s.src[3]) for s in inside)]
         for clause in common:
             shorter = _bounded(r, clause)
-            if shorter is not None and not _waits(inside, r):
+            if shorter is not None and _varies(shorter) and not _waits(inside, r):
                 stores = [_where_true(s, clause, {r: shorter}) if s in inside else s for s in stores]
                 break
     return kernel.replace(src=tuple(stores)) if tuple(stores) != kernel.src else kernel
@@ -82,27 +87,48 @@ def _gates(roots: Iterable[UOp], r: UOp) -> list[UOp]:
         gate = u.src[0] if u.op is Ops.WHERE else u.src[2] if u.op is Ops.LOAD and len(u.src) > 2 else None
         gate = u.src[3] if u.op is Ops.STORE and len(u.src) > 3 else gate
         for c in clauses(gate) if gate is not None else ():
-            if c.op is Ops.LESS and r in c.ranges and c.src[0].dtype is dtypes.index:
+            if c.op is Ops.LESS and r in c.ranges and _sides(c)[0].dtype is dtypes.index:
                 found[c] = None
     return list(found)
 
 
 def _bounded(r: UOp, clause: UOp) -> UOp | None:
-    """The loop as far as a clause holds, where that depends on the thread; None where there is no such end."""
-    parts = split_by(clause.src[0], r)
-    if parts is None or not isinstance(parts[0], int) or parts[0] <= 0 or r in clause.src[1].ranges:
+    """The loop as far as a clause holds, where that depends on something; None where there is no such end."""
+    less, more = _sides(clause)
+    stride, rest = split_by(less, r) or (0, less)
+    if not isinstance(stride, int) or stride <= 0 or r in more.ranges:
         return None
-    stride, rest = parts
-    steps = simplify((clause.src[1] - rest + (stride - 1)) // stride)
+    steps = _quotient(simplify(more - rest), stride)
     if any(is_lane(x) or nest_key(x) >= nest_key(r) for x in steps.ranges):
         return None
-    if not any(u.op is Ops.SPECIAL and u.arg[0] == "thread" for u in steps.toposort()):
+    if is_const(steps):
         return None
     if steps.vmin < 0:
         steps = steps.maximum(0)
     if steps.vmax > r.src[0].vmax:
         steps = steps.minimum(r.src[0])
     return r.replace(src=(simplify(steps),))
+
+
+def _sides(clause: UOp) -> tuple[UOp, UOp]:
+    """What a comparison compares: the index itself where a number made of one is compared with a constant."""
+    a, b = clause.src
+    if a.op is Ops.CAST and a.src[0].dtype is dtypes.index and a.dtype is dtypes.int32 and is_const(b):
+        return a.src[0], as_index(int(b.arg))
+    return a, b
+
+
+def _varies(loop: UOp) -> bool:
+    """Whether threads of a workgroup take different numbers of steps."""
+    return any(u.op is Ops.SPECIAL and u.arg[0] == "thread" for u in loop.src[0].toposort())
+
+
+def _quotient(left: UOp, stride: int) -> UOp:
+    """How many steps what is left takes. Where that differs by one it is a comparison, no division."""
+    few, more = divmod(left.vmax, stride)
+    if left.vmax - left.vmin >= stride:
+        return simplify((left + (stride - 1)) // stride)
+    return (as_index(left.vmax - more) < left).where(as_index(few + 1), as_index(few)) if more else as_index(few)
 
 
 def _waits(roots: Iterable[UOp], r: UOp) -> bool:

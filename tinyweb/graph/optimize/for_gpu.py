@@ -220,12 +220,10 @@ def sums(b: Builder, dominant: UOp, rows: list[UOp]) -> None:
         longest = max((r for r in bound if b.left(r)), key=b.steps)
         group(b, [longest], LARGE_WORKGROUP if steps >= LONG else WORKGROUP)
         return
-    # with few outputs, several threads share each reduction
-    count = 1
-    while outputs * count < FULL and count * 4 <= steps and count < most(b):
+    # few outputs, and neighbours in memory, are shared by threads that have enough for what they add to the exchange
+    count, few = 1, ALONG if axis in bound and steps >= 2 * ALONG else 1
+    while (outputs * count < FULL or count < few) and count * 8 <= steps and count < most(b):
         count *= 2
-    if axis in bound and steps >= 2 * ALONG:
-        count = max(count, ALONG)
     if count < 4:
         outputs //= window(b, follow or loads, bound, rows, outputs)
         for r in bound if k.volume(bound) <= SMALL_WINDOW else ():
@@ -345,7 +343,7 @@ def group(b: Builder, axes: list[UOp], count: int, dims: int = 1) -> int:
     """
     parts = dict[int, int]()  # threads by dimension
     for r in axes:
-        part = b.steps(r) if b.steps(r) <= count else fitting(b.steps(r), count)
+        part = even(b.steps(r), count)
         if part > 1 and len(parts) < dims:
             parts[dim := len(b.threads())] = part
             b.do(GroupReduce(b.left(r), part, dim))
@@ -379,8 +377,6 @@ def fitting(size: int, room: int) -> int:
 
 
 def even(size: int, room: int) -> int:
-    """The threads of an output axis, at most `room`: a power of two, or what shares the axis out evenly if that would
-    leave many of them idle.
-    """
+    """The threads of an axis, at most `room`: a power of two, or an even share of it if that leaves many idle."""
     count = fitting(size, room)
     return count if -size % count * MOST_IDLE <= size else -(-size // -(-size // min(room, size)))

@@ -24,6 +24,7 @@ BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger one
 WORKGROUP = 128  # threads, where some have rows of their own and workgroups are fewer than …
 MANY = 64
 SCORE, RESCALED, LOADED = 30, 40, 4  # operations on a score after its sum, on a row for each block, on a vector read
+WORK = 4  # what an operation counts that nothing waits for, beside one of every thread
 AFFORDABLE = 1 << 24  # elements that are rather computed several times than one after another
 
 
@@ -154,27 +155,28 @@ class Team:
     def threads(self) -> int:
         return self.across * self.apart * self.split
 
-    def shared_bytes(self, fixed: int) -> int:
+    def shared_bytes(self, row: int, fixed: int) -> int:
         """Weights, maxima and what is exchanged of sums; and `fixed` numbers of each row."""
         together = self.across * self.split
         exchanged = together + (2 * exchange_step(together) if together > FLAT_EXCHANGE else 0)
-        weights, sums, more = together * self.keys, exchanged, 0
-        if self.split > 1:
-            sums, more = 4 * self.sums * together, exchanged
-        # after the last block sums are where weights were; threads with rows of their own keep them apart
-        most = weights + sums if self.apart > 1 and self.split > 1 else max(weights, sums)
+        weights = together * self.keys
+        sums, more = (4 * self.sums * together, exchanged) if self.split > 1 else (exchanged, 0)
+        # after the last of several blocks sums are where weights were; threads with rows of their own keep them apart
+        apart = self.split > 1 and (self.apart > 1 or row <= weights)
+        most = weights + sums if apart else max(weights, sums)
         return 4 * self.rows * self.apart * (most + more + exchanged + fixed)
 
-    def steps(self, row: int, products: int) -> float:
-        """Operations of a thread, a vector loaded being a few: scores, exponentials, the exchange of maxima, sums; and
-        putting together what parts have summed."""
+    def steps(self, row: int, products: int) -> tuple[float, float]:
+        """Operations of a thread, and with those a vector loaded counts as: scores, exponentials, the exchange of
+        maxima, sums; and putting together what parts have summed."""
         together = self.across * self.split
         exchanged = together if together <= FLAT_IN_LOOP else exchange_step(together) + together**0.5
         summed = self.across * self.keys
         each = self.rows * (self.keys * (products + SCORE) + summed * 4 * self.sums + 2 * exchanged + RESCALED)
         loads = products / 4 * (self.keys + self.rows) + summed * (self.sums + self.rows / 4)
         blocks = -(-row // (together * self.keys))
-        return blocks * (each + LOADED * loads) + (4 * self.rows * self.sums * self.split if self.split > 1 else 0)
+        work = blocks * each + (4 * self.rows * self.sums * self.split if self.split > 1 else 0)
+        return work, work + blocks * LOADED * loads
 
 
 def in_workgroups(b: Builder, softmax: Softmax) -> None:
@@ -219,7 +221,7 @@ def _side(size: int) -> int:
 
 
 def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, others: int) -> Team:
-    """What takes least time where BUSY threads run at once, reads keys seldom and computes few rows again."""
+    """What takes least time where BUSY threads run at once, reads keys seldom and computes little else."""
     k, t = b.k, b.target
     length, products, fixed = k.size(softmax.row), k.volume(softmax.inner), _fixed(k, softmax)
     length = length if isinstance(k.exact(softmax.row), int) else max(length // FILLED, 1)
@@ -231,13 +233,14 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
             team = Team(across, apart, split, rows, keys, sums)
             groups = -(-blocks // apart)
             most = WORKGROUP if apart > 1 and groups * others < MANY else t.max_invocations
-            if team.threads > most or team.shared_bytes(fixed) > t.shared_bytes:
+            if team.threads > most or team.shared_bytes(length, fixed) > t.shared_bytes:
                 continue
-            waves = max(groups * others * team.threads / BUSY, 1)
+            waves = groups * others * team.threads / BUSY
             again = groups * apart * rows / size
             if masked:  # of the blocks at the mask's edge half is left out
                 again *= 1 + (across * split * keys + apart * rows) / length
-            time = team.steps(length, products) * waves * again * (1 + 4 / (rows * apart))
+            work, steps = team.steps(length, products)
+            time = again * (steps * max(waves, 1) * (1 + 4 / (rows * apart)) + WORK * work * waves)
             if best is None or time < best[0]:
                 best = (time, team)
     return best[1] if best is not None else Team(across, 1, 1, 1, 1, sums)
