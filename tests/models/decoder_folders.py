@@ -42,7 +42,7 @@ class Small:
     def write(self, folder: Path) -> None:
         """The folder as `transformers` saves it."""
         model = getattr(transformers, self.architecture)(self.described())
-        generator = torch.Generator().manual_seed(7)
+        generator = torch.Generator("cpu").manual_seed(7)
         with torch.no_grad():
             learned = [
                 *model.named_parameters(),

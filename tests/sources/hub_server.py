@@ -163,4 +163,4 @@ def running_hub() -> Iterator[Hub]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        thread.join(10)
