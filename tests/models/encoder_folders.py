@@ -61,6 +61,9 @@ ENCODERS = {
         "sep_token_id": 3, "attention_bias": True, "mlp_bias": True, "norm_bias": True, "hidden_activation": "silu",
         "layer_types": ["sliding_attention", "full_attention"],
     }),
+    "MPNet": Small("MPNetModel", {"max_position_embeddings": 200}),
+    "Nomic": Small("NomicBertModel"),
+    "GTE": Small("GteModel", {"type_vocab_size": 1}),
 }  # fmt: skip
 
 

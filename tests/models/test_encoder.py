@@ -19,8 +19,10 @@ from tests.models.encoder_folders import ENCODERS, random_model
 from tinyweb import Tensor
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
+from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.encoder import Encoder, load
 from tinyweb.models.encoder.architectures import read_config
+from tinyweb.nn.rotary import frequencies
 
 TOLERANCE = 1e-4
 TOKENS = 17
@@ -74,6 +76,104 @@ def test_against_transformers(made: Made, name: str) -> None:
 )
 def test_devices(made: Made, name: str, device: str) -> None:
     check(*made(name), device)
+
+
+def test_first_fields_of_nomic(made: Made) -> None:
+    """As files on the hub have them."""
+    now = json.loads((made("Nomic")[0] / "config.json").read_text())
+    first = {"architectures": ["NomicBertModel"], "model_type": "nomic_bert", "vocab_size": 64, "n_embd": 48,
+             "n_layer": 2, "n_head": 4, "n_inner": 72, "n_positions": 40, "layer_norm_epsilon": 1e-12,
+             "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "activation_function": "swiglu",
+             "type_vocab_size": 2}  # fmt: skip
+    assert read_config(Config(first, "first")) == read_config(Config(now, "now"))
+    with pytest.raises(ModelFormatError, match="'prenorm' 'True' is not supported"):
+        read_config(Config({**first, "prenorm": True}, "config.json"))
+
+
+def test_ntk_scaling(made: Made) -> None:
+    """GTE v1.5's: the base times the factor, all frequencies divided by factor^(2/width)."""
+    now = json.loads((made("GTE")[0] / "config.json").read_text())
+    del now["rope_parameters"]
+    before = {**now, "architectures": ["NewModel"], "model_type": "new", "rope_theta": 500.0,
+              "rope_scaling": {"type": "ntk", "factor": 2.0}}  # fmt: skip
+    config, _ = read_config(Config(before, "config.json"))
+    mixer = config.layers[0].mixer
+    assert isinstance(mixer, AttentionConfig) and mixer.rotary is not None
+    found = frequencies(12, mixer.rotary.theta, mixer.rotary.scaling)
+    np.testing.assert_allclose(found, [1000.0 ** (-i / 6) / 2 ** (1 / 6) for i in range(6)], rtol=1e-6)
+    with pytest.raises(ModelFormatError, match="'pack_qkv' 'False' is not supported"):
+        read_config(Config({**before, "pack_qkv": False}, "config.json"))
+
+
+@pytest.mark.parametrize("heads", [4, 6])
+def test_jina(heads: int, tmp_path: Path) -> None:
+    """By its definition, for it is no part of `transformers`: ALiBi (Press et al. 2022) and GEGLU in BERT's places."""
+    rng, width, wide, shift = np.random.default_rng(5), 48, 40, "encoder.layer.0."
+    shapes = {
+        "embeddings.word_embeddings.weight": (64, width), "embeddings.token_type_embeddings.weight": (2, width),
+        **{f"{shift}attention.self.{part}.weight": (width, width) for part in ("query", "key", "value")},
+        f"{shift}attention.output.dense.weight": (width, width), f"{shift}mlp.gated_layers.weight": (2 * wide, width),
+        f"{shift}mlp.wo.weight": (width, wide),
+        **{f"{shift}attention.self.{part}.bias": (width,) for part in ("query", "key", "value")},
+        f"{shift}attention.output.dense.bias": (width,), f"{shift}mlp.wo.bias": (width,),
+    }  # fmt: skip
+    norms = ("embeddings.LayerNorm", f"{shift}attention.output.LayerNorm", f"{shift}mlp.layernorm")
+    shapes |= {f"{norm}.{kind}": (width,) for norm in norms for kind in ("weight", "bias")}
+    w = {name: (rng.standard_normal(shape) * 0.2).astype(np.float32) for name, shape in shapes.items()}
+    save_file({name: torch.tensor(value) for name, value in w.items()}, tmp_path / "model.safetensors")
+    config = {"architectures": ["JinaBertForMaskedLM"], "model_type": "bert", "vocab_size": 64, "hidden_size": width,
+              "intermediate_size": wide, "num_hidden_layers": 1, "num_attention_heads": heads, "layer_norm_eps": 1e-12,
+              "max_position_embeddings": 40, "position_embedding_type": "alibi",
+              "feed_forward_type": "geglu"}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", np.float32(0))
+
+    def normed(x: np.ndarray, name: str) -> np.ndarray:
+        x = x - x.mean(-1, keepdims=True)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    ids, length = rng.integers(0, 64, (1, 9)).astype(np.int32), 7
+    x = w["embeddings.word_embeddings.weight"][ids[0, :length]] + w["embeddings.token_type_embeddings.weight"][0]
+    x = normed(x, norms[0])
+    q, k, v = (
+        linear(x, f"{shift}attention.self.{part}").reshape(length, heads, -1).swapaxes(0, 1)
+        for part in ("query", "key", "value")
+    )
+    slopes = {4: [2**-2, 2**-4, 2**-6, 2**-8], 6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]}[heads]
+    place = np.arange(length)
+    scores = q @ k.swapaxes(1, 2) / np.sqrt(width // heads)
+    scores -= np.abs(place - place[:, None]) * np.array(slopes)[:, None, None]
+    weights = torch.softmax(torch.tensor(scores), -1).numpy()
+    mixed = (weights @ v).swapaxes(0, 1).reshape(length, width)
+    x = normed(x + linear(mixed, f"{shift}attention.output.dense"), norms[1])
+    gate, up = np.split(linear(x, f"{shift}mlp.gated_layers"), 2, -1)
+    gated = torch.nn.functional.gelu(torch.tensor(gate)).numpy() * up
+    want = normed(x + linear(gated, f"{shift}mlp.wo"), norms[2])
+    got = load(tmp_path)(Tensor(ids), Tensor(np.arange(9)[None] < length)).numpy()[0, :length]
+    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+    with pytest.raises(ModelFormatError, match="'feed_forward_type' 'original'"):
+        read_config(Config({**config, "feed_forward_type": "original"}, "config.json"))
+
+
+def test_far_tokens(made: Made) -> None:
+    """Distances that share a row of MPNet's table."""
+    folder, reference = made("MPNet")
+    ids = np.random.default_rng(1).integers(4, 60, (1, 190)).astype(np.int32)
+    with torch.no_grad():
+        want = reference(input_ids=torch.tensor(ids).long()).last_hidden_state.numpy()
+    np.testing.assert_allclose(load(folder)(Tensor(ids)).numpy(), want, atol=TOLERANCE)
+
+
+def test_refuses_a_tensor_without_a_place(made: Made, tmp_path: Path) -> None:
+    folder, _ = made("BERT")
+    values = load_file(folder / "model.safetensors")
+    values["encoder.layer.0.attention.self.layer_norm_q.weight"] = torch.ones(48)
+    save_file(values, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    with pytest.raises(ModelFormatError, match=r"layer_norm_q\.weight', for which"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("act", ["gelu_new", "relu", "silu", "quick_gelu"])

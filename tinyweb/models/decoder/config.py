@@ -96,13 +96,15 @@ class ConvConfig:
 class MlpConfig:
     """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`.
 
-    `limit`: gate(x) is held below it, and up(x) within ± it. `shift` is added to up(x).
+    `down_bias`: that of `down`; None: as `bias` says. `limit`: gate(x) is held below it, and up(x) within ± it.
+    `shift` is added to up(x).
     """
 
     width: int
     activation: str
     gated: bool = True
     bias: bool = False
+    down_bias: bool | None = None
     limit: float | None = None
     shift: float = 0.0
 

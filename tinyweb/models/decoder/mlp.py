@@ -30,7 +30,8 @@ class Mlp:
         self.config = config
         *gate, self.up = load.linears(layer, gate_up, rows, hidden, c.bias)
         self.gate = gate[0] if gate else None
-        (self.down,) = load.linears(layer, (down,), [hidden], c.width, c.bias)
+        down_bias = c.bias if c.down_bias is None else c.down_bias
+        (self.down,) = load.linears(layer, (down,), [hidden], c.width, down_bias)
 
     def __call__(self, h: Tensor, activations: str) -> Tensor:
         """Of h (…, hidden); the same shape."""

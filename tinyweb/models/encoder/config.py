@@ -11,13 +11,27 @@ from tinyweb.models.decoder.config import ModelConfig, Names, NormConfig
 
 
 @dataclass(frozen=True)
+class RelativeConfig:
+    """What is added to the scores of all layers for the distance of key and query.
+
+    `buckets`: rows of a table, of which half are for keys behind the query: near distances have a row each, farther
+    ones share rows on a logarithmic scale up to `farthest` (Raffel et al. 2020). None: the distance times a slope of
+    each head, as a loss (ALiBi; Press et al. 2022).
+    """
+
+    buckets: int | None = None
+    farthest: int = 128
+
+
+@dataclass(frozen=True)
 class EncoderConfig(ModelConfig):
     """A network that reads a text at once and makes a vector of each token.
 
     `model_type`: what config.json calls it. `norm_sums`: norms behind attention and MLP are of what came in and what is
     added (post-norm), not of what is added alone. `embedding_norm`, `norm`: of the first and of the last hidden states.
     `first_position`: positions are rows of a table from this one on; None: there is no table. `token_types`: rows of
-    the table for parts of a text; 0: there is none. `causal`: a token sees only what is before it, as in a decoder.
+    the table for parts of a text; 0: there is none. `relative`: scores know distances. `causal`: a token sees only what
+    is before it, as in a decoder.
 
     A layer's `window` holds on both sides: a token sees those less than so many positions away.
     """
@@ -28,12 +42,16 @@ class EncoderConfig(ModelConfig):
     norm_sums: bool = False
     first_position: int | None = None
     token_types: int = 0
+    relative: RelativeConfig | None = None
     causal: bool = False
 
 
 @dataclass(frozen=True)
 class EncoderNames(Names):
-    """What a checkpoint calls the parts of an encoder beside those that a decoder has."""
+    """What a checkpoint calls the parts of an encoder beside those that a decoder has. `up_first`: of a fused matrix
+    the rows of `up` are before those of `gate`."""
 
     embedding_norm: str = "embeddings.LayerNorm"
     token_types: str = "embeddings.token_type_embeddings"
+    relative: str = "encoder.relative_attention_bias"
+    up_first: bool = False

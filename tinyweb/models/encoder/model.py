@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.device import Device
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.decoder.config import AttentionConfig, RotaryConfig
 from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
 from tinyweb.models.encoder.layer import Layer
 from tinyweb.models.encoder.loader import EncoderLoader
+from tinyweb.models.encoder.relative import distances, slopes
 from tinyweb.nn.layers import Embedding
 from tinyweb.nn.quantize import activations_for
 from tinyweb.nn.rotary import Rotary
@@ -41,6 +44,8 @@ class Encoder:
             for i, layer in enumerate(c.layers)
         ]
         self.norm = load.norm(load.prefix + names.norm, c.norm) if c.norm else None
+        self.relative, self.slopes = self._relative(c)
+        load.check_all_read(load.prefix + names.layer.partition("{}")[0])
 
     @property
     def parameter_count(self) -> int:
@@ -61,13 +66,26 @@ class Encoder:
             raise ValueError(f"{tokens} tokens: this model reads 1 to {c.positions}")
         x = self._embed(ids, token_types)
         keep = None if mask is None else (mask != 0).reshape(batch, 1, 1, tokens)
+        nearness = self._nearness(tokens)
         masks: dict[int | None, Tensor | None] = {}
         for layer in self.layers:
             window = layer.attention.config.window
             if window not in masks:
-                masks[window] = self._mask(keep, tokens, window)
+                seen = self._mask(keep, tokens, window)
+                masks[window] = (
+                    seen if nearness is None else nearness if seen is None else seen.where(nearness, -math.inf)
+                )
             x = layer(x, masks[window], self.activations)
         return x if self.norm is None else self.norm(x).contiguous()
+
+    def _relative(self, c: EncoderConfig) -> tuple[Tensor | None, Tensor | None]:
+        """What is added to scores by distance, and the slopes of ALiBi."""
+        if c.relative is None:
+            return None, None
+        heads = self.layers[0].attention.config.heads
+        if c.relative.buckets is None:
+            return None, Tensor(slopes(heads), device=self.device)
+        return self.load.relative(c.relative.buckets, c.relative.farthest, heads), None
 
     def _embed(self, ids: Tensor, token_types: Tensor | None) -> Tensor:
         x = self.words(ids)
@@ -84,14 +102,24 @@ class Encoder:
         near = window is not None and window < tokens
         if not near and not self.config.causal:
             return keep
-        query = Tensor.arange(tokens, device=self.device).unsqueeze(1)
-        key = Tensor.arange(tokens, device=self.device).unsqueeze(0)
-        seen = key <= query if self.config.causal else None
+        distance = distances(tokens, self.device)
+        seen = distance <= 0 if self.config.causal else None
         if near:
-            inside = (query - key).abs() < window
+            inside = distance.abs() < window
             seen = inside if seen is None else seen & inside
         assert seen is not None
         return seen if keep is None else seen & keep
+
+    def _nearness(self, tokens: int) -> Tensor | None:
+        """What is added to the scores of all layers, (1, heads, tokens, tokens)."""
+        if self.slopes is not None:
+            return distances(tokens, self.device).abs().float() * -self.slopes.reshape(1, -1, 1, 1)
+        if self.relative is None:
+            return None
+        longest = self.config.positions
+        rows = self.relative[longest - tokens : longest + tokens - 1]
+        # in memory, for all layers
+        return rows.embedding(distances(tokens, self.device) + (tokens - 1)).permute(2, 0, 1).unsqueeze(0).contiguous()
 
     def _rotary(self, mixer: object) -> Rotary | None:
         """The table for a kind of layers, made once."""

@@ -17,11 +17,20 @@ ARCHITECTURES: dict[str, Read] = {
     "XLMRoberta": bert.roberta,
     "Camembert": bert.roberta,
     "DistilBert": bert.distilbert,
+    "MPNet": bert.mpnet,
+    "JinaBert": bert.jina,
     "ModernBert": modern.modernbert,
+    "NomicBert": modern.nomic,
+    "New": modern.new,
+    "Gte": modern.new,
 }
 """By the names in `architectures` of config.json, without `Model` or `For…`."""
 
-MODEL_TYPES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+MODEL_TYPES = {
+    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
+    "distilbert": "DistilBert", "mpnet": "MPNet", "modernbert": "ModernBert", "nomic_bert": "NomicBert", "new": "New",
+    "gte": "Gte",
+}  # fmt: skip
 """By `model_type`, in files without `architectures`."""
 
 

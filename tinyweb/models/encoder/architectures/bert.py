@@ -8,7 +8,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields
 from tinyweb.models.decoder.config import AttentionConfig, LayerConfig, MlpConfig, NormConfig
-from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
+from tinyweb.models.encoder.config import EncoderConfig, EncoderNames, RelativeConfig
 
 NAMES = EncoderNames(
     prefixes=("bert.", "roberta."), embedding="embeddings.word_embeddings", positions="embeddings.position_embeddings",
@@ -67,6 +67,34 @@ def roberta(c: Config) -> tuple[EncoderConfig, EncoderNames]:
     norm, layer = layer_norm(c), config.layers[0]
     assert isinstance(layer.mixer, AttentionConfig) and isinstance(layer.mlp, MlpConfig)
     return encoder(c, config.model_type, layer.mixer, layer.mlp, norm, first), names
+
+
+def mpnet(c: Config) -> tuple[EncoderConfig, EncoderNames]:
+    """MPNet (Song et al. 2020): scores have a bias by distance, the same in all layers; no token types."""
+    mlp = fields.mlp(c, gated=False, bias=True, default="gelu")
+    buckets = c.integer("relative_attention_num_buckets", 32, 32, 32)
+    names = replace(
+        NAMES, prefixes=("mpnet.",), qkv=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+        output="attention.attn.o", after_attention="attention.LayerNorm",
+    )  # fmt: skip
+    # the padding token's position is 1, whatever its id
+    made = encoder(c, "mpnet", attention(c), mlp, layer_norm(c), 2)
+    return replace(made, token_types=0, relative=RelativeConfig(buckets)), names
+
+
+def jina(c: Config) -> tuple[EncoderConfig, EncoderNames]:
+    """Jina embeddings v2 (Günther et al. 2023): ALiBi in place of a table of positions, gated MLPs."""
+    if (kind := c.word("position_embedding_type", "absolute")) != "alibi":
+        raise ModelFormatError(f"{c.where}: 'position_embedding_type' {kind[:40]!r} is not supported, only 'alibi'")
+    kind, activations = c.word("feed_forward_type", "original"), {"geglu": "gelu", "reglu": "relu"}
+    if kind not in activations:
+        raise ModelFormatError(
+            f"{c.where}: 'feed_forward_type' {kind[:40]!r} is not supported, only {', '.join(activations)}"
+        )
+    mlp = MlpConfig(c.integer("intermediate_size", 1, 1 << 20), activations[kind], down_bias=True)
+    names = replace(NAMES, gate_up=("mlp.gated_layers",), down="mlp.wo", after_mlp="mlp.layernorm")
+    made = encoder(c, "jina_bert", attention(c), mlp, layer_norm(c), None)
+    return replace(made, relative=RelativeConfig()), names
 
 
 def distilbert(c: Config) -> tuple[EncoderConfig, EncoderNames]:
