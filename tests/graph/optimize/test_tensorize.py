@@ -1,5 +1,7 @@
 """Dots of small integers: what may be one, what spread refuses, the schedules of products of rounded activations."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tinyweb.graph.ir import AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import Bind, Factor, RFactor, ScheduleError, Split, Tensorize, apply, heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
-from tinyweb.nn.quantize import quantize
+from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tracing import capture
 
 PROCESSORS = [cpu_target(8, 2), cpu_target(4, 2), wasm_target(2), wasm_target(2, relaxed=True)]
@@ -45,6 +47,10 @@ def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
     if best == NIBBLES and bits == 4 and tokens == 1:
         # the activations' even and odd ones are taken out of vectors
         assert {u.arg for u in program.uops if u.op is Ops.LOAD and u.dtype.name == "int8"} <= {8, 16, 32}
+
+
+def rounded_product(q: QuantizedWeight, x: Tensor) -> Tensor:
+    return q.product(x, "int8").realize()
 
 
 def test_gpus_have_none() -> None:
@@ -130,3 +136,14 @@ def test_gated_rows_are_finished_in_vectors(bits: int) -> None:
     a, b = (rounded @ q.dense().numpy().astype(np.float64).T for q in (gate, up))
     made = (gate.product(given, "int8").silu() * up.product(given, "int8")).numpy()
     np.testing.assert_allclose(made, a / (1 + np.exp(-a)) * b, rtol=2e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
+def test_long_rows_of_both_halves_take_turns(bits: int, target: Target) -> None:
+    """Far apart in memory, with one load of what both are multiplied with; short rows come one after the other."""
+    for width, streams in ((128, False), (1024, True)):
+        q = quantize(np.random.default_rng(0).standard_normal((64, width)).astype(np.float32), bits)
+        assert q is not None
+        kernel = capture(partial(rounded_product, q, Tensor.empty(1, width))).calls[-1].kernel
+        assert (Split("i1", 32) in heuristic(kernel, target)) == streams

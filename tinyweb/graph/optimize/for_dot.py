@@ -37,7 +37,8 @@ from tinyweb.graph.optimize.tensorize import RFactor, Tensorize, products
 from tinyweb.graph.symbolic import const_factor, divides
 
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
-STREAMS = 2  # parts of rows that are read side by side
+STREAMS = 2  # parts of a matrix whose rows are read side by side
+LONG = 512  # bytes of such rows: taking turns between shorter ones costs more than it brings
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
@@ -161,9 +162,9 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
 
 # -- lanes along groups -----------------------------------------------------------------------------------------
 def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
-    """Lanes are steps of a group. A single column's rows are done as they lie in memory, which is what bounds it, those
-    of both halves side by side: processors follow two streams, if not within a page, and what the rows are multiplied
-    with is loaded once for both.
+    """Lanes are steps of a group. A single column's rows are done as they lie in memory, which is what bounds it, long
+    ones of both halves side by side: processors follow two streams, if not within a page, and what the rows are
+    multiplied with is loaded once for both.
     """
     k, row, tile, sums = b.k, w.rows.arg.name, "", len(w.dots)
     nibbles = instruction == DOT8_U4_I8.name
@@ -177,7 +178,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         row = _tile(b, w.rows, ROWS if len(w.dots) == 1 else ROWS // 2)
     elif steps is not None:
         row, lane = b.split(row, TOGETHER)
-    elif len(w.dots) < STREAMS and isinstance(rows := k.exact(w.rows), int) and rows % STREAMS == 0:
+    elif len(w.dots) < STREAMS and isinstance(rows := k.exact(w.rows), int) and rows % STREAMS == 0 and _long(k, w):
         part, row = b.split(row, rows // STREAMS)
         b.bind(part, AxisKind.UNROLL)
         sums = STREAMS
@@ -195,6 +196,12 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
     return True
+
+
+def _long(k: Analysis, w: Dots) -> bool:
+    """Whether a row of the weights takes so many bytes that rows of two streams may take turns."""
+    (weights,) = w.weights
+    return weights.src[0].dtype.nbytes(k.volume(weights.src[1].ranges)) >= LONG * k.size(w.rows)
 
 
 def _lanes(b: Builder, w: Dots, pairs: bool, row: str, convert: Callable[[], bool]) -> bool:
