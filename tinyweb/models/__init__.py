@@ -14,7 +14,8 @@ def load(
     activations: str | None = None,
 ) -> Any:  # fmt: skip
     """Reads a model of texts, by the architecture that its config.json names: a language model
-    (`models.decoder.Decoder`), or an encoder that makes vectors of texts (`models.embedding.Embedder`).
+    (`models.decoder.Decoder`), an encoder that makes vectors of texts (`models.embedding.Embedder`), or one that gives
+    scores of pairs (`models.reranking.Reranker`).
 
     `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
     `quant`, `device`, `activations`: as of `models.decoder.load`. `context`: tokens of the longest text.
@@ -25,9 +26,14 @@ def load(
     # other models do without these modules
     from tinyweb.formats.source import open_model
     from tinyweb.models import decoder, encoder
+    from tinyweb.models.encoder.head import has_head
     from tinyweb.sources import CHAT, locate
 
     folder: Any = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
+    if encoder.is_encoder(folder.config) and has_head(folder.config):
+        from tinyweb.models.reranking import Reranker
+
+        return Reranker.from_folder(folder, quant, device, activations, max_length=context)
     if encoder.is_encoder(folder.config):
         from tinyweb.models.embedding import Embedder
 

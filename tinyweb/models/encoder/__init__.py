@@ -5,7 +5,10 @@
 - `loader`: the checkpoint's tensors.
 - `attention`, `layer`, `model`: the network. Norms, MLPs and rotary positions are those of `models.decoder`.
 
-What is made of hidden states is elsewhere: sentence embeddings in `models.embedding`.
+- `head`: one score of the hidden states.
+
+What is made of hidden states is elsewhere: sentence embeddings in `models.embedding`, scores of pairs in
+`models.reranking`.
 """
 
 from __future__ import annotations

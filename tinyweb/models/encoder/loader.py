@@ -39,6 +39,11 @@ class EncoderLoader(Loader):
         values = self._read(f"{self.prefix}{name}.weight", (rows, self.config.hidden_size))
         return parameter(values[first:], self.device)
 
+    def plain(self, name: str, rows: int, bias: bool) -> Linear:
+        """A matrix (rows, hidden) that is never quantised."""
+        weight = self._dense(self._read(name + ".weight", (rows, self.config.hidden_size)))
+        return Linear.of(weight, self.vector(name + ".bias", rows) if bias else None)
+
     def relative(self, buckets: int, farthest: int, heads: int) -> Tensor:
         """What is added to scores, (2 · positions − 1, heads): for key less query from 1 − positions on."""
         table = self._read(f"{self.prefix}{self.names.relative}.weight", (buckets, heads))
