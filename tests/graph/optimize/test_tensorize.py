@@ -142,7 +142,7 @@ def test_gated_rows_are_finished_in_vectors(bits: int) -> None:
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
 def test_long_rows_of_both_halves_take_turns(bits: int, target: Target) -> None:
     """Far apart in memory, with one load of what both are multiplied with; short rows come one after the other."""
-    for width, streams in ((128, False), (1024, True)):
+    for width, streams in ((128, False), (2048, True)):
         q = quantize(np.random.default_rng(0).standard_normal((64, width)).astype(np.float32), bits)
         assert q is not None
         kernel = capture(partial(rounded_product, q, Tensor.empty(1, width))).calls[-1].kernel

@@ -38,7 +38,7 @@ from tinyweb.graph.symbolic import const_factor, divides
 
 ROWS, COLUMNS = 4, 2  # of a tile: their sums stay in registers
 STREAMS = 2  # parts of a matrix whose rows are read side by side
-LONG = 512  # bytes of such rows: taking turns between shorter ones costs more than it brings
+LONG = 1024  # bytes of such rows: taking turns between shorter ones costs more than it brings
 VECTORS = 2  # of rows, in a tile with lanes along them
 SUMS = 8  # vectors of them in such a tile
 MOST_VECTORS = 4  # of a group's sums side by side
