@@ -164,7 +164,8 @@ class Team:
         # after the last of several blocks sums are where weights were; threads with rows of their own keep them apart
         apart = self.split > 1 and (self.apart > 1 or row <= weights)
         most = weights + sums if apart else max(weights, sums)
-        return 4 * self.rows * self.apart * (most + more + exchanged + fixed)
+        rounds = 3 if row <= weights else 1  # no loop between exchanges of a single block: each has memory of its own
+        return 4 * self.rows * self.apart * (most + more + rounds * exchanged + fixed)
 
     def steps(self, row: int, products: int) -> tuple[float, float]:
         """Operations of a thread, and with those a vector loaded counts as: scores, exponentials, the exchange of
