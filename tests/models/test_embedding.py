@@ -6,14 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tests.formats.gguf.converted import convert
 from tests.formats.gguf.test_tokenizer import CONTROL, NORMAL, phantom
-from tests.models.encoder_folders import PIECES, random_model, word_pieces, write_folder, write_json
+from tests.models.encoder_folders import PIECES, SIZES, random_model, word_pieces, write_folder, write_json
 from tinyweb.errors import ModelFormatError, TinywebError
+from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
 from tinyweb.models.embedding import Embedder, padded_lengths
+from tinyweb.models.encoder.architectures import read_config
 
 TEXTS = [
     "the cat sat.",
@@ -36,6 +39,7 @@ def vectors_of(model: PreTrainedModel, texts: list[str], pooling: str, longest: 
             "cls": lambda h: h[0],
             "max": lambda h: h.max(0).values,
             "mean_sqrt_len": lambda h: h.sum(0) / len(h) ** 0.5,
+            "lasttoken": lambda h: h[-1],
         }[pooling](hidden))  # fmt: skip
     return torch.nn.functional.normalize(torch.stack(rows)).numpy()
 
@@ -101,7 +105,7 @@ def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
         ("modules.json", [{"type": "x.Pooling", "path": "1_Pooling"}], "lists Pooling"),
         ("modules.json", [{"type": "x.Pooling", "path": "../other"}], "no folder of this model"),
         ("modules.json", {}, "no JSON array"),
-        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "lasttoken"),
+        ("1_Pooling/config.json", {"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
         ("1_Pooling/config.json", {}, "no pooling"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "include_prompt": False}, "include_prompt"),
         ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "'query' must be a string"),
@@ -137,6 +141,26 @@ def test_a_gguf_file(model: PreTrainedModel, tmp_path: Path) -> None:
     embedder = load(path)
     assert isinstance(embedder, Embedder) and embedder.settings.pooling == ("cls",)
     np.testing.assert_allclose(embedder.encode(TEXTS), Embedder.from_folder(folder).encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["Qwen3ForCausalLM", "Qwen3Model", "Gemma3TextModel"])
+def test_a_decoder(architecture: str, tmp_path: Path) -> None:
+    """As Qwen3-Embedding: each token sees what is before it, the last one's hidden state is the vector."""
+    name = architecture.removesuffix("Model").removesuffix("ForCausalLM")
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{name}Config")(**SIZES, head_dim=12, num_key_value_heads=2, sliding_window=6)
+    network = getattr(transformers, architecture)(config).eval()
+    folder = write_folder(tmp_path, network, pooling_mode_lasttoken=True, pooling_mode_mean_tokens=False)
+    embedder = load(folder)
+    assert isinstance(embedder, Embedder) and embedder.settings.pooling == ("lasttoken",)
+    inner = network.model if architecture.endswith("ForCausalLM") else network
+    np.testing.assert_allclose(embedder.encode(TEXTS), vectors_of(inner, TEXTS, "lasttoken"), atol=1e-4)
+
+
+def test_a_decoder_with_what_is_not_read() -> None:
+    values = {**SIZES, "architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2}
+    with pytest.raises(ModelFormatError, match="has experts, which embeddings are not made with"):
+        read_config(Config(values, "config.json"))
 
 
 def test_load(model: PreTrainedModel, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ def load(
     activations: str | None = None,
 ) -> Any:  # fmt: skip
     """Reads a model of texts, by the architecture that its config.json names: a language model
-    (`models.decoder.Decoder`), an encoder that makes vectors of texts (`models.embedding.Embedder`), or one that gives
+    (`models.decoder.Decoder`), what makes vectors of texts (`models.embedding.Embedder`): an encoder, or any network in
+    a folder of sentence-transformers; or an encoder that gives
     scores of pairs (`models.reranking.Reranker`).
 
     `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
@@ -34,8 +35,15 @@ def load(
         from tinyweb.models.reranking import Reranker
 
         return Reranker.from_folder(folder, quant, device, activations, max_length=context)
-    if encoder.is_encoder(folder.config):
+    if encoder.is_encoder(folder.config) or is_embedder(folder):
         from tinyweb.models.embedding import Embedder
 
         return Embedder.from_folder(folder, quant, device, activations, max_length=context)
     return decoder.load(folder, quant, context, device, activations)
+
+
+def is_embedder(folder: Any) -> bool:
+    """Whether a model is laid out as sentence-transformers does it, whatever its network."""
+    from tinyweb.formats.huggingface import ModelFolder
+
+    return isinstance(folder, ModelFolder) and folder.text("modules.json") is not None

@@ -41,14 +41,15 @@ KINDS = ("query", "passage")
 LENGTHS = (32, 128, 512)  # tokens that texts are padded to
 TOKENS = 512  # that run at a time where there are many texts
 MODULES = ("Transformer", "Pooling", "Normalize")
-POOLINGS = ("cls", "max", "mean", "mean_sqrt_len")  # in the order in which several are joined
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len", "lasttoken")  # in the order in which several are joined
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_lasttoken": "lasttoken",
 }
-OTHER_FLAGS = ("pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken")
+OTHER_FLAGS = ("pooling_mode_weightedmean_tokens",)
 BGE = "Represent this sentence for searching relevant passages: "
 # the families whose folders do not say what their texts begin with, by the folder's name
 FAMILIES = (
@@ -224,12 +225,14 @@ class Embedder:
         assert isinstance(tokens, int)
         inside = Tensor.arange(tokens, device=ids.device).unsqueeze(0) < lengths.unsqueeze(1)
         hidden = self.model(ids, inside)
+        last = (Tensor.arange(tokens, device=ids.device).unsqueeze(0) == lengths.unsqueeze(1) - 1).unsqueeze(-1)
         inside, count = inside.unsqueeze(-1), lengths.float().unsqueeze(-1)
         pooled: dict[str, Any] = {
             "cls": lambda: hidden[:, 0],
             "max": lambda: inside.where(hidden, -np.inf).max(1),
             "mean": lambda: inside.where(hidden, 0.0).sum(1) / count,
             "mean_sqrt_len": lambda: inside.where(hidden, 0.0).sum(1) / count.sqrt(),
+            "lasttoken": lambda: last.where(hidden, 0.0).sum(1),
         }
         parts = [pooled[p]() for p in self.settings.pooling]
         joined: Tensor = parts[0] if len(parts) == 1 else Tensor.cat(*parts, axis=1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.encoder.architectures import bert, modern
+from tinyweb.models.encoder.architectures import bert, decoders, modern
 from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
 
 Read = Callable[[Config], tuple[EncoderConfig, EncoderNames]]
@@ -50,6 +50,8 @@ def read_config(c: Config) -> tuple[EncoderConfig, EncoderNames]:
     Raises ModelFormatError, which names the field that is missing, wrong or not supported.
     """
     found = family(c)
+    if found is None and (language_model := decoders.family(c)):
+        return decoders.decoder(c, language_model)
     if found is None:
         named = c.values.get("architectures") or c.values.get("model_type") or "no architecture"
         what = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
