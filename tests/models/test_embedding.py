@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,12 +144,20 @@ def test_a_gguf_file(model: PreTrainedModel, tmp_path: Path) -> None:
     np.testing.assert_allclose(embedder.encode(TEXTS), Embedder.from_folder(folder).encode(TEXTS), atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", ["Qwen3ForCausalLM", "Qwen3Model", "Gemma3TextModel"])
-def test_a_decoder(architecture: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "more"),
+    [
+        ("Qwen3ForCausalLM", {}),
+        ("Qwen3Model", {}),
+        ("Gemma3TextModel", {"sliding_window": 6}),
+        ("Gemma3TextModel", {"sliding_window": 6, "use_bidirectional_attention": True}),
+    ],
+)
+def test_a_decoder(architecture: str, more: dict[str, Any], tmp_path: Path) -> None:
     """As Qwen3-Embedding: each token sees what is before it, the last one's hidden state is the vector."""
     name = architecture.removesuffix("Model").removesuffix("ForCausalLM")
     torch.manual_seed(3)
-    config = getattr(transformers, f"{name}Config")(**SIZES, head_dim=12, num_key_value_heads=2, sliding_window=6)
+    config = getattr(transformers, f"{name}Config")(**SIZES, head_dim=12, num_key_value_heads=2, **more)
     network = getattr(transformers, architecture)(config).eval()
     folder = write_folder(tmp_path, network, pooling_mode_lasttoken=True, pooling_mode_mean_tokens=False)
     embedder = load(folder)

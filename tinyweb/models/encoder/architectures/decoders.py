@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
+import dataclasses
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder import architectures
+from tinyweb.models.decoder.architectures import fields
 from tinyweb.models.decoder.config import AttentionConfig, LayerConfig, MlpConfig
 from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
+
+GEMMA = "Gemma3ForCausalLM"
 
 
 def family(c: Config) -> str | None:
@@ -21,7 +24,14 @@ def family(c: Config) -> str | None:
 
 
 def decoder(c: Config, name: str) -> tuple[EncoderConfig, EncoderNames]:
-    """The network of a decoder, each token seeing what is before it."""
+    """The network of a decoder, each token seeing what is before it, or (EmbeddingGemma) all others: then the window
+    of the file is divided between both sides.
+    """
+    both = name == GEMMA and c.flag("use_bidirectional_attention", False)
+    if both:
+        wide = fields.window(c)
+        halved = {} if wide is None else {"sliding_window": wide // 2 + 1}
+        c = Config({**c.values, "use_bidirectional_attention": None, **halved}, c.where)
     config, names = architectures.ARCHITECTURES[name](c)
     missing = next((lack for layer in config.layers if (lack := _lack(layer))), None)
     if config.learned_positions:
@@ -30,9 +40,9 @@ def decoder(c: Config, name: str) -> tuple[EncoderConfig, EncoderNames]:
         raise ModelFormatError(f"{c.where}: {name} has {missing}, which embeddings are not made with here; use a chat")
     found = EncoderConfig(
         config.vocab_size, config.hidden_size, config.positions, config.layers, c.word("model_type", "decoder"),
-        norm=config.norm, causal=True, embedding_scale=config.embedding_scale,
+        norm=config.norm, causal=not both, embedding_scale=config.embedding_scale,
     )  # fmt: skip
-    return found, EncoderNames(**{field.name: getattr(names, field.name) for field in fields_of(names)})
+    return found, EncoderNames(**{field.name: getattr(names, field.name) for field in dataclasses.fields(names)})
 
 
 def _lack(layer: LayerConfig) -> str | None:
