@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tests.formats.gguf.converted import convert
@@ -102,7 +103,7 @@ def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "value", "message"),
     [
-        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Dense", "path": "d"}], "'Dense'"),
+        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.LSTM", "path": "d"}], "'LSTM'"),
         ("modules.json", [{"type": "x.Pooling", "path": "1_Pooling"}], "lists Pooling"),
         ("modules.json", [{"type": "x.Pooling", "path": "../other"}], "no folder of this model"),
         ("modules.json", {}, "no JSON array"),
@@ -170,6 +171,35 @@ def test_a_decoder_with_what_is_not_read() -> None:
     values = {**SIZES, "architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2}
     with pytest.raises(ModelFormatError, match="has experts, which embeddings are not made with"):
         read_config(Config(values, "config.json"))
+
+
+def test_dense_layers(model: PreTrainedModel, tmp_path: Path) -> None:
+    """As EmbeddingGemma: two layers between pooling and normalisation."""
+    folder = write_folder(tmp_path, model)
+    entries = json.loads((folder / "modules.json").read_text())
+    rng, shapes, layers = np.random.default_rng(2), [(60, 48), (32, 60)], []
+    for i, (shape, kind) in enumerate(zip(shapes, ("linear.Identity", "activation.Tanh"))):
+        where = folder / f"{i + 2}_Dense"
+        where.mkdir()
+        weight = {"linear.weight": torch.tensor(rng.standard_normal(shape).astype(np.float32))}
+        if i:
+            weight["linear.bias"] = torch.tensor(rng.standard_normal(shape[0]).astype(np.float32))
+        layers.append(weight)
+        save_file(weight, where / "model.safetensors")
+        write_json(where / "config.json", {"in_features": shape[1], "out_features": shape[0], "bias": bool(i),
+                                           "activation_function": f"torch.nn.modules.{kind}"})  # fmt: skip
+        entries.insert(i + 2, {"path": where.name, "type": "sentence_transformers.models.Dense"})
+    write_folder(tmp_path / "plain", model)
+    write_json(folder / "modules.json", [e for e in entries if "Normalize" not in e["type"]])
+    embedder = Embedder.from_folder(folder)
+    assert embedder.dimensions == 32 and not embedder.settings.normalize
+    write_json(tmp_path / "plain" / "modules.json", entries[:2])
+    hidden = Embedder.from_folder(tmp_path / "plain").encode(TEXTS)
+    want = torch.tensor(hidden) @ layers[0]["linear.weight"].T @ layers[1]["linear.weight"].T + layers[1]["linear.bias"]
+    np.testing.assert_allclose(embedder.encode(TEXTS), want.tanh().numpy(), atol=1e-4)
+    write_json(folder / "2_Dense" / "config.json", {"in_features": 47, "out_features": 60})
+    with pytest.raises(ModelFormatError, match="'in_features' 47 is not the width"):
+        Embedder.from_folder(folder)
 
 
 def test_load(model: PreTrainedModel, tmp_path: Path) -> None:

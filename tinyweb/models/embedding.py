@@ -28,11 +28,12 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
-from tinyweb.formats.huggingface import ModelFolder, parse_json_list
+from tinyweb.formats.huggingface import Checkpoint, ModelFolder, parse_json_list
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import read_backend
 from tinyweb.models import encoder
 from tinyweb.models.encoder import Encoder
+from tinyweb.nn.parameters import parameter
 from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
@@ -40,7 +41,8 @@ from tinyweb.tracing import jit
 KINDS = ("query", "passage")
 LENGTHS = (32, 128, 512)  # tokens that texts are padded to
 TOKENS = 512  # that run at a time where there are many texts
-MODULES = ("Transformer", "Pooling", "Normalize")
+MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+DENSE_ACTIVATIONS = {"Identity": None, "Tanh": Tensor.tanh, "ReLU": Tensor.relu, "GELU": Tensor.gelu}
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len", "lasttoken")  # in the order in which several are joined
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -64,12 +66,14 @@ PROMPT_NAMES = {"query": ("query", "s2p_query"), "passage": ("passage", "documen
 class EmbeddingSettings:
     """What belongs to an encoder to make sentence embeddings of it.
 
-    `pooling`: how tokens become one vector, of POOLINGS; several are joined. `max_length`: tokens of a text, special
+    `pooling`: how tokens become one vector, of POOLINGS; several are joined. `dense`: folders of layers that the
+    vector goes through. `max_length`: tokens of a text, special
     ones included; what is longer is cut. `prefixes`: what a text of a kind begins with. `lowercase`: before the
     tokenizer, beside what that does itself.
     """
 
     pooling: tuple[str, ...] = ("mean",)
+    dense: tuple[str, ...] = ()
     normalize: bool = True
     max_length: int = 512
     lowercase: bool = False
@@ -79,14 +83,16 @@ class EmbeddingSettings:
     def of_folder(cls, folder: ModelFolder, positions: int) -> Self:
         """What a folder says; ModelFormatError where that is not supported. `positions`: the most the encoder reads."""
         pooling: tuple[str, ...] = ("mean",)
+        dense: tuple[str, ...] = ()
         normalize = True
         if (modules := folder.text("modules.json")) is not None:
-            pooling, normalize = _modules(folder, modules)
+            pooling, dense, normalize = _modules(folder, modules)
         elif folder.text("1_Pooling/config.json") is not None:
             pooling = _pooling(folder, "1_Pooling")
         text = folder.read_config("sentence_bert_config.json", required=False)
         return cls(
             pooling=pooling,
+            dense=dense,
             normalize=normalize,
             max_length=min(text.integer("max_seq_length", 3, 1 << 20, positions), positions),
             lowercase=text.flag("do_lower_case", False),
@@ -94,11 +100,12 @@ class EmbeddingSettings:
         )
 
 
-def _modules(folder: ModelFolder, text: str) -> tuple[tuple[str, ...], bool]:
-    """Pooling, and whether vectors are normalised, by the text of modules.json."""
+def _modules(folder: ModelFolder, text: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Pooling, folders of dense layers, and whether vectors are normalised, by the text of modules.json."""
     path = folder.path / "modules.json"
     entries = parse_json_list(text, str(path))
     kinds: list[str] = []
+    dense: list[str] = []
     pooling: tuple[str, ...] = ("mean",)
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
@@ -111,14 +118,18 @@ def _modules(folder: ModelFolder, text: str) -> tuple[tuple[str, ...], bool]:
             raise ModelFormatError(
                 f"{path}: the encoder lies in {str(where)[:40]!r}, only the folder itself is supported"
             )
-        if kind == "Pooling":
+        if kind in ("Pooling", "Dense"):
             if not isinstance(where, str) or Path(where).name != where or where in ("", ".."):
-                raise ModelFormatError(f"{path}: the pooling's folder is {str(where)[:40]!r}, no folder of this model")
-            pooling = _pooling(folder, where)
+                raise ModelFormatError(f"{path}: the folder of {kind} is {str(where)[:40]!r}, no folder of this model")
+            if kind == "Dense":
+                dense.append(where)
+            else:
+                pooling = _pooling(folder, where)
         kinds.append(kind)
-    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
-        raise ModelFormatError(f"{path} lists {', '.join(kinds)[:80]}; supported: Transformer, Pooling, Normalize")
-    return pooling, "Normalize" in kinds
+    last = ["Normalize"] if kinds[-1:] == ["Normalize"] else []
+    if kinds != ["Transformer", "Pooling", *["Dense"] * len(dense), *last]:
+        raise ModelFormatError(f"{path} lists {', '.join(kinds)[:80]}; supported, in this order: {', '.join(MODULES)}")
+    return pooling, tuple(dense), bool(last)
 
 
 def _pooling(folder: ModelFolder, name: str) -> tuple[str, ...]:
@@ -139,6 +150,31 @@ def _pooling(folder: ModelFolder, name: str) -> tuple[str, ...]:
     return tuple(m for m in POOLINGS if m in modes)
 
 
+class Dense:
+    """A layer that the pooled vector goes through, of a folder `name`. It is never quantised."""
+
+    def __init__(self, folder: ModelFolder, name: str, width: int, device: str | None):
+        c = folder.read_config(f"{name}/config.json")
+        given, self.width = c.integer("in_features", 1, 1 << 20), c.integer("out_features", 1, 1 << 20)
+        if given != width:
+            raise ModelFormatError(f"{c.where}: 'in_features' {given} is not the width of what comes in, {width}")
+        kind = c.word("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
+        if kind not in DENSE_ACTIVATIONS:
+            known = ", ".join(DENSE_ACTIVATIONS)
+            raise ModelFormatError(f"{c.where}: 'activation_function' {kind[:40]!r} is not supported; known: {known}")
+        self.activation = DENSE_ACTIVATIONS[kind]
+        checkpoint = Checkpoint(folder.path / name)
+        self.weight = parameter(checkpoint.read("linear.weight", (self.width, width)), device)
+        bias = c.flag("bias", True)
+        self.bias = parameter(checkpoint.read("linear.bias", (self.width,)), device) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(batch, width that comes in) → (batch, width)."""
+        y = x @ self.weight.transpose(0, 1)
+        y = y if self.bias is None else y + self.bias
+        return y if self.activation is None else self.activation(y)
+
+
 def _prefixes(folder: ModelFolder) -> dict[str, str]:
     """What a text of each kind begins with, by the folder's prompts, or its name."""
     found = dict.fromkeys(KINDS, "")
@@ -155,8 +191,10 @@ def _prefixes(folder: ModelFolder) -> dict[str, str]:
 class Embedder:
     """An encoder with its tokenizer. `settings.prefixes` and `settings.max_length` may be changed by `replace`."""
 
-    def __init__(self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings):
-        self.model, self.settings = model, settings
+    def __init__(
+        self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings, dense: Sequence[Dense] = ()
+    ):
+        self.model, self.settings, self.dense = model, settings, dense
         self.backend = backend
         self.backend.no_padding()
         self.backend.enable_truncation(settings.max_length)
@@ -193,11 +231,17 @@ class Embedder:
             settings = replace(settings, max_length=max_length)
         for kind in prefixes or {}:
             _check_kind(kind)
-        return cls(model, backend, replace(settings, prefixes={**settings.prefixes, **(prefixes or {})}))
+        layers: list[Dense] = []
+        for name in settings.dense:
+            width = layers[-1].width if layers else model.config.hidden_size * len(settings.pooling)
+            layers.append(Dense(folder, name, width, device))
+        return cls(model, backend, replace(settings, prefixes={**settings.prefixes, **(prefixes or {})}), layers)
 
     @property
     def dimensions(self) -> int:
         """Numbers of a vector."""
+        if self.dense:
+            return self.dense[-1].width
         return self.model.config.hidden_size * len(self.settings.pooling)
 
     @property
@@ -236,6 +280,8 @@ class Embedder:
         }
         parts = [pooled[p]() for p in self.settings.pooling]
         joined: Tensor = parts[0] if len(parts) == 1 else Tensor.cat(*parts, axis=1)
+        for layer in self.dense:
+            joined = layer(joined)
         if not self.settings.normalize:
             return joined
         return joined / (joined * joined).sum(1, keepdim=True).sqrt().maximum(1e-12)

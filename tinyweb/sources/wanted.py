@@ -120,6 +120,7 @@ def _transformer(files: Sequence[str]) -> Choice:
     if "config.json" in files and (weights := _safetensors(files)):
         modules = [f for f in files if f.endswith("/config.json") and f.count("/") == 1]  # of sentence-transformers
         texts = [f for f in files if "/" not in f and _matches(f, TEXTS)]
+        modules += [f for f in files if re.fullmatch(r"\d+_Dense/model\.safetensors", f)]
         return Choice(tuple(sorted({*texts, *modules, *weights})))
     ggufs = _choices(files, (".gguf",))
     if len(ggufs) == 1:
