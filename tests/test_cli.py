@@ -177,7 +177,7 @@ def _weights(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Pat
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (lambda f: (f / "config.json").unlink(), "config.json"),
     "config cut off": (_cut("config.json", 40), "config.json"),
-    "another architecture": (_edit_json("config.json", architectures=["GPT2LMHeadModel"]), "GPT2LMHeadModel"),
+    "another architecture": (_edit_json("config.json", architectures=["RwkvForCausalLM"]), "RwkvForCausalLM"),
     "no hidden size": (_edit_json("config.json", hidden_size=None), "hidden_size"),
     "hidden size is a word": (_edit_json("config.json", hidden_size="32"), "hidden_size"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json"),

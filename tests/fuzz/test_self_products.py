@@ -92,8 +92,8 @@ def test_products_of_more_sizes(fitting: list[int], device: str) -> None:
 # -- of other types, and in other words ----------------------------------------------------------------------------
 def gram(q: Any) -> Tensor:
     """The products of all pairs of quantised rows: sums of integers in groups, times both scales."""
-    v, s = q.values, q.scales.float()
-    sums = (v.unsqueeze(1).int() * v.unsqueeze(0).int()).sum(-1)
+    v, s = q.values.int() - q.zero, q.scales.float()
+    sums = (v.unsqueeze(1) * v.unsqueeze(0)).sum(-1)
     return (sums.float() * (s.unsqueeze(1) * s.unsqueeze(0))).sum(-1)
 
 

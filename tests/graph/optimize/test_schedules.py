@@ -201,9 +201,9 @@ def test_any_schedule_with_dots(name: str, target: Target, data: st.DataObject) 
     begin += [Split(r, steps), Split(f"{r}.0", lanes), Bind(f"{r}.0.1", AxisKind.VECTOR)]
     if data.draw(st.booleans()):
         begin.insert(-1, RFactor(f"{r}.0.1"))
-    nibbles = name != "dots_i8" and steps == 4
-    instruction = "dot8_u4_i8" if nibbles else "dot4_i8" if steps == 4 else "dot2_i16"
-    begin.append(Tensorize(f"{r}.1", instruction, "i0" if nibbles else ""))
+    nibbles = name != "dots_i8"
+    instruction = ("dot8_u4_i8" if nibbles else "dot4_i8") if steps == 4 else "dot2_i16"
+    begin.append(Tensorize(f"{r}.1", instruction, "i0" if nibbles else ""))  # 4-bit integers become 0 … 15
     if name != "dots_i8" or (steps == 2 and data.draw(st.booleans())):
         begin.append(Stage(2, "i0", Space.REGISTER))
     scheduled = apply(case.kernel, begin)
