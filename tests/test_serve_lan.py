@@ -2,23 +2,23 @@
 
 import datetime
 import http.client
-import os
 import re
-import signal
 import socket
 import ssl
 import stat
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
+import tinyweb.serve as serve_module
+from tinyweb.cli import main
 from tinyweb.errors import ExportError
-from tinyweb.serve import SiteServer, lan_address, open_server
+from tinyweb.serve import SiteServer, open_server
+from tinyweb.serve import certificate as certificate_module
 from tinyweb.serve import lan as lan_module
 from tinyweb.serve.certificate import context, fingerprint, own_certificate, qr_code
 from tinyweb.serve.lan import open_lan_server
@@ -127,21 +127,23 @@ def test_the_qr_code() -> None:
     assert len(rows) > 10 and len({len(row) for row in rows}) == 1
 
 
-@pytest.mark.skipif(lan_address() is None, reason="this machine is in no network")
-def test_the_command(site: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "tinyweb.cli", "serve", site, "--lan", "--port", "0"]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        first = running.stdout.readline()
-        found = re.search(r"https://([\d.]+):(\d+)/", first)
-        assert found, first
-        while "SHA-256" not in first:
-            first += running.stdout.readline()
-        trusted = ssl.create_default_context(cafile=tmp_path / "data" / "tinyweb" / "lan-certificate.pem")
-        connection = http.client.HTTPSConnection(found[1], int(found[2]), context=trusted, timeout=60)
-        connection.request("GET", "/")
-        assert connection.getresponse().status == 200
-        connection.close()
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 0
+def test_the_command(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines have the address, the QR code and the fingerprint; its server answers."""
+    monkeypatch.setattr(lan_module, "lan_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(certificate_module, "kept_folder", lambda: tmp_path / "kept")
+    said: list[str] = []
+
+    def serve(server: SiteServer, lines: Iterable[str], say: object) -> None:
+        said.extend(lines)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        test_a_client_that_trusts_the_certificate(server, tmp_path)
+        server.shutdown()
+        thread.join(60)
+        server.server_close()
+
+    monkeypatch.setattr(serve_module, "serve", serve)
+    with pytest.raises(SystemExit, match="0"):
+        main(["serve", str(site), "--lan", "--port", "0"])
+    assert re.search(r"https://127\.0\.0\.1:\d+/", said[0])
+    assert "█" in "".join(said) and fingerprint(tmp_path / "kept" / "lan-certificate.pem") in "".join(said)

@@ -147,8 +147,8 @@ def show_progress(console: Console) -> Iterator[Progress]:
 
 def say_devices(console: Console, site: Path) -> None:
     """What to expect of a site that was exported on kinds of devices, and how to see it."""
-    from tinyweb.export.fit import Fit, line
     from tinyweb.export.inspect import inspect_site
+    from tinyweb.export.profiles import Fit, line
 
     for device in inspect_site(site)["devices"]:
         console.print(f"  {device['title']}: {line(Fit(**device))}", markup=False)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tinyweb.errors import ExportError
-from tinyweb.export.fit import Fit, fits, line
+from tinyweb.export.profiles import Fit, fits, line
 from tinyweb.export.site import FORMAT, MANIFEST, VERSION
 from tinyweb.export.weights import combined_sha256
 

@@ -58,7 +58,7 @@ def parse(source: str) -> Path | HubName | str:
 
     What exists on this machine is a path, whatever it looks like.
     """
-    if Path(source).exists():
+    if source and Path(source).exists():
         return Path(source)
     if re.match(r"https?://", source):
         return _of_address(source)

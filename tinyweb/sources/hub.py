@@ -21,7 +21,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError 
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import tqdm as hub_progress  # type: ignore[attr-defined]
+from huggingface_hub.utils import tqdm as hub_progress  # type: ignore[attr-defined]  # documented, without __all__
 
 from tinyweb.errors import SourceError
 from tinyweb.sources import HubName, Progress

@@ -19,7 +19,7 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.models import load
 
 Tensors = dict[str, torch.Tensor]
-Parts = dict[str, np.ndarray]
+Parts = dict[str, Any]  # arrays, or tensors of types that NumPy lacks
 Packer = Callable[[np.ndarray], tuple[Parts, np.ndarray]]
 ROWS, COLUMNS = 48, 64
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -108,7 +108,7 @@ def fp8(end: str, *parts_of: int) -> Packer:
         scales = (rng.random((-(-shape[0] // rows), -(-shape[1] // columns))) / 50).astype(np.float32)
         every = np.repeat(np.repeat(scales, rows, 0)[: shape[0]], columns, 1)[:, : shape[1]]
         stored = scales.reshape(()) if scales.size == 1 else scales
-        return {"weight": values, end: stored}, values.float().numpy() * every  # type: ignore[dict-item]
+        return {"weight": values, end: stored}, values.float().numpy() * every
 
     return pack
 

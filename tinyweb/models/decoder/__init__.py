@@ -37,6 +37,14 @@ class ModelSource(Protocol):
     def weights(self) -> Checkpoint: ...
 
 
+def check_precision(quant: str | None, activations: str | None) -> None:
+    """TinywebError for a quantisation or activations that are none; None is whatever suits."""
+    if quant is not None and quant not in QUANTS:
+        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
+    if activations is not None and activations not in ACTIVATIONS:
+        raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
+
+
 def load(
     source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
     activations: str | None = None,
@@ -52,10 +60,7 @@ def load(
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
     for a `quant`, `context` or `activations` that cannot be.
     """
-    if quant is not None and quant not in QUANTS:
-        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
-    if activations is not None and activations not in ACTIVATIONS:
-        raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
+    check_precision(quant, activations)
     folder = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
     config, names = read_config(folder.config)
     if context is not None and not 1 <= context <= config.positions:

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.formats.source import open_model
-from tinyweb.models.decoder import QUANTS, ModelSource
+from tinyweb.models.decoder import QUANTS, ModelSource, check_precision
 from tinyweb.models.encoder.architectures import family, read_config
 from tinyweb.models.encoder.config import EncoderConfig
 from tinyweb.models.encoder.model import Encoder
-from tinyweb.nn.quantize import ACTIVATIONS
 from tinyweb.sources import EMBED, locate
 
 __all__ = ["QUANTS", "Encoder", "EncoderConfig", "is_encoder", "load"]
@@ -47,10 +45,7 @@ def load(
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
     for a `quant` or `activations` that cannot be.
     """
-    if quant is not None and quant not in QUANTS:
-        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
-    if activations is not None and activations not in ACTIVATIONS:
-        raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
+    check_precision(quant, activations)
     folder = open_model(locate(source, EMBED)) if isinstance(source, str | Path) else source
     config, names = read_config(folder.config)
     return Encoder(config, names, folder.weights(), quant, device, activations)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tinyweb.export.fit import PAGE_BYTES, PROFILES, Fit, fits, line
 from tinyweb.export.inspect import inspect_site
+from tinyweb.export.profiles import PAGE_BYTES, PROFILES, Fit, fits, line
 
 MIB = 1 << 20
 KERNELS = {"webgpu": {"decode": 100, "prefill_64": 120}, "wasm": {"decode": 150, "prefill_64": 160}}
