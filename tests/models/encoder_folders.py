@@ -46,6 +46,7 @@ class Small:
 
 POOLED = ("Bert", "Roberta", "XLMRoberta", "MPNet", "Camembert")
 OLD_NAMES = {"dim": 48, "hidden_dim": 72, "n_layers": 2, "n_heads": 4}
+DEBERTA = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "layer_norm_eps": 1e-7}
 ENCODERS = {
     "BERT": Small("BertModel", {"type_vocab_size": 3, "layer_norm_eps": 1e-2}),
     "RoBERTa": Small("RobertaModel", {"pad_token_id": 1, "type_vocab_size": 1}),
@@ -62,6 +63,12 @@ ENCODERS = {
         "layer_types": ["sliding_attention", "full_attention"],
     }),
     "MPNet": Small("MPNetModel", {"max_position_embeddings": 200}),
+    "DeBERTa": Small("DebertaV2Model", {**DEBERTA, "position_buckets": 8, "norm_rel_ebd": "layer_norm",
+                                        "share_att_key": True, "position_biased_input": False}),
+    "DeBERTa, matrices for positions": Small("DebertaV2Model", {**DEBERTA, "type_vocab_size": 2,
+                                                                "max_relative_positions": 12}),
+    "DeBERTa, keys of positions": Small("DebertaV2Model", {**DEBERTA, "pos_att_type": "c2p", "share_att_key": True,
+                                                           "position_buckets": 16}),
     "Nomic": Small("NomicBertModel"),
     "GTE": Small("GteModel", {"type_vocab_size": 1}),
 }  # fmt: skip

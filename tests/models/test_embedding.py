@@ -67,6 +67,24 @@ def test_pooling(pooling: str, fields: dict[str, object], model: PreTrainedModel
     np.testing.assert_allclose(got, vectors_of(model, TEXTS, pooling), atol=1e-4)
 
 
+def test_pieces_of_deberta(tmp_path: Path) -> None:
+    """Its tokenizer chooses the likeliest pieces."""
+    words = ["▁the", "▁cat", "▁", "s", "▁sat", ".", "▁tree", "T", *"abcdefghijklmnopqr"]
+    vocab = [*((token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")), *((w, -len(w) - 0.1) for w in words)]
+    tokenizer = transformers.DebertaV2Tokenizer(vocab=vocab, unk_id=3)
+    reference = random_model("DeBERTa")
+    reference.save_pretrained(tmp_path), tokenizer.save_pretrained(tmp_path)
+    texts = ["the cats  sat.", "TREE trees", "", "a [SEP] ü b\nc"]
+    embedder = load(tmp_path)
+    assert embedder.tokens(texts[:3]) == tokenizer(texts[:3])["input_ids"]
+    rows = []
+    for ids in embedder.tokens(texts):
+        with torch.no_grad():
+            rows.append(reference(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(0))
+    want = torch.nn.functional.normalize(torch.stack(rows)).numpy()
+    np.testing.assert_allclose(embedder.encode(texts), want, atol=1e-4)
+
+
 def test_many_texts_of_all_lengths(model: PreTrainedModel, tmp_path: Path) -> None:
     """The order of the texts, and which run side by side, changes nothing."""
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from tests.models.encoder_folders import ENCODERS, random_model
 from tinyweb import Tensor
@@ -22,6 +23,8 @@ from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.encoder import Encoder, load
 from tinyweb.models.encoder.architectures import read_config
+from tinyweb.models.encoder.config import DisentangledConfig
+from tinyweb.models.encoder.disentangled import rows_by_distance
 from tinyweb.nn.rotary import frequencies
 
 TOLERANCE = 1e-4
@@ -72,7 +75,7 @@ def test_against_transformers(made: Made, name: str) -> None:
 
 @pytest.mark.parametrize("device", ["WASM", "WEBGPU"])
 @pytest.mark.parametrize(
-    "name", [n if n in ("BERT", "ModernBERT") else pytest.param(n, marks=pytest.mark.slow) for n in ENCODERS]
+    "name", [n if n in ("BERT", "ModernBERT", "DeBERTa") else pytest.param(n, marks=pytest.mark.slow) for n in ENCODERS]
 )
 def test_devices(made: Made, name: str, device: str) -> None:
     check(*made(name), device)
@@ -166,6 +169,18 @@ def test_far_tokens(made: Made) -> None:
     np.testing.assert_allclose(load(folder)(Tensor(ids)).numpy(), want, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize(("buckets", "farthest"), [(256, 512), (32, 64), (6, 1000), (-1, 512)])
+def test_rows_of_distances(buckets: int, farthest: int) -> None:
+    """DeBERTa's, those of v3 first; and farther ones than it has been trained on."""
+    reach = buckets if buckets > 0 else farthest
+    c = DisentangledConfig(reach, farthest, buckets > 0, keys=True, queries=True, shared=True, norm=None)
+    distance = torch.arange(-699, 700)
+    if buckets > 0:
+        distance = make_log_bucket_position(distance, buckets, farthest).long()
+    want = torch.clamp(distance + reach, 0, 2 * reach - 1).numpy()
+    np.testing.assert_array_equal(rows_by_distance(c, 700), want)
+
+
 def test_refuses_a_tensor_without_a_place(made: Made, tmp_path: Path) -> None:
     folder, _ = made("BERT")
     values = load_file(folder / "model.safetensors")
@@ -230,6 +245,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BERT", {"num_attention_heads": 5}, "multiple of"),
     ("BERT", {"is_decoder": True}, "decoder"),
     ("BERT", {"vocab_size": "many"}, "vocab_size"),
+    ("DeBERTa", {"conv_kernel_size": 3}, "'conv_kernel_size' '3' is not supported, only 0"),
+    ("DeBERTa", {"pos_att_type": ["p2p"]}, "'pos_att_type'"),
+    ("DeBERTa", {"pos_att_type": None}, "'relative_attention' without"),
+    ("DeBERTa", {"position_buckets": 90}, "'position_buckets' must be"),
     ("RoBERTa", {"max_position_embeddings": 2}, "leaves no position behind 1"),
     ("ModernBERT", {"layer_types": ["full_attention"]}, "'layer_types' must name 4 layers"),
     ("ModernBERT", {"local_attention": 0}, "'local_attention' must be an integer"),

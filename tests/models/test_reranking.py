@@ -24,6 +24,7 @@ MODELS = {
     "XLM-RoBERTa": Small("XLMRobertaForSequenceClassification", {
         **ENCODERS["XLM-RoBERTa"].changes, "pad_token_id": 0, "num_labels": 1,
     }),
+    "DeBERTa": Small("DebertaV2ForSequenceClassification", {**ENCODERS["DeBERTa"].changes, "num_labels": 1}),
     "ModernBERT": Small("ModernBertForSequenceClassification", {**MODERN, "num_labels": 1}),
     "ModernBERT, mean": Small("ModernBertForSequenceClassification", {
         **MODERN, "num_labels": 1, "classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True,

@@ -89,6 +89,7 @@ MODELS: dict[str, tuple[str, Small]] = {
     "DeepSeek V3": ("deepseek2", LATENTS["DeepSeek-V3"]),
     "LFM2": ("lfm2", CONVOLUTIONS["LFM2, biases"]),
     "BERT": ("bert", Small("BertModel", {**NO_HEADS}, config="BertConfig")),
+    "Nomic": ("nomic-bert", Small("NomicBertModel", {**NO_HEADS, "pad_token_id": 0}, config="NomicBertConfig")),
 }  # fmt: skip
 
 
@@ -137,7 +138,8 @@ def explained(name: str, key: str, ours: Any, theirs: Any) -> bool:
         return ours["rope_type"] == "longrope" and theirs["rope_type"] in ("llama3", "longrope")
     if key == "head_dim":  # the width of a head follows
         return bool(theirs is None and ours == 8)
-    other = {"GPT-2": ("intermediate_size", "num_key_value_heads"), "BERT": ("num_key_value_heads",)}
+    other = {"GPT-2": ("intermediate_size", "num_key_value_heads"), "BERT": ("num_key_value_heads",),
+             "Nomic": ("num_key_value_heads", "tie_word_embeddings")}  # fmt: skip
     # ids of tokens come with a tokenizer, which these have not
     return key in ("pad_token_id", "bos_token_id", "eos_token_id") or key in other.get(name, ())
 

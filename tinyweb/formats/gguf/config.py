@@ -400,6 +400,18 @@ def bert(f: Facts) -> Fields:
     }  # fmt: skip
 
 
+def nomic(f: Facts) -> Fields:
+    if f.integer("moe_every_n_layers", 1 << 16, 0):
+        raise ModelFormatError(f"{f.where}: experts in an encoder are not supported")
+    return bert(f) | rotary(f) | {"hidden_act": "silu", "head_dim": f.head_dim}
+
+
+def jina(f: Facts) -> Fields:
+    if (most := f.number("attention.max_alibi_bias", 8.0)) != 8:
+        raise ModelFormatError(f"{f.where}: 'attention.max_alibi_bias' {most:g} is not supported, only 8")
+    return bert(f) | {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+
+
 def pooling_of(f: Facts) -> str | None:
     """How the hidden states of an encoder's tokens become one vector, by sentence-transformers' word for it."""
     kinds = {1: "mean", 2: "cls", 3: "lasttoken"}
@@ -446,6 +458,8 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek2": Family("DeepseekV2ForCausalLM", "deepseek_v2", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS),
     "lfm2": Family("Lfm2ForCausalLM", "lfm2", names.LFM2, lfm2),
     "bert": Family("BertModel", "bert", names.BERT, bert),
+    "nomic-bert": Family("NomicBertModel", "nomic_bert", names.NOMIC, nomic),
+    "jina-bert-v2": Family("JinaBertModel", "bert", names.JINA, jina, joins=names.JINA_JOINS),
 }
 OLMO3 = Family("Olmo3ForCausalLM", "olmo3", FAMILIES["olmo2"].parts, olmo2)
 DEEPSEEK3 = Family(
@@ -464,7 +478,7 @@ def family_of(facts: Facts) -> Family:
             f"{facts.file.paths[0]} holds a model of architecture {name[:40]!r}; known: {', '.join(FAMILIES)}"
         )
     for key in FOREIGN:
-        if facts.own.values.get(key):
+        if facts.own.values.get(key) and (name, key) != ("jina-bert-v2", "attention.max_alibi_bias"):
             raise ModelFormatError(f"{facts.where}: {key!r} is not supported: the model would compute something else")
     if name == "deepseek2" and facts.integer("expert_gating_func", 255, 1) == 2:
         return DEEPSEEK3

@@ -40,7 +40,7 @@ AFTER = layer(post_attention_norm="post_attention_layernorm", post_ffw_norm="pos
 class Join:
     """A tensor of each layer there, by its whole name, that GGUF keeps in several (or otherwise, by `how`):
 
-    - `below`: of each expert, the rows of one below those of the other;
+    - `rows`: the rows of one below those of the other; `below`: so for each expert;
     - `woven`: the last elements in turns; `woven turned`: and the axes before in each other's places;
     - `turned`: the last two axes in each other's places;
     - `heads`: of each head, the rows of the first (whose axes are in each other's places), then those of the second.
@@ -48,7 +48,7 @@ class Join:
 
     name: str
     parts: tuple[str, ...]
-    how: Literal["below", "woven", "woven turned", "turned", "heads"]
+    how: Literal["rows", "below", "woven", "woven turned", "turned", "heads"]
 
 
 # {} {}: the layer, then the expert, which GGUF keeps in one tensor
@@ -99,6 +99,17 @@ BERT = layer(
 BERT |= {
     "token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
     "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
+}  # fmt: skip
+BERT["blk.{}.attn_qkv"] = tuple(f"encoder.layer.{{}}.attention.self.{part}" for part in ("query", "key", "value"))
+JINA = BERT | layer("encoder.layer.{}.mlp.", ffn_up="gated_layers", ffn_down="wo", layer_output_norm="layernorm")
+JINA_JOINS = (Join("encoder.layer.{}.mlp.gated_layers.weight", ("ffn_gate.weight", "ffn_up.weight"), "rows"),)
+NOMIC = layer(
+    "encoder.layers.{}.", attn_qkv="attn.Wqkv", attn_output="attn.out_proj", attn_output_norm="norm1",
+    ffn_gate="mlp.fc12", ffn_up="mlp.fc11", ffn_down="mlp.fc2", layer_output_norm="norm2",
+)  # fmt: skip
+NOMIC |= {
+    "token_embd": "embeddings.word_embeddings", "token_types": "embeddings.token_type_embeddings",
+    "token_embd_norm": "emb_ln",
 }  # fmt: skip
 
 GRANITE_MOE = LLAMA | layer(

@@ -210,6 +210,8 @@ def pieces_of_t5(v: Vocabulary) -> Json:
 def words_of_bert(v: Vocabulary) -> Json:
     # a vocabulary for texts without capital letters has none
     cased = any(t != t.lower() for t, kind in zip(v.tokens, v.types) if kind == NORMAL and t[:1] != "[")
+    # files of later converters name the first and the last token as those of other models
+    ends = ("cls" if "cls" in v.special else "bos", "sep" if "sep" in v.special else "eos")
     model = {
         "type": "WordPiece", "unk_token": v.text("unk") or "[UNK]", "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 100, "vocab": v.ids(),
@@ -219,7 +221,7 @@ def words_of_bert(v: Vocabulary) -> Json:
             "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
             "lowercase": not cased,
         },
-        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": _around(v, "cls", "sep"),
+        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": _around(v, *ends, False),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}, "model": model,
     }  # fmt: skip
 
@@ -236,8 +238,8 @@ def _begin_and_end(v: Vocabulary, begins: bool) -> Json | None:
     return _around(v, first, "eos" if v.flag("add_eos_token", v.kind == "t5") else None)
 
 
-def _around(v: Vocabulary, first: str | None, last: str | None) -> Json | None:
-    """What stands before and behind a text."""
+def _around(v: Vocabulary, first: str | None, last: str | None, each: bool = True) -> Json | None:
+    """What stands before and behind a text, or of two (`each`) before both."""
     before, after = (v.text(name) if name else None for name in (first, last))
     if before is None and after is None:
         return None
@@ -245,7 +247,7 @@ def _around(v: Vocabulary, first: str | None, last: str | None) -> Json | None:
 
     def around(sequence: str, type_id: int) -> list[Json]:
         parts: list[Json] = [{"Sequence": {"id": sequence, "type_id": type_id}}]
-        if before is not None and (sequence == "A" or first == "bos"):
+        if before is not None and (sequence == "A" or each):
             parts.insert(0, {"SpecialToken": {"id": before, "type_id": type_id}})
         return parts + ([{"SpecialToken": {"id": after, "type_id": type_id}}] if after is not None else [])
 

@@ -157,8 +157,10 @@ def _dtype(tensor: GgufTensor) -> DType:
 def _shape(how: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Of what `_join` makes of tensors of these shapes; None where they do not fit each other."""
     first, last = shapes[0], shapes[-1]
-    if len(first) != (2 if how == "woven" else 3) or len(first) != len(last):
+    if len(first) != (2 if how in ("rows", "woven") else 3) or len(first) != len(last):
         return None
+    if how == "rows":
+        return (first[0] + last[0], first[1]) if first[1] == last[1] else None
     if how == "heads":
         fits = first[0] == last[0] and first[1] == last[2]
         return (first[0] * (first[2] + last[1]), first[1]) if fits else None
@@ -176,8 +178,8 @@ def _join(how: str, parts: list[GgufTensor], shape: tuple[int, ...]) -> Array:
     values = [_values(p) for p in parts]
     if how == "heads":
         return np.concatenate([values[0].swapaxes(1, 2), values[1]], axis=1).reshape(shape)
-    if how == "below":
-        return np.concatenate(values, axis=1)
+    if how in ("rows", "below"):
+        return np.concatenate(values, axis=0 if how == "rows" else 1)
     if "turned" in how:
         values = [v.swapaxes(-1, -2) for v in values]
     return np.ascontiguousarray(np.stack(values, -1).reshape(shape))

@@ -24,14 +24,32 @@ class RelativeConfig:
 
 
 @dataclass(frozen=True)
+class DisentangledConfig:
+    """Scores have a part for a content and a position, beside that of two contents (He et al. 2021).
+
+    The table of positions has `reach` rows for keys behind the query and as many for those before it; with `buckets`
+    farther distances, up to `farthest`, share rows on a logarithmic scale. `keys`: queries meet the keys of positions;
+    `queries`: keys meet their queries. `shared`: made with the matrices of the text. `norm`: of the table.
+    """
+
+    reach: int
+    farthest: int
+    buckets: bool
+    keys: bool
+    queries: bool
+    shared: bool
+    norm: NormConfig | None
+
+
+@dataclass(frozen=True)
 class EncoderConfig(ModelConfig):
     """A network that reads a text at once and makes a vector of each token.
 
     `model_type`: what config.json calls it. `norm_sums`: norms behind attention and MLP are of what came in and what is
     added (post-norm), not of what is added alone. `embedding_norm`, `norm`: of the first and of the last hidden states.
     `first_position`: positions are rows of a table from this one on; None: there is no table. `token_types`: rows of
-    the table for parts of a text; 0: there is none. `relative`: scores know distances. `causal`: a token sees only what
-    is before it, as in a decoder.
+    the table for parts of a text; 0: there is none. `relative`: scores know distances; `disentangled`: together with
+    contents. `causal`: a token sees only what is before it, as in a decoder.
 
     A layer's `window` holds on both sides: a token sees those less than so many positions away.
     """
@@ -43,6 +61,7 @@ class EncoderConfig(ModelConfig):
     first_position: int | None = None
     token_types: int = 0
     relative: RelativeConfig | None = None
+    disentangled: DisentangledConfig | None = None
     causal: bool = False
 
 
@@ -54,4 +73,8 @@ class EncoderNames(Names):
     embedding_norm: str = "embeddings.LayerNorm"
     token_types: str = "embeddings.token_type_embeddings"
     relative: str = "encoder.relative_attention_bias"
+    places: str = "encoder.rel_embeddings"
+    places_norm: str = "encoder.LayerNorm"
+    place_key: str = "attention.self.pos_key_proj"
+    place_query: str = "attention.self.pos_query_proj"
     up_first: bool = False

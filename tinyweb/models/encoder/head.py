@@ -14,6 +14,7 @@ from tinyweb.models.encoder.loader import EncoderLoader
 from tinyweb.tensor import Tensor
 
 SUFFIX = "ForSequenceClassification"
+SCORED = ("Bert", "Roberta", "XLMRoberta", "Camembert", "DebertaV2", "ModernBert")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,10 @@ def read_head(c: Config) -> HeadConfig:
         return HeadConfig("{}pooler.dense", "classifier")
     if found in ("Roberta", "XLMRoberta", "Camembert"):
         return HeadConfig("classifier.dense", "classifier.out_proj")
+    if found == "DebertaV2":
+        return HeadConfig("pooler.dense", "classifier", fields.activation(c, "pooler_hidden_act", "gelu"))
     if found != "ModernBert":
-        known = ", ".join(name + SUFFIX for name in ("Bert", "Roberta", "XLMRoberta", "Camembert", "ModernBert"))
+        known = ", ".join(name + SUFFIX for name in SCORED)
         raise ModelFormatError(f"{c.where} names {found}{SUFFIX}; those that give scores: {known}")
     if (pooling := c.word("classifier_pooling", "cls")) not in ("cls", "mean"):
         raise ModelFormatError(f"{c.where}: 'classifier_pooling' {pooling[:40]!r} is not supported, only cls and mean")

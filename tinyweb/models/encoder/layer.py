@@ -6,6 +6,7 @@ from tinyweb.models.decoder.config import AttentionConfig, LayerConfig, MlpConfi
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.models.encoder.attention import Attention
+from tinyweb.models.encoder.disentangled import DisentangledAttention, Places
 from tinyweb.models.encoder.loader import EncoderLoader
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -14,7 +15,10 @@ from tinyweb.tensor import Tensor
 class Layer:
     """A layer of an encoder, as its config says. `norm_sums`: as of `EncoderConfig`."""
 
-    def __init__(self, config: LayerConfig, load: EncoderLoader, prefix: str, rotary: Rotary | None, norm_sums: bool):
+    def __init__(
+        self, config: LayerConfig, load: EncoderLoader, prefix: str, rotary: Rotary | None, norm_sums: bool,
+        places: Places | None = None,
+    ):  # fmt: skip
         names = load.names
         assert isinstance(config.mixer, AttentionConfig) and isinstance(config.mlp, MlpConfig)
 
@@ -23,17 +27,23 @@ class Layer:
 
         self.norm_sums = norm_sums
         self.attention_norm = norm(names.before_attention, config.before_attention)
-        self.attention = Attention(config.mixer, load, prefix, rotary)
+        self.attention = (
+            Attention(config.mixer, load, prefix, rotary)
+            if places is None
+            else DisentangledAttention(config.mixer, load, prefix, places)
+        )
         self.attention_after = norm(names.after_attention, config.after_attention)
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
         self.mlp = Mlp(config.mlp, load, prefix, names.gate_up, names.down)
         self.mlp_after = norm(names.after_mlp, config.after_mlp)
 
-    def __call__(self, x: Tensor, mask: Tensor | None, activations: str) -> Tensor:
-        """Hidden states (batch, tokens, hidden) after this layer, of those before it; `mask`: as of `Attention`."""
+    def __call__(
+        self, x: Tensor, mask: Tensor | None, activations: str, near: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """Hidden states (batch, tokens, hidden) after this layer, of those before it; others: as of `Attention`."""
         # in memory what a product reads again and again
         h = x if self.attention_norm is None else self.attention_norm(x).contiguous()
-        x = self._add(x, self.attention(h, mask, activations), self.attention_after).contiguous()
+        x = self._add(x, self.attention(h, mask, activations, near), self.attention_after).contiguous()
         h = x if self.mlp_norm is None else self.mlp_norm(x).contiguous()
         inner = self.mlp.inner(h, activations).contiguous()
         return self._add(x, self.mlp.down(inner, activations), self.mlp_after).contiguous()

@@ -8,6 +8,7 @@ from tinyweb.device import Device
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.decoder.config import AttentionConfig, RotaryConfig
 from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
+from tinyweb.models.encoder.disentangled import Places
 from tinyweb.models.encoder.layer import Layer
 from tinyweb.models.encoder.loader import EncoderLoader
 from tinyweb.models.encoder.relative import distances, slopes
@@ -39,8 +40,9 @@ class Encoder:
             load.norm(load.prefix + names.embedding_norm, c.embedding_norm) if c.embedding_norm else None
         )
         self.rotaries: dict[RotaryConfig, Rotary] = {}
+        self.places = Places(c.disentangled, load) if c.disentangled else None
         self.layers = [
-            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer), c.norm_sums)
+            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer), c.norm_sums, self.places)
             for i, layer in enumerate(c.layers)
         ]
         self.norm = load.norm(load.prefix + names.norm, c.norm) if c.norm else None
@@ -66,7 +68,7 @@ class Encoder:
             raise ValueError(f"{tokens} tokens: this model reads 1 to {c.positions}")
         x = self._embed(ids, token_types)
         keep = None if mask is None else (mask != 0).reshape(batch, 1, 1, tokens)
-        nearness = self._nearness(tokens)
+        nearness, near = self._nearness(tokens), self.places.near(tokens) if self.places else None
         masks: dict[int | None, Tensor | None] = {}
         for layer in self.layers:
             window = layer.attention.config.window
@@ -75,7 +77,7 @@ class Encoder:
                 masks[window] = (
                     seen if nearness is None else nearness if seen is None else seen.where(nearness, -math.inf)
                 )
-            x = layer(x, masks[window], self.activations)
+            x = layer(x, masks[window], self.activations, near)
         return x if self.norm is None else self.norm(x).contiguous()
 
     def _relative(self, c: EncoderConfig) -> tuple[Tensor | None, Tensor | None]:

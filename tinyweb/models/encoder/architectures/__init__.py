@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.encoder.architectures import bert, decoders, modern
+from tinyweb.models.encoder.architectures import bert, deberta, decoders, modern
 from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
 
 Read = Callable[[Config], tuple[EncoderConfig, EncoderNames]]
@@ -19,6 +19,7 @@ ARCHITECTURES: dict[str, Read] = {
     "DistilBert": bert.distilbert,
     "MPNet": bert.mpnet,
     "JinaBert": bert.jina,
+    "DebertaV2": deberta.deberta,
     "ModernBert": modern.modernbert,
     "NomicBert": modern.nomic,
     "New": modern.new,
@@ -29,7 +30,7 @@ ARCHITECTURES: dict[str, Read] = {
 MODEL_TYPES = {
     "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
     "distilbert": "DistilBert", "mpnet": "MPNet", "modernbert": "ModernBert", "nomic_bert": "NomicBert", "new": "New",
-    "gte": "Gte",
+    "gte": "Gte", "deberta-v2": "DebertaV2",
 }  # fmt: skip
 """By `model_type`, in files without `architectures`."""
 

@@ -44,8 +44,8 @@ def encoder(
     )
 
 
-def layer_norm(c: Config) -> NormConfig:
-    return NormConfig("layer", c.number("layer_norm_eps", 0, 1, 1e-12), bias=True)
+def layer_norm(c: Config, eps: float = 1e-12) -> NormConfig:
+    return NormConfig("layer", c.number("layer_norm_eps", 0, 1, eps), bias=True)
 
 
 def _absolute(c: Config) -> None:
