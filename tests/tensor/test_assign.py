@@ -287,6 +287,21 @@ def test_every_type_is_written_beside_its_neighbours(name: str) -> None:
     assert [int(x) for x in t.tolist()] == [0, 0, 0, 0, 1, 1, 0] and [int(x) for x in kept.tolist()] == [0, 1, 1]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("width", [3, 4, 8])
+def test_parts_of_a_word_that_are_stored_apart(device: str, width: int) -> None:
+    """Both halves of a row lie in one word of 4-bit integers, and are computed and stored in two loops."""
+    values = np.random.default_rng(width).integers(0, 16, (6, width)).astype(np.float32)
+    half = Tensor(values, device=device)
+    row = half.cat(half.flip(-1), axis=-1)
+    row = row * row.max(-1, keepdim=True) / row.max(-1, keepdim=True)
+    held = Tensor.full((9, 2 * width), 5, dtype=dtypes.int32, device=device).cast(dtypes.uint4).contiguous().realize()
+    held[2:8] = (row + 0.25).cast(dtypes.uint4)
+    want = np.full((9, 2 * width), 5)
+    want[2:8] = np.concatenate([values, values[:, ::-1]], axis=1)
+    np.testing.assert_array_equal(held.numpy(), want)
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [

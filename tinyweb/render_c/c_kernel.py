@@ -25,6 +25,7 @@ from tinyweb.render_common import (
 
 CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
 PREFETCHED = 16  # bytes of a load: asking once for every number would cost more than it brings
+UPDATES = {"atomic_and": "&=", "atomic_or": "|="}  # one worker has the whole grid of such a program
 GRID_LOOP = "for (i32 grid = begin; grid < end; ++grid) {"
 
 
@@ -243,7 +244,7 @@ class Kernel:
                 )
             return
         test = "" if gate is None else f"if ({bare(self.x(gate))}) "
-        self._out.add(f"{test}{self._place(memory, index, 0, n)} = {text};")
+        self._out.add(f"{test}{self._place(memory, index, 0, n)} {UPDATES.get(u.arg, '=')} {text};")
 
 
 def variable_slots(program: Program) -> dict[str, int]:

@@ -69,7 +69,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     return Program(
         name=f"{prefix}_{_digest(uops, launch.grid)}",
         uops=uops,
-        params=_params(uops),
+        params=_params(uops, target.has_threads),
         variables=_variables(uops, launch.grid),
         grid=launch.grid,
         workgroup=launch.workgroup,
@@ -79,7 +79,7 @@ def lower(kernel: UOp, target: Target) -> Program:
     )
 
 
-def _params(uops: Sequence[UOp]) -> tuple[ParamInfo, ...]:
+def _params(uops: Sequence[UOp], threads: bool) -> tuple[ParamInfo, ...]:
     read: set[int] = set()
     written: set[int] = set()
     atomic: set[int] = set()
@@ -90,7 +90,7 @@ def _params(uops: Sequence[UOp]) -> tuple[ParamInfo, ...]:
         elif u.op in (Ops.LOAD, Ops.STORE) and u.src[0].buffer.op is Ops.PARAM:
             slot = u.src[0].buffer.arg.slot
             (read if u.op is Ops.LOAD else written).add(slot)
-            if u.op is Ops.STORE and isinstance(u.arg, str):
+            if threads and u.op is Ops.STORE and isinstance(u.arg, str):
                 atomic.add(slot)
     return tuple(
         ParamInfo(slot, p.dtype, p.arg.size, slot in read, slot in written, slot in atomic)

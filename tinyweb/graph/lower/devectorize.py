@@ -102,7 +102,7 @@ class _Devectorizer(Loads, Dots):
             return tuple(out)
         if axis is not None and gate is None and self._affine_of(index)[1].get(axis) != 1:
             across = self._beside(index, memory.buffer)
-            if across is not None and chunks(axis, self.target)[0].width >= QUAD and not self.memory.partial_updates:
+            if across is not None and chunks(axis, self.target)[0].width >= QUAD:
                 # lanes that lie apart, but steps side by side: what is stored is transposed in registers
                 for point in points([r for r in lanes if r not in (axis, across)]):
                     for c, along in product(chunks(axis, self.target), self._blocks(across)):
@@ -113,15 +113,11 @@ class _Devectorizer(Loads, Dots):
                             out += self.memory.store(where, memory.buffer.dtype, start, [column], None)
                 return tuple(out)
 
-        def here() -> UOp:
-            """The memory; where parts of words are updated, behind the last update, which may have been of one word."""
-            return where.after(*out[-1:]) if self.memory.partial_updates else where
-
         for point in points([r for r in lanes if r is not axis]):
             if axis is None:
                 condition = None if gate is None else self.value(gate, point)
                 out += self.memory.store(
-                    here(), memory.buffer.dtype, self._index(point, index), [self.value(value, point)], condition
+                    where, memory.buffer.dtype, self._index(point, index), [self.value(value, point)], condition
                 )
                 continue
             runs: list[Point] = [{**point, axis: c} for c in chunks(axis, self.target)]
@@ -133,13 +129,13 @@ class _Devectorizer(Loads, Dots):
                 if not together and all(g is not None for g in flat):
                     for p, g in zip(runs, flat):
                         start = self._index({**p, axis: first_lane(p[axis])}, index)
-                        out += self.memory.store(here(), memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
+                        out += self.memory.store(where, memory.buffer.dtype, start, [self._vector(value, p, axis)], g)
                     continue
             if together:
                 condition = None if gate is None else self.value(gate, {**point, axis: 0})
                 start = self._index({**point, axis: 0}, index)
                 values = [self._vector(value, p, axis) for p in runs]
-                out += self.memory.store(here(), memory.buffer.dtype, start, values, condition)
+                out += self.memory.store(where, memory.buffer.dtype, start, values, condition)
                 continue
             for p in runs:
                 chunk = p[axis]
@@ -149,7 +145,7 @@ class _Devectorizer(Loads, Dots):
                     single = {**point, axis: chunk.first + i}
                     condition = None if gate is None else self.value(gate, single)
                     out += self.memory.store(
-                        here(), memory.buffer.dtype, self._index(single, index), [lane(vector, i)], condition
+                        where, memory.buffer.dtype, self._index(single, index), [lane(vector, i)], condition
                     )
         return tuple(out)
 
@@ -174,7 +170,7 @@ class _Devectorizer(Loads, Dots):
         """
         strides = self._affine_of(index)[1]
         beside = next((r for r in lanes if r.arg.kind is AxisKind.UNROLL and strides.get(r) == 1), None)
-        if beside is None or self.memory.partial_updates:
+        if beside is None:
             return None
         vector = next(
             (r for r in lanes if strides.get(r) == lane_count(beside) and r.arg.kind is AxisKind.VECTOR), None

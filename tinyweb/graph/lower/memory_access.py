@@ -2,8 +2,8 @@
 
 A type that memory cannot be declared as lies in a carrier: an unsigned integer of its width if there is one, else
 bytes (C) or 32-bit words (WGSL) that hold several elements, the first in the low bits. What is loaded comes back in
-the type it is computed with. An update of part of a word is a masked atomic on targets with threads, else a read-
-modify-write.
+the type it is computed with. An update of part of a word clears its bits, then sets them: in one step of memory each
+(atomic where there are threads), so that no order of updates loses one.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Memory:
                 begin, _ = self._in_words(start.at(i - per * len(words)), per)
                 out.extend(self._store_plain(memory, carrier, begin, words, gate))
             else:
-                out.extend(self._update(memory.after(*out[-1:]), stored, place, fields[i], per, gate))
+                out.extend(self._update(memory, stored, place, fields[i], per, gate))
                 i += 1
         return tuple(out)
 
@@ -274,16 +274,10 @@ class Memory:
             hole = _shift(Ops.SHL, mask, shift) ^ UOp.const(0xFFFFFFFF, U32)
         moved = _shift(Ops.SHL, field & mask, shift)
         tail = () if gate is None else (gate,)
-        if self.target.has_threads:
-            cleared = UOp(Ops.STORE, dtypes.void, (memory, word.index, hole, *tail), "atomic_and")
-            behind = memory.after(cleared)
-            return (cleared, UOp(Ops.STORE, dtypes.void, (behind, word.index, moved, *tail), "atomic_or"))
-        # every round_ of the loops around the update sees what the rounds before it have written
-        loops = {r for u in (word.index, hole, moved, *tail) for r in u.ranges}
-        inside = memory.after(*sorted(loops, key=lambda r: r.order_key))
-        old = self._load(inside, word, 1, gate).cast(U32)
-        value = ((old & hole) | moved).cast(carrier)
-        return (UOp(Ops.STORE, dtypes.void, (memory, word.index, value, *tail)),)
+        cleared = UOp(Ops.STORE, dtypes.void, (memory, word.index, hole.cast(carrier), *tail), "atomic_and")
+        behind = memory.after(cleared)
+        filled = UOp(Ops.STORE, dtypes.void, (behind, word.index, moved.cast(carrier), *tail), "atomic_or")
+        return (cleared, filled)
 
     def _encode(self, value: UOp, stored: DType, carrier: DType) -> UOp:
         """The representation of a value of type `stored`: itself, or low bits of `carrier` (higher bits may be
