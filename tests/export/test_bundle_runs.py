@@ -14,7 +14,7 @@ import pytest
 import wasmtime
 
 from tests.export.small_model import write_small_model
-from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, OTHERS
+from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, OTHERS, STATES
 from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -179,10 +179,18 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
     assert {file for v in variants.values() for file in (v["file"], *v["shared"])} == files.keys()
 
 
-@pytest.mark.parametrize("name", [pytest.param("Gemma 3", marks=pytest.mark.slow), "LFM2-MoE"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("Gemma 3", marks=pytest.mark.slow),
+        "LFM2-MoE",
+        "Mamba-2",
+        pytest.param("Granite 4, experts", marks=pytest.mark.slow),
+    ],
+)
 def test_other_architectures(model_folder: Path, tmp_path: Path, name: str) -> None:
-    """Windows, norms, two tables of angles, convolutions and experts, whatever the bundle's memory is called."""
-    small, folder = (OTHERS | EXPERTS | CONVOLUTIONS)[name], tmp_path / "small"
+    """Windows, norms, two tables of angles, convolutions, experts, states, whatever the bundle's memory is called."""
+    small, folder = (OTHERS | EXPERTS | CONVOLUTIONS | STATES)[name], tmp_path / "small"
     replace(small, changes=small.changes | {"vocab_size": 4096, "eos_token_id": 4}).write(folder)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(model_folder / file, folder / file)

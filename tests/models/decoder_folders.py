@@ -209,3 +209,27 @@ LATENTS = {
     }),
     "DeepSeek-V3": Small("DeepseekV3ForCausalLM", {**LATENT, "n_group": 4, "topk_group": 2}),
 }  # fmt: skip
+STATES = {
+    "Mamba-2": Small("Mamba2ForCausalLM", {
+        "num_heads": 8, "head_dim": 8, "state_size": 12, "n_groups": 2, "num_hidden_layers": 3, "chunk_size": 16,
+        "tie_word_embeddings": False,
+    }),
+    "Mamba-2, biases": Small("Mamba2ForCausalLM", {
+        "num_heads": 4, "head_dim": 16, "state_size": 16, "n_groups": 1, "use_bias": True, "use_conv_bias": False,
+        "conv_kernel": 3, "time_step_limit": [0.1, 1.0], "tie_word_embeddings": True,
+    }),
+    "Granite 4": Small("GraniteMoeHybridForCausalLM", {
+        "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 0,
+        "shared_intermediate_size": 40, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16,
+        "attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.6, "logits_scaling": 1.7,
+        "tie_word_embeddings": True,
+    }),
+    "Granite 4, experts": Small("GraniteMoeHybridForCausalLM", {
+        "layer_types": ["mamba", "attention"], "num_local_experts": 5, "num_experts_per_tok": 2,
+        "shared_intermediate_size": 24, "mamba_n_heads": 4, "mamba_d_state": 16, "mamba_n_groups": 2,
+        "position_embedding_type": "rope", "residual_multiplier": 0.6, "mamba_proj_bias": True,
+    }),
+    "Bamba": Small("BambaForCausalLM", {
+        "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_state": 16, "mamba_n_groups": 2,
+    }),
+}  # fmt: skip

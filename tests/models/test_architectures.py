@@ -13,22 +13,33 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LATENTS, LLAMA_LIKE, OTHERS, SCALINGS, SIZES, Small
+from tests.models.decoder_folders import (
+    CONVOLUTIONS,
+    EXPERTS,
+    LATENTS,
+    LLAMA_LIKE,
+    OTHERS,
+    SCALINGS,
+    SIZES,
+    STATES,
+    Small,
+)
 from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
+from tinyweb.models.decoder import state_space
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.nn.rotary import frequencies
 from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
-SAMPLES = ("Llama 3", "Gemma 3", "GPT-2")  # of devices beside the processor, where not all are asked for
+SAMPLES = ("Llama 3", "Gemma 3", "GPT-2", "Mamba-2")  # of devices beside the processor, where not all are asked for
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +67,8 @@ def check(folder: Path, texts: np.ndarray, want: np.ndarray, device: str, steps:
     model, ids = load(folder, context=PROMPT + STEPS, device=device), texts.astype(np.int32)
     got = model(Tensor(ids[:1], device=device)).numpy()
     np.testing.assert_allclose(got, want[:1], atol=tolerance)
+    if not model.rewinds:
+        model(Tensor(ids[1:, :PROMPT], device=device))
     model.ids[: PROMPT + STEPS] = Tensor(ids[1], device=device)
     start, decode = Variable("start_pos", 0, model.context - 1), jit(model.decode, freeze=False)
     for at in range(PROMPT, PROMPT + steps):
@@ -103,6 +116,37 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
+@pytest.mark.parametrize("name", ["Mamba-2", "Granite 4"])
+def test_states(judged, name: str) -> None:
+    """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
+    folder, texts, want = judged(name)
+    model, ids = load(folder, context=PROMPT + STEPS), texts.astype(np.int32)
+    start, count = Variable("start_pos", 0, model.context - 1), Variable("count", 1, 8)
+    prefill = jit(lambda start, count: model.prefill(8, start, count), freeze=False)
+    decode = jit(model.decode, freeze=False)
+    for text in (0, 1):
+        model.ids[: len(ids[0])] = Tensor(ids[text])
+        for begin, taken in ((0, 8), (8, 5), (13, 1), (14, 8)):
+            got = prefill(start.bind(begin), count.bind(taken)).numpy()[0]
+            np.testing.assert_allclose(got, want[text, begin + taken - 1], atol=TOLERANCE)
+        np.testing.assert_allclose(decode(start.bind(22)).numpy()[0], want[text, 22], atol=TOLERANCE)
+    model = load(folder, context=PROMPT + STEPS)
+    for begin, end in ((0, 20), (20, 21), (21, 26), (9, 10), (10, 29), (0, 3)):
+        for batch in (1, 2):
+            got = model(Tensor(ids[:batch, begin:end]), begin).numpy()
+            np.testing.assert_allclose(got, want[:batch, begin:end], atol=TOLERANCE)
+    with pytest.raises(ValueError, match="position 5 cannot come next: a state knows what it has read, 3 tokens"):
+        model(Tensor(ids[:1, :1]), 5)
+    assert {"layer0.state.conv", "layer0.state.sums"} <= model.state.keys() and "verified" not in model.state
+
+
+def test_a_text_longer_than_a_chunk(judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, texts, want = judged("Mamba-2")
+    monkeypatch.setattr(state_space, "CHUNK", 12)
+    got = load(folder, context=PROMPT + STEPS)(Tensor(texts.astype(np.int32))).numpy()
+    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral", "DeepSeek-V2"])
 def test_weights_in_8_bits(judged, name: str) -> None:
     """Fused matrices, rows in another order, biases and norms beside integers; rows of chosen experts."""
@@ -113,7 +157,7 @@ def test_weights_in_8_bits(judged, name: str) -> None:
     assert model.weights["lm_head.weight"].dtype.bits == 8
 
 
-@pytest.mark.parametrize(("name", "most"), [("Mistral", 6), ("Gemma", 6), ("Qwen 3", 7), ("GPT-2", 6)])
+@pytest.mark.parametrize(("name", "most"), [("Mistral", 6), ("Gemma", 6), ("Qwen 3", 7), ("GPT-2", 6), ("Mamba-2", 7)])
 def test_kernels_per_token(judged, name: str, most: int) -> None:
     """In decode, of a layer; norms of queries and keys are one."""
     folder, _, _ = judged(name)
@@ -123,7 +167,16 @@ def test_kernels_per_token(judged, name: str, most: int) -> None:
 
 
 def test_every_parameter_is_counted(judged) -> None:
-    for name in ("GPT-2", "Phi-2", "Qwen2-MoE", "gpt-oss", "DeepSeek-V2", "StableLM, side by side", "Gemma 2"):
+    for name in (
+        "GPT-2",
+        "Phi-2",
+        "Qwen2-MoE",
+        "gpt-oss",
+        "DeepSeek-V2",
+        "StableLM, side by side",
+        "Gemma 2",
+        "Mamba-2",
+    ):
         folder, _, _ = judged(name)
         model = load(folder, context=8)
         values = load_file(folder / "model.safetensors")
@@ -250,6 +303,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("GPT-2", {"n_embd": None}, "lacks 'n_embd'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
+    ("Mamba-2", {"n_groups": 3}, "8 state heads do not divide into 3 groups"),
+    ("Mamba-2", {"head_dim": 9}, "8 state heads of 9 elements are not 2 times 'hidden_size' 32"),
+    ("Mamba-2", {"time_step_limit": [1]}, "'time_step_limit' must be two numbers"),
+    ("Granite 4", {"layer_types": ["mamba", "rwkv", "mamba"]}, "each mamba or attention"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
     ("DeepSeek-V2", {"topk_method": "noaux_tc"}, "'topk_method' 'noaux_tc' is not supported"),
     ("DeepSeek-V3", {"n_group": 3}, "8 experts do not divide into 3 groups"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ VOCABULARY = 11
 class Model:
     """The next token follows from all tokens read so far: a sum of multiples that no two orders share."""
 
+    rewinds = True
+
     def __init__(self, context: int, device: str = "CPU"):
         self.context, self.device = context, device
         self.size = positions(context)
@@ -166,6 +169,30 @@ class Model:
         return self.verified.realize()
 
 
+class OneWay(Model):
+    """A state: it knows how much it has read, and forgets all else where it is told to go on from another place."""
+
+    rewinds = False
+
+    def __init__(self, context: int):
+        super().__init__(context)
+        self.stands = self.state(1)
+
+    def take(self, start: UOp, block: int, count: UOp | None = None) -> None:
+        begins, at = Tensor(start), Tensor.arange(block)
+        taken = Tensor(block if count is None else count)
+        there = (begins == 0) | (begins == self.stands)
+        self.read[:] = there.where((Tensor.arange(self.size) < begins).where(self.read, 0), 7)
+        ids = (at < taken).where(self.ids[start : start + block] + 1, 0)
+        self.read[start : start + block] = there.where(ids, 7)
+        self.stands[:] = begins + taken
+
+    def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor:
+        self.take(start_pos, block, count)
+        self.logits[0:1] = self.after(start_pos + count).cast("int32")
+        return self.logits.realize()
+
+
 class Words:
     """A tokenizer of words that are numbers."""
 
@@ -200,6 +227,24 @@ def chat() -> Chat:
 
 
 GREEDY = Settings(temperature=0, max_tokens=5)
+
+
+def test_a_state_goes_on_where_it_stands_or_begins_anew() -> None:
+    chat = Chat(OneWay(70), Words())
+    settings = replace(GREEDY, speculate=4)
+    prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    said = list(chat.generate_ids(prompt, settings))
+    assert said == first(5, prompt) and chat.statistics.reused == 0
+    longer = [*prompt, *said, 8, 9]
+    assert list(chat.generate_ids(longer, settings)) == first(5, longer)
+    assert chat.statistics.reused == len(prompt) + 4
+    for text in ([*longer[:-1], 7], prompt, [*prompt, 1]):
+        assert list(chat.generate_ids(text, settings)) == first(5, text)
+        assert chat.statistics.reused == 0
+    for count, _ in enumerate(chat.generate_ids(prompt, settings)):
+        if count == 2:
+            break
+    assert list(chat.generate_ids(prompt, settings)) == first(5, prompt)
 
 
 def test_entry_points(chat: Chat) -> None:

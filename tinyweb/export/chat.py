@@ -200,7 +200,8 @@ def _facts(model: Decoder, tokenizer: Tokenizer, settings: Settings) -> ChatFact
         raise ExportError(
             f"The end tokens {tokenizer.eos} are not in the model's vocabulary of {vocabulary}: no answer would end."
         )
-    states = {"verified": model.verified} if verify_block(model.context) else {}
+    verify = verify_block(model.context, model.rewinds)
+    states = {"verified": model.verified} if verify else {}
     states |= {"ids": model.ids, "logits": model.logits, "sampling_f": model.sampling_f, "sampling_i": model.sampling_i}
     defaults = {
         "temperature": settings.temperature,
@@ -211,4 +212,4 @@ def _facts(model: Decoder, tokenizer: Tokenizer, settings: Settings) -> ChatFact
     }
     bos = tokenizer.bos if tokenizer.bos is not None and tokenizer.bos < vocabulary else None
     buffers = {k: t.uop.buffer for k, t in states.items()}
-    return ChatFacts(eos, bos, prefill_blocks(model.context), buffers, defaults, verify_block(model.context))
+    return ChatFacts(eos, bos, prefill_blocks(model.context), buffers, defaults, verify, model.rewinds)

@@ -19,7 +19,8 @@ from tinyweb.models.chat import prefill_name, verify_name
 class ChatFacts:
     """What a chat loader needs besides the plans, as in docs/bundle.md.
 
-    `prefill`: block sizes, largest first. `verify`: tokens that are checked at once, 0 where none can be.
+    `prefill`: block sizes, largest first. `verify`: tokens that are checked at once, 0 where none can be. `rewinds`:
+    whether a text can go on from any of its positions.
     """
 
     eos: tuple[int, ...]
@@ -28,6 +29,7 @@ class ChatFacts:
     buffers: Mapping[str, UOp]  # "ids", "logits", "sampling_f", "sampling_i", and with `verify` "verified"
     defaults: Mapping[str, float | int]
     verify: int = 0
+    rewinds: bool = True
 
 
 def weights_section(writer: ShardWriter) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     if facts.bos is not None:
         section["bos"] = facts.bos
     ids = {name: memory.ids[buffer] for name, buffer in facts.buffers.items()}
+    if not facts.rewinds:
+        section["rewinds"] = False
     if facts.verify:
         section["verify"] = {"entry": verify_name(facts.verify), "block": facts.verify, "tokens": ids.pop("verified")}
     return section | {

@@ -6,7 +6,8 @@
 What is notable:
 - An entry point is captured once, as the exporter does, and replayed for every position.
 - Nothing but 4 bytes per token comes back from the device; the conversation's ids stay in its `ids` buffer.
-- A prompt that begins as the last conversation did is read only from where they part.
+- A prompt that begins as the last conversation did is read only from where they part; a state, which cannot go back,
+  reads it again where they part before the end.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class ChatModel(Protocol):
     """What a language model offers to be chatted with; `Decoder` says what each does."""
 
     context: int
+    rewinds: bool
     ids: Tensor
     logits: Tensor
     sampling_f: Tensor
@@ -109,9 +111,9 @@ def prefill_blocks(context: int) -> tuple[int, ...]:
     return tuple(b for b in BLOCKS if b <= context)
 
 
-def verify_block(context: int) -> int:
-    """Tokens that are checked at once; 0 where the context is too short for that."""
-    return VERIFY if context >= VERIFY else 0
+def verify_block(context: int, rewinds: bool = True) -> int:
+    """Tokens that are checked at once; 0 where the context is too short, or wrong ones cannot be taken back."""
+    return VERIFY if context >= VERIFY and rewinds else 0
 
 
 def positions(context: int) -> int:
@@ -158,7 +160,7 @@ def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | N
         "sample": lambda: model.sample(start),
         "greedy": lambda: model.greedy(start),
     }
-    if verify := verify_block(model.context):
+    if verify := verify_block(model.context, model.rewinds):
         wanted[verify_name(verify)] = lambda: model.verify(verify, begin(verify))
     plans: dict[str, Plan] = {}
     for done, (name, function) in enumerate(wanted.items()):
@@ -208,6 +210,7 @@ class Chat:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults or Settings()
         self.statistics = Statistics()
         self._cached: list[int] = []  # ids whose keys and values are in the cache, from position 0
+        self._stands = 0  # tokens that a state has read: it goes on behind them only
         self._plans = entry_points(model, progress)
         self._blocks = (*prefill_blocks(model.context), 1)
         self.device = Device[model.ids.device]
@@ -280,12 +283,14 @@ class Chat:
 
     def forget(self) -> None:
         """Read the next prompt from its beginning, whatever the cache holds."""
-        self._cached = []
+        self._cached, self._stands = [], 0
 
     def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
         """Tokens without end; the caller appends each to `ids`, which begin with a prompt that was just read."""
         choose = "greedy" if settings.greedy else "sample"
-        most = min(settings.speculate, verify_block(self.model.context) - 1) if settings.greedy else 0
+        most = (
+            min(settings.speculate, verify_block(self.model.context, self.model.rewinds) - 1) if settings.greedy else 0
+        )
         self._launch(choose, start_pos=len(ids) - 1)
         yield self._token(len(ids))
         while True:
@@ -295,7 +300,7 @@ class Chat:
             if guesses:
                 said = self._verify(position, guesses)
             else:
-                self._launch("decode", start_pos=position)
+                self._decode(position)
                 self._launch(choose, start_pos=position)
                 said = [self._token(position + 1)]
             for token in said:
@@ -325,6 +330,8 @@ class Chat:
         shared = 0
         while shared < min(len(self._cached), len(prompt) - 1) and self._cached[shared] == prompt[shared]:
             shared += 1
+        if not self.model.rewinds and shared != self._stands:
+            shared = 0
         self.statistics = replace(Statistics(), prompt_ids=prompt, reused=shared)
         self._cached = prompt[:shared]
         self._write(self.model.ids, np.array(prompt[shared:], np.int32), shared)
@@ -334,11 +341,16 @@ class Chat:
             block = choose_block([b for b in self._blocks if b <= room], left)
             count = min(block, left)
             if block == 1:
-                self._launch("decode", start_pos=shared)
+                self._decode(shared)
             else:
                 self._launch(prefill_name(block), start_pos=shared, count=count)
+                self._stands = shared + count
             self._cached += prompt[shared : shared + count]
             shared += count
+
+    def _decode(self, position: int) -> None:
+        self._launch("decode", start_pos=position)
+        self._stands = position + 1
 
     def _launch(self, entry: str, **variables: int) -> None:
         self._replays[entry](variables)

@@ -5,6 +5,7 @@ Nothing here knows an architecture's name or a checkpoint's; `architectures` fil
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from tinyweb.nn.rotary import RotaryScaling
@@ -93,6 +94,33 @@ class ConvConfig:
 
 
 @dataclass(frozen=True)
+class StateSpaceConfig:
+    """In place of attention: Mamba-2, `heads` of `width` elements with a state of `size` numbers for each of these.
+
+    What is written to the state and read of it is the same for all heads of one of `groups`. A convolution over the
+    last `taps` positions is before it; `norm`, over each of `norm_groups` parts of the channels, is behind it and its
+    gate. `bias`: of input and output; `conv_bias`: of the convolution. Steps are held within `least_step` and
+    `largest_step`.
+    """
+
+    heads: int
+    width: int
+    size: int
+    groups: int
+    taps: int
+    activation: str
+    norm: NormConfig | None
+    norm_groups: int = 1
+    bias: bool = False
+    conv_bias: bool = True
+    least_step: float = 0.0
+    largest_step: float = math.inf
+
+
+MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig
+
+
+@dataclass(frozen=True)
 class MlpConfig:
     """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`.
 
@@ -139,14 +167,14 @@ class ExpertsConfig:
 class LayerConfig:
     """x + mixer(x), then x + mlp(x), each with a norm before it, after it, both or none.
 
-    The mixer is what brings positions together: attention, or a convolution.
+    The mixer is what brings positions together: attention, a convolution or a state. `mlp` None: there is no more.
 
     `parallel`: x + mixer(x) + mlp(x), where without a norm of its own the MLP reads what the mixer reads.
     `residual`: what both are multiplied with before they are added.
     """
 
-    mixer: AttentionConfig | LatentConfig | ConvConfig
-    mlp: MlpConfig | ExpertsConfig
+    mixer: MixerConfig
+    mlp: MlpConfig | ExpertsConfig | None
     before_attention: NormConfig | None = None
     after_attention: NormConfig | None = None
     before_mlp: NormConfig | None = None
@@ -223,6 +251,7 @@ class Names:
     conv: str = "conv.conv"
     conv_in: str = "conv.in_proj"
     conv_out: str = "conv.out_proj"
+    state_space: str = "mixer."
     router: str = "mlp.gate"
     choice_bias: str = "mlp.gate.e_score_correction_bias"
     experts_gate_up: tuple[str, ...] = ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj")

@@ -21,7 +21,7 @@ class ShortConv:
         c, names, hidden = config, load.names, load.config.hidden_size
         self.config, self.hidden = config, hidden
         (self.input,) = load.linears(layer, (names.conv_in,), [3 * hidden], hidden, c.bias)
-        self.taps = load.taps(layer + names.conv, c.taps)
+        self.taps = load.taps(layer + names.conv, c.taps, hidden)
         self.taps_bias = load.vector(layer + names.conv + ".bias", hidden) if c.bias else None
         (self.output,) = load.linears(layer, (names.conv_out,), [hidden], hidden, c.bias)
 

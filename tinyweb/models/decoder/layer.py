@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
-from tinyweb.models.decoder.config import ConvConfig, ExpertsConfig, LatentConfig, LayerConfig, NormConfig
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    ConvConfig,
+    ExpertsConfig,
+    LayerConfig,
+    MixerConfig,
+    MlpConfig,
+    NormConfig,
+    StateSpaceConfig,
+)
 from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.experts import Experts, Stack
 from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
+from tinyweb.models.decoder.state import State
+from tinyweb.models.decoder.state_space import StateSpace
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -27,27 +38,31 @@ class Layer:
 
         self.config = config
         self.attention_norm = norm(names.before_attention, config.before_attention)
-        self.mixer: Attention | LatentAttention | ShortConv
-        if isinstance(config.mixer, ConvConfig):
-            self.mixer = ShortConv(config.mixer, load, prefix)
-        elif isinstance(config.mixer, LatentConfig):
-            assert rotary is not None
-            self.mixer = LatentAttention(config.mixer, load, prefix, rotary)
-        else:
-            self.mixer = Attention(config.mixer, load, prefix, rotary)
+        self.mixer = _mixer(config.mixer, load, prefix, rotary)
         self.attention_after = norm(names.after_attention, config.after_attention)
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
-        self.mlp = (
-            Experts(config.mlp, load, prefix)
-            if isinstance(config.mlp, ExpertsConfig)
-            else Mlp(config.mlp, load, prefix, names.gate_up, names.down)
-        )
+        self.mlp = _mlp(config.mlp, load, prefix)
         self.mlp_after = norm(names.after_mlp, config.after_mlp)
 
-    def __call__(self, x: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
-        """Hidden states (batch, tokens, hidden) after this layer, of those before it."""
+    def memory(self, batch: int, positions: int, device: str | None) -> Tensor | State:
+        """What this layer remembers of so many texts."""
+        if isinstance(self.mixer, StateSpace):
+            return State(self.mixer.state_shapes(batch), device)
+        return Tensor.empty(*self.mixer.cache_shape(batch, positions), device=device)
+
+    def __call__(self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str) -> Tensor:
+        """Hidden states (batch, tokens, hidden) after this layer, of those before it; the first `count` tokens are of
+        the text."""
         h = _through(self.attention_norm, x)
-        mixed = _through(self.attention_after, self.mixer(h, start, cache, activations))
+        if isinstance(self.mixer, StateSpace):
+            assert isinstance(memory, State)
+            mixed = self.mixer(h, start, count, memory, activations)
+        else:
+            assert isinstance(memory, Tensor)
+            mixed = self.mixer(h, start, memory, activations)
+        mixed = _through(self.attention_after, mixed)
+        if self.mlp is None:
+            return self._add(x, mixed)
         if self.config.parallel:
             h = h if self.mlp_norm is None else self.mlp_norm(x)
             x = self._add(x, mixed)
@@ -61,12 +76,31 @@ class Layer:
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name."""
-        parts = {**vars(self), **vars(self.mixer), **vars(self.mlp)}
+        parts = {**vars(self), **vars(self.mixer), **({} if self.mlp is None else vars(self.mlp))}
         if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
             parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
         found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack | ByHead)}
         tensors = {f"{name}.{kind}": tensor for name, each in found.items() for kind, tensor in each.items()}
         return tensors | {name: part for name, part in parts.items() if isinstance(part, Tensor)}
+
+
+def _mixer(
+    config: MixerConfig, load: Loader, prefix: str, rotary: Rotary | None
+) -> Attention | LatentAttention | ShortConv | StateSpace:
+    if isinstance(config, ConvConfig):
+        return ShortConv(config, load, prefix)
+    if isinstance(config, StateSpaceConfig):
+        return StateSpace(config, load, prefix)
+    if isinstance(config, AttentionConfig):
+        return Attention(config, load, prefix, rotary)
+    assert rotary is not None
+    return LatentAttention(config, load, prefix, rotary)
+
+
+def _mlp(config: MlpConfig | ExpertsConfig | None, load: Loader, prefix: str) -> Mlp | Experts | None:
+    if isinstance(config, ExpertsConfig):
+        return Experts(config, load, prefix)
+    return None if config is None else Mlp(config, load, prefix, load.names.gate_up, load.names.down)
 
 
 def _through(norm: Norm | None, x: Tensor) -> Tensor:

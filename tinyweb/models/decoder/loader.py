@@ -136,9 +136,8 @@ class Loader:
         each: npt.NDArray[np.intp] = (np.arange(heads)[:, None] * len(head) + head).reshape(-1)
         return each
 
-    def taps(self, name: str, count: int) -> Tensor:
+    def taps(self, name: str, count: int, channels: int) -> Tensor:
         """The weights (count, channels) of a convolution of each channel on its own."""
-        channels = self.config.hidden_size
         values = self._read(name + ".weight", (channels, 1, count)).reshape(channels, count)
         return parameter(np.ascontiguousarray(values.T), self.device)
 

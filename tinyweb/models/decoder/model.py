@@ -12,14 +12,26 @@ What is notable:
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from tinyweb.device import Device
 from tinyweb.dtype import dtypes
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
-from tinyweb.models.decoder.config import AttentionConfig, ConvConfig, DecoderConfig, LatentConfig, Names, RotaryConfig
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    DecoderConfig,
+    LatentConfig,
+    MixerConfig,
+    Names,
+    RotaryConfig,
+    StateSpaceConfig,
+)
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.loader import Loader
+from tinyweb.models.decoder.state import State
 from tinyweb.nn import sampling
 from tinyweb.nn.layers import Embedding
 from tinyweb.nn.quantize import activations_for
@@ -35,7 +47,8 @@ class Decoder:
     embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
     (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
     (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` float32 (2, key/value heads, positions, width
-    of a head) where it has attention.
+    of a head) where it has attention. `rewinds`: whether a text can go on from any of its positions; a state can go on
+    from the last token it has read only, or begin anew.
     """
 
     def __init__(
@@ -62,23 +75,27 @@ class Decoder:
         self.sampling_f = Tensor.empty(4, device=device)
         self.sampling_i = Tensor.empty(2, dtype=dtypes.int32, device=device)
         self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
+        self.rewinds = not any(isinstance(layer.mixer, StateSpaceConfig) for layer in config.layers)
         self.caches = self._new_caches(1)
-        self._batch_caches: dict[int, list[Tensor]] = {}
+        self._batch_caches: dict[int, list[Tensor | State]] = {}
+        self._read: dict[int, npt.NDArray[np.int32]] = {}  # ids behind which states stand, by the size of the batch
 
     # -- the network --------------------------------------------------------------------------------------------------
-    def forward(self, tokens: Tensor, start: Size, caches: list[Tensor]) -> Tensor:
+    def forward(self, tokens: Tensor, start: Size, caches: list[Tensor | State], count: Size | None = None) -> Tensor:
         """Hidden states (batch, tokens, hidden) before the last norm, for ids (batch, tokens) at positions start,
         start + 1, …
 
-        Reads and updates `caches`, which must hold all positions before `start`.
+        Reads and updates `caches`, which must hold all positions before `start`. `count`: how many tokens are of the
+        text; states do not see the others. None: all.
         """
+        read = tokens.shape[1] if count is None else count
         x = self.embedding(tokens)
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.learned is not None:
             x = x + self.learned[start : start + tokens.shape[1]].float()
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer(x, start, cache, self.activations)
+            x = layer(x, start, read, cache, self.activations)
         return x
 
     def project(self, x: Tensor) -> Tensor:
@@ -95,7 +112,7 @@ class Decoder:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …
 
         Positions before `start_pos` are taken from earlier calls with the same batch size. Raises ValueError where
-        the ids have no such shape or leave the context.
+        the ids have no such shape or leave the context, or where a model with a state has not read what is before.
         """
         if tokens.ndim != 2 or not tokens.dtype.is_int or not all(isinstance(s, int) and s > 0 for s in tokens.shape):
             raise ValueError(
@@ -104,20 +121,36 @@ class Decoder:
         batch, count = (int(s) for s in tokens.shape if isinstance(s, int))
         if start_pos < 0 or start_pos + count > self.context:
             raise ValueError(f"{count} tokens from position {start_pos} leave the context of {self.context}")
+        if not self.rewinds:
+            self._go_back(tokens, start_pos)
         caches = self.caches if batch == 1 else self._batch_caches.setdefault(batch, self._new_caches(batch))
         # the variable's range keeps the last token inside the cache, however many there are
         start = Variable("start_pos", 0, min(self.context - 1, self.positions - count)).bind(start_pos)
         return self.project(self.forward(tokens, start, caches)).realize()
+
+    def _go_back(self, tokens: Tensor, start: int) -> None:
+        """Makes states stand before `start`, by reading again what is before it; notes the ids that come."""
+        batch = int(tokens.numpy().shape[0])
+        read = self._read.get(batch, np.zeros((batch, 0), np.int32))
+        if start > read.shape[1]:
+            raise ValueError(
+                f"position {start} cannot come next: a state knows what it has read, {read.shape[1]} tokens"
+            )
+        if 0 < start < read.shape[1]:
+            self._read[batch] = read[:, :0]
+            self(Tensor(read[:, :start], device=self.device))
+        self._read[batch] = np.concatenate([read[:, :start], tokens.numpy().astype(np.int32)], axis=1)
 
     # -- entry points of a chat ---------------------------------------------------------------------------------------
     def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor:
         """Reads ids[start_pos … start_pos + block) into the cache; leaves the logits of token `count` − 1 of them in
         `logits`.
 
-        Tokens behind `count` may be anything: later calls write over what they leave in the cache.
+        Tokens behind `count` may be anything: later calls write over what they leave in the cache, and a state does not
+        see them.
         """
         tokens = self.ids[start_pos : start_pos + block].reshape(1, block)
-        x = self.forward(tokens, start_pos, self.caches)
+        x = self.forward(tokens, start_pos, self.caches, count)
         return self.logits.assign(self.project(x[0, count - 1 : count]))
 
     def decode(self, start_pos: UOp) -> Tensor:
@@ -159,13 +192,16 @@ class Decoder:
     def state(self) -> dict[str, Tensor]:
         """The memory that lives between calls, by name."""
         names = [f"layer{i}.{layer.mixer.cache_name}" for i, layer in enumerate(self.layers)]
-        caches = dict(zip(names, self.caches, strict=True))
+        caches: dict[str, Tensor] = {}
+        for name, cache in zip(names, self.caches, strict=True):
+            caches |= _named(name, cache.tensors()) if isinstance(cache, State) else {name: cache}
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
-        return {"ids": self.ids, **caches, **rest, "verified": self.verified}
+        found = {"ids": self.ids, **caches, **rest}
+        return found | {"verified": self.verified} if self.rewinds else found
 
-    def _rotary(self, mixer: AttentionConfig | LatentConfig | ConvConfig) -> Rotary | None:
+    def _rotary(self, mixer: MixerConfig) -> Rotary | None:
         """The table for a kind of layers, made once."""
-        if isinstance(mixer, ConvConfig) or mixer.rotary is None:
+        if not isinstance(mixer, AttentionConfig | LatentConfig) or mixer.rotary is None:
             return None
         c = mixer.rotary
         if c not in self.rotaries:
@@ -175,9 +211,8 @@ class Decoder:
             )
         return self.rotaries[c]
 
-    def _new_caches(self, batch: int) -> list[Tensor]:
-        shapes = [layer.mixer.cache_shape(batch, self.positions) for layer in self.layers]
-        return [Tensor.empty(*shape, device=self.device) for shape in shapes]
+    def _new_caches(self, batch: int) -> list[Tensor | State]:
+        return [layer.memory(batch, self.positions, self.device) for layer in self.layers]
 
 
 def _named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

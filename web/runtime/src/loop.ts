@@ -1,6 +1,7 @@
 /**
  * The loop of a chat (docs/bundle.md, "How a chat runs"): reads a prompt in blocks, then decodes. What is in the KV cache is
- * known by its ids; steps that ran too far only leave something behind what is counted, which is written over later.
+ * known by its ids; steps that ran too far only leave something behind what is counted, which is written over later. A state
+ * cannot go back: no step runs too far, and a text that does not go on where the state stands is read from its beginning.
  */
 
 import type { Settings } from "./chat.js";
@@ -58,6 +59,8 @@ export class Loop {
   cached: number[] = [];
   /** Tokens of the last prompt that were still in the cache. */
   reused = 0;
+  /** Tokens that a state has read; -1 while that is not known. */
+  private stands = 0;
   private readonly chat: ChatPlan;
   private readonly startPos: number;
   private readonly count: number;
@@ -79,6 +82,7 @@ export class Loop {
     throwIfAborted(signal);
     let start = 0;
     while (start < cached.length && start < ids.length - 1 && cached[start] === ids[start]) start += 1;
+    if (!chat.rewinds && start !== this.stands) start = 0;
     cached.length = start;
     this.reused = start;
     engine.write(chat.ids, 4 * start, bytesOf(Int32Array.from(ids.slice(start))));
@@ -90,7 +94,9 @@ export class Loop {
       const count = Math.min(block, ids.length - start);
       engine.setVariable(this.startPos, start);
       engine.setVariable(this.count, count);
+      this.stands = -1;
       await engine.run([entry]);
+      this.stands = start + count;
       for (const end = start + count; start < end; start++) cached.push(ids[start] as number);
       throwIfAborted(signal);
     }
@@ -106,7 +112,7 @@ export class Loop {
     const greedy = settings.temperature === 0 && settings.repetitionPenalty === 1;
     const choose = greedy ? chat.greedy : chat.sample;
     const speculate = greedy && chat.verify ? Math.min(settings.speculate, chat.verify.block - 1) : 0;
-    const most = speculate > 0 ? 1 : engine.depth; // a guess needs to know what came last
+    const most = speculate > 0 || !chat.rewinds ? 1 : engine.depth; // a guess needs to know what came last
     const pending: Promise<number[]>[] = [];
     let first = true;
     let depth = Math.min(2, most);
@@ -150,6 +156,7 @@ export class Loop {
   /** Forgets what is in the cache; the next prompt is read as a whole. */
   forget(): void {
     this.cached.length = 0;
+    this.stands = 0;
   }
 
   private guess(known: readonly number[], count: number): number[] {
@@ -180,7 +187,10 @@ export class Loop {
     const engine = this.engine();
     engine.setVariable(this.startPos, position);
     engine.setVariable(this.count, count);
+    const stands = entries.includes(this.chat.decode) ? position + 1 : this.stands;
+    this.stands = -1;
     const [bytes] = await engine.step(entries, [slice]);
+    this.stands = stands;
     if (engine.depth === 1) await nextTask(); // a cancellation must get in between two tokens
     return [...new Int32Array((bytes as Uint8Array<ArrayBuffer>).buffer)];
   }

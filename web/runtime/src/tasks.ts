@@ -37,6 +37,8 @@ export interface ChatPlan extends Task {
   decode: string;
   sample: string;
   greedy: string;
+  /** Whether a text can go on from any of its positions; a state goes on behind the last token it has read, or begins anew. */
+  rewinds: boolean;
   /** Checks guesses; `tokens` is the buffer of what the model itself would have said. */
   verify: (Block & { tokens: number }) | undefined;
   /** Buffer ids. */
@@ -117,6 +119,7 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   const v = c.at("verify");
   const checked = v.present ? block(v) : undefined;
   const verify = checked && { ...checked, tokens: state(v.at("tokens"), "i32", 4 * checked.block) };
+  const rewinds = c.at("rewinds");
   const ids = state(c.at("ids"), "i32", 4 * (context + 1));
   const positions = (buffers[ids] as BufferSpec).bytes / 4;
   const logits = state(c.at("logits"), "f32", 4 * vocabSize);
@@ -137,6 +140,7 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
     decode,
     sample,
     greedy,
+    rewinds: rewinds.present ? rewinds.boolean() : true,
     verify,
     ids,
     logits,

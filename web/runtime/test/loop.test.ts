@@ -337,6 +337,68 @@ describe("guessing ahead", () => {
   });
 });
 
+describe("a state that cannot go back", () => {
+  const source = fakeBundle().manifest as { chat: { rewinds?: boolean; verify?: unknown } };
+  source.chat.rewinds = false;
+  delete source.chat.verify;
+  const once = parseManifest(source);
+
+  /** Refuses to read what does not follow. */
+  class StateEngine extends FakeEngine {
+    stands = 0;
+    readonly begun: number[] = [];
+    override async run(entries: readonly string[]): Promise<void> {
+      const [start, count] = (this as unknown as { variables: number[] }).variables as [number, number];
+      for (const entry of entries) {
+        if (entry === "greedy") continue;
+        if (start !== 0 && start !== this.stands) throw new Error(`the state stands at ${this.stands}, not ${start}`);
+        this.begun.push(start);
+        this.stands = start + (entry === "decode" ? 1 : count);
+      }
+      await super.run(entries);
+    }
+  }
+
+  it("goes on behind an answer, and is read anew where a text has changed", async () => {
+    const engine = new StateEngine(3, 1, 2);
+    const loop = new Loop(once, () => engine);
+    const said = await run(loop, PROMPT, 9, { speculate: 3 });
+    expect(said).toEqual(expected(PROMPT, 9));
+    expect(engine.mostFlying).toBe(1);
+    const next = [...PROMPT, ...said, 7, 8];
+    expect(await run(loop, next, 5)).toEqual(expected(next, 5));
+    expect(loop.reused).toBe(PROMPT.length + said.length - 1);
+    for (const text of [next, [...next.slice(0, -1), 9], PROMPT, [...PROMPT, 1]]) {
+      expect(await run(loop, text, 4)).toEqual(expected(text, 4));
+      expect(loop.reused).toBe(0);
+    }
+  });
+
+  it("is read anew after what failed or was ended", async () => {
+    const engine = new StateEngine(3);
+    const loop = new Loop(once, () => engine);
+    const works = engine.run.bind(engine);
+    await run(loop, PROMPT, 3);
+    engine.run = async () => Promise.reject(new Error("lost"));
+    const longer = [...loop.cached, 5, 6, 7];
+    await expect(loop.prefill(longer, undefined)).rejects.toThrow("lost");
+    engine.run = works;
+    expect(await run(loop, longer, 4)).toEqual(expected(longer, 4));
+    expect(loop.reused).toBe(0);
+    const controller = new AbortController();
+    const known = [...longer];
+    const go = async (): Promise<void> => {
+      for await (const token of loop.stretch(known, 40, { ...SETTINGS, signal: controller.signal })) {
+        known.push(token);
+        if (known.length === longer.length + 3) controller.abort();
+      }
+    };
+    await expect(go()).rejects.toMatchObject({ code: "aborted" });
+    const after = [...known, 3];
+    expect(await run(loop, after, 4)).toEqual(expected(after, 4));
+  });
+});
+
 describe("blocks of a prompt", () => {
   const blocks = [256, 64, 8, 1].map((block) => ({ block }));
   const cover = (tokens: number): number[] => {

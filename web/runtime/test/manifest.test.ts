@@ -46,6 +46,7 @@ describe("manifest", () => {
       decode: "decode",
       sample: "sample",
       greedy: "greedy",
+      rewinds: true,
       verify: { entry: "verify", block: 4, tokens: 7 },
       ids: 2,
       logits: 4,

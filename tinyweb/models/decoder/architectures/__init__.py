@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import cohere, deepseek, experts, gemma, glm, gpt, lfm, llama, olmo
+from tinyweb.models.decoder.architectures import cohere, deepseek, experts, gemma, glm, gpt, lfm, llama, mamba, olmo
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -27,6 +27,9 @@ ARCHITECTURES: dict[str, Read] = {
     "DeepseekV3ForCausalLM": deepseek.deepseek3,
     "Lfm2ForCausalLM": lfm.lfm2,
     "Lfm2MoeForCausalLM": lfm.lfm2_moe,
+    "Mamba2ForCausalLM": mamba.mamba2,
+    "GraniteMoeHybridForCausalLM": mamba.granite_hybrid,
+    "BambaForCausalLM": mamba.bamba,
     "Ministral3ForCausalLM": llama.ministral3,
     "GlmForCausalLM": glm.glm,
     "Glm4ForCausalLM": glm.glm4,

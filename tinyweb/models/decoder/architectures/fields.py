@@ -15,10 +15,10 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.config import (
     AttentionConfig,
-    ConvConfig,
     DecoderConfig,
     LatentConfig,
     LayerConfig,
+    MixerConfig,
     MlpConfig,
     NormConfig,
     RotaryConfig,
@@ -26,6 +26,7 @@ from tinyweb.models.decoder.config import (
 from tinyweb.nn.rotary import SCALINGS, RotaryScaling
 
 MOST = 1 << 30  # of positions
+ENDLESS = 1 << 20  # positions of a model that counts none
 ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
@@ -98,11 +99,13 @@ def hidden_size(c: Config) -> int:
 def decoder(
     c: Config, layers: Sequence[LayerConfig], norm: NormConfig, tied: bool = False, **parts: Any
 ) -> DecoderConfig:
-    """`tied`: what counts where the file does not say it."""
+    """`tied`: what counts where the file does not say it. Of a text without an end the file says no length."""
+    endless = not any(isinstance(layer.mixer, AttentionConfig | LatentConfig) for layer in layers)
+    trained = ENDLESS if endless and c.values.get("max_position_embeddings") is None else positions(c)
     return DecoderConfig(
         vocab_size=c.integer("vocab_size", 1, 1 << 22),
         hidden_size=hidden_size(c),
-        positions=min(_reach(positions(c), layer.mixer) for layer in layers),
+        positions=min(_reach(trained, layer.mixer) for layer in layers),
         layers=tuple(layers),
         norm=norm,
         tied=c.flag("tie_word_embeddings", tied),
@@ -110,7 +113,7 @@ def decoder(
     )
 
 
-def _reach(trained: int, mixer: AttentionConfig | LatentConfig | ConvConfig) -> int:
+def _reach(trained: int, mixer: MixerConfig) -> int:
     """The longest text: dynamic scaling has no longer one in the file than those of training."""
     scaling = mixer.rotary.scaling if isinstance(mixer, AttentionConfig) and mixer.rotary else RotaryScaling()
     return max(trained, min(int(trained * scaling.factor), MOST)) if scaling.kind == "dynamic" else trained
