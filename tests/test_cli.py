@@ -41,7 +41,9 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
         assert ended.value.code == 2, err
         assert out == ""
         said = [
-            line for line in err.splitlines() if not re.match(r"tinyweb: (reading the model|planning|compiling)", line)
+            line
+            for line in err.splitlines()
+            if not re.match(r"tinyweb: (reading the model|planning|compiling|measuring)", line)
         ]
         assert len(said) == 1 and said[0].startswith("tinyweb: "), err
         assert said[0].endswith((".", "!", "?"))
@@ -66,7 +68,10 @@ def test_help_is_quick() -> None:
     assert heavy.isdisjoint(done.stderr.split())
 
 
-@pytest.mark.parametrize("command", [["export", "chat"], ["serve"], ["run", "chat"], ["inspect"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command",
+    [["export", "chat"], ["serve"], ["run", "chat"], ["chat"], ["bench"], ["inspect"], ["completion"], ["doctor"]],
+)
 def test_every_option_is_documented(command: list[str]) -> None:
     found = get_command(app)
     for word in command:
@@ -102,7 +107,8 @@ def test_version() -> None:
         (["tune", "chat", "nowhere"], "nowhere does not exist"),
         (["tune", "chat", "nowhere", "--seconds", "0"], "'--seconds'"),
         (["tune", "function", "nowhere:nothing"], "nowhere"),
-        (["inspect", "nowhere"], "nowhere is no exported site"),
+        (["inspect", "nowhere"], "nowhere does not exist"),
+        (["inspect", "nowhere", "--verify"], "nowhere is no exported site"),
     ],
 )
 def test_wrong_words(refused: Refused, arguments: list[str], says: str) -> None:
@@ -183,7 +189,6 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json"),
     "tokenizer cut off": (_cut("tokenizer.json", 5000), "tokenizer.json"),
     "tokenizer of another kind": (_edit_json("tokenizer.json", model=None), "tokenizer.json"),
-    "no chat template": (_edit_json("tokenizer_config.json", chat_template=None), "chat template"),
     "template is no Jinja2": (_edit_json("tokenizer_config.json", chat_template="{% for %}"), "chat template"),
     "temperature is a word": (_edit_json("generation_config.json", do_sample=True, temperature="hot"), "temperature"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "safetensors"),

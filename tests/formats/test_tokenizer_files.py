@@ -17,6 +17,7 @@ from tinyweb.formats.tokenizer import TextStream, Tokenizer, load_backend
 
 
 def folder(path: Path, config: dict[str, Any] | None = None, eos: Any = 3, generation: Any = None) -> Path:
+    path.mkdir(exist_ok=True)
     backend: Any = tokenizers.Tokenizer(WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
     backend.pre_tokenizer = WhitespaceSplit()
     backend.add_special_tokens(["<end>", "<begin>"])
@@ -36,7 +37,18 @@ def test_ids_and_text(tmp_path: Path) -> None:
     assert t.encode("a b <end>") == [0, 1, 3]  # none added, those written are recognised
     assert t.decode([4, 0, 1, 3]) == "a b" and t.decode((1,)) == "b"
     with pytest.raises(ModelFormatError, match="the model folder has no chat template: it is a base model"):
-        t.prompt([])
+        t.render([])
+
+
+def test_a_base_model_continues_a_text(tmp_path: Path) -> None:
+    """It begins as tokenizer.json, or tokenizer_config.json, says; what looks like an end token is text."""
+    pieces = [{"role": "user", "content": text} for text in ("a ", "b <end>")]
+    t = Tokenizer.from_folder(folder(tmp_path))
+    assert t.completes and t.begin == (4,) and t.prompt(pieces) == [4, 0, 1, 2]
+    assert t.prompt([]) == [4]
+    for said, begin in ((True, (0,)), (False, ())):
+        config = {"add_bos_token": said, "bos_token": "a", "eos_token": "<end>"}
+        assert Tokenizer.from_folder(folder(tmp_path / str(said), config=config)).begin == begin
 
 
 ENDS: list[tuple[Any, Any, Any, tuple[int, ...]]] = [

@@ -1,4 +1,4 @@
-"""The command line: `tinyweb export|serve|run|tune|inspect|doctor`, a module for each command.
+"""The command line: `tinyweb export|serve|chat|run|bench|tune|inspect|doctor|completion`, a module for each command.
 
 Results go to standard output, progress and errors to standard error. What a user did wrong is one sentence and exit
 code 2; Ctrl-C is exit code 130. Modules are imported by the command that needs them: `tinyweb --help` is quick.
@@ -29,6 +29,8 @@ except ImportError:
     raise
 
 from tinyweb.cli import (
+    bench,
+    completion,
     doctor,
     export_chat,
     export_detect,
@@ -48,6 +50,8 @@ __all__ = ["app", "main"]
 
 # importing a module adds its commands
 COMMANDS = (
+    bench,
+    completion,
     doctor,
     export_chat,
     export_detect,
@@ -157,6 +161,8 @@ def main(arguments: list[str] | None = None) -> None:
     # a script that starts us in the background leaves interrupts ignored; whoever sends one means it
     signal.signal(signal.SIGINT, _stopped)
     sys.unraisablehook = _not_to_be_lost
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
     command: Callable[..., Any] = typer.main.get_command(app)
     try:
         code = command(arguments, prog_name="tinyweb", standalone_mode=False)

@@ -93,6 +93,13 @@ Tune = Annotated[
         "--tune", metavar="SECONDS", min=1, help="Look for faster kernels first, about so long; they are remembered."
     ),
 ]
+TemplateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--chat-template", metavar="FILE", help="A chat template (Jinja2) to take in place of the model's.",
+        show_default=False,
+    ),
+]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.")

@@ -1,19 +1,28 @@
-"""`tinyweb run chat`."""
+"""`tinyweb chat`, and the same as `tinyweb run chat`."""
 
 from __future__ import annotations
 
 import json
-import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, ChatSource, Debug, Quant, Tune, located, run_app, show_progress, stderr
+from tinyweb.cli.common import (
+    AsJson,
+    ChatSource,
+    Debug,
+    Quant,
+    TemplateFile,
+    Tune,
+    app,
+    located,
+    run_app,
+    show_progress,
+    stderr,
+)
 
-if TYPE_CHECKING:
-    from tinyweb.models.chat import Chat
 
-
+@app.command("chat")
 @run_app.command("chat")
 def run_chat(
     source: ChatSource,
@@ -36,13 +45,18 @@ def run_chat(
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
+    chat_template: TemplateFile = None,
     tune: Tune = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Chat with a model on this machine. What no option says about choosing tokens, the model's folder does."""
+    """Chat with a model in this terminal; a base model continues what you write.
+
+    What no option says about choosing tokens, the model's folder does. /help lists the commands of a conversation.
+    """
     from dataclasses import replace
 
+    from tinyweb.cli.conversation import Conversation
     from tinyweb.formats.source import open_model
     from tinyweb.formats.tokenizer import Tokenizer
     from tinyweb.models import load
@@ -59,9 +73,9 @@ def run_chat(
         seed=seed,
         **{name: value for name, value in chosen.items() if value is not None},  # type: ignore[arg-type]
     )
-    tokenizer = Tokenizer.from_folder(folder)
-    messages = [{"role": "system", "content": system}] if system is not None else []
-    tokenizer.prompt([*messages, {"role": "user", "content": ""}])  # a folder without a template is refused at once
+    tokenizer = Tokenizer.from_folder(folder, chat_template)
+    if tokenizer.completes and system is not None:
+        raise typer.BadParameter("this is a base model, which has no --system prompt: write it into the text")
     with show_progress(stderr()) as progress:
         model = load(folder, quant.value if quant else None, context, device)
         if tune:
@@ -71,14 +85,15 @@ def run_chat(
             plans = entry_points(model, progress)
             tune_kernels(plans, device, tune, calls=usual_calls(plans), progress=progress)
         chat = Chat(model, tokenizer, settings, progress)
+    conversation = Conversation(chat, system)
     if prompt is None:
-        _converse(chat, messages)
+        conversation.run()
         return
-    messages.append({"role": "user", "content": prompt})
+    conversation.messages.append({"role": "user", "content": prompt})
     if not as_json:
-        _stream(chat, messages)
+        conversation.stream(conversation.prompt())
         return
-    text, tokens = chat.answer(messages)
+    text, tokens = chat.answer(conversation.prompt())
     answer = {
         "text": text,
         "tokens": tokens,
@@ -89,28 +104,3 @@ def run_chat(
         "device": chat.device.name,
     }
     print(json.dumps(answer, ensure_ascii=False))
-
-
-def _stream(chat: Chat, messages: list[dict[str, str]]) -> str:
-    """Write an answer as it comes."""
-    text = ""
-    for part in chat.generate(messages):
-        text += part.text
-        print(part.text, end="", flush=True)
-    print(flush=True)
-    return text
-
-
-def _converse(chat: Chat, messages: list[dict[str, str]]) -> None:
-    """A conversation in the terminal, until the input ends."""
-    if sys.stdin.isatty():
-        print("Say something; an empty line or Ctrl-D ends the chat.", file=sys.stderr)
-    while True:
-        try:
-            said = input("> " if sys.stdin.isatty() else "")
-        except EOFError:
-            return
-        if not said.strip():
-            return
-        messages.append({"role": "user", "content": said})
-        messages.append({"role": "assistant", "content": _stream(chat, messages)})

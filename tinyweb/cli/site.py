@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, SiteFolder, app
+from tinyweb.cli.common import FROM, AsJson, Debug, SiteFolder, app, show_progress, stderr
 
 
 @app.command()
@@ -71,18 +71,35 @@ def serve(
 
 @app.command()
 def inspect(
-    site: SiteFolder,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file.")] = False,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help=f"A site that `tinyweb export` wrote; or a model: {FROM}.", show_default=False
+        ),
+    ],
+    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file of a site.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Tell what a site needs: kernels per token, memory, limits, variants."""
-    from tinyweb.export.inspect import inspect_site, table
+    """Tell what a site needs (kernels per token, memory, limits, variants), or what a model is and where it fits."""
+    from tinyweb.export.site import looks_exported
 
-    report = inspect_site(site, verify)
+    path = Path(source)
+    if verify or looks_exported(path) or (path / "manifest.json").is_file():
+        from tinyweb.export.inspect import inspect_site, table
+
+        report = inspect_site(path, verify)
+        show = table
+    else:
+        from tinyweb.export.inspect_source import inspect_source, locate_any, source_table
+
+        with show_progress(stderr()) as progress:
+            path = locate_any(source, progress)
+        report = inspect_source(path)
+        show = source_table
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
 
-        Console().print(table(report))
+        Console().print(show(report))

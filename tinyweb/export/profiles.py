@@ -97,9 +97,9 @@ def _limit(profile: Profile, section: Mapping[str, Any], needs: int) -> str | No
     """What is in the way."""
     largest = section.get("limits", {}).get("maxStorageBufferBindingSize", 0)
     if largest > profile.binding:
-        return f"a buffer of {_size(largest)}, where one may have {_size(profile.binding)}"
+        return f"a buffer of {size(largest)}, where one may have {size(profile.binding)}"
     if needs > profile.memory:
-        return f"memory: {_size(needs)} of {_size(profile.memory)}"
+        return f"memory: {size(needs)} of {size(profile.memory)}"
     return None
 
 
@@ -169,7 +169,8 @@ def _smaller(quant: object) -> list[tuple[str, float]]:
     return [("" if name == order[at] else name, sizes[name] / sizes[order[at]]) for name in order[at:]]
 
 
-def _size(count: float) -> str:
+def size(count: float) -> str:
+    """Bytes for people."""
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
 
 
@@ -180,7 +181,7 @@ def line(fit: Fit) -> str:
     speed = ""
     if fit.tokens_per_second is not None and fit.first_token is not None:
         speed = f", about {_rounded(fit.tokens_per_second)} tokens/s, first after {fit.first_token:.2g} s"
-    return f"fits: {_size(fit.needs)} of {_size(fit.memory)}{speed}"
+    return f"fits: {size(fit.needs)} of {size(fit.memory)}{speed}"
 
 
 def _rounded(value: float) -> str:

@@ -22,19 +22,21 @@ class Tokenizer:
     """`tokenizer.json` with what belongs to it.
 
     Attributes: `eos`: ids that end an answer; `bos`: id that begins a text, or None; `vocab_size`: number of ids, added
-    tokens included; `template`: the chat template, or None where the folder has none.
+    tokens included; `template`: the chat template, or None of a base model, whose prompt is a text that it continues;
+    `begin`: ids that such a text begins with.
     """
 
     def __init__(
-        self, backend: tokenizers.Tokenizer, bos: int | None, eos: tuple[int, ...], template: ChatTemplate | None
-    ):
-        self.backend, self.bos, self.eos, self.template = backend, bos, eos, template
+        self, backend: tokenizers.Tokenizer, bos: int | None, eos: tuple[int, ...], template: ChatTemplate | None,
+        begin: Sequence[int] = (),
+    ):  # fmt: skip
+        self.backend, self.bos, self.eos, self.template, self.begin = backend, bos, eos, template, tuple(begin)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
 
     @classmethod
-    def from_folder(cls, source: str | Path | ModelFolder) -> Tokenizer:
+    def from_folder(cls, source: str | Path | ModelFolder, template: Path | None = None) -> Tokenizer:
         """Reads tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json and config.json of a
-        folder, or what a GGUF file has of these.
+        folder, or what a GGUF file has of these. `template`: a file (Jinja2) in place of their chat template.
 
         Raises ModelFormatError naming the file that is missing or damaged.
         """
@@ -50,7 +52,16 @@ class Tokenizer:
         if not eos:
             raise ModelFormatError(f"{folder.path} names no end token: add 'eos_token_id' to generation_config.json")
         bos = backend.token_to_id(tokens["bos_token"]) if "bos_token" in tokens else None
-        return cls(backend, bos, eos, _template(folder, config, tokens))
+        if template is None:
+            chat = _template(folder, config, tokens)
+        else:
+            chat = ChatTemplate(_given_template(template), str(template), tokens)
+        return cls(backend, bos, eos, chat, _beginning(backend, config, bos))
+
+    @property
+    def completes(self) -> bool:
+        """Whether the model continues a text, as base models do, rather than answers messages."""
+        return self.template is None
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; special tokens written in it are recognised, none are added."""
@@ -63,15 +74,18 @@ class Tokenizer:
     def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """The prompt's text for messages {"role": "system" | "user" | "assistant", "content": text}."""
         if self.template is None:
-            raise ModelFormatError("the model folder has no chat template: it is a base model, not a chat model")
+            raise ModelFormatError("the model folder has no chat template: it is a base model, which continues texts")
         return self.template.render(messages, add_generation_prompt)
 
     def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Token ids of a conversation up to where the assistant is to go on. Control tokens are those that the template
-        writes: what looks like one in a message stays text.
+        writes: what looks like one in a message stays text. Of a base model the messages are pieces of one text.
         """
         control, backend = self._guarded
         guarded = [{key: control.guard(value) for key, value in message.items()} for message in messages]
+        if self.template is None:
+            text = "".join(message["content"] for message in guarded)
+            return [*self.begin, *backend.encode(text, add_special_tokens=False).ids]
         return list(backend.encode(self.render(guarded), add_special_tokens=False).ids)
 
     @cached_property
@@ -84,9 +98,11 @@ class TextStream:
     back.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, after: Sequence[int] = ()):
+        """`after`: ids that the text follows, where it continues one."""
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # ids whose text is out already; decoders look back (spaces between words)
+        # ids whose text is out already; decoders look back (spaces between words)
+        self._context: list[int] = list(after)
         self._waiting: list[int] = []
 
     def push(self, token: int) -> str:
@@ -138,6 +154,21 @@ def _token_text(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
+
+
+def _beginning(backend: tokenizers.Tokenizer, config: Config, bos: int | None) -> list[int]:
+    """Ids that a text of a base model begins with: as tokenizer_config.json says, else as tokenizer.json does it."""
+    if isinstance(said := config.values.get("add_bos_token"), bool):
+        return [bos] if said and bos is not None else []
+    plain, whole = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
+    starts = (i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain)
+    return list(whole[: next(starts, 0)])
+
+
+def _given_template(path: Path) -> str:
+    if not path.is_file():
+        raise ModelFormatError(f"{path} does not exist: give a file with a chat template (Jinja2)")
+    return read_text(path, 4 * MAX_TEMPLATE)
 
 
 def _template(folder: ModelFolder, config: Config, tokens: dict[str, str]) -> ChatTemplate | None:

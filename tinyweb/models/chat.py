@@ -34,6 +34,7 @@ BLOCKS = (256, 64, 8)  # tokens of a prompt read at a time, largest first; `deco
 VERIFY = 8  # tokens checked at a time when speculating: the block of the same size shares its kernels
 LAUNCH_COST = 3  # what launching a block costs beside its tokens (reading the weights above all), in tokens
 ROOM = 64  # the cache's length is a multiple: rows that divide evenly need no bounds checks
+LOOK_BACK = 16  # tokens before a continuation that its first words depend on: whether there is a space, say
 NGRAM = (4, 2)  # tokens of the text's end that are looked for in what came before: most and fewest
 
 
@@ -76,6 +77,10 @@ class Settings:
     def greedy(self) -> bool:
         """Whether the likeliest token is always taken."""
         return self.temperature == 0 and self.repetition_penalty == 1
+
+    def with_seed(self, seed: int) -> Settings:
+        """The same, by other chances."""
+        return replace(self, seed=seed)
 
     @classmethod
     def of_folder(cls, folder: ModelFolder) -> Settings:
@@ -209,6 +214,7 @@ class Chat:
     ):
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults or Settings()
         self.statistics = Statistics()
+        self._stopping = False
         self._cached: list[int] = []  # ids whose keys and values are in the cache, from position 0
         self._stands = 0  # tokens that a state has read: it goes on behind them only
         self._plans = entry_points(model, progress)
@@ -231,11 +237,12 @@ class Chat:
     def generate(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> Iterator[Part]:
         """The assistant's answer, token by token; the end token comes last, without text.
 
-        Of a conversation that is too long for the context the oldest turns are left out (see `fit_messages`).
+        Of a conversation that is too long for the context the oldest turns are left out (see `fit_messages`). The
+        messages of a base model are pieces of one text (see `pieces`), which it continues.
         """
         settings = settings or self.defaults
         fitted = fit_messages(messages, self.model.context, settings.max_tokens, self.tokenizer.prompt)
-        stream = TextStream(self.tokenizer)
+        stream = TextStream(self.tokenizer, fitted.ids[-LOOK_BACK:] if self.tokenizer.completes else ())
         last: int | None = None
         for token in self.generate_ids(fitted.ids, settings):
             self.statistics.dropped = fitted.dropped
@@ -247,7 +254,8 @@ class Chat:
             yield Part(last, ("" if ended else stream.push(last)) + stream.finish())
 
     def generate_ids(self, prompt: Sequence[int], settings: Settings | None = None) -> Iterator[int]:
-        """Token ids that follow `prompt`, the end token included; stops at `max_tokens` or where the context is full.
+        """Token ids that follow `prompt`, the end token included; stops at `max_tokens`, where the context is full, and
+        after `stop`.
 
         Raises TinywebError for a prompt that is empty or leaves no room for an answer.
         """
@@ -259,8 +267,11 @@ class Chat:
                 "shorten it, or choose a larger --context."
             )
         begin = time.perf_counter()
+        self._stopping = False
         self._settle(settings)
         self._read_prompt(list(prompt))
+        if self._stopping:
+            return
         ids = list(prompt)
         first = begin
         for token in self._tokens(ids, settings):
@@ -273,13 +284,19 @@ class Chat:
                 self.statistics.tokens_per_second = (produced - 1) / (now - first)
             yield token
             # the cache holds `context` positions; the token after the last of them can still be chosen
-            if token in self.tokenizer.eos or produced == settings.max_tokens or len(ids) > context:
+            ended = token in self.tokenizer.eos or produced == settings.max_tokens or len(ids) > context
+            if ended or self._stopping:
                 return
 
     def answer(self, messages: Sequence[Mapping[str, str]], settings: Settings | None = None) -> tuple[str, list[int]]:
         """The whole answer: its text, and its ids with the end token."""
         parts = list(self.generate(messages, settings))
         return "".join(p.text for p in parts), [p.token for p in parts]
+
+    def stop(self) -> None:
+        """End the answer that is being made, after the token or the block of its prompt that is under way. A handler of
+        signals may call it."""
+        self._stopping = True
 
     def forget(self) -> None:
         """Read the next prompt from its beginning, whatever the cache holds."""
@@ -335,7 +352,7 @@ class Chat:
         self.statistics = replace(Statistics(), prompt_ids=prompt, reused=shared)
         self._cached = prompt[:shared]
         self._write(self.model.ids, np.array(prompt[shared:], np.int32), shared)
-        while shared < len(prompt):
+        while shared < len(prompt) and not self._stopping:
             left = len(prompt) - shared
             room = positions(self.model.context) - shared
             block = choose_block([b for b in self._blocks if b <= room], left)

@@ -11,6 +11,7 @@ from tinyweb.errors import TinywebError
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 MIN_ANSWER = 16  # tokens; a prompt that leaves less room is too long
+PIECE = 160  # characters, about
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,19 @@ class Fitted:
 
     ids: list[int]
     dropped: int
+
+
+def pieces(text: str) -> list[dict[str, str]]:
+    """The messages of a text that a base model is to continue: what joined gives the text again, cut before spaces and
+    lines, so that the oldest of what is too long can be left out."""
+    parts: list[str] = []
+    start = 0
+    while start < len(text):
+        last = min(start + 2 * PIECE, len(text))
+        end = next((i for i in range(start + PIECE, last) if text[i].isspace()), last)
+        parts.append(text[start:end])
+        start = end
+    return [{"role": "user", "content": part} for part in parts or [""]]
 
 
 def fit_messages(messages: Messages, context: int, max_tokens: int, encode: Callable[[Messages], list[int]]) -> Fitted:

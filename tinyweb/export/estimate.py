@@ -1,0 +1,124 @@
+"""What memory a chat will take on a device, from its config and the shapes of its tensors: before anything is read or
+exported. `profiles.fits` has the exact figures of what was exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.models.chat import BLOCKS, positions
+from tinyweb.models.decoder import DEFAULT_CONTEXT, QUANTS
+from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, ExpertsConfig, LatentConfig, LayerConfig
+from tinyweb.nn.quantize import BITS, GROUP
+
+CACHE_BYTES = 4  # of an element of the cache
+SCALE_BITS = 16  # of a group
+LEAST_CONTEXT = 256  # tokens that are worth chatting with
+GOOD_CONTEXT = 2048  # tokens for which weights are rounded more
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to export a chat with, and the bytes that a device will need."""
+
+    quant: str
+    context: int
+    needs: int
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """A model without its values. `tables`: numbers of the embedding and the head, `matrices`: of all others that are
+    quantised, `others`: of vectors."""
+
+    config: DecoderConfig
+    tables: int
+    matrices: int
+    others: int
+
+    @classmethod
+    def of(cls, config: DecoderConfig, checkpoint: Checkpoint) -> Shapes:
+        """From the shapes of all tensors: those with a row for each word of the vocabulary are tables."""
+        tables = matrices = others = 0
+        for name in checkpoint:
+            shape = checkpoint.entry(name).shape
+            if len(shape) < 2:
+                others += prod(shape)
+            elif shape[0] == config.vocab_size:
+                tables += prod(shape)
+            else:
+                matrices += prod(shape)
+        return cls(config, tables, matrices, others)
+
+    @property
+    def parameters(self) -> int:
+        return self.tables + self.matrices + self.others
+
+    def weight_bytes(self, quant: str) -> int:
+        """Bytes of the weights. With fewer than 8 bits tables keep 8 (`decoder.loader`)."""
+        table = max(bits(quant), bits("q8"))
+        return int((self.tables * table + self.matrices * bits(quant)) / 8) + 4 * self.others
+
+    def cache_bytes(self, context: int) -> int:
+        """Bytes of keys and values."""
+        return CACHE_BYTES * sum(_cached(layer) for layer in self.config.layers) * positions(context)
+
+    def working_bytes(self, context: int) -> int:
+        """Bytes of what is computed on the way: hidden states of the largest block of a prompt, and logits."""
+        block = max((b for b in BLOCKS if b <= context), default=1)
+        widest = max(_width(layer) for layer in self.config.layers)
+        return 4 * (block * (4 * self.config.hidden_size + 3 * widest) + 4 * self.config.vocab_size)
+
+    def needs(self, quant: str, context: int) -> int:
+        """Bytes on a device, without the page itself."""
+        return self.weight_bytes(quant) + self.cache_bytes(context) + self.working_bytes(context)
+
+
+def bits(quant: str) -> float:
+    """Bits of one weight, its part of a group's scale included."""
+    return BITS[quant] + SCALE_BITS / GROUP if quant in BITS else float(quant.removeprefix("f"))
+
+
+def quants(given: str | None = None) -> list[str]:
+    """Those worth choosing among, the most exact first: what has 8 bits or fewer; or the one that was `given`."""
+    return [given] if given else sorted((q for q in QUANTS if q in BITS), key=bits, reverse=True)
+
+
+def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int | None = None) -> Iterator[Choice]:
+    """What fits into `memory` bytes, the best first; what is given is kept.
+
+    The most exact weights that leave a good context; where none do, the most exact that leave any worth having.
+    """
+    most = min(shapes.config.positions, context or DEFAULT_CONTEXT)
+    found = {q: _longest(shapes, memory, q, most, fixed=context is not None) for q in quants(quant)}
+    good = [q for q in found if found[q] >= min(GOOD_CONTEXT, most)]
+    rest = [q for q in found if q not in good and found[q] >= min(LEAST_CONTEXT, most)]
+    for q in [*good, *rest]:
+        yield Choice(q, found[q], shapes.needs(q, found[q]))
+
+
+def _longest(shapes: Shapes, memory: int, quant: str, most: int, fixed: bool) -> int:
+    """The longest context of at most `most` tokens that fits, a multiple of 64 where it is shortened; 0: none."""
+    if shapes.needs(quant, most) <= memory:
+        return most
+    lengths: Sequence[int] = () if fixed else range((most - 1) // 64 * 64, 0, -64)
+    return next((n for n in lengths if shapes.needs(quant, n) <= memory), 0)
+
+
+def _cached(layer: LayerConfig) -> int:
+    """Elements of the cache for one position."""
+    mixer = layer.mixer
+    if isinstance(mixer, AttentionConfig):
+        return 2 * mixer.kv_heads * mixer.width
+    return mixer.rank + mixer.rotary.turned if isinstance(mixer, LatentConfig) else 0
+
+
+def _width(layer: LayerConfig) -> int:
+    """Elements that are held for a token between two matrices."""
+    mlp = layer.mlp
+    inner = mlp.mlp.width * mlp.chosen if isinstance(mlp, ExpertsConfig) else mlp.width
+    mixer = layer.mixer
+    heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig) else 0
+    return max(inner, heads)

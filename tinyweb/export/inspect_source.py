@@ -1,0 +1,207 @@
+"""What a model is, before it is exported: read from its files' names, configs and shapes, never from its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tinyweb.errors import ModelFormatError, SourceError, TinywebError
+from tinyweb.export.estimate import Shapes, choices, quants
+from tinyweb.export.profiles import PAGE_BYTES, PROFILES, size
+from tinyweb.formats.huggingface import Checkpoint, ModelFolder
+from tinyweb.formats.source import open_model
+from tinyweb.sources import CHAT, DETECT, IMAGE, Progress, locate, model_name
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COMMANDS = {
+    "chat": "chat", "completion": "chat", "embedding": "embed", "reranking": None, "pictures": "image",
+    "detection": "detect",
+}  # fmt: skip
+"""The `tinyweb export` of each kind of model."""
+CHECKPOINTS = (".pt", ".pth", ".onnx", ".safetensors")
+
+
+def locate_any(source: str, progress: Progress | None = None) -> Path:
+    """The model at `source`, whatever it is for; SourceError as `locate` raises it for a chat."""
+    try:
+        return locate(source, CHAT, progress)
+    except SourceError as error:
+        for wanted in (IMAGE, DETECT):
+            try:
+                return locate(source, wanted, progress)
+            except SourceError:
+                continue
+        raise error from None
+
+
+def inspect_source(path: Path) -> dict[str, Any]:
+    """What `tinyweb inspect SOURCE --json` prints of a folder or file that is no exported site.
+
+    `supported` and `reason`: whether it can be exported, and why not. Raises ModelFormatError where it is damaged, or
+    no model at all.
+    """
+    kind, facts = _facts(path)
+    report = {
+        "name": model_name(path),
+        "kind": kind,
+        "path": str(path),
+        "bytes": _bytes(path),
+        "export": COMMANDS[kind],
+    }
+    return report | {"supported": True, "reason": None} | facts
+
+
+def _facts(path: Path) -> tuple[str, dict[str, Any]]:
+    if path.is_dir() and ((path / "model_index.json").is_file() or (path / "unet").is_dir()):
+        return "pictures", _pictures(path)
+    if path.suffix == ".gguf" or (path / "config.json").is_file():
+        return _texts(open_model(path))
+    if path.suffix == ".safetensors" and _original(path):
+        return "pictures", _pictures(path)
+    if path.is_dir() and not any(p.suffix in CHECKPOINTS for p in path.iterdir()):
+        raise ModelFormatError(
+            f"{path} is neither an exported site nor a model: give a folder with config.json or model_index.json, a "
+            "GGUF file, or a checkpoint (.pt, .onnx, .safetensors)"
+        )
+    return "detection", _detection(path)
+
+
+def _original(path: Path) -> bool:
+    """Whether a single file is a Stable Diffusion in its authors' layout."""
+    return any(name.startswith("model.diffusion_model.") for name in Checkpoint.of_file(path))
+
+
+def _texts(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
+    """A model of texts: which of them, by its config."""
+    from tinyweb.formats.tokenizer import Tokenizer
+    from tinyweb.models import encoder, is_embedder
+    from tinyweb.models.decoder.architectures import read_config
+    from tinyweb.models.encoder.head import has_head
+
+    checkpoint = folder.weights()
+    shapes = {name: checkpoint.entry(name).shape for name in checkpoint}
+    facts: dict[str, Any] = {
+        "architecture": _word(folder),
+        "parameters": sum(map(prod, shapes.values())),
+        "stored": folder.stored_types() or _types(checkpoint),
+    }
+    if encoder.is_encoder(folder.config) or is_embedder(folder):
+        kind = "reranking" if encoder.is_encoder(folder.config) and has_head(folder.config) else "embedding"
+        return kind, facts | ({} if COMMANDS[kind] else {"supported": False, "reason": "it has no page yet"})
+    if _of_detection(folder):
+        return "detection", facts | _detection(folder.path)
+    try:
+        config, _ = read_config(folder.config)
+    except (TinywebError, NotImplementedError) as error:
+        return "chat", facts | {"supported": False, "reason": str(error)}
+    tokenizer = Tokenizer.from_folder(folder)
+    found = Shapes.of(config, checkpoint)
+    facts |= {
+        "layers": len(config.layers),
+        "vocab_size": config.vocab_size,
+        "context": config.positions,
+        "chat_template": tokenizer.template is not None,
+        "weight_bytes": {quant: found.weight_bytes(quant) for quant in quants()},
+        "devices": _devices(found),
+    }
+    return "completion" if tokenizer.completes else "chat", facts
+
+
+def _of_detection(folder: ModelFolder) -> bool:
+    return isinstance(folder.config.values.get("yolo"), dict) or folder.config.values.get("model_type") == "yolov8"
+
+
+def _devices(shapes: Shapes) -> list[dict[str, Any]]:
+    """For each kind of device the quantisation and context that `--profile` will take; None: nothing fits."""
+    rows = []
+    for profile in PROFILES:
+        best = next(choices(shapes, profile.memory - PAGE_BYTES), None)
+        row = {"profile": profile.name, "title": profile.title, "memory": profile.memory}
+        chosen = {"quant": None, "context": None, "needs": None} if best is None else best.__dict__
+        rows.append(row | {"fits": best is not None} | dict(chosen))
+    return rows
+
+
+def _word(folder: ModelFolder) -> str:
+    named = folder.config.values.get("architectures")
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        return named[0]
+    return folder.config.word("model_type", "unknown")
+
+
+def _types(checkpoint: Checkpoint) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in checkpoint:
+        entry = checkpoint.entry(name)
+        found[entry.dtype.name] = found.get(entry.dtype.name, 0) + prod(entry.shape)
+    return found
+
+
+def _pictures(path: Path) -> dict[str, Any]:
+    from tinyweb.models.stable_diffusion.source import Source
+
+    try:
+        source = Source.open(path)
+    except NotImplementedError as error:
+        return {"supported": False, "reason": str(error)}
+    d = source.defaults
+    return {"architecture": "Stable Diffusion", "size": [d.width, d.height], "scheduler": d.scheduler, "steps": d.steps}
+
+
+def _detection(path: Path) -> dict[str, Any]:
+    from tinyweb.models.yolov8_source import open_source
+
+    source = open_source(path)
+    labels: Any = source.labels or ()
+    names = list(labels.values()) if isinstance(labels, Mapping) else list(labels)
+    return {"architecture": "YOLOv8", "size": list(source.size), "labels": names}
+
+
+def _bytes(path: Path) -> int:
+    """Of the weights' files."""
+    if path.is_file():
+        return sum(p.stat().st_size for p in _parts(path))
+    endings = (".safetensors", ".gguf", ".pt", ".onnx", ".bin")
+    return sum(p.stat().st_size for p in path.rglob("*") if p.suffix in endings and p.is_file())
+
+
+def _parts(path: Path) -> Iterable[Path]:
+    """A file, or all that it was split into."""
+    stem, _, count = path.stem.rpartition("-of-")
+    return path.parent.glob(f"{stem[:-5]}*-of-{count}{path.suffix}") if count.isdecimal() and stem else (path,)
+
+
+def source_table(report: Mapping[str, Any]) -> Table:
+    """The report for people."""
+    from rich.table import Table
+
+    grid = Table(title=f"{report['name']} ({report['kind']})", title_justify="left", show_header=False, box=None)
+    grid.add_column(style="bold")
+    grid.add_column()
+    if not report["supported"]:
+        grid.add_row("not supported", report["reason"])
+    for key in ("architecture", "layers", "vocab_size", "context", "size", "scheduler", "steps"):
+        if key in report:
+            grid.add_row(key.replace("_", " "), str(report[key]))
+    if "parameters" in report:
+        grid.add_row("parameters", f"{report['parameters'] / 1e6:.1f} million")
+    if "stored" in report:
+        grid.add_row("stored as", ", ".join(f"{t} ({n / 1e6:.1f} million)" for t, n in report["stored"].items()))
+    grid.add_row("files", f"{report['bytes'] / 1e6:.1f} MB")
+    if labels := report.get("labels"):
+        grid.add_row("labels", f"{len(labels)}: {', '.join(labels[:8])}{' …' if len(labels) > 8 else ''}")
+    if "chat_template" in report:
+        grid.add_row("chat template", "yes" if report["chat_template"] else "no: its page continues texts")
+    for quant, count in report.get("weight_bytes", {}).items():
+        grid.add_row(f"as {quant}", f"{count / 1e6:.1f} MB")
+    for device in report.get("devices", ()):
+        what = f"--quant {device['quant']} --context {device['context']}: {size(device['needs'] or 0)}"
+        grid.add_row(device["title"], f"{what} of {size(device['memory'])}" if device["fits"] else "nothing fits")
+    if report["export"] and report["supported"]:
+        grid.add_row("", f"tinyweb export {report['export']} {json.dumps(report['path'])} -o site")
+    return grid
