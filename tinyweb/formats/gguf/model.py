@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf.config import Facts, config_of, pooling_of
+from tinyweb.formats.gguf.config import config_of, pooling_of
+from tinyweb.formats.gguf.facts import Facts
 from tinyweb.formats.gguf.file import read
 from tinyweb.formats.gguf.tokenizer import generation_config, tokenizer_config, tokenizer_json
 from tinyweb.formats.gguf.weights import FLOATS, INTS, GgufWeights

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf.config import Facts
+from tinyweb.formats.gguf.facts import Facts
 from tinyweb.formats.gguf.pretokenizers import CUTS, Json, byte_level
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf.config import Facts, Family, family_of
+from tinyweb.formats.gguf.config import Family, family_of
+from tinyweb.formats.gguf.facts import Facts
 from tinyweb.formats.gguf.file import GgufTensor
 from tinyweb.formats.gguf.names import Join, Names
 
