@@ -36,12 +36,12 @@ def run_embed(
     debug: Debug = False,
 ) -> None:
     """Print the embeddings of texts as JSON: a list of vectors."""
-    from tinyweb.models.embedding import Embedder
+    from tinyweb.models.image_text import open_embedder
     from tinyweb.sources import EMBED
 
     prefixes = given_prefixes(query_prefix, passage_prefix)
     model = located(source, EMBED)
-    embedder = Embedder.from_folder(model, quant.value if quant else None, device, prefixes=prefixes)
+    embedder = open_embedder(model, quant.value if quant else None, device, prefixes=prefixes)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
     vectors = embedder.encode(given, kind.value)
     print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

@@ -16,7 +16,8 @@ def load(
     """Reads a model of texts, by the architecture that its config.json names: a language model
     (`models.decoder.Decoder`), what makes vectors of texts (`models.embedding.Embedder`): an encoder, or any network in
     a folder of sentence-transformers; or an encoder that gives
-    scores of pairs (`models.reranking.Reranker`).
+    scores of pairs (`models.reranking.Reranker`); or a model of texts and pictures (`models.image_text.ImageText`), of
+    a folder with the tower of pictures only an `ImageEmbedder`.
 
     `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
     `quant`, `device`, `activations`: as of `models.decoder.load`. `context`: tokens of the longest text.
@@ -27,10 +28,15 @@ def load(
     # other models do without these modules
     from tinyweb.formats.source import open_model
     from tinyweb.models import decoder, encoder
+    from tinyweb.models.encoder.architectures.image_text import is_image_text
     from tinyweb.models.encoder.head import has_head
     from tinyweb.sources import CHAT, locate
 
     folder: Any = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
+    if is_image_text(folder.config):
+        from tinyweb.models.image_text import load_image_text
+
+        return load_image_text(folder, quant, device, activations, max_length=context)
     if encoder.is_encoder(folder.config) and has_head(folder.config):
         from tinyweb.models.reranking import Reranker
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +150,14 @@ def _pooling(folder: ModelFolder, name: str) -> tuple[str, ...]:
     return tuple(m for m in POOLINGS if m in modes)
 
 
+class Behind(Protocol):
+    """What a pooled vector goes through: (batch, numbers that come in) → (batch, width)."""
+
+    @property
+    def width(self) -> int: ...
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
 class Dense:
     """A layer that the pooled vector goes through, of a folder `name`. It is never quantised."""
 
@@ -192,7 +200,7 @@ class Embedder:
     """An encoder with its tokenizer. `settings.prefixes` and `settings.max_length` may be changed by `replace`."""
 
     def __init__(
-        self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings, dense: Sequence[Dense] = ()
+        self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings, dense: Sequence[Behind] = ()
     ):
         self.model, self.settings, self.dense = model, settings, dense
         self.backend = backend

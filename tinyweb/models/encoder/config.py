@@ -66,6 +66,22 @@ class EncoderConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
+class ImageConfig(ModelConfig):
+    """A network that reads a picture, square patches of it as if they were tokens; there is no vocabulary.
+
+    `size`: pixels of the picture's sides, `patch`: of a patch's. `first_norm`: of what the first layer reads, `norm`:
+    of what the last one makes. `first_token`: a learned token comes first, whose state is the picture's; else one query
+    of an attention asks all patches, and goes through an MLP.
+    """
+
+    size: int
+    patch: int
+    norm: NormConfig
+    first_norm: NormConfig | None = None
+    first_token: bool = True
+
+
+@dataclass(frozen=True)
 class EncoderNames(Names):
     """What a checkpoint calls the parts of an encoder beside those that a decoder has. `up_first`: of a fused matrix
     the rows of `up` are before those of `gate`."""

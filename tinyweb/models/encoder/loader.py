@@ -8,8 +8,9 @@ import numpy as np
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.models.decoder.config import ModelConfig
 from tinyweb.models.decoder.loader import Array, Loader
-from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
+from tinyweb.models.encoder.config import EncoderNames
 from tinyweb.models.encoder.relative import by_distance
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
@@ -25,7 +26,7 @@ class EncoderLoader(Loader):
     names: EncoderNames
 
     def __init__(
-        self, config: EncoderConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None, device: str | None
+        self, config: ModelConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None, device: str | None
     ):
         super().__init__(config, names, checkpoint, quant, device)
         self._seen: set[str] = set()
