@@ -1,7 +1,7 @@
 """Scalar types: what they hold, how they are promoted, and the bits of the formats NumPy does not know.
 
 A dtype is always a scalar type: vectors and tiles are shapes of nodes, never dtypes.
-`bits` may be below 8 (int4, uint4): such values are packed, low nibble first, in the bytes of a buffer.
+`bits` may be below 8 (int4, uint4, uint2, uint1): such values are packed, the first lowest, in the bytes of a buffer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy type that holds one value (bfloat16, 8-bit floats and 4-bit integers are held wider)."""
+        """The NumPy type that holds one value (bfloat16, 8-bit floats and integers below 8 bits are held wider)."""
         return np.dtype(_NUMPY.get(self.name, self.name))
 
     @property
@@ -103,6 +103,8 @@ class dtypes:
 
     void = DType("void", "void", 0, "void")
     bool = DType("bool", "bool", 8, "bool")
+    uint1 = DType("uint1", "uint", 1, "u1")
+    uint2 = DType("uint2", "uint", 2, "u2")
     int4 = DType("int4", "int", 4, "i4")
     uint4 = DType("uint4", "uint", 4, "u4")
     int8 = DType("int8", "int", 8, "i8")
@@ -146,7 +148,7 @@ BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {d.short: d for d in ALL 
 
 # the NumPy types of those that NumPy does not have
 _NUMPY: dict[str, str] = {
-    "int4": "int8", "uint4": "uint8", "index": "int32",
+    "int4": "int8", "uint4": "uint8", "uint2": "uint8", "uint1": "uint8", "index": "int32",
     "float8_e4m3": "float32", "float8_e5m2": "float32", "bfloat16": "float32",
 }  # fmt: skip
 
@@ -203,7 +205,8 @@ def to_dtype(value: DTypeLike) -> DType:
 # 8-bit floats do. Where nothing else joins them they become what MATERIAL says.
 PROMOTION: dict[str, tuple[str, ...]] = {
     "bool": ("int*",),
-    "int*": ("uint4", "int4"),
+    "int*": ("uint1",),
+    "uint1": ("uint2",),          "uint2": ("uint4", "int4"),
     "uint4": ("uint8", "int8"),   "int4": ("int8",),
     "uint8": ("uint16", "int16"), "int8": ("int16",),
     "uint16": ("uint32", "int32"), "int16": ("int32",),

@@ -27,7 +27,7 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
     if dtype.bits < 8:
         each = 8 // dtype.bits
         fields = np.zeros((dtype.nbytes(flat.size), each), np.uint8)
-        fields.reshape(-1)[: flat.size] = flat.astype(np.int64) & ((1 << dtype.bits) - 1)
+        fields.reshape(-1)[: flat.size] = flat.astype(np.uint8) & ((1 << dtype.bits) - 1)
         return np.asarray(np.bitwise_or.reduce(fields << np.arange(0, 8, dtype.bits, dtype=np.uint8), axis=1))
     return flat.astype(dtype.numpy).view(np.uint8)
 

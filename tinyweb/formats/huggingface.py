@@ -269,14 +269,30 @@ class Checkpoint:
         self.entry(name)
         return self._home[name].read(name)
 
-    def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The values, all finite, of a floating-point tensor that must have `shape`; bfloat16 comes as float32."""
+    def stored_type(self, name: str) -> str | None:
+        """The format's name for the quantised type of a tensor that may be used as it is stored; None for numbers."""
+        return getattr(self.entry(name), "quantised", None)
+
+    def rows(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
+        """A quantised tensor that must have `shape` as rows of blocks (formats/gguf/stored.py), of a matrix its output
+        rows; None where these are not whole rows of one type that can be held.
+        """
+        self._check_shape(name, shape)
+        rows = getattr(self.entry(name), "rows", None)
+        return None if rows is None else rows()
+
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         entry = self.entry(name)
         if entry.shape != shape:
             raise ModelFormatError(
                 f"{self._home[name].path}: tensor {name!r} has shape {entry.shape}, config.json makes it {shape}: "
                 "the files are not of one model"
             )
+
+    def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The values, all finite, of a floating-point tensor that must have `shape`; bfloat16 comes as float32."""
+        self._check_shape(name, shape)
+        entry = self.entry(name)
         if not entry.dtype.is_float:
             raise ModelFormatError(
                 f"{self._home[name].path}: tensor {name!r} holds {entry.dtype.name}, weights must be floating point: "

@@ -162,5 +162,5 @@ def webgpu_target(
 
 def interpreter_target() -> Target:
     """The NumPy oracle: everything scalar, every type."""
-    storage = _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4}
+    storage = _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4, dtypes.uint2, dtypes.uint1}
     return Target("interpreter", "numpy", 1, 1, _ALL_C, storage)

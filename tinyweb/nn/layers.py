@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 from tinyweb.dtype import DType, dtypes
@@ -17,10 +18,27 @@ from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tensor import Tensor
 
 
-class Linear:
-    """y = x Wᵀ + b: (…, in) → (…, out). `weight` is (out, in), dense or quantised; `bias` (out,) or None."""
+@dataclass(frozen=True)
+class Stacked:
+    """Matrices (out, in) below each other, each stored in its own way."""
 
-    weight: Tensor | QuantizedWeight
+    parts: tuple[Tensor | QuantizedWeight, ...]
+
+    def product(self, x: Tensor, activations: str = "float") -> Tensor:
+        """x (…, in) → (…, sum of out), float32."""
+        return Tensor.cat(*(Linear.of(part)(x, activations) for part in self.parts), axis=-1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory, by name."""
+        each = (Linear.of(part).tensors() for part in self.parts)
+        return {f"{name}{i}": tensor for i, found in enumerate(each) for name, tensor in found.items()}
+
+
+class Linear:
+    """y = x Wᵀ + b: (…, in) → (…, out). `weight` is (out, in), dense or quantised, or several below each other; `bias`
+    (out,) or None."""
+
+    weight: Tensor | QuantizedWeight | Stacked
     bias: Tensor | None
 
     def __init__(
@@ -32,7 +50,7 @@ class Linear:
         self.bias = uniform((out_features,), bound, device, dtype) if bias else None
 
     @classmethod
-    def of(cls, weight: Tensor | QuantizedWeight, bias: Tensor | None = None) -> Self:
+    def of(cls, weight: Tensor | QuantizedWeight | Stacked, bias: Tensor | None = None) -> Self:
         """The layer of given weights."""
         layer = cls.__new__(cls)
         layer.weight, layer.bias = weight, bias
@@ -41,12 +59,12 @@ class Linear:
     def __call__(self, x: Tensor, activations: str = "float") -> Tensor:
         """`activations` "int8" rounds x to 8 bits before it is multiplied with quantised weights."""
         w = self.weight
-        y = w.product(x, activations) if isinstance(w, QuantizedWeight) else x.linear(w)
+        y = x.linear(w) if isinstance(w, Tensor) else w.product(x, activations)
         return y if self.bias is None else y + self.bias
 
     def tensors(self) -> dict[str, Tensor]:
         """The memory of this layer, by name."""
-        found = self.weight.tensors() if isinstance(self.weight, QuantizedWeight) else {"weight": self.weight}
+        found = {"weight": self.weight} if isinstance(self.weight, Tensor) else self.weight.tensors()
         return found if self.bias is None else {**found, "bias": self.bias}
 
 

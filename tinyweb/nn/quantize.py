@@ -8,113 +8,30 @@ time followed by the least-squares scale for the rounded integers; the scale of 
 points the integers cover a group's range, from its least value to its largest; of 4 bits, smaller ranges are tried in
 the same way. None needs data to calibrate on.
 
-The weight is never expanded in memory: `product` and `rows` are expressions that a kernel evaluates as it reads.
+What the result holds, and how it is multiplied, is `quantized_weight.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.target import Target
+from tinyweb.nn.quantized_weight import ACTIVATIONS, QuantizedWeight, activations_for, quantize_activations
 from tinyweb.tensor import Tensor
 
+__all__ = [
+    "ACTIVATIONS", "BITS", "QuantizedWeight", "activations_for", "group_size", "quantize", "quantize_activations",
+    "quantize_groups", "quantize_ranges",
+]  # fmt: skip
 BITS = {"q8": 8, "q4": 4}
-ACTIVATIONS = ("float", "int8")
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 CHUNK = 1 << 22  # weights quantised at a time, to bound the memory of the search
 HALF_MAX = float(np.finfo(np.float16).max)
-
-
-@dataclass(frozen=True)
-class QuantizedWeight:
-    """A matrix (out, in = groups · group). `values`: int8 or uint4 (out, groups, group), or any narrow integers;
-    `scales`: f16 (out, groups); `zeros`: the integers that stand for 0, of the values' type (out, groups), or None:
-    `zero` does, the middle of the type.
-
-    Groups of any size: one group per row is a scale for each output channel.
-    """
-
-    values: Tensor
-    scales: Tensor
-    zeros: Tensor | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, groups, group = (int(s) for s in self.values.shape if isinstance(s, int))
-        return rows, groups * group
-
-    @property
-    def zero(self) -> int:
-        """The integer that stands for 0 in weights without zero points: 0, or 8 of uint4 and 128 of uint8."""
-        return 0 if self.values.dtype.is_signed else 1 << (self.values.dtype.bits - 1)
-
-    def product(self, x: Tensor, activations: str = "float") -> Tensor:
-        """x (…, in) → x Wᵀ (…, out), float32.
-
-        `activations` "int8": x is rounded to 8 bits first, in the groups of the weights, so that the products inside a
-        group are integers: their int32 sum is exact, and is multiplied by both scales in float32.
-        """
-        if activations not in ACTIVATIONS:
-            raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
-        _, groups, group = self.values.shape
-        grouped = x.float().reshape(*x.shape[:-1], groups, group)
-        if activations == "float":
-            return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
-        integers, scales = quantize_activations(grouped)
-        scale = scales.unsqueeze(-2) * self.scales.float()
-        values = self.values.int() if self.zeros is not None else self._integers()
-        sums = (integers.unsqueeze(-3).int() * values).sum(-1)
-        y = (sums.float() * scale).sum(-1)
-        if self.zeros is None:
-            return y
-        # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
-        totals = integers.int().sum(-1).contiguous()
-        return y - (self.zeros.float() * totals.float().unsqueeze(-2) * scale).sum(-1)
-
-    def rows(self, ids: Tensor) -> Tensor:
-        """Rows by integer id: ids.shape + (in,), float32."""
-        picked = QuantizedWeight(self.values[ids], self.scales[ids], None if self.zeros is None else self.zeros[ids])
-        return picked._dense().reshape(*ids.shape, self.shape[1])
-
-    def dense(self) -> Tensor:
-        """The matrix (out, in), float32."""
-        return self._dense().reshape(*self.shape)
-
-    def _dense(self) -> Tensor:
-        return self._integers().float() * self.scales.float().unsqueeze(-1)
-
-    def _integers(self) -> Tensor:
-        """The multiples of the scales, int32."""
-        values = self.values.int()
-        if self.zeros is not None:
-            return values - self.zeros.int().unsqueeze(-1)
-        return values - self.zero if self.zero else values
-
-    def tensors(self) -> dict[str, Tensor]:
-        found = {"weight": self.values, "scales": self.scales}
-        return found if self.zeros is None else {**found, "zeros": self.zeros}
-
-
-def activations_for(target: Target) -> str:
-    """What quantised weights are best multiplied with on a target."""
-    return "int8" if target.dot_lanes else "float"
-
-
-def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
-    """(…, groups, group) float32 → int8 of that shape and scales (…, groups) float32, both in memory of their own.
-
-    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0.
-    """
-    scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
-    steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
-    return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
 
 
 def group_size(width: int, most: int = GROUP) -> int | None:

@@ -82,6 +82,7 @@ def test_arithmetic_wraps_around(dtype: DType, target: Target) -> None:
     low, high = int(dtype.min), int(dtype.max)
     numbers = [low, low + 1, low // 2, 0, 1, 2, 3, 5, high // 2 + 1, high - 1, high]
     numbers += [] if dtype.kind == "uint" else [-1, -2, -3]
+    numbers = [n for n in numbers if low <= n <= high]
     held = computed_as(dtype, target)
     a, b = (g.reshape(-1) for g in np.meshgrid(*[np.array(numbers, held.numpy)] * 2))
     wide = I32 if dtype.kind == "int" else U32
@@ -284,7 +285,7 @@ def test_nans_are_found_by_their_bits_in_wgsl() -> None:
 @pytest.mark.parametrize("dtype", [*INTS, dtypes.index, dtypes.int64, dtypes.uint64], ids=lambda d: d.name)
 def test_division_of_all_signs(op: Ops, dtype: DType) -> None:
     """0 by 0; of an index, whose numerators are never that small, not the smallest number."""
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         dtype = dtypes.int8 if dtype.kind == "int" else dtypes.uint8
     low, high = int(dtype.min) + (dtype is dtypes.index), int(dtype.max)
     numbers = np.array(sorted({low, low + 1, low // 2, 0, 1, 2, 3, 7, high // 2, high - 1, high} | (

@@ -25,8 +25,8 @@ def same(a: float, b: float) -> bool:
 
 def edge_values(dtype) -> list[int]:
     low, high = int(dtype.min), int(dtype.max)
-    return sorted({low, low + 1, -7, -1, 0, 1, 2, 5, high // 2, high - 1, high} & set(range(low, low + 3)) | {
-        x for x in (low, low + 1, -7, -1, 0, 1, 2, 5, high // 2, high - 1, high) if low <= x <= high})  # fmt: skip
+    numbers = (low, low + 1, -7, -1, 0, 1, 2, 5, high // 2, high - 1, high)
+    return sorted({x for x in numbers if low <= x <= high})
 
 
 def wrapped(value: int, dtype) -> int:

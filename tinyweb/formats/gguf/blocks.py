@@ -121,6 +121,18 @@ class BlockFormat:
                 out[begin : begin + step].reshape(shape)[...] = self.widen(**read)
         return out
 
+    def numbers(self, name: str, blocks: Bytes, every: int = 1) -> npt.NDArray[Any]:
+        """A field as it is stored (blocks, elements / every), of each `every` elements the first; of an entry its
+        index.
+        """
+        field = self.fields[name]
+        if isinstance(field, Trits):
+            return _trits(field, blocks).astype(np.uint8)
+        number = self._number(field.index if isinstance(field, Entry) else field, blocks)
+        first = tuple(slice(None) if step >= every else slice(1) for step, _ in self.axes)
+        counts = (count if step >= every else 1 for step, count in self.axes)
+        return np.broadcast_to(number[:, *first], (len(blocks), *counts)).reshape(len(blocks), -1)
+
     def _read(self, field: Field | Entry | Trits, blocks: Bytes) -> Floats:
         """A field's values along the axes of a block: of size 1 where they do not depend on one."""
         if isinstance(field, Trits):

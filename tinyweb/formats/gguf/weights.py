@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import ModelFormatError
+from tinyweb.formats.gguf.blocks import BlockFormat
 from tinyweb.formats.gguf.config import Family, family_of
 from tinyweb.formats.gguf.facts import Facts
 from tinyweb.formats.gguf.file import GgufTensor
 from tinyweb.formats.gguf.names import Join, Names
+from tinyweb.formats.gguf.stored import HELD, rows_of
 
 Array = npt.NDArray[Any]
 # what follows from the configuration
@@ -29,11 +31,16 @@ _LAYER = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(.+)")
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of the checkpoint. `dtype`: that it is kept in; what is quantised counts as float16."""
+    """A tensor of the checkpoint. `dtype`: that it is kept in; what is quantised counts as float16. `quantised`: the
+    type that it is stored in, if that is no number; `rows`: its rows of blocks, where they are whole ones of a type
+    that can be held.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
     make: Callable[[], Array]
+    quantised: str | None = None
+    rows: Callable[[], Array] | None = None
 
 
 class GgufWeights:
@@ -74,7 +81,12 @@ class GgufWeights:
                 f"{self.path}: the tensors {join.parts} have shapes {[p.shape for p in parts]}, which do not fit "
                 f"each other: as {join.name} they would be one"
             )
-        return Weight(_dtype(parts[0]), shape, partial(_join, join.how, parts, shape))
+        types = {p.type for p in parts}
+        rows = (
+            partial(_join_rows, join.how, parts) if len(types) == 1 and _held(parts[0]) and join.how in WHOLE else None
+        )
+        quantised = max(parts, key=lambda p: p.form.bytes / p.form.elements)  # of several types the one of most bits
+        return Weight(_dtype(parts[0]), shape, partial(_join, join.how, parts, shape), _quantised(quantised), rows)
 
     def read(self, name: str) -> Array:
         """The values of one of `entries`: float16 as it is, all else widened to float32."""
@@ -88,7 +100,7 @@ class GgufWeights:
         if part in DERIVED:
             return
         if (whole := self._family.parts.get(tensor.name if not number else f"{part}.{end}")) is not None:
-            yield str(whole).format(number), Weight(_dtype(tensor), tensor.shape, partial(_whole, tensor, None))
+            yield str(whole).format(number), self._weight(tensor, tensor.shape, partial(_whole, tensor, None))
             return
         if part not in self._family.parts or end not in ("weight", "bias"):
             raise ModelFormatError(
@@ -97,12 +109,18 @@ class GgufWeights:
             )
         names = self._family.parts[part]
         for name, shape, make in self._pieces(names, number, part.removeprefix("blk.{}."), end, tensor):
-            yield f"{name}.{end}", Weight(_dtype(tensor), shape, make)
+            yield f"{name}.{end}", self._weight(tensor, shape, make)
+
+    @staticmethod
+    def _weight(tensor: GgufTensor, shape: tuple[int, ...], make: Callable[..., Array]) -> Weight:
+        rows = partial(make, stored=True) if _held(tensor) else None
+        return Weight(_dtype(tensor), shape, make, _quantised(tensor), rows)
 
     def _pieces(
         self, names: Names, number: str, part: str, end: str, tensor: GgufTensor
-    ) -> Iterator[tuple[str, tuple[int, ...], Callable[[], Array]]]:
-        """(name, shape, values) of what a tensor is in the checkpoint."""
+    ) -> Iterator[tuple[str, tuple[int, ...], Callable[..., Array]]]:
+        """(name, shape, values) of what a tensor is in the checkpoint. Values are a function, with `stored` of rows of
+        blocks."""
         f, shape = self._facts, tensor.shape
         if isinstance(names, tuple):
             rows = [f.heads * f.head_dim, *[self._kv_heads * f.head_dim] * (len(names) - 1)]
@@ -175,6 +193,31 @@ def _shape(how: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     }[how]  # fmt: skip
 
 
+# joins that leave rows whole; and what they do with those of the experts
+WHOLE: dict[str, Callable[[list[Array]], Array]] = {
+    "below": lambda parts: np.concatenate(parts, axis=1),
+    "woven turned": lambda parts: np.stack(parts, -1).reshape(len(parts[0]), -1),
+    "turned": lambda parts: parts[0],
+}
+
+
+def _join_rows(how: str, parts: list[GgufTensor]) -> Array:
+    return WHOLE[how]([_stored(p) for p in parts])
+
+
+def _quantised(tensor: GgufTensor) -> str | None:
+    return tensor.type if isinstance(tensor.form, BlockFormat) else None
+
+
+def _held(tensor: GgufTensor) -> bool:
+    return tensor.type in HELD and len(tensor.shape) > 1
+
+
+def _stored(tensor: GgufTensor) -> Array:
+    assert isinstance(tensor.form, BlockFormat)
+    return rows_of(tensor.form, tensor.raw, tensor.shape)
+
+
 def _join(how: str, parts: list[GgufTensor], shape: tuple[int, ...]) -> Array:
     values = [_values(p) for p in parts]
     if how == "heads":
@@ -186,19 +229,21 @@ def _join(how: str, parts: list[GgufTensor], shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(np.stack(values, -1).reshape(shape))
 
 
-def _whole(tensor: GgufTensor, change: Callable[[Array], Array] | None) -> Array:
-    values = _values(tensor)
+def _whole(tensor: GgufTensor, change: Callable[[Array], Array] | None, stored: bool = False) -> Array:
+    if stored and change is np.transpose:
+        change = None  # rows of blocks are those of outputs in any case
+    values = _stored(tensor) if stored else _values(tensor)
     return values if change is None else np.ascontiguousarray(change(values))
 
 
-def _rows(tensor: GgufTensor, which: int | slice) -> Array:
+def _rows(tensor: GgufTensor, which: int | slice, stored: bool = False) -> Array:
     """Some of the rows along the first axis, without decoding the others."""
     each = tensor.raw.size // tensor.shape[0]
     chosen = slice(which, which + 1) if isinstance(which, int) else which
     count = chosen.stop - chosen.start
     raw = tensor.raw[chosen.start * each : chosen.stop * each]
     part = GgufTensor(tensor.name, tensor.form, (count, *tensor.shape[1:]), raw, tensor.path)
-    values = _values(part)
+    values = _stored(part) if stored else _values(part)
     return values[0] if isinstance(which, int) else values
 
 

@@ -21,7 +21,7 @@ from tinyweb.models.decoder.model import Decoder
 from tinyweb.nn.quantize import ACTIVATIONS
 from tinyweb.sources import CHAT, locate
 
-QUANTS = ("f32", "f16", "q8", "q4")
+QUANTS = ("stored", "f32", "f16", "q8", "q4")
 DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
 
 __all__ = ["DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +21,14 @@ from tinyweb.models.decoder.config import (
     RotaryConfig,
 )
 from tinyweb.models.decoder.norm import Norm
-from tinyweb.nn.layers import Linear
+from tinyweb.nn.layers import Linear, Stacked
 from tinyweb.nn.parameters import parameter
 from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
 from tinyweb.tensor import Tensor
 
 Array = npt.NDArray[Any]
+STORED = "stored"  # the quantisation that keeps what is quantised as it is
+QUANTISED = 32  # rows that are no multiple of it cannot be quantised anew as blocks
 
 
 class Loader:
@@ -38,16 +41,17 @@ class Loader:
         there = [p for p in (*names.prefixes, "") if f"{p}{names.embedding}.weight" in checkpoint]
         self.prefix = there[0] if there else names.prefixes[0]  # then errors say the usual names
         self.count = 0
+        self.keeps = quant in (None, STORED)  # quantised matrices as they are stored
 
     # -- parts of the model -------------------------------------------------------------------------------------------
     def embedding(self) -> Tensor | QuantizedWeight:
         shape = (self.config.vocab_size, self.config.hidden_size)
-        return self._table(self._read(self.prefix + self.names.embedding + ".weight", shape))
+        return self._table(self._rows(self.prefix + self.names.embedding + ".weight", shape))
 
     def head(self, c: DecoderConfig, embedding: Tensor | QuantizedWeight) -> Linear:
         """From hidden states to logits: by the embedding, or a matrix (vocab, hidden) of its own."""
         name = self.names.head
-        weight = embedding if c.tied else self._table(self._read(name + ".weight", (c.vocab_size, c.hidden_size)))
+        weight = embedding if c.tied else self._table(self._rows(name + ".weight", (c.vocab_size, c.hidden_size)))
         return Linear.of(weight, self.vector(name + ".bias", c.vocab_size) if c.head_bias else None)
 
     def norm(self, name: str, config: NormConfig, width: int | None = None) -> Norm:
@@ -68,7 +72,7 @@ class Loader:
         if c.bias:
             query, key, value = self._stack(layer, self.names.qkv, rows, None, c.heads)
             bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
-        return self._linear(np.concatenate(parts), bias)
+        return self._linear(parts, bias)
 
     def query_key_norms(self, layer: str, c: AttentionConfig) -> tuple[Norm | None, Norm | None, Norm | None]:
         """The norms of queries and of keys over all their heads; or one for both over each head by itself, whose
@@ -108,27 +112,27 @@ class Loader:
         """Matrices (rows, width), each under its own name or all below each other under one."""
         weights = self._stack(layer, names, rows, width)
         biases = self._stack(layer, names, rows, None) if bias else [None] * len(rows)
-        return [self._linear(w, b) for w, b in zip(weights, biases, strict=True)]
+        return [self._linear([w], b) for w, b in zip(weights, biases, strict=True)]
 
     def latent_query(self, layer: str, c: LatentConfig) -> Linear:
         """Queries of all heads: the elements without positions, then those that are turned."""
         name = self.names.qkv[0] if c.query_rank is None else self.names.query_up
         shape = (c.heads * (c.plain + c.rotary.turned), c.query_rank or self.config.hidden_size)
-        return self._linear(self._read(f"{layer}{name}.weight", shape)[self._last_turned(c.heads, c.plain, c)], None)
+        return self._linear([self._rows(f"{layer}{name}.weight", shape)[self._last_turned(c.heads, c.plain, c)]], None)
 
     def latent(self, layer: str, c: LatentConfig) -> Linear:
         """From hidden states to the latent and to the keys' part that is turned."""
         rows, order = c.rank + c.rotary.turned, self._last_turned(1, c.rank, c)
-        weight = self._read(f"{layer}{self.names.latent}.weight", (rows, self.config.hidden_size))
+        weight = self._rows(f"{layer}{self.names.latent}.weight", (rows, self.config.hidden_size))
         bias = self._read(f"{layer}{self.names.latent}.bias", (rows,))[order] if c.bias else None
-        return self._linear(weight[order], bias)
+        return self._linear([weight[order]], bias)
 
     def latent_up(self, name: str, c: LatentConfig) -> list[Tensor | QuantizedWeight]:
         """(heads · rank, plain) from queries to latents, and (heads · value, rank) from latents to values."""
         both = self._read(name + ".weight", (c.heads * (c.plain + c.value), c.rank)).reshape(c.heads, -1, c.rank)
         key, value = both[:, : c.plain].swapaxes(1, 2), both[:, c.plain :]
         matrices = (key.reshape(-1, c.plain), value.reshape(-1, c.rank))
-        return [self.matrix(np.ascontiguousarray(matrix), self.quant) for matrix in matrices]
+        return [self.matrix(self._nearest(np.ascontiguousarray(m), name + ".weight"), self.quant) for m in matrices]
 
     def _last_turned(self, heads: int, plain: int, c: LatentConfig) -> npt.NDArray[np.intp]:
         """Rows of heads whose last elements are turned, in the order that rotary positions need."""
@@ -163,15 +167,20 @@ class Loader:
             return [np.concatenate(parts) for parts in zip(*each, strict=True)]
         (name,), total = names, sum(rows)
         inner = () if width is None else (width,)
-        if self.names.experts_woven:
-            end = "_bias" if width is None else ""
-            values = self._read(layer + name + end, (count, *inner, total))
-            values = np.moveaxis(values, -1, 1)
-            parts = [values[:, i :: len(rows)] for i in range(len(rows))]
-        else:
-            values = self._read(f"{layer}{name}.{'bias' if width is None else 'weight'}", (count, total, *inner))
-            parts = np.split(values, np.cumsum(rows)[:-1], axis=1)
-        return [np.ascontiguousarray(part).reshape(-1, *inner) for part in parts]
+        woven = self.names.experts_woven
+        end = ("_bias" if width is None else "") if woven else f".{'bias' if width is None else 'weight'}"
+        shape = (count, *inner, total) if woven else (count, total, *inner)
+        values = None if width is None else self._stored(layer + name + end, shape)
+        if values is None:
+            values = self._read(layer + name + end, shape)
+            values = np.moveaxis(values, -1, 1) if woven else values
+            values = values if width is None else self._nearest(values, layer + name + end)
+        parts = (
+            [values[:, i :: len(rows)] for i in range(len(rows))]
+            if woven
+            else np.split(values, np.cumsum(rows)[:-1], axis=1)
+        )
+        return [np.ascontiguousarray(part).reshape(-1, *part.shape[2:]) for part in parts]
 
     def vector(self, name: str, size: int) -> Tensor:
         return parameter(self._read(name, (size,)), self.device)
@@ -183,6 +192,33 @@ class Loader:
         return self._dense(np.pad(values, ((0, rows - len(values)), (0, 0))))
 
     # -- reading ------------------------------------------------------------------------------------------------------
+    def _rows(self, name: str, shape: tuple[int, int], turned: bool = False) -> Array:
+        """A matrix (out, in), which is `turned` in the checkpoint: numbers, or rows of blocks (formats/gguf/stored.py),
+        which are indexed, divided and joined alike.
+        """
+        at = shape[::-1] if turned else shape
+        found = self._stored(name, at)
+        if found is not None:
+            return found
+        values = self._read(name, at)
+        return self._nearest(values.T if turned else values, name)
+
+    def _stored(self, name: str, shape: tuple[int, ...]) -> Array | None:
+        """What is kept as it is stored."""
+        rows = self.checkpoint.rows(name, shape) if self.keeps and name in self.checkpoint else None
+        if rows is not None:
+            self.count += math.prod(shape)
+        return rows
+
+    def _nearest(self, values: Array, name: str) -> Array:
+        """Numbers of a type that cannot be kept, as rows of blocks of the nearest one that can."""
+        kind = self.checkpoint.stored_type(name) if self.keeps else None
+        if kind is None or values.shape[-1] % QUANTISED:
+            return values
+        from tinyweb.models.stored import nearest, requantised  # most models do without
+
+        return requantised(values, nearest(kind))
+
     def _read(self, name: str, shape: tuple[int, ...]) -> Array:
         values = self.checkpoint.read(name, shape)
         self.count += values.size
@@ -196,9 +232,7 @@ class Loader:
         def read(name: str, count: int) -> Array:
             if width is None:
                 return self._read(f"{layer}{name}.bias", (count,))
-            if self.names.transposed:
-                return self._read(f"{layer}{name}.weight", (width, count)).T
-            return self._read(f"{layer}{name}.weight", (count, width))
+            return self._rows(f"{layer}{name}.weight", (count, width), self.names.transposed)
 
         if len(names) == len(rows):
             return [read(name, count) for name, count in zip(names, rows, strict=True)]
@@ -225,14 +259,27 @@ class Loader:
         weights = [None if v is None else parameter(v, self.device) for v in (weight, bias)]
         return Norm(config, over, *weights)
 
-    def _linear(self, weight: Array, bias: Array | None) -> Linear:
-        return Linear.of(self.matrix(weight, self.quant), None if bias is None else parameter(bias, self.device))
+    def _linear(self, weights: list[Array], bias: Array | None) -> Linear:
+        """Of matrices below each other; those of one type become one."""
+        alike: list[list[Array]] = []
+        for weight in weights:
+            if alike and (weight.dtype == alike[-1][0].dtype or not (is_rows(weight) or is_rows(alike[-1][0]))):
+                alike[-1].append(weight)
+            else:
+                alike.append([weight])
+        made = [self.matrix(np.concatenate(each), self.quant) for each in alike]
+        whole = made[0] if len(made) == 1 else Stacked(tuple(made))
+        return Linear.of(whole, None if bias is None else parameter(bias, self.device))
 
     def _table(self, values: Array) -> Tensor | QuantizedWeight:
         """An embedding (vocab, hidden). With 4-bit weights it keeps 8 bits: every token passes it twice."""
         return self.matrix(values, "q8" if self.quant == "q4" else self.quant)
 
     def matrix(self, values: Array, quant: str | None) -> Tensor | QuantizedWeight:
+        if is_rows(values):
+            from tinyweb.models.stored import weight_of
+
+            return weight_of(values, self.device)
         if quant in BITS:
             quantized = quantize(values, BITS[quant], self.device)
             if quantized is not None:
@@ -241,13 +288,18 @@ class Loader:
 
     def _dense(self, values: Array) -> Tensor:
         stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
-        if self.quant == "f32" or (self.quant is None and stored.bits > 16):
+        if self.quant == "f32" or (self.keeps and stored.bits > 16):
             return Tensor(values.astype(np.float32), device=self.device)
         with np.errstate(over="ignore"):
             half = values.astype(np.float16)
         if np.isinf(half).any():  # bfloat16 and float32 reach farther than float16
             return Tensor(values.astype(np.float32), device=self.device)
         return Tensor(half, device=self.device)
+
+
+def is_rows(values: Array) -> bool:
+    """Whether an array is rows of blocks, and not numbers."""
+    return values.dtype.names is not None
 
 
 def head_order(rotary: RotaryConfig, width: int) -> npt.NDArray[np.intp]:

@@ -59,6 +59,12 @@ class EncoderLoader(Loader):
                     "network, which is not supported"
                 )
 
+    def _stored(self, name: str, shape: tuple[int, ...]) -> Array | None:
+        rows = super()._stored(name, shape)
+        if rows is not None:
+            self._seen.add(name)
+        return rows
+
     def _read(self, name: str, shape: tuple[int, ...]) -> Array:
         start, dot, end = name.rpartition(".")
         first = start + FIRST_RELEASE.get(dot + end, dot + end)

@@ -34,12 +34,13 @@ def _rows(run: Where, *arrays: Array | None) -> int:
 
 
 class DeviceMemory:
-    """A launch's buffer, seen as elements of the type it is declared with. Types of 4 bits lie two to a byte."""
+    """A launch's buffer, seen as elements of the type it is declared with. Types below 8 bits lie several to a byte."""
 
     def __init__(self, kernel: str, dtype: DType, arg: ParamArg, raw: npt.NDArray[np.uint8]):
         self.kernel, self.dtype, self.size = kernel, dtype, arg.size
         self.name = f"buffer {arg.slot}"
         self.data = raw if dtype.bits < 8 else raw[: dtype.nbytes(arg.size)].view(dtype.numpy)
+        self.each, self.mask = max(8 // dtype.bits, 1), (1 << min(dtype.bits, 8)) - 1  # to a byte, and the bits of one
 
     def load(self, index: Array, gate: Array | None, run: Where) -> Array:
         if gate is not None:
@@ -53,10 +54,12 @@ class DeviceMemory:
     def _read(self, index: Array) -> Array:
         if self.dtype.bits >= 8:
             return self.data[index]
-        nibble: Array = (self.data[index // 2] >> (index % 2 * 4).astype(np.uint8)) & 15
+        shift = (index % self.each * self.dtype.bits).astype(np.uint8)
+        field: Array = (self.data[index // self.each] >> shift) & self.mask
         if self.dtype.kind == "uint":
-            return nibble
-        signed: Array = (nibble << 4).astype(np.uint8).view(np.int8) >> 4
+            return field
+        up = 8 - self.dtype.bits
+        signed: Array = (field << up).astype(np.uint8).view(np.int8) >> up
         return signed
 
     def store(self, index: Array, value: Array, gate: Array | None, run: Where, how: Any) -> None:
@@ -71,9 +74,9 @@ class DeviceMemory:
             {"atomic_and": np.bitwise_and, "atomic_or": np.bitwise_or}[how].at(self.data, index, value)
             return
         if self.dtype.bits < 8:
-            shift = (index % 2 * 4).astype(np.uint8)
-            np.bitwise_and.at(self.data, index // 2, ~(np.uint8(15) << shift))
-            np.bitwise_or.at(self.data, index // 2, (value.astype(np.uint8) & 15) << shift)
+            shift = (index % self.each * self.dtype.bits).astype(np.uint8)
+            np.bitwise_and.at(self.data, index // self.each, ~(np.uint8(self.mask) << shift))
+            np.bitwise_or.at(self.data, index // self.each, (value.astype(np.uint8) & self.mask) << shift)
             return
         self.data[index] = value
         if (

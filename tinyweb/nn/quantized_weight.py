@@ -1,0 +1,259 @@
+"""Matrices of narrow integers: what they hold, and the expressions of their values and products.
+
+A value is (code − zero point) · scale − minimum. Which of these parts there are is data, so that one expression serves
+our own quantisation and the blocks of other formats:
+
+- Codes have 1 to 8 bits. Those of 3, 5, 6 and 7 bits lie in planes of 4, 2 and 1 bits: the lowest bits of all codes
+  first, then the others. They may be numbers of a codebook.
+- Scales and minimums are one number for a group, or an integer for a group times a number for a block of groups.
+
+Values are those of this arithmetic in float32. A matrix is never expanded in memory: `product` and `rows` are
+expressions that a kernel evaluates as it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.array.packing import pack
+from tinyweb.dtype import BY_NAME, DType, dtypes, from_numpy
+from tinyweb.graph.target import Target
+from tinyweb.tensor import Tensor
+
+ACTIVATIONS = ("float", "int8")
+PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,), 1: (1,)}  # of codes of so many bits
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """A matrix (out, in = groups · group).
+
+    - `values`: codes (out, groups, group), int8 or unsigned integers of 1 to 8 bits; where there are `upper` planes of
+      the same shape, the codes' lowest bits.
+    - `codebook`: the numbers, within int8, that codes stand for; None: themselves.
+    - `scales`: (out, groups). Half floats; or exponents uint8 of 2^(exponent − 128); or with `scale_blocks`, half
+      floats (out, blocks), integers that are multiplied with their block's.
+    - `zeros`: the integers that stand for 0 (out, groups), or None: `zero` does, the middle of the type.
+    - `minimums`: what is subtracted (out, groups), half floats, or integers with `minimum_blocks`. Codes have no zero
+      point then.
+
+    Groups of any size: one group per row is a scale for each output channel.
+    """
+
+    values: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    upper: tuple[Tensor, ...] = ()
+    codebook: tuple[int, ...] | None = None
+    scale_blocks: Tensor | None = None
+    minimums: Tensor | None = None
+    minimum_blocks: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, groups, group = (int(s) for s in self.values.shape if isinstance(s, int))
+        return rows, groups * group
+
+    @property
+    def bits(self) -> int:
+        """Of a code."""
+        return sum(plane.dtype.bits for plane in (self.values, *self.upper))
+
+    @property
+    def zero(self) -> int:
+        """The integer that stands for 0 in weights without zero points, minimums or a codebook: 0 of int8, else half
+        of the codes' number: 8 of 4 bits.
+        """
+        plain = self.values.dtype.is_signed or self.codebook is not None or self.minimums is not None
+        return 0 if plain else 1 << (self.bits - 1)
+
+    def product(self, x: Tensor, activations: str = "float") -> Tensor:
+        """x (…, in) → x Wᵀ (…, out), float32.
+
+        `activations` "int8": x is rounded to 8 bits first, in the groups of the weights, so that the products inside a
+        group are integers: their int32 sum is exact, and is multiplied by both scales in float32.
+        """
+        if activations not in ACTIVATIONS:
+            raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
+        _, groups, group = self.values.shape
+        grouped = x.float().reshape(*x.shape[:-1], groups, group)
+        if activations == "float":
+            return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
+        integers, steps = quantize_activations(grouped)
+        scale = steps.unsqueeze(-2) * self._scales()
+        y = None
+        for place, plane in self._factors():
+            sums = (integers.unsqueeze(-3).int() * plane).sum(-1)
+            part = (sums.float() * scale).sum(-1)
+            y = part if y is None else y + part * (1 << place)
+        assert y is not None
+        # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
+        if self.zeros is not None:
+            totals = integers.int().sum(-1).contiguous()
+            return y - (self.zeros.float() * totals.float().unsqueeze(-2) * scale).sum(-1)
+        if self.minimums is not None:
+            sums = (integers.int().sum(-1).float() * steps).contiguous()
+            return y - (sums.unsqueeze(-2) * _spread(self.minimums, self.minimum_blocks)).sum(-1)
+        return y
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Rows by integer id: ids.shape + (in,), float32."""
+        picked: dict[str, Any] = {name: t[ids] for name, t in self._parts().items()}
+        upper = tuple(plane[ids] for plane in self.upper)
+        return replace(self, upper=upper, **picked)._dense().reshape(*ids.shape, self.shape[1])
+
+    def dense(self) -> Tensor:
+        """The matrix (out, in), float32."""
+        return self._dense().reshape(*self.shape)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory, by name."""
+        found = {"weight" if name == "values" else name: t for name, t in self._parts().items()}
+        return found | {f"upper{i}": plane for i, plane in enumerate(self.upper)}
+
+    def _parts(self) -> dict[str, Tensor]:
+        """All memory but of the upper planes, by the names of fields."""
+        return {name: t for name, t in vars(self).items() if isinstance(t, Tensor)}
+
+    def _dense(self) -> Tensor:
+        scaled = self._integers().float() * self._scales().unsqueeze(-1)
+        if self.minimums is None:
+            return scaled
+        return scaled - _spread(self.minimums, self.minimum_blocks).unsqueeze(-1)
+
+    def _scales(self) -> Tensor:
+        """(…, groups), float32."""
+        if self.scales.dtype is dtypes.uint8 and self.scale_blocks is None:
+            return _power(self.scales)
+        return _spread(self.scales, self.scale_blocks)
+
+    def _integers(self) -> Tensor:
+        """The multiples of the scales, int32."""
+        values = self._codes()
+        if self.zeros is not None:
+            return values - self.zeros.int().unsqueeze(-1)
+        return values - self.zero if self.zero else values
+
+    def _codes(self) -> Tensor:
+        """What codes stand for, with no zero point subtracted, int32."""
+        values, place = self.values.int(), self.values.dtype.bits
+        for plane in self.upper:
+            values, place = values + (plane.int() << place), place + plane.dtype.bits
+        return values if self.codebook is None else looked_up(values, self.codebook)
+
+    def _factors(self) -> list[tuple[int, Tensor]]:
+        """(place, int32): the multiples of the scales, but for `zeros`, are the sums of numbers · 2^place. The zero
+        point of codes without zero points is half the range of their highest plane."""
+        if self.codebook is not None:
+            return [(0, self._codes())]
+        planes = (self.values, *self.upper)
+        places = [sum(p.dtype.bits for p in planes[:i]) for i in range(len(planes))]
+        factors = [plane.int() for plane in planes]
+        if self.zeros is None and self.zero:
+            factors[-1] = factors[-1] - (self.zero >> places[-1])
+        return list(zip(places, factors))
+
+
+def of_codes(
+    parts: Iterable[Mapping[str, npt.NDArray[Any]]], bits: int, device: str | None = None,
+    codebook: tuple[int, ...] | None = None, types: Mapping[str, DType] | None = None,
+) -> QuantizedWeight:  # fmt: skip
+    """A matrix of codes, from parts of its rows one after the other: in each `codes` (rows, groups, group), unsigned
+    ones of `bits` 1 to 8 or int8, and what else there is by the names of fields: (rows, groups), or (rows, blocks).
+
+    `types`: of fields that memory has in another type than the arrays'. One part is held unpacked at a time.
+    """
+    found: dict[str, _Gathered] = {}
+    for part in parts:
+        codes = part["codes"]
+        planes = [(dtypes.int8, codes)] if codes.dtype == np.int8 else split(codes, bits)
+        for i, (kind, plane) in enumerate(planes):
+            found.setdefault(f"plane{i}", _Gathered(kind)).add(plane)
+        for name, values in part.items():
+            if name != "codes":
+                kind = (types or {}).get(name) or from_numpy(values.dtype)
+                found.setdefault(name, _Gathered(kind)).add(values)
+    made = {name: gathered.tensor(device) for name, gathered in found.items()}
+    lowest, *upper = (made.pop(name) for name in found if name.startswith("plane"))
+    return QuantizedWeight(lowest, upper=tuple(upper), codebook=codebook, **made)
+
+
+class _Gathered:
+    """The rows of a tensor, packed as they come."""
+
+    def __init__(self, dtype: DType):
+        self.dtype, self.rows = dtype, 0
+        self.packed: list[npt.NDArray[np.uint8]] = []
+        self.inner: tuple[int, ...] = ()
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        self.packed.append(pack(values, self.dtype))
+        self.rows, self.inner = self.rows + len(values), values.shape[1:]
+
+    def tensor(self, device: str | None) -> Tensor:
+        whole = np.concatenate(self.packed)
+        self.packed.clear()
+        return Tensor.from_bytes(whole.data, (self.rows, *self.inner), self.dtype, device)
+
+
+def split(codes: npt.NDArray[np.uint8], bits: int) -> list[tuple[DType, npt.NDArray[np.uint8]]]:
+    """Planes of unsigned codes with the types that hold them, the lowest bits first. ValueError for codes of 0 or more
+    than 8 bits.
+    """
+    if bits not in PLANES:
+        raise ValueError(f"codes have 1 to 8 bits, not {bits}")
+    found, place = [], 0
+    for width in PLANES[bits]:
+        found.append((BY_NAME[f"uint{width}"], np.asarray(codes >> place & ((1 << width) - 1), np.uint8)))
+        place += width
+    return found
+
+
+def looked_up(codes: Tensor, table: tuple[int, ...]) -> Tensor:
+    """The numbers (within int8) of a table of 2, 4, 8 or 16 that integers 0 … stand for, int32.
+
+    The table is words of four bytes: one is chosen, and a byte of it brought down with its sign.
+    """
+    octets = np.array([*table, *[0] * (-len(table) % 4)], np.int8)
+    words = [Tensor(int(w), dtype=dtypes.int32, device=codes.device) for w in octets.view("<i4")]
+    width = 4
+    while len(words) > 1:
+        high = (codes & width) != 0
+        words = [high.where(b, a) for a, b in zip(words[::2], words[1::2])]
+        width *= 2
+    return (words[0] << (24 - ((codes & 3) << 3))) >> 24
+
+
+def _power(exponents: Tensor) -> Tensor:
+    """2^(exponent − 128) of uint8, float32: those of 0 and 1 are subnormal numbers."""
+    e = exponents.int()
+    bits = (e < 2).where(Tensor(1 << 21, dtype=dtypes.int32, device=e.device) << e.minimum(1), (e - 1) << 23)
+    return bits.bitcast(dtypes.float32)
+
+
+def _spread(values: Tensor, blocks: Tensor | None) -> Tensor:
+    """Numbers of groups (…, groups), float32: as they are, or times those of their blocks (…, blocks)."""
+    if blocks is None:
+        return values.float()
+    each = values.float().reshape(*blocks.shape, -1)
+    return (each * blocks.float().unsqueeze(-1)).reshape(*values.shape)
+
+
+def activations_for(target: Target) -> str:
+    """What quantised weights are best multiplied with on a target."""
+    return "int8" if target.dot_lanes else "float"
+
+
+def quantize_activations(grouped: Tensor) -> tuple[Tensor, Tensor]:
+    """(…, groups, group) float32 → int8 of that shape and scales (…, groups) float32, both in memory of their own.
+
+    Symmetric: a group's largest magnitude becomes ±127, halves round to even. A group of zeros has scale 0.
+    """
+    scales = (grouped.abs().max(-1) * (1 / 127)).contiguous()
+    steps = (scales == 0).where(0.0, 1 / scales).unsqueeze(-1)
+    return (grouped * steps).round().cast(dtypes.int8).contiguous(), scales
