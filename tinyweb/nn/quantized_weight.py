@@ -94,7 +94,7 @@ class QuantizedWeight:
         assert y is not None
         # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
         if self.zeros is not None:
-            totals = integers.int().sum(-1).contiguous()
+            totals = integers.int().sum(-1)
             return y - (self.zeros.float() * totals.float().unsqueeze(-2) * scale).sum(-1)
         if self.minimums is not None:
             sums = (integers.int().sum(-1).float() * steps).contiguous()

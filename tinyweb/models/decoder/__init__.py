@@ -17,11 +17,12 @@ from tinyweb.formats.huggingface import Checkpoint, Config
 from tinyweb.formats.source import open_model
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.config import DecoderConfig
+from tinyweb.models.decoder.loader import STORED
 from tinyweb.models.decoder.model import Decoder
 from tinyweb.nn.quantize import ACTIVATIONS
 from tinyweb.sources import CHAT, locate
 
-QUANTS = ("stored", "f32", "f16", "q8", "q4")
+QUANTS = ("f32", "f16", "q8", "q4")
 DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
 
 __all__ = ["DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
@@ -40,8 +41,8 @@ class ModelSource(Protocol):
 
 def check_precision(quant: str | None, activations: str | None) -> None:
     """TinywebError for a quantisation or activations that are none; None is whatever suits."""
-    if quant is not None and quant not in QUANTS:
-        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join(QUANTS)}")
+    if quant is not None and quant not in (STORED, *QUANTS):
+        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join((STORED, *QUANTS))}")
     if activations is not None and activations not in ACTIVATIONS:
         raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
 
@@ -53,7 +54,9 @@ def load(
     """Reads a language model: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
     (tinyweb/sources), or what offers the same.
 
-    `quant`: "f32", "f16", "q8" or "q4"; None keeps the checkpoint's precision (bfloat16 becomes float16).
+    `quant`: "f32", "f16", "q8" or "q4"; "stored" or None keeps what is stored: the blocks of quantised matrices of GGUF
+    files as they are (of types that cannot be held the nearest one), else the checkpoint's precision (bfloat16 becomes
+    float16).
     `context`: positions to make room for; without it what the model allows, at most 4096.
     `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
     where the device has integer dot products.

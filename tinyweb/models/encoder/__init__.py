@@ -38,7 +38,7 @@ def load(
     """Reads an encoder: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
     (tinyweb/sources), or what offers the same.
 
-    `quant`: "f32", "f16", "q8" or "q4"; None keeps the checkpoint's precision (bfloat16 becomes float16).
+    `quant`: as of `decoder.load`.
     `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
     where the device has integer dot products.
 

@@ -49,7 +49,7 @@ class AttentionPool:
         query = rows[:hidden].astype(np.float32) @ probe + bias[:hidden]
         self.heads, self.width, self.scale = attention.heads, attention.width, attention.scale
         self.query = parameter(query.reshape(1, attention.heads, 1, attention.width), load.device)
-        self.both = load._linear(np.ascontiguousarray(rows[hidden:]), bias[hidden:])
+        self.both = load._linear([np.ascontiguousarray(rows[hidden:])], bias[hidden:])
         self.output = load.projection(name + "attention.out_proj", hidden, True)
         self.norm = load.norm(name + "layernorm", c.norm)
         self.mlp = Mlp(mlp, load, name, load.names.gate_up, load.names.down)
