@@ -121,6 +121,13 @@ OTHERS = {
             "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
         },
     }, config="Gemma3TextConfig"),
+    "Gemma 3n": Small("Gemma3nForCausalLM", {
+        **WINDOWED, "head_dim": 8, "num_hidden_layers": 5, "num_kv_shared_layers": 2, "laurel_rank": 6,
+        "layer_types": ["sliding_attention", "full_attention", *["sliding_attention"] * 2, "full_attention"],
+        "activation_sparsity_pattern": [0.9, 0.0, 0.5, 0.0, 0.9], "intermediate_size": [40, 40, 24, 40, 40],
+        "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 60, "altup_num_inputs": 3,
+        "final_logit_softcapping": 3.0,
+    }, config="Gemma3nTextConfig"),
     "OLMo": Small("OlmoForCausalLM", {"clip_qkv": 0.5}),
     "OLMo 2": Small("Olmo2ForCausalLM"),
     "OLMo 3": Small("Olmo3ForCausalLM", {
@@ -153,7 +160,7 @@ OTHERS = {
         **WINDOWED, "layer_types": ["sliding_attention", "full_attention"],
     }),
     "Ministral 3": Small("Ministral3ForCausalLM", {"head_dim": 8, "rope_parameters": {
-        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 2.0, "original_max_position_embeddings": 32,
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
     }}),
     "StarCoder 2": Small("Starcoder2ForCausalLM", {**WINDOWED}),
@@ -171,6 +178,11 @@ EXPERTS = {
         "num_local_experts": 4, "num_experts_per_tok": 2, "attention_multiplier": 0.3, "residual_multiplier": 0.6,
     }),
     "OLMoE": Small("OlmoeForCausalLM", {"num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 0.5}),
+    "Llama 4": Small("Llama4ForCausalLM", {
+        "num_hidden_layers": 4, "no_rope_layers": [1, 0, 1, 1], "interleave_moe_layer_step": 2, "head_dim": 8,
+        "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size_mlp": 24, "attention_chunk_size": 7,
+        "floor_scale": 5, "attn_scale": 0.7, "use_cache": False,
+    }, config="Llama4TextConfig"),
     "gpt-oss": Small("GptOssForCausalLM", {
         **WINDOWED, "num_local_experts": 5, "num_experts_per_tok": 2, "head_dim": 8, "swiglu_limit": 0.5,
         "rope_parameters": {

@@ -91,7 +91,15 @@ def test_devices(judged, name: str, device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["GPT-2", "LFM2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Gemma 3", "gpt-oss", "DeepSeek-V3"))]
+    "name",
+    [
+        "GPT-2",
+        "LFM2",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("Gemma 3", "Gemma 3n", "Llama 4", "gpt-oss", "DeepSeek-V3")
+        ),
+    ],
 )
 def test_entry_points(judged, name: str) -> None:
     """Blocks whose last tokens are not of the text, decoding behind them, going on from the middle, and checking."""
@@ -224,10 +232,12 @@ def test_a_checkpoint_of_the_network_without_its_head(judged, tmp_path: Path) ->
     check(made, texts, want, "CPU", 1)
 
 
-def test_the_language_model_of_one_that_reads_pictures(judged, tmp_path: Path) -> None:
-    folder, texts, want = judged("Gemma 3")
+@pytest.mark.parametrize("name", ["Gemma 3", "Gemma 3n", "Llama 4"])
+def test_the_language_model_of_one_that_reads_pictures(judged, tmp_path: Path, name: str) -> None:
+    folder, texts, want = judged(name)
     text = json.loads((folder / "config.json").read_text())
-    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    whole = text["architectures"][0].replace("ForCausalLM", "ForConditionalGeneration")
+    config = {"architectures": [whole], "text_config": text}
     check(rewritten(folder, tmp_path, config, lambda name: f"language_model.{name}"), texts, want, "CPU", 1)
 
 
@@ -282,7 +292,7 @@ def test_usual_patterns_of_layers() -> None:
 
 @pytest.mark.parametrize(
     ("name", "longest"),
-    [("Mistral", 64), ("Llama, dynamic scaling", 64), ("Ministral 3", 32), ("Phi-4 mini, long", 64)],
+    [("Mistral", 64), ("Llama, dynamic scaling", 64), ("Ministral 3", 64), ("Phi-4 mini, long", 64)],
 )
 def test_how_long_a_text_may_be(judged, name: str, longest: int) -> None:
     """Windows limit nothing, dynamic scaling reaches farther than the positions of training."""
@@ -296,12 +306,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Gemma 2", {"layer_types": ["full_attention"]}, "'layer_types' must name 2 layers"),
     ("Gemma 2", {"layer_types": ["full_attention", "linear_attention"]}, "'layer_types' must name 2 layers"),
     ("Gemma 2", {"attn_logit_softcapping": -1}, "'attn_logit_softcapping' must be a number"),
+    ("Gemma 3n", {"num_kv_shared_layers": 4}, "no layer of the first 1 has keys and values for layer 1"),
+    ("Gemma 3n", {"activation_sparsity_pattern": [0.5]}, "must be a number from 0 to 0.9999, or 5 of them"),
+    ("Gemma 3n", {"altup_active_idx": 3}, "'altup_active_idx' must be an integer from 0 to 2"),
     ("Gemma 3", {"use_bidirectional_attention": True}, "is no decoder"),
     ("Phi-2", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "turns 3 of 8 elements"),
     ("Phi-4 mini, long", {"rope_parameters": {"rope_type": "longrope"}}, "'short_factor' must be a list of 4 numbers"),
     ("SmolLM 3", {"no_rope_layers": [1, 2]}, "'no_rope_layers' must be a list of 2 zeros and ones"),
     ("GPT-2", {"n_embd": None}, "lacks 'n_embd'"),
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
+    ("Llama 4", {"layer_types": ["sliding_attention"] * 4}, "each full_attention or chunked_attention"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
     ("Mamba-2", {"n_groups": 3}, "8 state heads do not divide into 3 groups"),
     ("Mamba-2", {"head_dim": 9}, "8 state heads of 9 elements are not 2 times 'hidden_size' 32"),

@@ -7,6 +7,7 @@ import math
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
+from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
 
@@ -36,7 +37,15 @@ class Heads:
             query, key = (
                 n(x.flatten(2)).reshape(*x.shape) for n, x in ((self.query_norm, query), (self.key_norm, key))
             )
+        if c.value_norm is not None:
+            value = Norm(c.value_norm, (c.width,), None, None)(value)
         return self._positioned(self._clipped(query), start), self._positioned(self._clipped(key), start), value
+
+    def queries(self, h: Tensor, start: Size, activations: str) -> Tensor:
+        """Queries alone, where keys and values are another layer's."""
+        query = self.qkv(h, activations).reshape(*h.shape[:2], self.config.heads, self.config.width)
+        query = query if self.head_norm is None else self.head_norm(query)
+        return self._positioned(self._clipped(query), start)
 
     def _clipped(self, x: Tensor) -> Tensor:
         clip = self.config.clip
@@ -65,14 +74,22 @@ class Attention(Heads):
     def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
-        Keys and values of these tokens go into the cache, which must hold those of all positions before `start`.
+        Keys and values of these tokens go into the cache, which must hold those of all positions before `start`; those
+        of another layer are there already.
         """
         c = self.config
         batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
         assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
-        query, key, value = self.project(h, start, activations)
-        both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
-        cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
+        if c.keys_of is None:
+            query, key, value = self.project(h, start, activations)
+            both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
+            cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
+        else:
+            query = self.queries(h, start, activations)
+        if c.growth is not None and room + c.growth.first > c.growth.every:
+            position = Tensor.arange(tokens, device=h.device) + Tensor(start, device=h.device) + c.growth.first
+            grown = (position // c.growth.every).float().log1p() * c.growth.weight + 1
+            query = query * grown.reshape(tokens, 1, 1)
         seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
         group = c.heads // c.kv_heads  # query heads that share a key/value head
@@ -81,7 +98,7 @@ class Attention(Heads):
         scores = (query @ seen[0].transpose(-1, -2)) * c.scale
         if c.softcap is not None:
             scores = (scores * (1 / c.softcap)).tanh() * c.softcap
-        scores = masked(scores, start, room, c.window)
+        scores = masked(scores, start, room, c.window, c.chunk)
         mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
         return self.output(mixed.reshape(batch, tokens, c.heads * c.width), activations)
@@ -100,19 +117,20 @@ class Attention(Heads):
         return weights / (weights.sum(-1, keepdim=True) + (sinks - largest).exp())
 
 
-def masked(scores: Tensor, start: Size, room: int, window: int | None = None) -> Tensor:
-    """Scores (…, tokens, start + tokens) without those of later positions and of those before the window.
+def masked(scores: Tensor, start: Size, room: int, window: int | None = None, chunk: int | None = None) -> Tensor:
+    """Scores (…, tokens, start + tokens) without those of later positions and of those before the window or the chunk.
 
     `room`: positions of the cache. Masks are comparisons of indices: kernels see which blocks they leave out.
     """
     tokens = scores.shape[-2]
     assert isinstance(tokens, int)
-    if window is not None and window >= room:
-        window = None
-    if tokens == 1 and window is None:
+    window, chunk = (None if size is None or size >= room else size for size in (window, chunk))
+    if tokens == 1 and window is None and chunk is None:
         return scores
     position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
     key = Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0)
     if tokens > 1:
         scores = (key > position).where(-math.inf, scores)
+    if chunk is not None:
+        scores = (key < position // chunk * chunk).where(-math.inf, scores)
     return scores if window is None else (key <= position - window).where(-math.inf, scores)

@@ -39,11 +39,22 @@ class RotaryConfig:
 
 
 @dataclass(frozen=True)
+class GrowthConfig:
+    """Scores of far positions grow: queries are multiplied with 1 + weight · log(1 + ⌊(position + first) / every⌋)."""
+
+    weight: float
+    every: int
+    first: int = 0
+
+
+@dataclass(frozen=True)
 class AttentionConfig:
     """`heads` queries of `width` elements share `kv_heads` keys and values in groups of equal size.
 
     `scale`: of the scores. `softcap`: scores s become cap · tanh(s / cap). `rotary`: None: queries and keys know no
-    positions. `window`: how many positions a token sees, its own included; None: all before it. `clip`: queries, keys
+    positions. `window`: how many positions a token sees, its own included; None: all before it. `chunk`: it sees those
+    of its own chunk of so many positions. `growth`: of queries, for far positions. `keys_of`: the number of the layer
+    whose keys and values these are. `value_norm`: of values. `clip`: queries, keys
     and values are held within ± it, behind their norms. `sinks`: each head has one more score, whose value is 0.
 
     `norm` is that of queries and keys, before they are turned; `norm_of` what it goes over, and what has a weight of
@@ -56,6 +67,10 @@ class AttentionConfig:
     scale: float
     rotary: RotaryConfig | None = None
     window: int | None = None
+    chunk: int | None = None
+    growth: GrowthConfig | None = None
+    keys_of: int | None = None
+    value_norm: NormConfig | None = None
     bias: bool = False
     output_bias: bool = False
     norm: NormConfig | None = None
@@ -125,7 +140,7 @@ class MlpConfig:
     """down(f(gate(x)) · up(x)), or without `gated` down(f(up(x))), through `width` elements; f is an `activation`.
 
     `down_bias`: that of `down`; None: as `bias` says. `limit`: gate(x) is held below it, and up(x) within ± it.
-    `shift` is added to up(x).
+    `shift` is added to up(x). `cut`: of gate(x) only what is more than so many deviations above its mean remains.
     """
 
     width: int
@@ -135,6 +150,7 @@ class MlpConfig:
     down_bias: bool | None = None
     limit: float | None = None
     shift: float = 0.0
+    cut: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,10 +158,11 @@ class ExpertsConfig:
     """Of `count` MLPs each token goes through the `chosen` ones of highest score; their sum is weighted by the scores.
 
     `scores`: "softmax" over all experts, or "sigmoid". `normalised`: those of the chosen are divided by their sum.
-    `scale`: what they are multiplied with. Of `groups` of experts only those of the `groups_chosen` ones are chosen
-    whose `group_best` best scores have the largest sum. `router_bias`: what scores are made of has a bias;
-    `choice_bias`: a bias is added where experts are chosen, not where they are weighted. `shared`: an MLP that all
-    tokens go through, with `shared_gate` times the sigmoid of a score.
+    `scale`: what they are multiplied with. `weighted_inputs`: what goes into experts is weighted, not what comes out.
+    Of `groups` of experts only those of the `groups_chosen` ones are chosen whose `group_best` best scores have the
+    largest sum. `router_bias`: what scores are made of has a bias; `choice_bias`: a bias is added where experts are
+    chosen, not where they are weighted. `shared`: an MLP that all tokens go through, with `shared_gate` times the
+    sigmoid of a score.
     """
 
     count: int
@@ -154,6 +171,7 @@ class ExpertsConfig:
     scores: str = "softmax"
     normalised: bool = True
     scale: float = 1.0
+    weighted_inputs: bool = False
     groups: int = 1
     groups_chosen: int = 1
     group_best: int = 1
@@ -164,13 +182,36 @@ class ExpertsConfig:
 
 
 @dataclass(frozen=True)
+class SideConfig:
+    """Beside attention: x + norm(right(left(x))) through `rank` elements; both are then divided by √2."""
+
+    rank: int
+    norm: NormConfig
+
+
+@dataclass(frozen=True)
+class StreamsConfig:
+    """`count` hidden states for each token, of which layers compute with the `active` one; and a table of `rows` ids,
+    which gives each layer `width` elements. `norm`: of what it is made with. `scaled`: the active one, where it meets
+    them."""
+
+    count: int
+    active: int
+    width: int
+    rows: int
+    activation: str
+    norm: NormConfig
+    scaled: bool = True
+
+
+@dataclass(frozen=True)
 class LayerConfig:
     """x + mixer(x), then x + mlp(x), each with a norm before it, after it, both or none.
 
     The mixer is what brings positions together: attention, a convolution or a state. `mlp` None: there is no more.
 
     `parallel`: x + mixer(x) + mlp(x), where without a norm of its own the MLP reads what the mixer reads.
-    `residual`: what both are multiplied with before they are added.
+    `residual`: what both are multiplied with before they are added. `side`: what is beside the mixer.
     """
 
     mixer: MixerConfig
@@ -181,6 +222,7 @@ class LayerConfig:
     after_mlp: NormConfig | None = None
     parallel: bool = False
     residual: float = 1.0
+    side: SideConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +250,7 @@ class DecoderConfig(ModelConfig):
     learned_positions: bool = False
     logit_scale: float = 1.0
     logit_softcap: float | None = None
+    streams: StreamsConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -219,7 +262,8 @@ class Names:
     one, rows below each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms
     with a weight for each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in,
     out). `experts_gate_up` and `experts_down`: {} is the expert, or all are one tensor with a first axis for them,
-    fused as `gate_up` is; `experts_woven`: these are (experts, in, out) without `.weight`, gate and up in turns.
+    fused as `gate_up` is; `experts_transposed`: these are (experts, in, out) without `.weight`; `experts_woven`: gate
+    and up in turns.
     """
 
     prefixes: tuple[str, ...] = ("model.",)
@@ -256,6 +300,7 @@ class Names:
     choice_bias: str = "mlp.gate.e_score_correction_bias"
     experts_gate_up: tuple[str, ...] = ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj")
     experts_down: str = "mlp.experts.{}.down_proj"
+    experts_transposed: bool = False
     experts_woven: bool = False
     shared_gate_up: tuple[str, ...] = ("mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj")
     shared_down: str = "mlp.shared_expert.down_proj"

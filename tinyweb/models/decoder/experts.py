@@ -67,9 +67,11 @@ class Experts:
         c = self.config
         x = h.reshape(-1, h.shape[-1])
         weights, chosen = self._choose(self.router(x))
-        x = x.unsqueeze(1)
+        x, weights = x.unsqueeze(1), weights.unsqueeze(-1)
+        if c.weighted_inputs:
+            x = x * weights
         mixed = self.down(gated(c.mlp, self.gate(x, chosen), self.up(x, chosen)), chosen)
-        y = (mixed * weights.unsqueeze(-1)).sum(1).reshape(*h.shape)
+        y = (mixed if c.weighted_inputs else mixed * weights).sum(1).reshape(*h.shape)
         if self.shared is None:
             return y
         always = self.shared(h, activations)

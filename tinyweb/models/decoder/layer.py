@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
 from tinyweb.models.decoder.config import (
@@ -12,7 +14,9 @@ from tinyweb.models.decoder.config import (
     MixerConfig,
     MlpConfig,
     NormConfig,
+    SideConfig,
     StateSpaceConfig,
+    StreamsConfig,
 )
 from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.experts import Experts, Stack
@@ -22,6 +26,7 @@ from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.models.decoder.state import State
 from tinyweb.models.decoder.state_space import StateSpace
+from tinyweb.models.decoder.streams import LayerStreams
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -30,7 +35,10 @@ from tinyweb.tensor import Tensor
 class Layer:
     """A layer of a decoder, as its config says."""
 
-    def __init__(self, config: LayerConfig, load: Loader, prefix: str, rotary: Rotary | None):
+    def __init__(
+        self, config: LayerConfig, load: Loader, prefix: str, rotary: Rotary | None,
+        streams: StreamsConfig | None = None,
+    ):  # fmt: skip
         names = load.names
 
         def norm(name: str, config: NormConfig | None) -> Norm | None:
@@ -43,6 +51,8 @@ class Layer:
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
         self.mlp = _mlp(config.mlp, load, prefix)
         self.mlp_after = norm(names.after_mlp, config.after_mlp)
+        self.side = None if config.side is None else Side(config.side, load, prefix)
+        self.streams = None if streams is None else LayerStreams(streams, load, prefix)
 
     def memory(self, batch: int, positions: int, device: str | None) -> Tensor | State:
         """What this layer remembers of so many texts."""
@@ -50,9 +60,18 @@ class Layer:
             return State(self.mixer.state_shapes(batch), device)
         return Tensor.empty(*self.mixer.cache_shape(batch, positions), device=device)
 
-    def __call__(self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str) -> Tensor:
+    def __call__(
+        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str, gift: Tensor | None = None
+    ) -> Tensor:
         """Hidden states (batch, tokens, hidden) after this layer, of those before it; the first `count` tokens are of
-        the text."""
+        the text. With streams: these, (streams, batch, tokens, hidden), and what the tokens give this layer."""
+        if self.streams is None or gift is None:
+            return self._one(x, start, count, memory, activations)
+        streams = self.streams.predicted(x)
+        y = self._one(streams[self.streams.config.active], start, count, memory, activations)
+        return self.streams.corrected(streams, y, gift, activations)
+
+    def _one(self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str) -> Tensor:
         h = _through(self.attention_norm, x)
         if isinstance(self.mixer, StateSpace):
             assert isinstance(memory, State)
@@ -68,6 +87,8 @@ class Layer:
             x = self._add(x, mixed)
         else:
             x = self._add(x, mixed)
+            if self.side is not None:
+                x = (x + self.side(h, activations)) * math.sqrt(0.5)
             h = _through(self.mlp_norm, x)
         return self._add(x, _through(self.mlp_after, self.mlp(h, activations)))
 
@@ -79,9 +100,25 @@ class Layer:
         parts = {**vars(self), **vars(self.mixer), **({} if self.mlp is None else vars(self.mlp))}
         if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
             parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
+        for name, inner in (("side", self.side), ("streams", self.streams)):
+            parts |= {f"{name}_{part}": value for part, value in vars(inner).items()} if inner is not None else {}
         found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack | ByHead)}
         tensors = {f"{name}.{kind}": tensor for name, each in found.items() for kind, tensor in each.items()}
         return tensors | {name: part for name, part in parts.items() if isinstance(part, Tensor)}
+
+
+class Side:
+    """Beside the mixer: what it reads, and a product of low rank with it (LAuReL, Menghani et al. 2024)."""
+
+    def __init__(self, config: SideConfig, load: Loader, layer: str):
+        hidden = load.config.hidden_size
+        (self.left,) = load.linears(layer, ("laurel.linear_left",), [config.rank], hidden, False)
+        (self.right,) = load.linears(layer, ("laurel.linear_right",), [hidden], config.rank, False)
+        self.norm = load.norm(layer + "laurel.post_laurel_norm", config.norm)
+
+    def __call__(self, h: Tensor, activations: str) -> Tensor:
+        """Of h (batch, tokens, hidden); the same shape."""
+        return h + self.norm(self.right(self.left(h, activations), activations))
 
 
 def _mixer(

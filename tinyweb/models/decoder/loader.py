@@ -48,6 +48,10 @@ class Loader:
         shape = (self.config.vocab_size, self.config.hidden_size)
         return self._table(self._rows(self.prefix + self.names.embedding + ".weight", shape))
 
+    def table(self, name: str, rows: int, width: int) -> Tensor | QuantizedWeight:
+        """Rows by id."""
+        return self._table(self._rows(name + ".weight", (rows, width)))
+
     def head(self, c: DecoderConfig, embedding: Tensor | QuantizedWeight) -> Linear:
         """From hidden states to logits: by the embedding, or a matrix (vocab, hidden) of its own."""
         name = self.names.head
@@ -63,7 +67,10 @@ class Loader:
 
     # -- parts of a layer ---------------------------------------------------------------------------------------------
     def qkv(self, layer: str, c: AttentionConfig) -> Linear:
-        """Query, key and value as one matrix, rows in this order; elements of a head in the order of `head_order`."""
+        """Query, key and value as one matrix, rows in this order; elements of a head in the order of `head_order`. The
+        query alone where keys and values are another layer's."""
+        if c.keys_of is not None:
+            return self._query(layer, c)
         rows = [c.heads * c.width, c.kv_heads * c.width, c.kv_heads * c.width]
         weights = self._stack(layer, self.names.qkv, rows, self.config.hidden_size, c.heads)
         query, key, value = weights
@@ -74,12 +81,19 @@ class Loader:
             bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
         return self._linear(parts, bias)
 
+    def _query(self, layer: str, c: AttentionConfig) -> Linear:
+        names, rows, hidden = self.names.qkv[:1], [c.heads * c.width], self.config.hidden_size
+        bias = self._turned(self._stack(layer, names, rows, None)[0], c) if c.bias else None
+        return self._linear([self._turned(self._stack(layer, names, rows, hidden)[0], c)], bias)
+
     def query_key_norms(self, layer: str, c: AttentionConfig) -> tuple[Norm | None, Norm | None, Norm | None]:
         """The norms of queries and of keys over all their heads; or one for both over each head by itself, whose
         weights are (heads + key/value heads, width)."""
         if c.norm is None:
             return None, None, None
         query = self._of_heads(layer + self.names.query_norm, c.heads, c, c.norm)
+        if c.keys_of is not None:
+            return None, None, self._norm(c.norm, query[0], query[1], (c.width,))
         key = self._of_heads(layer + self.names.key_norm, c.kv_heads, c, c.norm)
         if c.norm_of == "all heads":
             return self._over_all(c.norm, query), self._over_all(c.norm, key), None
@@ -167,13 +181,13 @@ class Loader:
             return [np.concatenate(parts) for parts in zip(*each, strict=True)]
         (name,), total = names, sum(rows)
         inner = () if width is None else (width,)
-        woven = self.names.experts_woven
-        end = ("_bias" if width is None else "") if woven else f".{'bias' if width is None else 'weight'}"
-        shape = (count, *inner, total) if woven else (count, total, *inner)
+        turned, woven = self.names.experts_transposed, self.names.experts_woven
+        end = ("_bias" if width is None else "") if turned else f".{'bias' if width is None else 'weight'}"
+        shape = (count, *inner, total) if turned else (count, total, *inner)
         values = None if width is None else self._stored(layer + name + end, shape)
         if values is None:
             values = self._read(layer + name + end, shape)
-            values = np.moveaxis(values, -1, 1) if woven else values
+            values = np.moveaxis(values, -1, 1) if turned else values
             values = values if width is None else self._nearest(values, layer + name + end)
         parts = (
             [values[:, i :: len(rows)] for i in range(len(rows))]

@@ -46,6 +46,10 @@ class Mlp:
 
 def gated(c: MlpConfig, gate: Tensor, up: Tensor) -> Tensor:
     """The activation of `gate` times `up`."""
+    if c.cut is not None:
+        mean = gate.mean(-1, keepdim=True)
+        deviation = ((gate - mean) * (gate - mean)).mean(-1, keepdim=True).sqrt()
+        gate = (gate - (mean + deviation * c.cut)).relu()
     if c.limit is not None:
         gate, up = gate.minimum(c.limit), up.clamp(-c.limit, c.limit)
     return ACTIVATIONS[c.activation](gate) * (up + c.shift if c.shift else up)

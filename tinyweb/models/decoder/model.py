@@ -24,6 +24,7 @@ from tinyweb.models.decoder.config import (
     AttentionConfig,
     DecoderConfig,
     LatentConfig,
+    LayerConfig,
     MixerConfig,
     Names,
     RotaryConfig,
@@ -32,6 +33,7 @@ from tinyweb.models.decoder.config import (
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.state import State
+from tinyweb.models.decoder.streams import Streams
 from tinyweb.nn import sampling
 from tinyweb.nn.layers import Embedding
 from tinyweb.nn.quantize import activations_for
@@ -63,9 +65,10 @@ class Decoder:
         self.learned = load.positions(self.positions) if config.learned_positions else None
         self.rotaries: dict[RotaryConfig, Rotary] = {}
         self.layers = [
-            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer))
+            Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer), config.streams)
             for i, layer in enumerate(config.layers)
         ]
+        self.streams = None if config.streams is None else Streams(config.streams, load, len(self.layers))
         self.norm = load.norm(load.prefix + names.norm, config.norm)
         self.head = load.head(config, self.embedding.weight)
         self.parameter_count = load.count
@@ -94,9 +97,13 @@ class Decoder:
             x = x * self.config.embedding_scale
         if self.learned is not None:
             x = x + self.learned[start : start + tokens.shape[1]].float()
-        for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer(x, start, read, cache, self.activations)
-        return x
+        gifts = None
+        if self.streams is not None:
+            gifts = self.streams.gifts(tokens, x, self.activations)
+            x = self.streams.divided(x, self.activations)
+        for i, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
+            x = layer(x, start, read, cache, self.activations, None if gifts is None else gifts[:, :, i])
+        return x if self.streams is None else self.streams.joined(x, self.activations)
 
     def project(self, x: Tensor) -> Tensor:
         """Logits (…, vocab) of hidden states (…, hidden)."""
@@ -182,6 +189,8 @@ class Decoder:
             found["model.embed_positions.weight"] = self.learned
         for i, layer in enumerate(self.layers):
             found |= _named(f"model.layers.{i}", layer.tensors())
+        if self.streams is not None:
+            found |= _named("model.streams", self.streams.tensors())
         found |= _named("model.norm", self.norm.tensors())
         head = self.head.tensors()
         found |= _named("lm_head", {n: t for n, t in head.items() if n == "bias" or not self.config.tied})
@@ -193,7 +202,9 @@ class Decoder:
         """The memory that lives between calls, by name."""
         names = [f"layer{i}.{layer.mixer.cache_name}" for i, layer in enumerate(self.layers)]
         caches: dict[str, Tensor] = {}
-        for name, cache in zip(names, self.caches, strict=True):
+        for name, cache, layer in zip(names, self.caches, self.config.layers, strict=True):
+            if source(layer) is not None:
+                continue
             caches |= _named(name, cache.tensors()) if isinstance(cache, State) else {name: cache}
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
         found = {"ids": self.ids, **caches, **rest}
@@ -212,7 +223,16 @@ class Decoder:
         return self.rotaries[c]
 
     def _new_caches(self, batch: int) -> list[Tensor | State]:
-        return [layer.memory(batch, self.positions, self.device) for layer in self.layers]
+        caches: list[Tensor | State] = []
+        for layer in self.layers:
+            shared = source(layer.config)
+            caches.append(layer.memory(batch, self.positions, self.device) if shared is None else caches[shared])
+        return caches
+
+
+def source(layer: LayerConfig) -> int | None:
+    """The layer whose cache this one reads."""
+    return layer.mixer.keys_of if isinstance(layer.mixer, AttentionConfig) else None
 
 
 def _named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,9 +8,18 @@ from dataclasses import replace
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields, llama
-from tinyweb.models.decoder.config import DecoderConfig, ExpertsConfig, MlpConfig, Names
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    DecoderConfig,
+    ExpertsConfig,
+    GrowthConfig,
+    LayerConfig,
+    MlpConfig,
+    Names,
+)
 
 BLOCK = "block_sparse_moe."
+LLAMA4_KINDS = ("full_attention", "chunked_attention")
 
 
 def _count(c: Config) -> int:
@@ -99,6 +108,64 @@ def gpt_oss(c: Config) -> tuple[DecoderConfig, Names]:
     )
     names = Names(
         router="mlp.router", experts_gate_up=("mlp.experts.gate_up_proj",), experts_down="mlp.experts.down_proj",
-        experts_woven=True,
+        experts_transposed=True, experts_woven=True,
     )  # fmt: skip
     return _with(config, experts), names
+
+
+def llama4(c: Config) -> tuple[DecoderConfig, Names]:
+    """Llama 4 (Meta 2025): chunks of positions, none in some layers; an MLP for all tokens beside the experts."""
+    norm, count = fields.rms(c, default=1e-5), _count(c)
+    mlp = MlpConfig(c.integer("intermediate_size", 1, 1 << 20), fields.activation(c))
+    dense = replace(mlp, width=c.integer("intermediate_size_mlp", 1, 1 << 20, 16384))
+    chosen = c.integer("num_experts_per_tok", 1, count, 1)
+    experts = ExpertsConfig(
+        count, chosen, mlp, scores="sigmoid", normalised=False, weighted_inputs=True, shared=mlp
+    )  # fmt: skip
+    every = c.integer("interleave_moe_layer_step", 1, 1024, 1)
+    sparse = c.ids("moe_layers") if c.values.get("moe_layers") is not None else None
+    layers = [
+        LayerConfig(
+            attention, experts if (i in sparse if sparse is not None else (i + 1) % every == 0) else dense, norm,
+            before_mlp=norm,
+        )
+        for i, attention in enumerate(_llama4_attentions(c))
+    ]  # fmt: skip
+    names = Names(
+        gate_up=("feed_forward.gate_proj", "feed_forward.up_proj"), down="feed_forward.down_proj",
+        router="feed_forward.router", experts_gate_up=("feed_forward.experts.gate_up_proj",),
+        experts_down="feed_forward.experts.down_proj", experts_transposed=True,
+        shared_gate_up=("feed_forward.shared_expert.gate_proj", "feed_forward.shared_expert.up_proj"),
+        shared_down="feed_forward.shared_expert.down_proj",
+    )  # fmt: skip
+    return fields.decoder(c, layers, norm), names
+
+
+def _llama4_attentions(c: Config) -> list[AttentionConfig]:
+    """Layers with positions see a chunk of them; scores of the others grow with the text."""
+    turned = llama.positioned(c)
+    norm = replace(fields.rms(c, default=1e-5), weight=False) if c.flag("use_qk_norm", True) else None
+    chunk = c.integer("attention_chunk_size", 1, fields.MOST) if c.values.get("attention_chunk_size") else None
+    growth = None
+    if c.flag("attn_temperature_tuning", True):
+        weight = c.number("attn_scale", 0, 1e3, 0.1)
+        growth = GrowthConfig(weight, int(c.number("floor_scale", 1, fields.MOST, 8192)), 1)
+    near = fields.attention(c, fields.rotary(c, theta=500000.0, interleaved=True), norm=norm)
+    far = replace(near, rotary=None, norm=None, growth=growth)
+    kinds = c.values.get("layer_types") or ["chunked_attention" if there else "full_attention" for there in turned]
+    if not isinstance(kinds, list) or len(kinds) != len(turned) or any(k not in LLAMA4_KINDS for k in kinds):
+        raise ModelFormatError(
+            f"{c.where}: 'layer_types' must name {len(turned)} layers, each {' or '.join(LLAMA4_KINDS)}, "
+            f"found {str(kinds)[:60]}"
+        )
+    each = zip(turned, kinds, strict=True)
+    return [replace(near if there else far, chunk=chunk if kind == LLAMA4_KINDS[1] else None) for there, kind in each]
+
+
+def llama4_with_pictures(c: Config) -> tuple[DecoderConfig, Names]:
+    """The language model of a Llama 4 that also reads pictures."""
+    text = c.section("text_config")
+    if text is None:
+        raise ModelFormatError(f"{c.where} lacks 'text_config': the file is incomplete")
+    config, names = llama4(text)
+    return config, replace(names, prefixes=("language_model.model.",), head="language_model.lm_head")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, LayerConfig, Names
+from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, GrowthConfig, LayerConfig, Names
 
 
 def layers(c: Config, attentions: Iterable[AttentionConfig]) -> list[LayerConfig]:
@@ -35,13 +35,16 @@ def mistral(c: Config) -> tuple[DecoderConfig, Names]:
 
 
 def ministral3(c: Config) -> tuple[DecoderConfig, Names]:
-    """Ministral 3: behind the positions of training queries grow with their logarithm, so that a text ends there."""
+    """Ministral 3: behind the positions of training queries grow with their logarithm."""
     config, names = mistral(c)
     given = c.section("rope_parameters") or Config({}, c.where)
-    if given.number("llama_4_scaling_beta", 0, 1e3, 0):
-        trained = given.integer("original_max_position_embeddings", 1, fields.MOST, config.positions)
-        config = replace(config, positions=min(config.positions, trained))
-    return config, names
+    weight = given.number("llama_4_scaling_beta", 0, 1e3, 0)
+    if not weight:
+        return config, names
+    growth = GrowthConfig(weight, given.integer("original_max_position_embeddings", 1, fields.MOST, config.positions))
+    attentions = [layer.mixer for layer in config.layers if isinstance(layer.mixer, AttentionConfig)]
+    chosen = layers(c, [replace(attention, growth=growth) for attention in attentions])
+    return replace(config, layers=tuple(chosen)), names
 
 
 def qwen2(c: Config) -> tuple[DecoderConfig, Names]:
@@ -66,16 +69,16 @@ def qwen_windows(c: Config) -> list[int | None]:
 
 def smollm3(c: Config) -> tuple[DecoderConfig, Names]:
     """SmolLM 3: every fourth layer knows no positions; windows, if asked for, are where there are none."""
-    positioned = _positioned(c)
+    turned = positioned(c)
     attention = fields.attention(c, fields.rotary(c, theta=2e6))
     slides = c.flag("use_sliding_window", False)
-    windows = fields.windows(c, lambda i: not positioned[i]) if slides else fields.no_windows(c)
-    each = zip(windowed(attention, windows), positioned, strict=True)
+    windows = fields.windows(c, lambda i: not turned[i]) if slides else fields.no_windows(c)
+    each = zip(windowed(attention, windows), turned, strict=True)
     chosen = layers(c, [one if rotates else replace(one, rotary=None) for one, rotates in each])
     return fields.decoder(c, chosen, fields.rms(c), tied=True), Names()
 
 
-def _positioned(c: Config) -> list[bool]:
+def positioned(c: Config) -> list[bool]:
     """For each layer whether it has rotary positions: `no_rope_layers`, where 1 means that it has."""
     count, given = fields.layer_count(c), c.values.get("no_rope_layers")
     if given is None:
