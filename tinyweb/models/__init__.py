@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinyweb.models.decoder import ModelSource
+    from tinyweb.nn.precision import Recipe
 
 
 def load(
-    source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
-    activations: str | None = None,
+    source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
+    device: str | None = None, activations: str | None = None,
 ) -> Any:  # fmt: skip
     """Reads a model of texts, by the architecture that its config.json names: a language model
     (`models.decoder.Decoder`), what makes vectors of texts (`models.embedding.Embedder`): an encoder, or any network in

@@ -34,6 +34,7 @@ from tinyweb.formats.tokenizer import read_backend
 from tinyweb.models import encoder
 from tinyweb.models.encoder import Encoder
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
@@ -210,7 +211,7 @@ class Embedder:
 
     @classmethod
     def from_folder(
-        cls, source: str | Path | ModelFolder, quant: str | None = None, device: str | None = None,
+        cls, source: str | Path | ModelFolder, quant: str | Recipe | None = None, device: str | None = None,
         activations: str | None = None, *, max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
         """Reads a folder of sentence-transformers or Hugging Face, an encoder (`models.encoder`) and tokenizer.json, or

@@ -38,6 +38,7 @@ from tinyweb.models.encoder.architectures.image_text import (
 from tinyweb.models.encoder.image import ImageEncoder
 from tinyweb.models.preprocessing import Preprocessing
 from tinyweb.nn.layers import Linear
+from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
@@ -146,7 +147,7 @@ class ImageText(Embedder):
 
 
 def load_image_text(
-    folder: ModelFolder, quant: str | None = None, device: str | None = None, activations: str | None = None,
+    folder: ModelFolder, quant: str | Recipe | None = None, device: str | None = None, activations: str | None = None,
     *, max_length: int | None = None,
 ) -> ImageText | ImageEmbedder:  # fmt: skip
     """Reads CLIP or SigLIP: both towers, or the one that a file has. `quant`, `activations`: as of `encoder.load`.
@@ -169,7 +170,7 @@ def load_image_text(
 
 
 def open_embedder(
-    source: str | Path | ModelFolder, quant: str | None = None, device: str | None = None, *,
+    source: str | Path | ModelFolder, quant: str | Recipe | None = None, device: str | None = None, *,
     max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
 ) -> Embedder:  # fmt: skip
     """Whatever makes vectors of texts: an `Embedder` of sentences, or an `ImageText`. Arguments and errors: as of
@@ -186,7 +187,7 @@ def open_embedder(
 
 def _texts(
     folder: ModelFolder, checkpoint: Checkpoint, config: ImageTextConfig, images: ImageEmbedder | None,
-    quant: str | None, device: str | None, activations: str | None, max_length: int | None,
+    quant: str | Recipe | None, device: str | None, activations: str | None, max_length: int | None,
 ) -> ImageText:  # fmt: skip
     c = config.text
     assert c is not None

@@ -24,6 +24,7 @@ from tinyweb.models import encoder
 from tinyweb.models.embedding import LENGTHS, batch_size, pad, padded_lengths
 from tinyweb.models.encoder import Encoder
 from tinyweb.models.encoder.head import Head, read_head
+from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
@@ -41,7 +42,7 @@ class Reranker:
 
     @classmethod
     def from_folder(
-        cls, source: str | Path | ModelFolder, quant: str | None = None, device: str | None = None,
+        cls, source: str | Path | ModelFolder, quant: str | Recipe | None = None, device: str | None = None,
         activations: str | None = None, *, max_length: int | None = None,
     ) -> Self:  # fmt: skip
         """Reads a Hugging Face folder of a model `…ForSequenceClassification` with one class.

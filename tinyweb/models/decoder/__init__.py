@@ -17,12 +17,12 @@ from tinyweb.formats.huggingface import Checkpoint, Config
 from tinyweb.formats.source import open_model
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.config import DecoderConfig
-from tinyweb.models.decoder.loader import STORED
 from tinyweb.models.decoder.model import Decoder
+from tinyweb.nn.precision import KINDS as QUANTS
+from tinyweb.nn.precision import STORED, Recipe
 from tinyweb.nn.quantize import ACTIVATIONS
 from tinyweb.sources import CHAT, locate
 
-QUANTS = ("f32", "f16", "q8", "q4")
 DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
 
 __all__ = ["DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
@@ -39,24 +39,24 @@ class ModelSource(Protocol):
     def weights(self) -> Checkpoint: ...
 
 
-def check_precision(quant: str | None, activations: str | None) -> None:
+def check_precision(quant: str | Recipe | None, activations: str | None) -> None:
     """TinywebError for a quantisation or activations that are none; None is whatever suits."""
-    if quant is not None and quant not in (STORED, *QUANTS):
+    if isinstance(quant, str) and quant not in (STORED, *QUANTS):
         raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join((STORED, *QUANTS))}")
     if activations is not None and activations not in ACTIVATIONS:
         raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
 
 
 def load(
-    source: str | Path | ModelSource, quant: str | None = None, context: int | None = None, device: str | None = None,
-    activations: str | None = None,
+    source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
+    device: str | None = None, activations: str | None = None,
 ) -> Decoder:  # fmt: skip
     """Reads a language model: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
     (tinyweb/sources), or what offers the same.
 
     `quant`: "f32", "f16", "q8" or "q4"; "stored" or None keeps what is stored: the blocks of quantised matrices of GGUF
     files as they are (of types that cannot be held the nearest one), else the checkpoint's precision (bfloat16 becomes
-    float16).
+    float16). Or a `Recipe` (`nn.precision`).
     `context`: positions to make room for; without it what the model allows, at most 4096.
     `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
     where the device has integer dot products.

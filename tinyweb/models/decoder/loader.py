@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.decoder.config import (
     AttentionConfig,
@@ -23,11 +24,11 @@ from tinyweb.models.decoder.config import (
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.layers import Linear, Stacked
 from tinyweb.nn.parameters import parameter
-from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
+from tinyweb.nn.precision import STORED, Precision, Recipe, as_floats
+from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tensor import Tensor
 
 Array = npt.NDArray[Any]
-STORED = "stored"  # the quantisation that keeps what is quantised as it is
 QUANTISED = 32  # rows that are no multiple of it cannot be quantised anew as blocks
 
 
@@ -35,13 +36,14 @@ class Loader:
     """Reads the parameters of one model. `count`: how many numbers have been read so far."""
 
     def __init__(
-        self, config: ModelConfig, names: Names, checkpoint: Checkpoint, quant: str | None, device: str | None
+        self, config: ModelConfig, names: Names, checkpoint: Checkpoint, quant: str | Recipe | None, device: str | None
     ):
-        self.config, self.names, self.checkpoint, self.quant, self.device = config, names, checkpoint, quant, device
+        self.config, self.names, self.checkpoint, self.device = config, names, checkpoint, device
+        self.recipe = Recipe.of(quant)
         there = [p for p in (*names.prefixes, "") if f"{p}{names.embedding}.weight" in checkpoint]
         self.prefix = there[0] if there else names.prefixes[0]  # then errors say the usual names
         self.count = 0
-        self.keeps = quant in (None, STORED)  # quantised matrices as they are stored
+        self.keeps = self.recipe.layers.kind == STORED  # quantised matrices as they are stored
 
     # -- parts of the model -------------------------------------------------------------------------------------------
     def embedding(self) -> Tensor | QuantizedWeight:
@@ -54,8 +56,16 @@ class Loader:
 
     def head(self, c: DecoderConfig, embedding: Tensor | QuantizedWeight) -> Linear:
         """From hidden states to logits: by the embedding, or a matrix (vocab, hidden) of its own."""
-        name = self.names.head
-        weight = embedding if c.tied else self._table(self._rows(name + ".weight", (c.vocab_size, c.hidden_size)))
+        name, precision = self.names.head, self.recipe.head or self.recipe.embedding
+        if c.tied:
+            if precision != self.recipe.embedding:
+                raise TinywebError(
+                    f"the head of this model is its embedding, which is {self.recipe.embedding.kind} and cannot be "
+                    f"{precision.kind} too: leave out --quant-head, or give --quant-embedding {precision.kind}"
+                )
+            weight = embedding
+        else:
+            weight = self.matrix(self._rows(name + ".weight", (c.vocab_size, c.hidden_size)), precision)
         return Linear.of(weight, self.vector(name + ".bias", c.vocab_size) if c.head_bias else None)
 
     def norm(self, name: str, config: NormConfig, width: int | None = None) -> Norm:
@@ -146,7 +156,7 @@ class Loader:
         both = self._read(name + ".weight", (c.heads * (c.plain + c.value), c.rank)).reshape(c.heads, -1, c.rank)
         key, value = both[:, : c.plain].swapaxes(1, 2), both[:, c.plain :]
         matrices = (key.reshape(-1, c.plain), value.reshape(-1, c.rank))
-        return [self.matrix(self._nearest(np.ascontiguousarray(m), name + ".weight"), self.quant) for m in matrices]
+        return [self.matrix(self._nearest(np.ascontiguousarray(m), name + ".weight")) for m in matrices]
 
     def _last_turned(self, heads: int, plain: int, c: LatentConfig) -> npt.NDArray[np.intp]:
         """Rows of heads whose last elements are turned, in the order that rotary positions need."""
@@ -171,7 +181,7 @@ class Loader:
         weights = self._experts(layer, names, rows, width, c.count)
         biases = self._experts(layer, names, rows, None, c.count) if c.mlp.bias else [None] * len(rows)
         return [
-            (self.matrix(w, self.quant), None if b is None else parameter(b, self.device))
+            (self.matrix(w), None if b is None else parameter(b, self.device))
             for w, b in zip(weights, biases, strict=True)
         ]
 
@@ -281,34 +291,32 @@ class Loader:
                 alike[-1].append(weight)
             else:
                 alike.append([weight])
-        made = [self.matrix(np.concatenate(each), self.quant) for each in alike]
+        made = [self.matrix(np.concatenate(each)) for each in alike]
         whole = made[0] if len(made) == 1 else Stacked(tuple(made))
         return Linear.of(whole, None if bias is None else parameter(bias, self.device))
 
     def _table(self, values: Array) -> Tensor | QuantizedWeight:
-        """An embedding (vocab, hidden). With 4-bit weights it keeps 8 bits: every token passes it twice."""
-        return self.matrix(values, "q8" if self.quant == "q4" else self.quant)
+        return self.matrix(values, self.recipe.embedding)
 
-    def matrix(self, values: Array, quant: str | None) -> Tensor | QuantizedWeight:
+    def matrix(self, values: Array, precision: Precision | None = None) -> Tensor | QuantizedWeight:
+        """A matrix (out, in) of a layer; or one with a precision of its own."""
+        precision = precision or self.recipe.layers
         if is_rows(values):
             from tinyweb.models.stored import weight_of
 
-            return weight_of(values, self.device)
-        if quant in BITS:
-            quantized = quantize(values, BITS[quant], self.device)
-            if quantized is not None:
-                return quantized
-        return self._dense(values)
+            made: Tensor | QuantizedWeight = weight_of(values, self.device)
+        else:
+            made = precision.convert(values, self.device) or self._dense(values, precision)
+        if self.recipe.watch is not None:
+            self.recipe.watch(made, values)
+        return made
 
-    def _dense(self, values: Array) -> Tensor:
-        stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
-        if self.quant == "f32" or (self.keeps and stored.bits > 16):
-            return Tensor(values.astype(np.float32), device=self.device)
-        with np.errstate(over="ignore"):
-            half = values.astype(np.float16)
-        if np.isinf(half).any():  # bfloat16 and float32 reach farther than float16
-            return Tensor(values.astype(np.float32), device=self.device)
-        return Tensor(half, device=self.device)
+    def _dense(self, values: Array, precision: Precision | None = None) -> Tensor:
+        kind = (precision or self.recipe.layers).kind
+        if kind == STORED:
+            stored = self.checkpoint.dtype(self.prefix + self.names.embedding + ".weight")
+            kind = "f32" if stored.bits > 16 else "f16"
+        return as_floats(values, kind, self.device)
 
 
 def is_rows(values: Array) -> bool:

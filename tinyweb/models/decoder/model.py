@@ -36,6 +36,7 @@ from tinyweb.models.decoder.state import State
 from tinyweb.models.decoder.streams import Streams
 from tinyweb.nn import sampling
 from tinyweb.nn.layers import Embedding
+from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -54,7 +55,7 @@ class Decoder:
     """
 
     def __init__(
-        self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | None, context: int,
+        self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | Recipe | None, context: int,
         device: str | None = None, activations: str | None = None,
     ):  # fmt: skip
         self.config, self.quant, self.context, self.device = config, quant, context, device

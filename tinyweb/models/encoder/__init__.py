@@ -21,6 +21,7 @@ from tinyweb.models.decoder import QUANTS, ModelSource, check_precision
 from tinyweb.models.encoder.architectures import family, read_config
 from tinyweb.models.encoder.config import EncoderConfig
 from tinyweb.models.encoder.model import Encoder
+from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 
 __all__ = ["QUANTS", "Encoder", "EncoderConfig", "is_encoder", "load"]
@@ -32,7 +33,7 @@ def is_encoder(c: Config) -> bool:
 
 
 def load(
-    source: str | Path | ModelSource, quant: str | None = None, device: str | None = None,
+    source: str | Path | ModelSource, quant: str | Recipe | None = None, device: str | None = None,
     activations: str | None = None,
 ) -> Encoder:  # fmt: skip
     """Reads an encoder: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub

@@ -13,6 +13,7 @@ from tinyweb.models.encoder.layer import Layer
 from tinyweb.models.encoder.loader import EncoderLoader
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.tensor import Tensor
 
@@ -69,7 +70,7 @@ class ImageEncoder:
     """A loaded network of pictures. `activations`: as of `Encoder`."""
 
     def __init__(
-        self, config: ImageConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None,
+        self, config: ImageConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | Recipe | None,
         device: str | None = None, activations: str | None = None,
     ):  # fmt: skip
         self.config, self.device = config, device

@@ -14,6 +14,7 @@ from tinyweb.models.encoder.config import EncoderNames
 from tinyweb.models.encoder.relative import by_distance
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.parameters import parameter
+from tinyweb.nn.precision import Recipe
 from tinyweb.tensor import Tensor
 
 FOLLOWING = ("inv_freq", "position_ids")  # what some checkpoints hold though it follows from the configuration
@@ -26,7 +27,12 @@ class EncoderLoader(Loader):
     names: EncoderNames
 
     def __init__(
-        self, config: ModelConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None, device: str | None
+        self,
+        config: ModelConfig,
+        names: EncoderNames,
+        checkpoint: Checkpoint,
+        quant: str | Recipe | None,
+        device: str | None,
     ):
         super().__init__(config, names, checkpoint, quant, device)
         self._seen: set[str] = set()

@@ -13,6 +13,7 @@ from tinyweb.models.encoder.layer import Layer
 from tinyweb.models.encoder.loader import EncoderLoader
 from tinyweb.models.encoder.relative import distances, slopes
 from tinyweb.nn.layers import Embedding
+from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -24,7 +25,7 @@ class Encoder:
     the checkpoint."""
 
     def __init__(
-        self, config: EncoderConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | None,
+        self, config: EncoderConfig, names: EncoderNames, checkpoint: Checkpoint, quant: str | Recipe | None,
         device: str | None = None, activations: str | None = None,
     ):  # fmt: skip
         self.config, self.quant, self.device = config, quant, device
