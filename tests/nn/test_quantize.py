@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tinyweb.nn.quantize import (
     quantize,
     quantize_activations,
     quantize_groups,
+    quantize_ranges,
 )
 from tinyweb.tracing import capture
 
@@ -93,8 +95,8 @@ def test_group_sizes() -> None:
 
 
 def test_other_widths_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 or 4 bits, not 3"):
-        quantize_groups(random(1, 32), 3)
+    with pytest.raises(ValueError, match="8, 6, 5, 4 or 3 bits, not 7"):
+        quantize_groups(random(1, 32), 7)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -278,12 +280,12 @@ def test_groups_by_the_million_are_taken_in_turns(bits: int, monkeypatch: pytest
     groups = random(23, 8)
     whole = quantize_groups(groups, bits)
     module = sys.modules["tinyweb.nn.quantize"]
-    name = {8: "_eight_bits", 4: "_four_bits"}[bits]
+    name = {8: "_eight_bits", 4: "_few_bits"}[bits]
     one, taken = getattr(module, name), list[int]()
 
-    def note(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def note(some: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:
         taken.append(len(some))
-        return one(some)
+        return one(some, *rest)
 
     monkeypatch.setattr(module, name, note)
     for chunk, rows in ((1, 1), (8, 1), (40, 5), (183, 22), (184, 23), (1 << 22, 23)):
@@ -310,7 +312,36 @@ def test_every_group_size() -> None:
 
 def test_names_of_formats() -> None:
     kept = {name: quantize(random(2, 32), bits, "INTERPRETER") for name, bits in BITS.items()}
-    assert {name: q and q.values.dtype for name, q in kept.items()} == {"q8": dtypes.int8, "q4": dtypes.uint4}
+    planes = {name: [t.dtype.name for t in (q.values, *q.upper)] for name, q in kept.items()}
+    assert planes == {
+        "q8": ["int8"], "q6": ["uint4", "uint2"], "q5": ["uint4", "uint1"], "q4": ["uint4"], "q3": ["uint2", "uint1"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [6, 5, 3])
+def test_errors_and_products_of_other_widths(bits: int, symmetric: bool) -> None:
+    weight, x = random(24, 96), random(3, 96, seed=3)
+    q = quantize(weight, bits, "INTERPRETER", symmetric=symmetric)
+    assert q is not None and q.bits == bits
+    dense = q.dense().numpy()
+    error = np.linalg.norm(dense - weight) / np.linalg.norm(weight)
+    assert 0.15 / 2**bits < error < 1.4 / 2**bits
+    for activations, near in (("float", 1e-4), ("int8", 0.2)):
+        got = q.product(Tensor(x, device="INTERPRETER"), activations).numpy()
+        np.testing.assert_allclose(got, x @ dense.T, atol=near)
+
+
+@pytest.mark.parametrize("quantised", [quantize_groups, quantize_ranges])
+def test_what_counts_more_has_less_error(quantised: Any) -> None:
+    groups, importance = random(64, 32), np.ones((1, 32), np.float32)
+    importance[0, :4] = 1000
+    errors = []
+    for counts in (None, importance):
+        values, scales, *zeros = quantised(groups, 3, counts)
+        multiples = values.astype(np.float32) - (zeros[0][:, None] if zeros else 0)
+        errors.append(((multiples * scales[:, None] - groups) ** 2)[:, :4].sum())
+    assert errors[1] < 0.9 * errors[0]
 
 
 @pytest.mark.parametrize("bits", [8, 4])
