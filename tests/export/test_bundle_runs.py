@@ -185,7 +185,7 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
         pytest.param("Gemma 3", marks=pytest.mark.slow),
         "LFM2-MoE",
         "Mamba-2",
-        pytest.param("Granite 4, experts", marks=pytest.mark.slow),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("Granite 4, experts", "RWKV-7", "Gemma 3n")),
     ],
 )
 def test_other_architectures(model_folder: Path, tmp_path: Path, name: str) -> None:

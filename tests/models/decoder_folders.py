@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 import transformers
 
+from tests.models import rwkv7_reference
+
 SIZES: dict[str, Any] = {
     "vocab_size": 67,
     "hidden_size": 32,
@@ -60,6 +62,20 @@ class Small:
         with torch.no_grad():
             out: npt.NDArray[np.float32] = model(torch.from_numpy(ids)).logits.numpy()
         return out
+
+
+@dataclass(frozen=True)
+class Rwkv7(Small):
+    """Which `transformers` has not: its judge is the paper's equations in NumPy."""
+
+    def described(self) -> Any:
+        return transformers.PretrainedConfig(**rwkv7_reference.CONFIG | self.changes)
+
+    def write(self, folder: Path) -> None:
+        rwkv7_reference.write(folder, **self.changes)
+
+    def logits(self, folder: Path, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        return rwkv7_reference.logits(folder, ids)
 
 
 NO_HEADS = {"num_key_value_heads": 4}
@@ -241,6 +257,7 @@ STATES = {
         "shared_intermediate_size": 24, "mamba_n_heads": 4, "mamba_d_state": 16, "mamba_n_groups": 2,
         "position_embedding_type": "rope", "residual_multiplier": 0.6, "mamba_proj_bias": True,
     }),
+    "RWKV-7": Rwkv7("RWKV7ForCausalLM"),
     "Bamba": Small("BambaForCausalLM", {
         "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_state": 16, "mamba_n_groups": 2,
     }),

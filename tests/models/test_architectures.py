@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
-from tinyweb.models.decoder import state_space
+from tinyweb.models.decoder import state_space, time_mix
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
@@ -124,7 +125,7 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["Mamba-2", "Granite 4"])
+@pytest.mark.parametrize("name", ["Mamba-2", "Granite 4", "RWKV-7"])
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
     folder, texts, want = judged(name)
@@ -145,14 +146,25 @@ def test_states(judged, name: str) -> None:
             np.testing.assert_allclose(got, want[:batch, begin:end], atol=TOLERANCE)
     with pytest.raises(ValueError, match="position 5 cannot come next: a state knows what it has read, 3 tokens"):
         model(Tensor(ids[:1, :1]), 5)
-    assert {"layer0.state.conv", "layer0.state.sums"} <= model.state.keys() and "verified" not in model.state
+    assert "layer0.state.sums" in model.state and "verified" not in model.state
 
 
-def test_a_text_longer_than_a_chunk(judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, texts, want = judged("Mamba-2")
-    monkeypatch.setattr(state_space, "CHUNK", 12)
+@pytest.mark.parametrize(("name", "module", "size"), [("Mamba-2", state_space, "CHUNK"), ("RWKV-7", time_mix, "PIECE")])
+def test_a_text_longer_than_what_is_read_at_once(
+    judged, monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, size: str
+) -> None:
+    folder, texts, want = judged(name)
+    monkeypatch.setattr(module, size, 12)
     got = load(folder, context=PROMPT + STEPS)(Tensor(texts.astype(np.int32))).numpy()
     np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
+def test_a_token_again_and_again(judged) -> None:
+    """The same key is removed and written in each step: tokens of a chunk depend on each other as far as they can."""
+    folder, _, _ = judged("RWKV-7")
+    ids = np.full((1, 40), 5)
+    got = load(folder, context=40)(Tensor(ids.astype(np.int32))).numpy()
+    np.testing.assert_allclose(got, MODELS["RWKV-7"].logits(folder, ids), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["GPT-NeoX", "Mixtral", "DeepSeek-V2"])
@@ -183,7 +195,10 @@ def test_every_parameter_is_counted(judged) -> None:
         "DeepSeek-V2",
         "StableLM, side by side",
         "Gemma 2",
+        "Gemma 3n",
+        "Llama 4",
         "Mamba-2",
+        "RWKV-7",
     ):
         folder, _, _ = judged(name)
         model = load(folder, context=8)
@@ -317,6 +332,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Mistral", {"sliding_window": 0}, "'sliding_window' must be an integer from 1"),
     ("Llama 4", {"layer_types": ["sliding_attention"] * 4}, "each full_attention or chunked_attention"),
     ("Llama 3", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "rope_theta": 1}}, "must be above 1 for yarn"),
+    ("RWKV-7", {"attn": {"layers": [0]}}, "'attn' is not supported"),
+    ("RWKV-7", {"head_dim": 7}, "'hidden_size' 32 is no multiple of 'head_dim' 7"),
+    ("RWKV-7", {"value_dim": [64]}, "'value_dim' must be 'hidden_size'"),
     ("Mamba-2", {"n_groups": 3}, "8 state heads do not divide into 3 groups"),
     ("Mamba-2", {"head_dim": 9}, "8 state heads of 9 elements are not 2 times 'hidden_size' 32"),
     ("Mamba-2", {"time_step_limit": [1]}, "'time_step_limit' must be two numbers"),

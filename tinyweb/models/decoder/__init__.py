@@ -3,8 +3,8 @@
 - `config`: the parts, as records.
 - `architectures`: from config.json to those records, a function for each family.
 - `loader`: the checkpoint's tensors.
-- `norm`; `attention`, `latent`, `convolution`, `state_space` with its `state`; `mlp`, `experts`; `layer`, `model`: the
-  network.
+- `norm`; `attention`, `latent`, `convolution`, `state_space`, `time_mix`, with their `state`; `mlp`, `experts`;
+  `streams`, `layer`, `model`: the network.
 """
 
 from __future__ import annotations

@@ -132,7 +132,26 @@ class StateSpaceConfig:
     largest_step: float = math.inf
 
 
-MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig
+@dataclass(frozen=True)
+class TimeMixConfig:
+    """In place of attention: RWKV-7, `heads` of `width` elements with as many numbers of state for each of these.
+
+    Decays, rates, gates and what values have of those of the first layer are made through so many elements. `norm`: of
+    what each head reads. `first`: this is the first layer.
+    """
+
+    heads: int
+    width: int
+    decay_rank: int
+    rate_rank: int
+    gate_rank: int
+    value_rank: int
+    norm: NormConfig
+    first: bool
+
+
+MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | TimeMixConfig
+STATES = (StateSpaceConfig, TimeMixConfig)  # those that cannot go back
 
 
 @dataclass(frozen=True)
@@ -141,6 +160,7 @@ class MlpConfig:
 
     `down_bias`: that of `down`; None: as `bias` says. `limit`: gate(x) is held below it, and up(x) within ± it.
     `shift` is added to up(x). `cut`: of gate(x) only what is more than so many deviations above its mean remains.
+    `shifted`: what goes in is mixed with that of the token before.
     """
 
     width: int
@@ -151,6 +171,7 @@ class MlpConfig:
     limit: float | None = None
     shift: float = 0.0
     cut: float | None = None
+    shifted: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,6 +271,7 @@ class DecoderConfig(ModelConfig):
     learned_positions: bool = False
     logit_scale: float = 1.0
     logit_softcap: float | None = None
+    embedding_norm: NormConfig | None = None
     streams: StreamsConfig | None = None
 
 
@@ -270,6 +292,7 @@ class Names:
     embedding: str = "embed_tokens"
     positions: str = ""
     norm: str = "norm"
+    embedding_norm: str = ""
     head: str = "lm_head"
     layer: str = "layers.{}."
     before_attention: str = "input_layernorm"
@@ -284,6 +307,7 @@ class Names:
     sinks: str = "self_attn.sinks"
     gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
     down: str = "mlp.down_proj"
+    mlp_shift: str = ""
     by_head: bool = False
     transposed: bool = False
     query_down: str = "self_attn.q_a_proj"

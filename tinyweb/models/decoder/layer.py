@@ -17,6 +17,7 @@ from tinyweb.models.decoder.config import (
     SideConfig,
     StateSpaceConfig,
     StreamsConfig,
+    TimeMixConfig,
 )
 from tinyweb.models.decoder.convolution import ShortConv
 from tinyweb.models.decoder.experts import Experts, Stack
@@ -24,9 +25,10 @@ from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
-from tinyweb.models.decoder.state import State
+from tinyweb.models.decoder.state import State, mixed_with_last
 from tinyweb.models.decoder.state_space import StateSpace
 from tinyweb.models.decoder.streams import LayerStreams
+from tinyweb.models.decoder.time_mix import TimeMix
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
@@ -50,32 +52,43 @@ class Layer:
         self.attention_after = norm(names.after_attention, config.after_attention)
         self.mlp_norm = norm(names.before_mlp, config.before_mlp)
         self.mlp = _mlp(config.mlp, load, prefix)
+        shifted = isinstance(config.mlp, MlpConfig) and config.mlp.shifted
+        self.mlp_shift = load.rows([prefix + names.mlp_shift]) if shifted else None
+        self.hidden = load.config.hidden_size
         self.mlp_after = norm(names.after_mlp, config.after_mlp)
         self.side = None if config.side is None else Side(config.side, load, prefix)
         self.streams = None if streams is None else LayerStreams(streams, load, prefix)
 
     def memory(self, batch: int, positions: int, device: str | None) -> Tensor | State:
         """What this layer remembers of so many texts."""
-        if isinstance(self.mixer, StateSpace):
-            return State(self.mixer.state_shapes(batch), device)
+        if isinstance(self.mixer, StateSpace | TimeMix):
+            more = {} if self.mlp_shift is None else {"mlp": (batch, 1, self.hidden)}
+            return State(self.mixer.state_shapes(batch) | more, device)
         return Tensor.empty(*self.mixer.cache_shape(batch, positions), device=device)
 
     def __call__(
-        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str, gift: Tensor | None = None
-    ) -> Tensor:
+        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, passed: dict[str, Tensor], activations: str,
+        gift: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Hidden states (batch, tokens, hidden) after this layer, of those before it; the first `count` tokens are of
-        the text. With streams: these, (streams, batch, tokens, hidden), and what the tokens give this layer."""
+        the text. `passed`: what layers leave for those behind them. With streams: these, (streams, batch, tokens,
+        hidden), and what the tokens give this layer."""
         if self.streams is None or gift is None:
-            return self._one(x, start, count, memory, activations)
+            return self._one(x, start, count, memory, passed, activations)
         streams = self.streams.predicted(x)
-        y = self._one(streams[self.streams.config.active], start, count, memory, activations)
+        y = self._one(streams[self.streams.config.active], start, count, memory, passed, activations)
         return self.streams.corrected(streams, y, gift, activations)
 
-    def _one(self, x: Tensor, start: Size, count: Size, memory: Tensor | State, activations: str) -> Tensor:
+    def _one(
+        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, passed: dict[str, Tensor], activations: str
+    ) -> Tensor:
         h = _through(self.attention_norm, x)
         if isinstance(self.mixer, StateSpace):
             assert isinstance(memory, State)
             mixed = self.mixer(h, start, count, memory, activations)
+        elif isinstance(self.mixer, TimeMix):
+            assert isinstance(memory, State)
+            mixed = self.mixer(h, start, count, memory, passed, activations)
         else:
             assert isinstance(memory, Tensor)
             mixed = self.mixer(h, start, memory, activations)
@@ -90,6 +103,9 @@ class Layer:
             if self.side is not None:
                 x = (x + self.side(h, activations)) * math.sqrt(0.5)
             h = _through(self.mlp_norm, x)
+        if self.mlp_shift is not None:
+            assert isinstance(memory, State)
+            (h,), memory["mlp"] = mixed_with_last(h, self.mlp_shift, memory.before("mlp", start), count)
         return self._add(x, _through(self.mlp_after, self.mlp(h, activations)))
 
     def _add(self, x: Tensor, y: Tensor) -> Tensor:
@@ -100,6 +116,7 @@ class Layer:
         parts = {**vars(self), **vars(self.mixer), **({} if self.mlp is None else vars(self.mlp))}
         if isinstance(self.mlp, Experts) and self.mlp.shared is not None:
             parts |= {f"shared_{name}": part for name, part in vars(self.mlp.shared).items()}
+        parts |= self.mixer.linears() if isinstance(self.mixer, TimeMix) else {}
         for name, inner in (("side", self.side), ("streams", self.streams)):
             parts |= {f"{name}_{part}": value for part, value in vars(inner).items()} if inner is not None else {}
         found = {n: p.tensors() for n, p in parts.items() if isinstance(p, Linear | Norm | Stack | ByHead)}
@@ -123,11 +140,13 @@ class Side:
 
 def _mixer(
     config: MixerConfig, load: Loader, prefix: str, rotary: Rotary | None
-) -> Attention | LatentAttention | ShortConv | StateSpace:
+) -> Attention | LatentAttention | ShortConv | StateSpace | TimeMix:
     if isinstance(config, ConvConfig):
         return ShortConv(config, load, prefix)
     if isinstance(config, StateSpaceConfig):
         return StateSpace(config, load, prefix)
+    if isinstance(config, TimeMixConfig):
+        return TimeMix(config, load, prefix)
     if isinstance(config, AttentionConfig):
         return Attention(config, load, prefix, rotary)
     assert rotary is not None

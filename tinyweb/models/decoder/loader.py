@@ -209,6 +209,19 @@ class Loader:
     def vector(self, name: str, size: int) -> Tensor:
         return parameter(self._read(name, (size,)), self.device)
 
+    def rows(self, names: Sequence[str]) -> Tensor:
+        """Vectors of hidden states, (names, hidden): each has leading axes of 1 in some files."""
+        hidden = self.config.hidden_size
+        each = []
+        for name in names:
+            wide = name in self.checkpoint and len(self.checkpoint.entry(name).shape) == 3
+            each.append(self._read(name, (1, 1, hidden) if wide else (hidden,)).reshape(hidden))
+        return parameter(np.stack(each), self.device)
+
+    def matrix_as_is(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """Numbers that are multiplied one by one."""
+        return parameter(self._read(name, shape), self.device)
+
     def positions(self, rows: int) -> Tensor:
         """The table of learned positions, with as many rows as the cache has: those beyond the text are zeros."""
         name = f"{self.prefix}{self.names.positions}.weight"

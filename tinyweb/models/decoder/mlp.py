@@ -15,6 +15,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda x: x.gelu("tanh"),
     "gelu_sigmoid": lambda x: x * (x * 1.702).sigmoid(),
     "relu": lambda x: x.relu(),
+    "relu_squared": lambda x: x.relu() * x.relu(),
     "tanh": lambda x: x.tanh(),
 }
 

@@ -21,6 +21,7 @@ from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
 from tinyweb.models.decoder.config import (
+    STATES,
     AttentionConfig,
     DecoderConfig,
     LatentConfig,
@@ -28,7 +29,6 @@ from tinyweb.models.decoder.config import (
     MixerConfig,
     Names,
     RotaryConfig,
-    StateSpaceConfig,
 )
 from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.loader import Loader
@@ -69,6 +69,8 @@ class Decoder:
             Layer(layer, load, load.prefix + names.layer.format(i), self._rotary(layer.mixer), config.streams)
             for i, layer in enumerate(config.layers)
         ]
+        first = config.embedding_norm
+        self.embedding_norm = None if first is None else load.norm(load.prefix + names.embedding_norm, first)
         self.streams = None if config.streams is None else Streams(config.streams, load, len(self.layers))
         self.norm = load.norm(load.prefix + names.norm, config.norm)
         self.head = load.head(config, self.embedding.weight)
@@ -79,7 +81,7 @@ class Decoder:
         self.sampling_f = Tensor.empty(4, device=device)
         self.sampling_i = Tensor.empty(2, dtype=dtypes.int32, device=device)
         self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
-        self.rewinds = not any(isinstance(layer.mixer, StateSpaceConfig) for layer in config.layers)
+        self.rewinds = not any(isinstance(layer.mixer, STATES) for layer in config.layers)
         self.caches = self._new_caches(1)
         self._batch_caches: dict[int, list[Tensor | State]] = {}
         self._read: dict[int, npt.NDArray[np.int32]] = {}  # ids behind which states stand, by the size of the batch
@@ -98,12 +100,14 @@ class Decoder:
             x = x * self.config.embedding_scale
         if self.learned is not None:
             x = x + self.learned[start : start + tokens.shape[1]].float()
-        gifts = None
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        gifts, passed = None, dict[str, Tensor]()
         if self.streams is not None:
             gifts = self.streams.gifts(tokens, x, self.activations)
             x = self.streams.divided(x, self.activations)
         for i, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
-            x = layer(x, start, read, cache, self.activations, None if gifts is None else gifts[:, :, i])
+            x = layer(x, start, read, cache, passed, self.activations, None if gifts is None else gifts[:, :, i])
         return x if self.streams is None else self.streams.joined(x, self.activations)
 
     def project(self, x: Tensor) -> Tensor:
@@ -190,6 +194,8 @@ class Decoder:
             found["model.embed_positions.weight"] = self.learned
         for i, layer in enumerate(self.layers):
             found |= _named(f"model.layers.{i}", layer.tensors())
+        if self.embedding_norm is not None:
+            found |= _named("model.embed_norm", self.embedding_norm.tensors())
         if self.streams is not None:
             found |= _named("model.streams", self.streams.tensors())
         found |= _named("model.norm", self.norm.tensors())

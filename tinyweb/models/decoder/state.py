@@ -40,3 +40,13 @@ def shifted(x: Tensor, taps: Tensor, before: Tensor, count: Size) -> tuple[Tenso
     for i in range(reach):
         mixed = mixed + joined[:, i : i + tokens] * taps[i]
     return mixed, joined[:, count : count + reach]
+
+
+def mixed_with_last(x: Tensor, shares: Tensor, before: Tensor, count: Size) -> tuple[list[Tensor], Tensor]:
+    """x (batch, tokens, hidden) with `shares` (kinds, hidden) of the token before in its place, `before` (batch, 1,
+    hidden) being that ahead of x; for each kind. And the last of the first `count` tokens."""
+    tokens, kinds = x.shape[1], shares.shape[0]
+    assert isinstance(tokens, int) and isinstance(kinds, int)
+    joined = before.cat(x, axis=1)
+    change = joined[:, :tokens] - x
+    return [x + change * shares[i] for i in range(kinds)], joined[:, count : count + 1]

@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.models.decoder.architectures import cohere, deepseek, experts, gemma, glm, gpt, lfm, llama, mamba, olmo
+from tinyweb.models.decoder.architectures import (
+    cohere,
+    deepseek,
+    experts,
+    gemma,
+    glm,
+    gpt,
+    lfm,
+    llama,
+    mamba,
+    olmo,
+    rwkv,
+)
 from tinyweb.models.decoder.config import DecoderConfig, Names
 
 Read = Callable[[Config], tuple[DecoderConfig, Names]]
@@ -32,6 +44,7 @@ ARCHITECTURES: dict[str, Read] = {
     "Mamba2ForCausalLM": mamba.mamba2,
     "GraniteMoeHybridForCausalLM": mamba.granite_hybrid,
     "BambaForCausalLM": mamba.bamba,
+    "RWKV7ForCausalLM": rwkv.rwkv7,
     "Ministral3ForCausalLM": llama.ministral3,
     "GlmForCausalLM": glm.glm,
     "Glm4ForCausalLM": glm.glm4,

@@ -37,6 +37,8 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "quick_gelu": "gelu_sigmoid",
     "relu": "relu",
+    "relu2": "relu_squared",
+    "sqrelu": "relu_squared",
 }
 KINDS = ("full_attention", "sliding_attention")
 
