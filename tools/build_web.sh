@@ -19,5 +19,6 @@ for task in chat detect image embed; do
   npm run build --workspace "$workspace"
   cp -R "$workspace/dist" "$scratch/$task"
 done
+[ ! -e web/tinychat/completion/dist ] || cp -R web/tinychat/completion/dist "$scratch/completion"
 rm -rf "$site"
 mv "$scratch" "$site"

@@ -16,6 +16,7 @@ from tinyweb.cli.common import (
     Output,
     Quant,
     ShardBytes,
+    TemplateFile,
     Tune,
     WeightQuant,
     export_app,
@@ -37,16 +38,20 @@ def export_chat(
     name: Name = None,
     force: Force = False,
     activations: ActivationsChoice = None,
+    chat_template: TemplateFile = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
-    """Write a chat model as a site that any web host serves, for WebGPU and WebAssembly."""
+    """Write a chat model as a site that any web host serves, for WebGPU and WebAssembly.
+
+    Of a base model, which has no chat template, the page continues what is written.
+    """
     from tinyweb.export.chat import ExportOptions
     from tinyweb.export.chat import export_chat as export
 
     console = stderr()
     rounded = activations.value if activations else None
-    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0, rounded)
+    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0, rounded, chat_template)
     with show_progress(console) as progress:
         made = export(source, output, options, progress)
     console.print(

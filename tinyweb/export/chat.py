@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyweb.errors import ExportError, ModelFormatError
+from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
@@ -50,6 +50,7 @@ class ExportOptions:
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels, half for each target
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
+    chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
 
 
 @dataclass(frozen=True)
@@ -68,22 +69,19 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     Raises ExportError (output, options, page), ModelFormatError (the model) or ToolchainError.
     """
     check_output(output, options.force)
-    check_page("chat")
     check_shard_bytes(options.shard_bytes)
     folder = locate(source, CHAT, progress)
     opened = open_model(folder)
     settings = Settings.of_folder(opened)
-    tokenizer = Tokenizer.from_folder(opened)
-    if tokenizer.template is None:
-        raise ModelFormatError(
-            f"{folder} has no chat template: it is a base model, export one that was trained to chat"
-        )
+    tokenizer = Tokenizer.from_folder(opened, options.chat_template)
+    page = "completion" if tokenizer.completes else "chat"
+    check_page(page)
     progress("reading the model", 0, 1)
     model = load(opened, options.quant, options.context, DEVICE)
     progress("reading the model", 1, 1)
     with new_site(output, options.force) as site:
         written = _write_bundle(site / "model", opened, model, tokenizer, settings, options, progress)
-        copy_page(site, "chat", folder)
+        copy_page(site, page, folder)
     return Exported(
         written["weights"]["bytes"],
         len(written["weights"]["shards"]),
@@ -133,11 +131,11 @@ def _write_bundle(
     wasm = write_wasm(bundle, modules, memory, variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
-    _write_texts(bundle, source, tokenizer)
+    files = _write_texts(bundle, source, tokenizer)
     made = manifest(
         options.name or source.name,
         _figures(model, source, options.quant),
-        FILES,
+        files,
         writer,
         segments,
         memory,
@@ -171,15 +169,17 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
     return found
 
 
-def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> None:
-    assert tokenizer.template is not None
+def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> dict[str, str]:
+    """The files that were written, by what they are."""
     texts = {
         "tokenizer": source.text("tokenizer.json", required=True) or "",
         "tokenizer_config": source.text("tokenizer_config.json") or "{}\n",
-        "chat_template": tokenizer.template.source,
     }
+    if tokenizer.template is not None:
+        texts["chat_template"] = tokenizer.template.source
     for name, text in texts.items():
         (bundle / FILES[name]).write_text(text, encoding="utf-8", newline="\n")
+    return {name: FILES[name] for name in texts}
 
 
 def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:
@@ -212,4 +212,5 @@ def _facts(model: Decoder, tokenizer: Tokenizer, settings: Settings) -> ChatFact
     }
     bos = tokenizer.bos if tokenizer.bos is not None and tokenizer.bos < vocabulary else None
     buffers = {k: t.uop.buffer for k, t in states.items()}
-    return ChatFacts(eos, bos, prefill_blocks(model.context), buffers, defaults, verify, model.rewinds)
+    begin = tokenizer.begin if tokenizer.completes else None
+    return ChatFacts(eos, bos, prefill_blocks(model.context), buffers, defaults, verify, model.rewinds, begin)

@@ -118,7 +118,9 @@ def _cached(layer: LayerConfig) -> int:
 def _width(layer: LayerConfig) -> int:
     """Elements that are held for a token between two matrices."""
     mlp = layer.mlp
-    inner = mlp.mlp.width * mlp.chosen if isinstance(mlp, ExpertsConfig) else mlp.width
+    inner = 0
+    if mlp is not None:
+        inner = mlp.mlp.width * mlp.chosen if isinstance(mlp, ExpertsConfig) else mlp.width
     mixer = layer.mixer
     heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig) else 0
     return max(inner, heads)

@@ -79,6 +79,7 @@ def _image_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _chat_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "defaults": manifest["chat"]["defaults"],
+        "completion": "completion" in manifest["chat"],
         "entries": _entries(manifest),
         "kernels_per_token": kernels_per_token(manifest),
     }

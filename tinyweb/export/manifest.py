@@ -20,7 +20,8 @@ class ChatFacts:
     """What a chat loader needs besides the plans, as in docs/bundle.md.
 
     `prefill`: block sizes, largest first. `verify`: tokens that are checked at once, 0 where none can be. `rewinds`:
-    whether a text can go on from any of its positions.
+    whether a text can go on from any of its positions. `begin`: of a base model, which continues texts, the ids that
+    each begins with.
     """
 
     eos: tuple[int, ...]
@@ -30,6 +31,7 @@ class ChatFacts:
     defaults: Mapping[str, float | int]
     verify: int = 0
     rewinds: bool = True
+    begin: tuple[int, ...] | None = None
 
 
 def weights_section(writer: ShardWriter) -> dict[str, Any]:
@@ -65,6 +67,8 @@ def chat_section(facts: ChatFacts, memory: Memory) -> dict[str, Any]:
     section: dict[str, Any] = {"eos": list(facts.eos)}
     if facts.bos is not None:
         section["bos"] = facts.bos
+    if facts.begin is not None:
+        section["completion"] = {"begin": list(facts.begin)}
     ids = {name: memory.ids[buffer] for name, buffer in facts.buffers.items()}
     if not facts.rewinds:
         section["rewinds"] = False

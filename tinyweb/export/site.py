@@ -18,13 +18,15 @@ from tinyweb.sources import model_name
 
 BUILT = Path(__file__).parent / "site"  # what `make setup` builds from web/: library/, and a folder for each page
 LIBRARY = ("tinyweb.js", "tinyweb-worker.js")  # what runs a bundle of functions
+CHAT_LIBRARY = ("tinyweb.js", "tinyweb-chat-worker.js")
 TASK_LIBRARY: dict[str, tuple[str, ...]] = {
-    "chat": ("tinyweb.js", "tinyweb-chat-worker.js"),
+    "chat": CHAT_LIBRARY,
+    "completion": CHAT_LIBRARY,
     "detect": (*LIBRARY, "tinyweb-detect.js"),
     "image": (*LIBRARY, "tinyweb-image.js"),
     "embed": (*LIBRARY, "tinyweb-embed.js"),
 }
-"""The files of the library that each task's page and loader import."""
+"""The files of the library that each task's page and loader import. "completion" is the page of base models."""
 ASSETS = "assets"  # where a site has the library
 FACTS, WORKER = "site.json", "sw.js"  # what a page knows of its site; what keeps the site for use without a network
 LICENSES = "licenses.txt"  # whose code a site holds, with the texts of their licences
@@ -51,7 +53,7 @@ def check_page(task: str) -> None:
     """ExportError where the page that goes into every site of `task` has not been built."""
     if not (BUILT / task / "index.html").is_file():
         raise ExportError(
-            f"The page of `tinyweb export {task}` has not been built ({task}/index.html is missing): "
+            f"The page of `tinyweb export {'chat' if task == 'completion' else task}` has not been built ({task}/index.html is missing): "
             "run `make setup` in tinyweb's folder first."
         )
     check_library(TASK_LIBRARY[task])
@@ -133,8 +135,8 @@ def _move_into_place(work: Path, output: Path) -> None:
 
 
 def copy_page(site: Path, task: str, source: Path | None = None) -> None:
-    """Put the built page of `task` ("chat", "detect", "image", "embed") and the library it needs into `site`, and the
-    licences of what is in them and of the model that was read from `source`.
+    """Put the built page of `task` ("chat", "completion", "detect", "image", "embed") and the library it needs into
+    `site`, and the licences of what is in them and of the model that was read from `source`.
     """
     check_page(task)
     shutil.copytree(BUILT / task, site, dirs_exist_ok=True, copy_function=shutil.copyfile)

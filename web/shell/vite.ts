@@ -60,12 +60,20 @@ function webManifest({ name, description }: PageOptions): string {
   return `${JSON.stringify(manifest, null, 2)}\n`;
 }
 
+/** Comments that have lines of their own, or stand at a line's end behind spaces, are not worth downloading. */
+function withoutComments(script: string): string {
+  return script
+    .replace(/^\s*\/\*\*[\s\S]*?\*\/\n/gmu, "")
+    .replace(/\/\*\*[^\n]*?\*\/ ?/gu, "")
+    .replace(/^\s*\/\/.*\n/gmu, "");
+}
+
 /** The files beside the page's own that every page has, by name. */
 function sharedFiles(options: PageOptions): Map<string, () => string | Uint8Array> {
   const read = (path: string) => (): Uint8Array => readFileSync(new URL(path, import.meta.url));
   return new Map<string, () => string | Uint8Array>([
     ["theme.js", read("public/theme.js")],
-    ["sw.js", read("public/sw.js")], // what the site consists of is written in front of it by the export
+    ["sw.js", () => withoutComments(readFileSync(new URL("public/sw.js", import.meta.url), "utf8"))], // what the site consists of is written in front of it by the export
     ["site.json", () => "null\n"], // not exported: no worker
     ["manifest.webmanifest", () => webManifest(options)],
     ["icon.svg", read(`icons/${options.task}/icon.svg`)],

@@ -14,6 +14,9 @@ import type { Call, WirePart } from "./protocol.js";
 import type { ChatPlan, Sampling } from "./tasks.js";
 import { ChatTokenizer, type Message } from "./tokenizer.js";
 
+/** Tokens before a continuation that its first words depend on. */
+const LOOK_BACK = 16;
+
 export interface ChatPart {
   /** The next piece of the answer; empty while a character is incomplete. */
   text: string;
@@ -99,7 +102,7 @@ export class ChatSession {
     return this.tokenizer.encodeChat(messages).length;
   }
 
-  /** The assistant's answer, piece by piece. */
+  /** The assistant's answer, piece by piece; of a base model, how the text of all messages goes on. */
   generate(messages: readonly Message[], options: GenerateOptions = {}): Answer<ChatPart> {
     return answerOf((figures) => this.parts(messages, options, figures));
   }
@@ -113,6 +116,8 @@ export class ChatSession {
       const { ids, dropped } = await fitMessages(messages, this.host.context, settings.maxTokens, tokenizer, settings.signal);
       figures.droppedMessages = dropped;
       const detokenizer = tokenizer.detokenizer();
+      // The first words of a continuation depend on what they follow: whether there is a space between, say.
+      if (plan.begin !== undefined) for (const token of ids.slice(-LOOK_BACK)) detokenizer.push(token);
       let last = -1;
       for await (const token of this.tokens(ids, settings, figures, begun)) {
         if (plan.eos.includes(token)) break;
@@ -242,9 +247,11 @@ async function stream(answer: Answer<ChatPart | number>, post: (part: WirePart) 
 }
 
 async function openTokenizer(host: ModelHost, signal: AbortSignal): Promise<ChatTokenizer> {
-  const { tokenizer, tokenizerConfig, chatTemplate } = (host.manifest.chat as ChatPlan).files;
+  const { files, begin } = host.manifest.chat as ChatPlan;
+  const { tokenizer, tokenizerConfig, chatTemplate } = files;
   const json = async (name: string): Promise<Record<string, unknown>> =>
     parseJson(await host.fetch(name, signal), name) as Record<string, unknown>;
-  const [content, config, template] = await Promise.all([json(tokenizer), json(tokenizerConfig), host.fetch(chatTemplate, signal)]);
-  return new ChatTokenizer(content, config, new TextDecoder().decode(template));
+  const template = chatTemplate === undefined ? undefined : host.fetch(chatTemplate, signal);
+  const [content, config, text] = await Promise.all([json(tokenizer), json(tokenizerConfig), template]);
+  return new ChatTokenizer(content, config, text && new TextDecoder().decode(text), begin);
 }

@@ -30,7 +30,9 @@ export interface ChatPlan extends Task {
   positions: number;
   /** Bytes of state, keys and values above all, that one position takes. */
   bytesPerToken: number;
-  files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string };
+  files: { tokenizer: string; tokenizerConfig: string; chatTemplate: string | undefined };
+  /** Of a base model, which continues a text in place of answering messages: the ids that every text begins with. */
+  begin: number[] | undefined;
   eos: number[];
   /** Largest block first; the last reads one token and is `decode`. */
   prefill: Block[];
@@ -127,6 +129,8 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   const samplingI = state(c.at("sampling_i"), "i32", 8);
   const d = c.at("defaults");
   const file = (key: string): string => m.at("files").at(key).path();
+  const completion = c.at("completion");
+  const begin = completion.present ? completion.at("begin").list((token) => token.integer(0, vocabSize - 1)) : undefined;
   return {
     entries: [...prefill.map((p) => p.entry), decode, sample, greedy, ...(verify ? [verify.entry] : [])],
     buffers: [ids, logits, samplingF, samplingI, ...(verify ? [verify.tokens] : [])],
@@ -134,7 +138,12 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
     context,
     positions,
     bytesPerToken: buffers.reduce((sum, b) => sum + (b.kind !== "weight" && b.shape.includes(positions) ? b.bytes / positions : 0), 0),
-    files: { tokenizer: file("tokenizer"), tokenizerConfig: file("tokenizer_config"), chatTemplate: file("chat_template") },
+    files: {
+      tokenizer: file("tokenizer"),
+      tokenizerConfig: file("tokenizer_config"),
+      chatTemplate: begin === undefined ? file("chat_template") : undefined,
+    },
+    begin,
     eos: c.at("eos").list((token) => token.integer(0, vocabSize - 1)),
     prefill: [...prefill, { entry: decode, block: 1 }],
     decode,

@@ -22,19 +22,25 @@ const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, 
 export class ChatTokenizer {
   private readonly tokenizer: Tokenizer;
   private readonly control: ControlTokens;
-  private readonly template: ChatTemplate;
+  private readonly template: ChatTemplate | undefined;
   private readonly special: Json = {};
   private readonly byteLevel: boolean;
 
   /**
-   * @param json content of tokenizer.json @param config content of tokenizer_config.json @param template Jinja source
+   * @param json content of tokenizer.json @param config content of tokenizer_config.json @param template Jinja source; without one the
+   *   messages are pieces of one text, which `begin` goes before
    * @throws TinywebError "bad-manifest" for files that are not what they must be
    */
-  constructor(json: Json, config: Json, template: string) {
+  constructor(
+    json: Json,
+    config: Json,
+    template?: string,
+    private readonly begin: readonly number[] = [],
+  ) {
     try {
       this.control = new ControlTokens(json);
       this.tokenizer = new Tokenizer({ ...ABSENT, ...this.control.guarded() }, config);
-      this.template = new ChatTemplate(template);
+      this.template = template === undefined ? undefined : new ChatTemplate(template);
     } catch (error) {
       throw new TinywebError("bad-manifest", `The tokenizer or chat template of this model cannot be used: ${describe(error)}`, error);
     }
@@ -50,6 +56,7 @@ export class ChatTokenizer {
   /** The conversation as the model's template spells it, ready for the assistant's answer; look-alikes of control tokens are marked. */
   render(messages: readonly Message[]): string {
     const guarded = messages.map(({ role, content }) => ({ role: this.control.guard(role), content: this.control.guard(content) }));
+    if (this.template === undefined) return guarded.map(({ content }) => content).join("");
     try {
       return this.template.render({ ...this.special, messages: guarded, add_generation_prompt: true });
     } catch (error) {
@@ -59,7 +66,7 @@ export class ChatTokenizer {
 
   /** Ids of what `render` gives. */
   encode(text: string): number[] {
-    return this.tokenizer.encode(text, { add_special_tokens: false }).ids;
+    return [...this.begin, ...this.tokenizer.encode(text, { add_special_tokens: false }).ids];
   }
 
   encodeChat(messages: readonly Message[]): number[] {

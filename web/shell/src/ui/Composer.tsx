@@ -1,8 +1,8 @@
 /** The field for what is said to the model, with the button that sends it, or stops what it began. */
 
 import type { JSX, RefObject } from "preact";
-import { useLayoutEffect } from "preact/hooks";
 import { isBlank } from "../text/format";
+import { useFittedHeight } from "./hooks";
 import { Icon } from "./icons";
 
 interface ComposerProps {
@@ -41,26 +41,7 @@ export function Composer({
   onSend,
   onStop,
 }: ComposerProps): JSX.Element {
-  useLayoutEffect(() => {
-    const fit = (): void => {
-      const element = input.current;
-      if (element === null) return;
-      element.style.height = "auto";
-      element.style.height = `${element.scrollHeight}px`;
-      element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
-    };
-    fit();
-    // a phone was turned, or the page around it took another layout: after the window had its new size
-    let width = input.current?.clientWidth;
-    const observer = new ResizeObserver(([entry]) => {
-      if (entry?.target.clientWidth === width) return; // what changed is the height that it was given
-      width = entry?.target.clientWidth;
-      requestAnimationFrame(fit);
-    });
-    if (input.current !== null) observer.observe(input.current);
-    return () => observer.disconnect();
-  }, [text, input]);
-
+  useFittedHeight(input, text);
   const blank = isBlank(text);
   const send = (): void => {
     if (!busy && !blank) onSend();

@@ -40,6 +40,32 @@ export function useMedia(query: string): boolean {
   return matches;
 }
 
+/** Makes a field as high as its text, and anew when its width changes: a phone was turned, or the page took another layout. */
+export function useFittedHeight(field: RefObject<HTMLTextAreaElement | null>, text: string): void {
+  useLayoutEffect(() => {
+    const element = field.current;
+    if (element === null) return;
+    const fit = (): void => {
+      // What scrolls around it must not lose its place while it is measured.
+      const around = element.parentElement?.style;
+      if (around) around.minHeight = `${element.parentElement?.offsetHeight ?? 0}px`;
+      element.style.height = "auto";
+      element.style.height = `${element.scrollHeight}px`;
+      element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
+      if (around) around.minHeight = "";
+    };
+    fit();
+    let width = element.clientWidth;
+    const observer = new ResizeObserver(() => {
+      if (element.clientWidth === width) return; // what changed is the height that it was given
+      width = element.clientWidth;
+      requestAnimationFrame(fit);
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [text, field]);
+}
+
 /** Puts the theme on the document; returns what is shown. */
 export function useTheme(theme: Theme): "light" | "dark" {
   const systemDark = useMedia("(prefers-color-scheme: dark)");

@@ -6,7 +6,7 @@
 import { describeBreak, errorCode, isBlank, pageState, Store, type PageState, type Shell } from "tinyweb-shell";
 import type { AnswerFigures, Chat, Excess, PromptMessage } from "../model-api";
 import { ConversationStore, newConversation, type Conversation, type Ending, type Message } from "../store/conversations";
-import { FALLBACK_SAMPLING, type Settings } from "../store/settings";
+import { FALLBACK_SAMPLING, HIDDEN_TOKENS_PER_SECOND, samplingOf, type Sampling, type Settings } from "../store/settings";
 import { displayName, parseFacts } from "./facts";
 import { reduce, type Action, type State, type Talk } from "./state";
 
@@ -23,8 +23,6 @@ export interface Surroundings {
 
 /** While an answer streams it is written to storage this often, milliseconds. */
 const SAVE_EVERY = 1000;
-/** Spares the battery while nobody reads; the answer is still complete when the reader comes back after a while. */
-const HIDDEN_TOKENS_PER_SECOND = 10;
 const CURRENT = "current";
 /** The note that the conversation was deleted in another tab. */
 const GONE = "gone";
@@ -129,14 +127,9 @@ export class ChatApp extends Store<Talk> {
     this.shell.changeSettings(change);
   }
 
-  /** What is sampled with: the reader's choice, else the model's, else the page's. */
-  get sampling(): { temperature: number; topP: number; maxTokens: number } {
+  get sampling(): Sampling {
     const { settings, facts } = this.state;
-    return {
-      temperature: settings.temperature ?? facts.temperature ?? FALLBACK_SAMPLING.temperature,
-      topP: settings.topP ?? facts.topP ?? FALLBACK_SAMPLING.topP,
-      maxTokens: settings.maxTokens ?? facts.maxTokens ?? FALLBACK_SAMPLING.maxTokens,
-    };
+    return samplingOf(settings, facts);
   }
 
   // ---- conversations

@@ -34,6 +34,21 @@ export const LIMITS = {
 /** Sampling used where neither the reader nor the model says anything. */
 export const FALLBACK_SAMPLING = { temperature: 0.7, topP: 0.95, maxTokens: 256 } as const;
 
+/** Spares the battery while nobody reads; what is written is still complete when the reader comes back after a while. */
+export const HIDDEN_TOKENS_PER_SECOND = 10;
+
+export interface Sampling {
+  temperature: number;
+  topP: number;
+  maxTokens: number;
+}
+
+/** What is sampled with: the reader's choice, else the model's, else the page's. */
+export function samplingOf(chosen: Pick<Settings, keyof Sampling>, model: Partial<Sampling>): Sampling {
+  const of = (key: keyof Sampling): number => chosen[key] ?? model[key] ?? FALLBACK_SAMPLING[key];
+  return { temperature: of("temperature"), topP: of("topP"), maxTokens: of("maxTokens") };
+}
+
 function clampOrNull(value: unknown, range: { min: number; max: number }): number | null {
   if (typeof value !== "number" || !Number.isFinite(value)) return null;
   return Math.min(range.max, Math.max(range.min, value));

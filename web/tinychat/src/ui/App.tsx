@@ -20,7 +20,8 @@ import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
 import { Messages } from "./Messages";
-import { aboutRows, AnswerSettings, conversationData } from "./Settings";
+import { aboutRows } from "./Sampling";
+import { AnswerSettings, conversationData } from "./Settings";
 import { Sidebar } from "./Sidebar";
 import { Welcome } from "./Welcome";
 
