@@ -197,7 +197,7 @@ EXPERTS = {
     "Llama 4": Small("Llama4ForCausalLM", {
         "num_hidden_layers": 4, "no_rope_layers": [1, 0, 1, 1], "interleave_moe_layer_step": 2, "head_dim": 8,
         "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size_mlp": 24, "attention_chunk_size": 7,
-        "floor_scale": 5, "attn_scale": 0.7, "use_cache": False,
+        "floor_scale": 5, "attn_scale": 0.7,
     }, config="Llama4TextConfig"),
     "gpt-oss": Small("GptOssForCausalLM", {
         **WINDOWED, "num_local_experts": 5, "num_experts_per_tok": 2, "head_dim": 8, "swiglu_limit": 0.5,

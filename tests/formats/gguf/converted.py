@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import gguf
@@ -18,7 +20,7 @@ from safetensors.numpy import load_file
 
 from tests.formats.gguf.files import value_type
 
-PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "olmo")
+PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "olmo")
 SHIFTED = ("gemma", "gemma2", "gemma3")
 
 
@@ -58,7 +60,7 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
     """By the names of config.json, the writer's function for each."""
     rope = c.get("rope_parameters") or {}
     local, rope = rope.get("sliding_attention", {}), rope.get("full_attention", rope)
-    heads = c.get("num_attention_heads") or c.get("n_head")
+    heads = c.get("num_attention_heads") or c.get("n_head") or c["num_heads"]
     width = c.get("head_dim") or (c.get("hidden_size") or c["n_embd"]) // heads
     part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 1)) or 1
     pairs = {
@@ -85,6 +87,7 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
         heads = c["num_key_value_heads"]
         found["head_count_kv"] = [heads if kind == "full_attention" else 0 for kind in c["layer_types"]]
         found |= {"shortconv_l_cache": c["conv_L_cache"], "layer_norm_rms_eps": c["norm_eps"]}
+    found |= recent(c)
     if c["model_type"] == "gpt_oss":
         found["expert_feed_forward_length"] = c["intermediate_size"]
     found |= {"rope_freq_base": rope.get("rope_theta"), "rope_freq_base_swa": local.get("rope_theta")}
@@ -100,6 +103,43 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
     for name, value in found.items():
         if value is not None:
             getattr(writer, f"add_{name}")(value)
+
+
+def recent(c: dict[str, Any]) -> dict[str, Any]:
+    """Of Mamba-2, Granite 4, Llama 4 and Gemma 3n."""
+    kind = c["model_type"]
+    start = "mamba_" if kind == "granitemoehybrid" else ""
+    keys = {
+        "ssm_conv_kernel": ("conv_kernel", "d_conv"), "ssm_state_size": ("state_size", "d_state"),
+        "ssm_group_count": ("n_groups", "n_groups"), "ssm_time_step_rank": ("num_heads", "n_heads"),
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    if kind in ("mamba2", "granitemoehybrid"):
+        found = {ours: c[start + theirs[bool(start)]] for ours, theirs in keys.items()}
+        found["ssm_inner_size"] = c[start + "expand"] * c["hidden_size"]
+    if kind == "mamba2":
+        found |= {"layer_norm_rms_eps": c["layer_norm_epsilon"], "head_count": 0, "context_length": 1 << 20}
+        found |= {"layer_norm_eps": None, "feed_forward_length": 0}
+    if kind == "granitemoehybrid":
+        attends = [k == "full_attention" for k in c["layer_types"]]
+        found["head_count_kv"] = [c["num_key_value_heads"] if a else 0 for a in attends]
+        found["expert_shared_feed_forward_length"] = c["shared_intermediate_size"]
+        found["rope_scaling_finetuned"] = c.get("position_embedding_type") == "rope"
+    if kind == "llama4_text":
+        found = {
+            "feed_forward_length": c["intermediate_size_mlp"],
+            "interleave_moe_layer_step": c["interleave_moe_layer_step"],
+        }
+        found["expert_feed_forward_length"] = c["intermediate_size"]
+    if kind == "gemma3n_text":
+        cuts = [NormalDist().inv_cdf(s) if s else -math.inf for s in c["activation_sparsity_pattern"]]
+        found = {
+            "feed_forward_length": c["intermediate_size"][0], "shared_kv_layers": c["num_kv_shared_layers"],
+            "activation_sparsity_scale": cuts,
+            "altup_active_idx": c["altup_active_idx"], "altup_num_inputs": c["altup_num_inputs"],
+            "embedding_length_per_layer_input": c["hidden_size_per_layer_input"],
+        }  # fmt: skip
+    return found
 
 
 def latent(c: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
@@ -158,18 +198,37 @@ def divided(tensors: dict[str, np.ndarray], c: dict[str, Any]) -> dict[str, np.n
             found[f"{start}mlp.experts.down_proj.weight"] = v.swapaxes(1, 2)
         elif last == "down_proj_bias":
             found[f"{start}mlp.experts.down_proj.bias"] = v
-        elif name.endswith("sinks"):
+        elif name.endswith(("sinks", "altup.correct_output_scale")):
             found[f"{name}.weight"] = v
+        elif name.endswith("dt_bias"):
+            found[name.replace("dt_bias", "dt_proj.bias")] = v
+        elif name.endswith("shared_mlp.input_linear.weight"):
+            to = "mlp.shared_expert" if c["num_local_experts"] else "mlp"
+            for half, values in zip(("gate", "up"), np.split(v, 2)):
+                found[name.replace("shared_mlp.input_linear", f"{to}.{half}_proj")] = values
+        elif name.endswith("shared_mlp.output_linear.weight") and not c["num_local_experts"]:
+            found[name.replace("shared_mlp.output_linear", "mlp.down_proj")] = v
+        elif "feed_forward.experts." in name:
+            parts = np.split(v, 2, axis=2) if name.endswith("gate_up_proj") else [v]
+            for half, values in zip(("gate", "up") if len(parts) == 2 else ("down",), parts):
+                found[f"{name.rpartition('feed_forward')[0]}mlp.experts.{half}_proj.weight"] = values.swapaxes(1, 2)
+        elif "altup_projections." in name or "altup_unembed_projections." in name:
+            whole = re.sub(r"\.\d+\.weight", ".weight", name)
+            found[whole] = np.concatenate([found[whole], v[None]]) if whole in found else v[None]
         elif name.endswith("e_score_correction_bias"):
             found[name.replace("_bias", ".bias")] = v
         else:
-            found[name] = v[:, 0] if name.endswith("conv.conv.weight") else v
+            found[name] = v[:, 0] if name.endswith(("conv.conv.weight", "conv1d.weight")) else v
     return found
 
 
 def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any]) -> np.ndarray:
     part = name.rpartition(".")[0].split(".")[-1]
-    heads = c.get("num_attention_heads") or c["n_head"]
+    if name.endswith(("ssm_a", "ssm_d")):
+        return (-np.exp(values) if name.endswith("ssm_a") else values).reshape(-1, 1)
+    if part == "ssm_norm":
+        return values.reshape(c.get("n_groups") or c["mamba_n_groups"], -1)
+    heads = c.get("num_attention_heads") or c.get("n_head")
     if architecture in PERMUTED and part in ("attn_q", "attn_k"):
         heads = heads if part == "attn_q" else c.get("num_key_value_heads") or heads
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)

@@ -6,17 +6,18 @@ llama.cpp. Rotary scaling given as a factor for each frequency (Llama 3, Phi-3) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf import names
-from tinyweb.formats.gguf.facts import MOST, PATTERN, Facts
-
-Fields = dict[str, Any]
+from tinyweb.formats.gguf.facts import MOST, Facts
+from tinyweb.formats.gguf.fields import Fields, biases, kv_heads, layer_norm, rms, rotary, scaling, sizes, windows
 
 
 @dataclass(frozen=True)
@@ -36,98 +37,6 @@ class Family:
     transposed: bool = False
     by_head: bool = False
     joins: tuple[names.Join, ...] = ()
-
-
-# -- fields that many have ---------------------------------------------------------------------------------------------
-def sizes(f: Facts) -> Fields:
-    """What every decoder has."""
-    if f.own.integer("attention.value_length", 1, 1 << 16, f.head_dim) != f.head_dim:
-        raise ModelFormatError(f"{f.where}: values of heads are not as wide as keys, which is not supported")
-    return {
-        "hidden_size": f.hidden,
-        "intermediate_size": f.own.integer("feed_forward_length", 0, 1 << 20, 0),
-        "num_hidden_layers": f.layers,
-        "num_attention_heads": f.heads,
-        "num_key_value_heads": f.own.integer("attention.head_count_kv", 1, 1024, f.heads),
-        "head_dim": f.head_dim,
-        "max_position_embeddings": f.own.integer("context_length", 1, MOST),
-    }
-
-
-def rotary(f: Facts, part: float = 1.0) -> Fields:
-    """Base, scaling and how much of a head is turned; `part`: what counts where config.json does not say it."""
-    found: Fields = {"rope_theta": f.number("rope.freq_base", 10000.0), "rope_scaling": scaling(f)}
-    turned = f.integer("rope.dimension_count", 1 << 16, f.head_dim) / f.head_dim
-    return found | ({"partial_rotary_factor": turned} if turned != part else {})
-
-
-def scaling(f: Facts) -> Fields | None:
-    if factors := _factors(f):
-        return factors
-    kind = f.own.word("rope.scaling.type", "none")
-    factor = f.number("rope.scaling.factor", f.number("rope.scale_linear", 1.0))
-    if kind == "yarn":
-        found: Fields = {"rope_type": "yarn", "factor": factor}
-        length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
-        more = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
-                "attention_factor": "rope.scaling.yarn_attn_factor"}  # fmt: skip
-        return found | {"original_max_position_embeddings": length} | f.optional(more)
-    if kind in ("linear", "none") or "rope.scaling.type" not in f.own.values:
-        return {"rope_type": "linear", "factor": factor} if factor not in (0.0, 1.0) else None
-    raise ModelFormatError(f"{f.where}: rotary scaling {kind!r} is not supported; known: none, linear, yarn, longrope")
-
-
-def _factors(f: Facts) -> Fields | None:
-    """What each frequency is divided by, one list for all lengths or one for short texts and one for long ones."""
-    found = []
-    for choice in (
-        ("rope_factors_short.weight", "rope_freqs.weight"),
-        ("rope_factors_long.weight", "rope_freqs.weight"),
-    ):
-        tensor = next((f.file.tensors[n] for n in choice if f.has(n)), None)
-        if tensor is None:
-            return None
-        if len(tensor.shape) != 1 or tensor.shape[0] > 1 << 16:
-            raise ModelFormatError(f"{f.where}: tensor {tensor.name!r} has shape {tensor.shape}, must be one row")
-        found.append([float(v) for v in tensor.numpy()])
-    length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
-    return {
-        "rope_type": "longrope", "short_factor": found[0], "long_factor": found[1],
-        "attention_factor": f.number("rope.scaling.attn_factor", 1.0), "original_max_position_embeddings": length,
-        "factor": f.integer("context_length") / max(length, 1),
-    }  # fmt: skip
-
-
-def windows(f: Facts, usual: Callable[[int], bool] | None = None) -> Fields:
-    """The sliding window, and which layers have it: as the file says, else as is `usual`."""
-    wide = f.integer("attention.sliding_window", MOST, 0)
-    if not wide:
-        return {"sliding_window": None}
-    pattern = f.own.values.get(PATTERN)
-    if isinstance(pattern, np.ndarray) and pattern.dtype == bool and len(pattern) == f.layers:
-        slides = [bool(p) for p in pattern]
-    elif type(pattern) is int and 0 < pattern <= 1024:
-        slides = [(i + 1) % pattern != 0 for i in range(f.layers)]
-    elif pattern is not None:
-        raise ModelFormatError(f"{f.where}: {PATTERN!r} must be a number of layers, or true or false for each")
-    elif usual is not None:
-        slides = [usual(i) for i in range(f.layers)]
-    else:
-        return {"sliding_window": wide}
-    kinds = ["sliding_attention" if s else "full_attention" for s in slides]
-    return {"sliding_window": wide, "layer_types": kinds}
-
-
-def rms(f: Facts) -> Fields:
-    return {"rms_norm_eps": f.number("attention.layer_norm_rms_epsilon")}
-
-
-def layer_norm(f: Facts, name: str = "layer_norm_eps") -> Fields:
-    return {name: f.number("attention.layer_norm_epsilon")}
-
-
-def biases(f: Facts) -> Fields:
-    return {"attention_bias": f.has("blk.0.attn_q.bias"), "mlp_bias": f.has("blk.0.ffn_up.bias")}
 
 
 # -- families ----------------------------------------------------------------------------------------------------------
@@ -319,18 +228,100 @@ def deepseek2(f: Facts) -> Fields:
 
 def lfm2(f: Facts) -> Fields:
     """Layers without heads for keys are convolutions."""
-    heads = f.own.values.get("attention.head_count_kv")
-    each = heads.tolist() if isinstance(heads, np.ndarray) else [heads] * f.layers
-    if len(each) != f.layers or not all(type(h) is int and 0 <= h <= 1024 for h in each) or not any(each):
-        raise ModelFormatError(f"{f.where}: 'attention.head_count_kv' must have a number for each layer")
+    heads, attends = kv_heads(f)
     return rotary(f) | {
         "norm_eps": f.number("attention.layer_norm_rms_epsilon"), "block_auto_adjust_ff_dim": False,
         "hidden_size": f.hidden, "intermediate_size": f.integer("feed_forward_length", 1 << 20),
-        "num_hidden_layers": f.layers, "num_attention_heads": f.heads, "num_key_value_heads": max(each),
+        "num_hidden_layers": f.layers, "num_attention_heads": f.heads, "num_key_value_heads": heads,
         "max_position_embeddings": f.integer("context_length"), "conv_L_cache": f.integer("shortconv.l_cache", 64),
         "conv_bias": any(n.endswith("shortconv.in_proj.bias") for n in f.file.tensors),
-        "layer_types": ["full_attention" if h else "conv" for h in each],
+        "layer_types": ["full_attention" if there else "conv" for there in attends],
     }  # fmt: skip
+
+
+def _state(f: Facts, n: Mapping[str, str]) -> Fields:
+    """Mamba-2's numbers; `n`: what Hugging Face calls them."""
+    inner, heads = f.integer("ssm.inner_size", 1 << 20), f.own.integer("ssm.time_step_rank", 1, 1 << 16)
+    biased = [any(t.endswith(f"{part}.bias") for t in f.file.tensors) for part in ("ssm_in", "ssm_conv1d")]
+    found = {
+        "heads": heads, "width": inner // heads, "size": f.integer("ssm.state_size", 1 << 16),
+        "groups": f.integer("ssm.group_count", 1 << 16), "taps": f.integer("ssm.conv_kernel", 64),
+        "expand": inner // f.hidden, "bias": biased[0], "conv_bias": biased[1],
+    }  # fmt: skip
+    return {theirs: found[ours] for ours, theirs in n.items()}
+
+
+def mamba2(f: Facts) -> Fields:
+    named = {
+        "heads": "num_heads", "width": "head_dim", "size": "state_size", "groups": "n_groups", "taps": "conv_kernel",
+        "expand": "expand", "bias": "use_bias", "conv_bias": "use_conv_bias",
+    }  # fmt: skip
+    return _state(f, named) | {
+        "hidden_act": "silu", "hidden_size": f.hidden, "num_hidden_layers": f.layers,
+        "layer_norm_epsilon": f.number("attention.layer_norm_rms_epsilon"),
+    }  # fmt: skip
+
+
+def granite_hybrid(f: Facts) -> Fields:
+    """Layers without heads for keys have a state."""
+    heads, attends = kv_heads(f)
+    named = {
+        "heads": "mamba_n_heads", "width": "mamba_d_head", "size": "mamba_d_state", "groups": "mamba_n_groups",
+        "taps": "mamba_d_conv", "expand": "mamba_expand", "bias": "mamba_proj_bias", "conv_bias": "mamba_conv_bias",
+    }  # fmt: skip
+    dense = f.file.tensors.get("blk.0.ffn_gate.weight")
+    scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
+              "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale"}  # fmt: skip
+    return _state(f, named) | rotary(f) | rms(f) | f.optional(scales) | {
+        "hidden_act": "silu", "hidden_size": f.hidden, "num_hidden_layers": f.layers, "num_attention_heads": f.heads,
+        "num_key_value_heads": heads, "intermediate_size": f.integer("feed_forward_length", 1 << 20, 0),
+        "max_position_embeddings": f.integer("context_length"),
+        "layer_types": ["full_attention" if there else "linear_attention" for there in attends],
+        "position_embedding_type": "rope" if f.own.flag("rope.scaling.finetuned", False) else None,
+        "attention_bias": any(name.endswith("attn_q.bias") for name in f.file.tensors),
+        "num_local_experts": f.integer("expert_count", 1 << 16, 0),
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16, 0),
+        "shared_intermediate_size": dense.shape[0] if dense is not None and dense.shape
+        else f.integer("expert_shared_feed_forward_length", 1 << 20),
+    }  # fmt: skip
+
+
+def llama4(f: Facts) -> Fields:
+    """What files do not say is the same for both models, but for norms of queries and keys."""
+    found = sizes(f) | rotary(f) | rms(f) | {"hidden_act": "silu", "attention_bias": f.has("blk.0.attn_q.bias")}
+    count = f.integer("expert_count", 1 << 16)
+    return found | {
+        "intermediate_size": f.integer("expert_feed_forward_length", 1 << 20),
+        "intermediate_size_mlp": found["intermediate_size"], "num_local_experts": count,
+        "num_experts_per_tok": f.integer("expert_used_count", 1 << 16),
+        "interleave_moe_layer_step": f.integer("interleave_moe_layer_step", 1024, 1), "use_qk_norm": count != 128,
+        "no_rope_layer_interval": 4, "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1,
+    }  # fmt: skip
+
+
+def gemma3n(f: Facts) -> Fields:
+    """What is cut of MLPs is said in deviations, by Hugging Face as a share of a normal distribution."""
+    cuts = f.own.values.get("activation_sparsity_scale")
+    each: list[Any] = cuts.tolist() if isinstance(cuts, np.ndarray) else [cuts] * f.layers
+    if len(each) != f.layers or any(type(cut) is not float or math.isnan(cut) for cut in each):
+        raise ModelFormatError(f"{f.where}: 'activation_sparsity_scale' must have a number for each layer")
+    table = f.file.tensors.get("per_layer_token_embd.weight")
+    found = sizes(f) | rotary(f) | rms(f) | windows(f, lambda i: (i + 1) % 5 != 0)
+    return found | f.optional({"final_logit_softcapping": "final_logit_softcapping"}) | {
+        "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False,
+        "rope_local_base_freq": f.number("rope.freq_base_swa", 10000.0),
+        "activation_sparsity_pattern": [round(NormalDist().cdf(cut), 6) for cut in each],
+        "num_kv_shared_layers": f.integer("attention.shared_kv_layers", 1024),
+        "hidden_size_per_layer_input": f.integer("embedding_length_per_layer_input", 1 << 16),
+        "vocab_size_per_layer_input": table.shape[0] if table is not None and table.shape else 1,
+        "altup_num_inputs": f.integer("altup.num_inputs", 64), "altup_active_idx": f.integer("altup.active_idx", 64),
+        "laurel_rank": _rank(f),
+    }  # fmt: skip
+
+
+def _rank(f: Facts) -> int:
+    first = f.file.tensors.get("blk.0.laurel_l.weight")
+    return first.shape[0] if first is not None and first.shape else 64
 
 
 def bert(f: Facts) -> Fields:
@@ -399,6 +390,17 @@ FAMILIES: Mapping[str, Family] = {
     "gpt-oss": Family("GptOssForCausalLM", "gpt_oss", names.GPT_OSS, gpt_oss, joins=names.GPT_OSS_JOINS),
     "deepseek2": Family("DeepseekV2ForCausalLM", "deepseek_v2", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS),
     "lfm2": Family("Lfm2ForCausalLM", "lfm2", names.LFM2, lfm2),
+    "mamba2": Family("Mamba2ForCausalLM", "mamba2", names.MAMBA2, mamba2),
+    "granitehybrid": Family(
+        "GraniteMoeHybridForCausalLM",
+        "granitemoehybrid",
+        names.GRANITE_HYBRID,
+        granite_hybrid,
+        permuted=True,
+        joins=names.GRANITE_HYBRID_JOINS,
+    ),
+    "llama4": Family("Llama4ForCausalLM", "llama4_text", names.LLAMA4, llama4, joins=names.LLAMA4_JOINS),
+    "gemma3n": Family("Gemma3nForCausalLM", "gemma3n_text", names.GEMMA3N, gemma3n),
     "bert": Family("BertModel", "bert", names.BERT, bert),
     "nomic-bert": Family("NomicBertModel", "nomic_bert", names.NOMIC, nomic),
     "jina-bert-v2": Family("JinaBertModel", "bert", names.JINA, jina, joins=names.JINA_JOINS),

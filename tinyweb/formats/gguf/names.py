@@ -40,7 +40,8 @@ AFTER = layer(post_attention_norm="post_attention_layernorm", post_ffw_norm="pos
 class Join:
     """A tensor of each layer there, by its whole name, that GGUF keeps in several (or otherwise, by `how`):
 
-    - `rows`: the rows of one below those of the other; `below`: so for each expert;
+    - `rows`: the rows of one below those of the other; `below`: so for each expert; `below turned`: and then the axes
+      in each other's places;
     - `woven`: the last elements in turns; `woven turned`: and the axes before in each other's places;
     - `turned`: the last two axes in each other's places;
     - `heads`: of each head, the rows of the first (whose axes are in each other's places), then those of the second.
@@ -48,7 +49,7 @@ class Join:
 
     name: str
     parts: tuple[str, ...]
-    how: Literal["rows", "below", "woven", "woven turned", "turned", "heads"]
+    how: Literal["rows", "below", "below turned", "woven", "woven turned", "turned", "heads"]
 
 
 # {} {}: the layer, then the expert, which GGUF keeps in one tensor
@@ -131,6 +132,45 @@ GPT_OSS_JOINS = (
     Join(_WOVEN + "_bias", ("ffn_gate_exps.bias", "ffn_up_exps.bias"), "woven"),
     Join(LAYER + "mlp.experts.down_proj", ("ffn_down_exps.weight",), "turned"),
 )
+# of Mamba-2; what has no `.weight` there is named whole
+STATE = {"ssm_in": "in_proj", "ssm_conv1d": "conv1d", "ssm_norm": "norm", "ssm_out": "out_proj"}
+STATE_WHOLE = {"ssm_dt.bias": "dt_bias", "ssm_a": "A_log", "ssm_d": "D"}
+_MIXER = "backbone.layers.{}."
+MAMBA2 = layer(_MIXER + "mixer.", **STATE, **STATE_WHOLE) | layer(_MIXER, attn_norm="norm")
+MAMBA2 |= {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
+GRANITE_HYBRID = ENDS | BEFORE | ATTENTION | layer(LAYER + "mamba.", **STATE, **STATE_WHOLE) | layer(
+    ffn_gate_inp="block_sparse_moe.router.layer", ffn_down_exps="block_sparse_moe.output_linear",
+    ffn_down_shexp="shared_mlp.output_linear", ffn_down="shared_mlp.output_linear",
+)  # fmt: skip
+_SHARED = LAYER + "shared_mlp.input_linear.weight"
+GRANITE_HYBRID_JOINS = (
+    *GRANITE_MOE_JOINS,
+    Join(_SHARED, ("ffn_gate_shexp.weight", "ffn_up_shexp.weight"), "rows"),
+    Join(_SHARED, ("ffn_gate.weight", "ffn_up.weight"), "rows"),
+)
+LLAMA4 = LLAMA | layer(
+    LAYER + "feed_forward.", ffn_gate="gate_proj", ffn_up="up_proj", ffn_down="down_proj", ffn_gate_inp="router",
+    ffn_gate_shexp="shared_expert.gate_proj", ffn_up_shexp="shared_expert.up_proj",
+    ffn_down_shexp="shared_expert.down_proj",
+)  # fmt: skip
+LLAMA4_JOINS = (
+    Join(
+        LAYER + "feed_forward.experts.gate_up_proj", ("ffn_gate_exps.weight", "ffn_up_exps.weight"), "below turned"
+    ),
+    Join(LAYER + "feed_forward.experts.down_proj", ("ffn_down_exps.weight",), "turned"),
+)  # fmt: skip
+GEMMA3N = GEMMA2 | HEAD_NORMS | layer(
+    inp_gate="per_layer_input_gate", proj="per_layer_projection", post_norm="post_per_layer_input_norm",
+    altup_correct_coef="altup.correction_coefs", altup_predict_coef="altup.prediction_coefs",
+    altup_router="altup.modality_router", altup_router_norm="altup.router_norm", laurel_l="laurel.linear_left",
+    laurel_r="laurel.linear_right", laurel_post_norm="laurel.post_laurel_norm",
+)  # fmt: skip
+GEMMA3N["blk.{}.altup_correct_scale.weight"] = LAYER + "altup.correct_output_scale"
+GEMMA3N |= {
+    "per_layer_token_embd": "model.embed_tokens_per_layer", "per_layer_model_proj": "model.per_layer_model_projection",
+    "per_layer_proj_norm": "model.per_layer_projection_norm", "altup_proj": "model.altup_projections.{}",
+    "altup_unembd_proj": "model.altup_unembed_projections.{}",
+}  # fmt: skip
 DEEPSEEK = ENDS | BEFORE | ATTENTION | MLP | EXPERTS | layer(
     attn_q_a="self_attn.q_a_proj", attn_q_a_norm="self_attn.q_a_layernorm", attn_q_b="self_attn.q_b_proj",
     attn_kv_a_mqa="self_attn.kv_a_proj_with_mqa", attn_kv_a_norm="self_attn.kv_a_layernorm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf.blocks import BlockFormat
 from tinyweb.formats.gguf.config import Family, family_of
 from tinyweb.formats.gguf.facts import Facts
+from tinyweb.formats.gguf.fields import kv_heads
 from tinyweb.formats.gguf.file import GgufTensor
 from tinyweb.formats.gguf.names import Join, Names
 from tinyweb.formats.gguf.stored import HELD, rows_of
@@ -26,6 +28,10 @@ Array = npt.NDArray[Any]
 DERIVED = ("rope_freqs", "rope_factors_long", "rope_factors_short", "blk.{}.attn_rot_embd")
 FLOATS = {"F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16}
 INTS = {"I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64}
+# what GGUF has with more axes, or (the rate of decay) as what it becomes
+FLAT: dict[str, Callable[[Array], Array]] = {
+    "ssm_a": lambda v: np.log(-v.reshape(-1)), "ssm_d": lambda v: v.reshape(-1), "ssm_norm": lambda v: v.reshape(-1),
+}  # fmt: skip
 _LAYER = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(.+)")
 
 
@@ -99,8 +105,13 @@ class GgufWeights:
             number, part = found[1], "blk.{}." + found[2]
         if part in DERIVED:
             return
-        if (whole := self._family.parts.get(tensor.name if not number else f"{part}.{end}")) is not None:
-            yield str(whole).format(number), self._weight(tensor, tensor.shape, partial(_whole, tensor, None))
+        named = f"{part}.{end}"
+        if end not in ("weight", "bias") and (bare := _LAYER.fullmatch(tensor.name)):
+            number, named = bare[1], "blk.{}." + bare[2]
+        if (whole := self._family.parts.get(named)) is not None:
+            change = FLAT.get(named.removeprefix("blk.{}."))
+            shape = tensor.shape if change is None else (math.prod(tensor.shape),)
+            yield str(whole).format(number), self._weight(tensor, shape, partial(_whole, tensor, change))
             return
         if part not in self._family.parts or end not in ("weight", "bias"):
             raise ModelFormatError(
@@ -130,15 +141,19 @@ class GgufWeights:
                 made = partial(_rows, tensor, slice(begin, begin + rows[i]))
                 yield name.format(number), (rows[i], *shape[1:]), made
             return
-        if names.count("{}") == 2:
+        if names.count("{}") == (2 if number else 1):  # one for each expert, or each stream
             self._require(tensor, 2 <= len(shape) <= 3 and shape[0] <= 1 << 16)
             for i in range(shape[0]):
-                yield names.format(number, i), shape[1:], partial(_rows, tensor, i)
+                yield names.format(*((number, i) if number else (i,))), shape[1:], partial(_rows, tensor, i)
             return
         change = self._change(self._family, part, end, tensor)
         if self._family.transposed and number and len(shape) == 2:
             shape = shape[::-1]
-        if part == "shortconv.conv" and len(shape) == 2:  # one group for each channel, which GGUF does not say
+        if part in FLAT:
+            shape, change = (math.prod(shape),), FLAT[part]
+        if (
+            part in ("shortconv.conv", "ssm_conv1d") and len(shape) == 2
+        ):  # one group for each channel, which GGUF does not say
             shape, change = (shape[0], 1, shape[1]), lambda v: v[:, None]
         yield names.format(number), shape, partial(_whole, tensor, change)
 
@@ -160,7 +175,7 @@ class GgufWeights:
 
     @property
     def _kv_heads(self) -> int:
-        return self._facts.own.integer("attention.head_count_kv", 1, 1024, self._facts.heads)
+        return kv_heads(self._facts)[0]
 
     def _require(self, tensor: GgufTensor, holds: bool) -> None:
         if not holds:
@@ -189,13 +204,16 @@ def _shape(how: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     doubled = (*first[:-1], 2 * first[-1])
     return {
         "below": (first[0], 2 * first[1], *first[2:]), "woven": doubled, "turned": turned,
+        "below turned": (*first[:-2], first[-1], 2 * first[-2]),
         "woven turned": (*turned[:-1], 2 * turned[-1]),
     }[how]  # fmt: skip
 
 
 # joins that leave rows whole; and what they do with those of the experts
 WHOLE: dict[str, Callable[[list[Array]], Array]] = {
+    "rows": np.concatenate,
     "below": lambda parts: np.concatenate(parts, axis=1),
+    "below turned": lambda parts: np.concatenate(parts, axis=1),
     "woven turned": lambda parts: np.stack(parts, -1).reshape(len(parts[0]), -1),
     "turned": lambda parts: parts[0],
 }
@@ -222,6 +240,8 @@ def _join(how: str, parts: list[GgufTensor], shape: tuple[int, ...]) -> Array:
     values = [_values(p) for p in parts]
     if how == "heads":
         return np.concatenate([values[0].swapaxes(1, 2), values[1]], axis=1).reshape(shape)
+    if how == "below turned":
+        return np.ascontiguousarray(np.concatenate(values, axis=1).swapaxes(1, 2))
     if how in ("rows", "below"):
         return np.concatenate(values, axis=0 if how == "rows" else 1)
     if "turned" in how:
