@@ -10,12 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.export.test_function import calls
+from tests.models import image_text_folders
 from tests.models.encoder_folders import random_model, write_folder
 from tinyweb.cli import app, main
-from tinyweb.errors import ExportError
+from tinyweb.errors import ExportError, ModelFormatError
 from tinyweb.export.embed import EmbedOptions, check_lengths, export_embed, function_name, write_embedder, write_texts
 from tinyweb.export.loader import write_loader
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.models import load
 from tinyweb.models.embedding import Embedder, pad
 
 TEXTS = ["the cat sat.", "trees, trees, trees: a b c d e f g h"]
@@ -77,6 +79,33 @@ def test_an_encoder_of_another_architecture(tmp_path: Path) -> None:
     tokens, lengths = pad([row], 1, 24)
     (outputs,) = calls(tmp_path / "site", [(function_name(1, 24), {"ids": tokens, "lengths": lengths})])
     np.testing.assert_allclose(outputs["output"][0], embedder.encode(TEXTS[1:])[0], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["CLIP", pytest.param("SigLIP", marks=pytest.mark.slow)])
+def test_texts_and_pictures(name: str, tmp_path: Path) -> None:
+    folder = image_text_folders.write_folder(tmp_path / "model", image_text_folders.random_model(name))
+    options = EmbedOptions(quant="q8", lengths=(8, 512))
+    export_embed(folder, tmp_path / "site", options, silent)
+    section = json.loads((tmp_path / "site/model/manifest.json").read_text())["embed"]
+    assert {f["length"] for f in section["functions"]} == ({8, 20} if name == "CLIP" else {20})
+    assert section["fill"] == (None if name == "CLIP" else 0)
+    assert section["pictures"]["functions"] == [{"name": f"picture_{n}", "batch": n} for n in (1, 8)]
+    found = load(folder, "q8", activations="int8")
+    (row,) = found.tokens(TEXTS[:1])
+    ids, lengths = pad([row], 1, 20)
+    pixels = np.random.default_rng(1).integers(0, 256, (50, 40, 3)).astype(np.uint8)
+    square = found.images.preprocessing(pixels)
+    made = [(function_name(1, 20), {"ids": ids, "lengths": lengths}), ("picture_1", {"pixels": square[None]})]
+    text, picture = (outputs["output"][0] for outputs in calls(tmp_path / "site", made))
+    np.testing.assert_allclose(text, found.encode(TEXTS[:1])[0], atol=2e-3)
+    np.testing.assert_allclose(picture, found.encode_images([pixels])[0], atol=2e-3)
+
+
+def test_pictures_alone_are_nothing_to_search_with(tmp_path: Path) -> None:
+    model = image_text_folders.random_model("CLIP, pictures")
+    folder = image_text_folders.write_folder(tmp_path / "model", model)
+    with pytest.raises(ModelFormatError, match="the tower of pictures only"):
+        export_embed(folder, tmp_path / "site", EmbedOptions(), silent)
 
 
 def test_lengths() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from functools import cache
@@ -22,6 +23,7 @@ from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
 from tinyweb.models.encoder.architectures.image_text import read_image_text
 from tinyweb.models.image_text import ImageEmbedder, ImageText
+from tinyweb.models.preprocessing import Preprocessing
 
 TOLERANCE = 1e-4
 TEXTS = ["the cat sat", "a tree", "", "query: the cats, the trees, a b c d e f g h i j k"]
@@ -143,6 +145,23 @@ def test_without_a_file_pictures_go_through_what_is_usual(name: str, made: Made,
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": {"resample": 9}}))
     with pytest.raises(ModelFormatError, match="'resample' must be"):
         load(tmp_path)
+
+
+def test_the_page_scales_pictures_alike() -> None:
+    """What the page's own test compares with (web/runtime/test/embed-picture.test.ts): bytes of Pillow's, and ours."""
+    path = Path(__file__).parents[2] / "web" / "runtime" / "test" / "fixtures" / "resampled.json"
+    for case in json.loads(path.read_text()):
+        height, width, size, shortest, name = (case[k] for k in ("height", "width", "size", "shortest", "filter"))
+        i = np.arange(height * width * 4)
+        pixels = ((i * i * 31 + i * 7) % 256).astype(np.uint8).reshape(height, width, 4)[..., :3]
+        preprocessing = Preprocessing(size, shortest, name, 1 / 255, (0.0,) * 3, (1.0,) * 3)
+        ours = preprocessing(pixels)
+        high, wide = preprocessing.scaled(height, width)
+        number = {"lanczos": 1, "bilinear": 2, "bicubic": 3}[name]
+        theirs = np.asarray(Image.fromarray(pixels).resize((wide, high), number))
+        top, left = (high - size) // 2, (wide - size) // 2
+        np.testing.assert_array_equal(ours, theirs[top : top + size, left : left + size])
+        assert base64.b64decode(case["bytes"]) == ours.tobytes()
 
 
 def test_pictures_of_other_kinds(made: Made) -> None:

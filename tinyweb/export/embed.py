@@ -1,12 +1,14 @@
-"""`tinyweb export embed`: a sentence-embedding model becomes a site that searches its user's own texts by meaning.
+"""`tinyweb export embed`: a sentence-embedding model becomes a site that searches its user's own texts by meaning; one
+of texts and pictures (CLIP, SigLIP), also pictures.
 
 The bundle has one function for each shape that the network runs at, all of the same weights: `embed_BxL` takes B texts
-of at most L tokens. Section `embed` of the manifest (docs/bundle.md) says what a page has to know to make use of them.
+of at most L tokens, `picture_B` B pictures. Section `embed` of the manifest (docs/bundle.md) says what a page has to
+know to make use of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.source import open_model
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
+from tinyweb.models.encoder import Encoder
+from tinyweb.models.encoder.image import ImageEncoder
+from tinyweb.models.image_text import ImageEmbedder, ImageText, open_embedder
 from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
@@ -69,17 +74,14 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     path = locate(source, EMBED, progress)
     progress("reading the model", 0, 1)
     folder = open_model(path)
-    embedder = Embedder.from_folder(
-        folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes
-    )
+    embedder = open_embedder(folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
     name = options.name or model_name(path)
-    longest = min(embedder.settings.max_length, max(lengths))
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
-        written = write_embedder(site / "model", name, embedder, padded_lengths(longest, lengths), options, progress)
+        written = write_embedder(site / "model", name, embedder, text_lengths(embedder, lengths), options, progress)
         write_loader(site / "model", written)
         copy_page(site, "embed", path)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
@@ -93,14 +95,23 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
+def text_lengths(embedder: Embedder, wanted: Sequence[int]) -> tuple[int, ...]:
+    """What texts are padded to: those of `wanted`, unless the model has one length for all."""
+    if isinstance(embedder, ImageText) and embedder.pad is not None:
+        return embedder.lengths
+    return padded_lengths(min(embedder.settings.max_length, max(wanted)), wanted)
+
+
 def write_embedder(
     bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress
 ) -> dict[str, Any]:
     """Write the bundle but for the loader; its manifest. Its texts are there. What is embedded is cut after the last of
     `lengths` tokens."""
     model, settings = embedder.model, embedder.settings
+    images = embedder.images if isinstance(embedder, ImageText) else None
+    networks: list[Encoder | ImageEncoder] = [model] if images is None else [model, images.model]
     shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
-    functions = {
+    functions: dict[str, tuple[Callable[..., Any], Mapping[str, Tensor]]] = {
         function_name(batch, length): (
             embedder.vectors,
             {
@@ -110,12 +121,19 @@ def write_embedder(
         )
         for batch, length in shapes
     }
+    if images is not None:
+        size = images.preprocessing.size
+        functions |= {
+            f"picture_{n}": (images.vectors, {"pixels": Tensor(np.zeros((n, size, size, 3), np.uint8), device=DEVICE)})
+            for n in picture_batches(images)
+        }
     targets = {"webgpu": webgpu_target(), "wasm": wasm_target()}
 
     def prepare(target: str) -> None:
-        model.activations = options.activations or activations_for(targets[target])
+        for network in networks:
+            network.activations = options.activations or activations_for(targets[target])
 
-    section = {
+    section: dict[str, Any] = {
         "dimensions": embedder.dimensions,
         "max_length": lengths[-1],
         "pooling": list(settings.pooling),
@@ -124,9 +142,19 @@ def write_embedder(
         "prefixes": dict(settings.prefixes),
         "functions": [{"name": function_name(b, n), "batch": b, "length": n} for b, n in shapes],
     }
+    if isinstance(embedder, ImageText):
+        section["fill"] = embedder.pad
+        section["logit_scale"], section["logit_bias"] = embedder.logit_scale, embedder.logit_bias
+    if images is not None:
+        section["pictures"] = {
+            "size": images.preprocessing.size,
+            "shortest": images.preprocessing.shortest,
+            "filter": images.preprocessing.filter,
+            "functions": [{"name": f"picture_{n}", "batch": n} for n in picture_batches(images)],
+        }
     figures = {
         "architecture": model.config.model_type,
-        "parameters": model.parameter_count,
+        "parameters": sum(network.load.count for network in networks),
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "quant": options.quant,
@@ -136,6 +164,11 @@ def write_embedder(
         prepare=prepare if options.quant in BITS else None, shard_bytes=options.shard_bytes, tune=options.tune,
         progress=progress,
     )  # fmt: skip
+
+
+def picture_batches(images: ImageEmbedder) -> list[int]:
+    """How many pictures run side by side, for one and for many."""
+    return sorted({1, images.batch})
 
 
 def function_name(batch: int, length: int) -> str:

@@ -43,7 +43,7 @@ from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
 
-TOKENS = 256  # patches that run at a time where there are many pictures
+TOKENS, MOST_AT_ONCE = 256, 8  # patches and pictures that run at a time where there are many pictures
 
 
 class Projection:
@@ -76,7 +76,7 @@ class ImageEmbedder:
     @property
     def batch(self) -> int:
         """Pictures that run side by side where there are many."""
-        return max(TOKENS // self.model.config.positions, 1)
+        return min(max(TOKENS // self.model.config.positions, 1), MOST_AT_ONCE)
 
     def vectors(self, pixels: Tensor) -> Tensor:
         """pixels uint8 (batch, size, size, 3) → (batch, dimensions) float32, of length 1."""

@@ -30,6 +30,10 @@ describe("the section of a manifest", () => {
         { name: "c", batch: 4, length: 8 },
         { name: "d", batch: 1, length: 16 },
       ],
+      fill: null,
+      logitScale: 1,
+      logitBias: 0,
+      pictures: null,
     });
     expect(parse({ normalized: false, lowercase: true, prefixes: { query: "", passage: "p" }, max_length: 3 })).toMatchObject({
       normalized: false,

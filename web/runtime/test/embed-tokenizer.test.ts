@@ -46,6 +46,7 @@ function tokenizer(template: string, section: Partial<EmbedSection> = {}, change
     maxLength: 6,
     lowercase: false,
     prefixes: { query: "q ", passage: "" },
+    fill: null,
     ...section,
   } as EmbedSection);
 }

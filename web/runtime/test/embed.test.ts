@@ -47,6 +47,13 @@ describe("tokens", () => {
     expect(tokenizer().count("one two three", "passage")).toBe(5);
   });
 
+  it("fill a text where the model reads what fills it", () => {
+    const filled = tokenizer({ fill: 7 });
+    const ids = tokenizer().encode("one two", "passage");
+    expect(filled.encode("one two", "passage")).toEqual([...ids, ...new Array<number>(16 - ids.length).fill(7)]);
+    expect(filled.count("one two", "passage")).toBe(ids.length);
+  });
+
   it("begin with the prefix of their kind", () => {
     const t = tokenizer();
     expect(t.encode("cats", "query")).toEqual(t.encode("query: cats", "passage"));

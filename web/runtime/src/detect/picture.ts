@@ -1,18 +1,9 @@
 /** Pictures of any kind, fitted into the square (or rectangle) that a network sees. */
 
-import { describe, TinywebError } from "../errors.js";
+import { describe } from "../errors.js";
+import { isPixels, onPaper, PAPER, PIXELS, KINDS, sizeOf, unusable, type Picture, type Pixels } from "../pixels.js";
 
-/** RGBA, row by row; an ImageData is one. */
-export interface Pixels {
-  data: Uint8ClampedArray | Uint8Array;
-  width: number;
-  height: number;
-}
-
-export type Picture = ImageBitmap | HTMLImageElement | HTMLVideoElement | HTMLCanvasElement | OffscreenCanvas | VideoFrame | Pixels | Blob;
-
-const KINDS = "give an ImageBitmap, an image, video or canvas element, an OffscreenCanvas, VideoFrame, ImageData or Blob";
-const PIXELS = "give RGBA pixels, { data, width, height }";
+export type { Picture, Pixels };
 
 /** A place in the network's input: left, top, width, height. */
 export type Place = [left: number, top: number, width: number, height: number];
@@ -30,9 +21,6 @@ export function placeOf(width: number, height: number, into: { width: number; he
   const [w, h] = [Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale))];
   return [Math.floor((into.width - w) / 2), Math.floor((into.height - h) / 2), w, h];
 }
-
-/** Behind what is transparent. */
-const PAPER = "#fff";
 
 /** Draws pictures, one at a time. Browsers do so on the GPU where they have one; the pixels are not read back. */
 export class Fitter {
@@ -100,32 +88,6 @@ function canvas(size: { width: number; height: number }): OffscreenCanvasRenderi
   return made;
 }
 
-/** RGBA without transparency: in front of white. */
-function onPaper(data: Pixels["data"]): Pixels["data"] {
-  let solid = true;
-  for (let i = 3; solid && i < data.length; i += 4) solid = data[i] === 255;
-  if (solid) return data;
-  const to = new Uint8ClampedArray(data.length);
-  for (let i = 0; i < data.length; i++) to[i] = i % 4 === 3 ? 255 : 255 + (((data[i] as number) - 255) * (data[i | 3] as number)) / 255;
-  return to;
-}
-
-function isPixels(picture: unknown): picture is Pixels {
-  return ArrayBuffer.isView((Object(picture) as Partial<Pixels>).data);
-}
-
-function sizeOf(picture: Exclude<Picture, Blob | Pixels>): [width: number, height: number] {
-  const { naturalWidth, naturalHeight, videoWidth, videoHeight, displayWidth, displayHeight, width, height } = Object(picture) as Record<
-    string,
-    number | undefined
-  >;
-  const w = naturalWidth ?? videoWidth ?? displayWidth ?? width;
-  const h = naturalHeight ?? videoHeight ?? displayHeight ?? height;
-  if (typeof w !== "number" || typeof h !== "number") throw unusable(`it is of an unknown kind; ${KINDS}`);
-  if (!(w > 0 && h > 0)) throw unusable("it has no pixels yet");
-  return [w, h];
-}
-
 /**
  * One direction of a picture scaled to `count` lines, the same way round for rows and for columns: linear between lines,
  * averaged over those that become one.
@@ -162,8 +124,4 @@ function scale(
 
 function toBytes(values: Float32Array, begin: number, count: number): Uint8ClampedArray {
   return new Uint8ClampedArray(values.subarray(begin, begin + count)); // rounds
-}
-
-function unusable(why: string, cause?: unknown): TinywebError {
-  return new TinywebError("bad-argument", `The picture cannot be searched: ${why}.`, cause);
 }

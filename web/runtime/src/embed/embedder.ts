@@ -8,8 +8,10 @@ import { fetchAny, loadOptions, startWorker, type LoadOptions } from "../connect
 import { linkedAbort, throwIfAborted } from "../errors.js";
 import type { FunctionInfo } from "../function.js";
 import type { HostEvents } from "../host.js";
+import type { Picture } from "../pixels.js";
 import { padBatch, planBatches } from "./batches.js";
-import { parseSection, type EmbedSection, type Kind } from "./section.js";
+import { squareOf } from "./picture.js";
+import { parseSection, type EmbedSection, type Kind, type PictureSection } from "./section.js";
 import { checkText, passagesOf, type Passage, type SplitOptions } from "./split.js";
 import { TextTokenizer } from "./tokenizer.js";
 
@@ -36,6 +38,11 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
   dimensions: number;
   /** Tokens of a text, special ones included; what is longer is cut. */
   maxLength: number;
+  /** Of a model that also reads pictures: the sides of the square that it sees, and how many run side by side. */
+  pictures: { size: number; batch: number } | null;
+  /** The dot product of a text's and a picture's vector times `logitScale`, plus `logitBias`, is what the model was trained with. */
+  logitScale: number;
+  logitBias: number;
 }
 
 const EMBED_OPTIONS = ["kind", "onProgress", "onVector", "signal"] satisfies (keyof EmbedOptions)[];
@@ -43,6 +50,7 @@ const KINDS = ["query", "passage"] satisfies Kind[];
 const PASSAGE_TOKENS = 96;
 
 type Json = Record<string, unknown>;
+type PictureFunction = PictureSection["functions"][number];
 
 export class Embedder {
   /** @internal `loadEmbedder` makes it */
@@ -54,7 +62,9 @@ export class Embedder {
 
   get info(): EmbedderInfo {
     const { functions: _, sections: _more, ...rest } = this.model.info;
-    return { ...rest, dimensions: this.section.dimensions, maxLength: this.section.maxLength };
+    const { dimensions, maxLength, logitScale, logitBias, pictures } = this.section;
+    const read = pictures && { size: pictures.size, batch: pictures.functions.at(-1)?.batch ?? 1 };
+    return { ...rest, dimensions, maxLength, pictures: read, logitScale, logitBias };
   }
 
   /** @returns the function that removes the listener */
@@ -100,6 +110,41 @@ export class Embedder {
       const left = cost(batches.slice(n + 1));
       const secondsLeft = (((performance.now() - begun) / 1000) * left) / (all - left);
       onProgress?.({ done, total: texts.length, secondsLeft });
+    }
+    return vectors;
+  }
+
+  /**
+   * A vector of length 1 for each picture, in their order: the dot product with that of a text says how well the text describes it.
+   * Each is read when its turn comes, in slices, so that the page can do other things.
+   * @throws TinywebError "bad-argument" (what is no picture, or a model of texts only) | "aborted" | "device-lost" | …
+   */
+  async embedImages(images: readonly Picture[], options?: Omit<EmbedOptions, "kind"> | null): Promise<Float32Array[]> {
+    const { onProgress, onVector, signal } = optionsOf(options, "embedImages()", EMBED_OPTIONS.slice(1) as never);
+    if (!Array.isArray(images)) throw unlike("The pictures for embedImages()", "an array of pictures", images);
+    const { pictures, dimensions } = this.section;
+    if (pictures === null) throw badArgument(`${this.info.model} reads texts only: pictures need a model such as CLIP or SigLIP.`);
+    throwIfAborted(signal);
+    const [few, many] = [pictures.functions[0], pictures.functions.at(-1)] as [PictureFunction, PictureFunction];
+    const vectors: Float32Array[] = [];
+    const begun = performance.now();
+    while (vectors.length < images.length) {
+      const run = 2 * (images.length - vectors.length) > many.batch ? many : few;
+      const now = images.slice(vectors.length, vectors.length + run.batch) as Picture[];
+      const bytes = 3 * pictures.size ** 2;
+      const pixels = new Uint8Array(run.batch * bytes);
+      for (const [i, image] of now.entries()) {
+        pixels.set(await squareOf(image, pictures), i * bytes);
+        throwIfAborted(signal);
+      }
+      const { output } = await this.model.run({ pixels }, { function: run.name, ...(signal ? { signal } : {}) });
+      for (const [i] of now.entries()) {
+        const vector = normalized((output as Float32Array).slice(i * dimensions, (i + 1) * dimensions));
+        vectors.push(vector);
+        onVector?.(vectors.length - 1, vector);
+      }
+      const done = vectors.length;
+      onProgress?.({ done, total: images.length, secondsLeft: (((performance.now() - begun) / 1000) * (images.length - done)) / done });
     }
     return vectors;
   }

@@ -2,6 +2,7 @@
 
 import { Value } from "../check.js";
 import { TinywebError } from "../errors.js";
+import { FILTER_NAMES, type Scaling } from "./resample.js";
 
 export type Kind = "query" | "passage";
 
@@ -26,10 +27,25 @@ export interface EmbedSection {
   prefixes: Record<Kind, string>;
   /** The shapes that the network runs at, shortest first; of one length, fewest texts first. */
   functions: EmbedFunction[];
+  /** The token that fills texts up to the length of their function, where the model reads it too. */
+  fill: number | null;
+  /** What the dot product of a text's and a picture's vector is multiplied with, and what is added, in training. */
+  logitScale: number;
+  logitBias: number;
+  /** How pictures are read; null: they are not. */
+  pictures: PictureSection | null;
+}
+
+export interface PictureSection extends Scaling {
+  /** Fewest pictures first. */
+  functions: { name: string; batch: number }[];
 }
 
 const MAX_TOKENS = 2 ** 20;
 const MAX_WIDTH = 2 ** 20;
+const MAX_VOCABULARY = 2 ** 24;
+const MAX_SIDE = 4096;
+const MAX_PICTURES = 4096;
 
 /** @throws TinywebError "bad-argument" (a bundle of another kind) | "bad-manifest" naming the field that is wrong */
 export function parseSection(manifest: Record<string, unknown>): EmbedSection {
@@ -54,6 +70,8 @@ export function parseSection(manifest: Record<string, unknown>): EmbedSection {
   const maxLength = s.at("max_length").integer(3, MAX_TOKENS);
   const longest = functions.at(-1)?.length ?? 0;
   if (longest < maxLength) s.at("functions").fail(`texts of ${maxLength} tokens fit none of them`);
+  const number = (key: string, usual: number): number =>
+    s.at(key).raw((json, fail) => (json == null ? usual : Number.isFinite(json) ? (json as number) : fail("must be a number")));
   return {
     dimensions: s.at("dimensions").integer(1, MAX_WIDTH),
     maxLength,
@@ -61,5 +79,20 @@ export function parseSection(manifest: Record<string, unknown>): EmbedSection {
     lowercase: s.at("lowercase").boolean(),
     prefixes: { query: prefix("query"), passage: prefix("passage") },
     functions,
+    fill: s.at("fill").present ? s.at("fill").integer(0, MAX_VOCABULARY) : null,
+    logitScale: number("logit_scale", 1),
+    logitBias: number("logit_bias", 0),
+    pictures: s.at("pictures").present ? parsePictures(s.at("pictures")) : null,
   };
+}
+
+function parsePictures(p: Value): PictureSection {
+  const size = p.at("size").integer(1, MAX_SIDE);
+  const functions = p.at("functions").list((f) => ({ name: f.at("name").text(), batch: f.at("batch").integer(1, MAX_PICTURES) }));
+  if (functions.length === 0) p.at("functions").fail("there is none");
+  functions.sort((a, b) => a.batch - b.batch);
+  const filter = p
+    .at("filter")
+    .raw((json, fail) => FILTER_NAMES.find((name) => name === json) ?? fail(`must be one of ${FILTER_NAMES.join(", ")}`));
+  return { size, shortest: p.at("shortest").present ? p.at("shortest").integer(size, MAX_SIDE) : null, filter, functions };
 }

@@ -39,11 +39,15 @@ export class TextTokenizer {
     return this.tokenizer.encode(text, { add_special_tokens: special }).ids;
   }
 
-  /** Ids of a text of a kind, its prefix in front. @returns at most `max_length` of them, special tokens included */
+  /**
+   * Ids of a text of a kind, its prefix in front. @returns at most `max_length` of them, special tokens included; exactly as many
+   * where the model wants texts to be filled
+   */
   encode(text: string, kind: Kind): number[] {
     const ids = this.all(text, kind);
-    const { maxLength } = this.section;
-    return ids.length <= maxLength ? ids : [...ids.slice(0, maxLength - this.end.length), ...this.end];
+    const { maxLength, fill } = this.section;
+    if (ids.length > maxLength) return [...ids.slice(0, maxLength - this.end.length), ...this.end];
+    return fill === null ? ids : [...ids, ...new Array<number>(maxLength - ids.length).fill(fill)];
   }
 
   /** Tokens of a text before it is cut. */

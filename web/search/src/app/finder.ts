@@ -4,11 +4,11 @@
  */
 
 import { describeBreak, errorCode, Store, type Shell, type ShellSettings } from "tinyweb-shell";
-import type { Passage, SearchModel } from "../model-api";
+import { factsOf, type Passage, type SearchModel } from "../model-api";
 import { EXAMPLE_NAME, EXAMPLE_TEXT } from "../text/example";
 import { keywords } from "../text/words";
 import type { Library, Doc } from "./library";
-import { rank, type Hit } from "./rank";
+import { rank, rankPictures, type Hit, type PictureHit } from "./rank";
 
 export const WORDS = { kept: "your documents are kept", next: "your next search" };
 
@@ -25,10 +25,11 @@ export interface FinderState {
   /** Whether storage has been read. */
   opened: boolean;
   query: string;
-  /** The passage that others are to be like; goes before the query. */
+  /** The passage, or the picture, that others are to be like; goes before the query. */
   like: { doc: Doc; index: number; text: string } | null;
   /** Null while nothing is looked for. */
   hits: Hit[] | null;
+  pictures: PictureHit[];
   searching: boolean;
   work: Work | null;
   /** Stopped by the reader. */
@@ -51,6 +52,7 @@ export interface Surroundings {
 }
 
 export const LIMIT = 12;
+const PICTURES_LIMIT = 60;
 /** Passages that are embedded in one go take about so long, so that a search does not wait behind them. */
 const TURN_MS = 350;
 const MOST_AT_ONCE = 64;
@@ -87,8 +89,22 @@ export class Finder extends Store<FinderState> {
   private atOnce = 4;
 
   constructor(private readonly env: Surroundings) {
-    super({ docs: [], opened: false, query: "", like: null, hits: null, searching: false, work: null, paused: false, problem: null });
-    env.shell.subscribe(() => this.changed());
+    super({
+      docs: [],
+      opened: false,
+      query: "",
+      like: null,
+      hits: null,
+      pictures: [],
+      searching: false,
+      work: null,
+      paused: false,
+      problem: null,
+    });
+    env.shell.subscribe(() => {
+      this.changed();
+      void this.welcome();
+    });
     env.shell.model.onReady(() => {
       void this.work();
       if (this.state.hits === null) this.ask(0);
@@ -105,12 +121,21 @@ export class Finder extends Store<FinderState> {
     await this.readAll();
     this.change({ opened: true });
     this.explainTrouble();
-    const { storage } = this.env.shell;
-    if (storage.get(WELCOMED) === undefined) {
-      storage.set(WELCOMED, true);
-      if (this.state.docs.length === 0) await this.add(EXAMPLE_NAME, EXAMPLE_TEXT, false);
-    }
+    await this.welcome();
     void this.work();
+  }
+
+  /** Whether the model reads pictures, too. */
+  get readsPictures(): boolean {
+    return factsOf(this.env.shell.model.state.facts).pictures;
+  }
+
+  /** On the first visit, as soon as it is known what the model reads. */
+  private async welcome(): Promise<void> {
+    const { storage, model } = this.env.shell;
+    if (!this.state.opened || model.state.facts === undefined || storage.get(WELCOMED) !== undefined) return;
+    storage.set(WELCOMED, true);
+    if (this.state.docs.length === 0 && !this.readsPictures) await this.add(EXAMPLE_NAME, EXAMPLE_TEXT, false);
   }
 
   /** Another tab has changed the documents. */
@@ -130,17 +155,19 @@ export class Finder extends Store<FinderState> {
 
   /** @param wanted by the reader just now: then a failed load is tried again @returns whether there was anything to add */
   async add(name: string, text: string, wanted = true): Promise<boolean> {
-    if (text.trim() === "" || this.library === undefined) return false;
-    const doc: Doc = {
-      id: this.env.newId(),
-      name,
-      text,
-      addedAt: this.env.now(),
-      passages: [],
-      vectors: new Float32Array(),
-      done: 0,
-      model: "",
-    };
+    if (text.trim() === "") return false;
+    return this.addDoc({ name, text }, wanted);
+  }
+
+  /** @param picture a small copy of what is in `file` */
+  addPicture(name: string, file: Blob, picture: Blob): Promise<boolean> {
+    return this.addDoc({ name, text: "", file, picture }, true);
+  }
+
+  private async addDoc(given: Pick<Doc, "name" | "text" | "picture" | "file">, wanted: boolean): Promise<boolean> {
+    if (this.library === undefined) return false;
+    const { env } = this;
+    const doc: Doc = { id: env.newId(), addedAt: env.now(), passages: [], vectors: new Float32Array(), done: 0, model: "", ...given };
     this.change({ docs: [doc, ...this.state.docs], paused: false, problem: null });
     await this.library.put(doc);
     this.explainTrouble();
@@ -240,7 +267,8 @@ export class Finder extends Store<FinderState> {
           for (;;) {
             const doc = this.state.docs.find((other) => other.id === id);
             if (doc === undefined || this.isWhole(doc, this.modelName())) return;
-            done += await this.turn(loaded, doc, signal, (now) => this.showWork(now, done, begun));
+            const show = (now: Doc): void => this.showWork(now, done, begun);
+            done += await (doc.picture === undefined ? this.turn(loaded, doc, signal, show) : this.pictureTurn(loaded, doc, signal, show));
           }
         }, work.signal);
       }
@@ -262,7 +290,9 @@ export class Finder extends Store<FinderState> {
     }
     const waiting = this.state.docs.some((doc) => !this.isWhole(doc, this.modelName()));
     if (waiting && !failed && !this.state.paused && model.state.engine.phase === "ready") void this.work();
-    else if (!waiting && done > 0) this.env.shell.announce("All documents can be searched.");
+    else if (!waiting && done > 0) {
+      this.env.shell.announce(this.readsPictures ? "All pictures and documents can be searched." : "All documents can be searched.");
+    }
   }
 
   private lastSave = 0;
@@ -304,6 +334,57 @@ export class Finder extends Store<FinderState> {
     return now.length;
   }
 
+  /** Some pictures that wait. @returns how many */
+  private async pictureTurn(model: SearchModel, doc: Doc, signal: AbortSignal, show: (doc: Doc) => void): Promise<number> {
+    const name = this.modelName();
+    show(doc);
+    const batch = model.info.pictures?.batch ?? 1;
+    const waiting = this.state.docs.filter((other) => other.picture !== undefined && !this.isWhole(other, name)).reverse();
+    const now = waiting.slice(0, 2 * waiting.length > batch ? batch : 1);
+    const vectors = await this.pictureVectors(model, now, signal);
+    if (signal.aborted) return 0;
+    for (const [i, { id }] of now.entries()) {
+      const other = this.state.docs.find((one) => one.id === id);
+      if (other === undefined) continue; // removed meanwhile
+      const { file: _, ...kept } = other;
+      const passages = [{ start: 0, end: 0 }];
+      const next: Doc = { ...kept, passages, vectors: vectors[i] ?? new Float32Array(model.info.dimensions), done: 1, model: name };
+      this.change({ docs: this.state.docs.map((one) => (one.id === id ? next : one)) });
+      await this.library?.put(next);
+      if (!this.state.docs.some((one) => one.id === id)) await this.library?.remove(id);
+    }
+    if (this.env.ticks() - this.lastSave > SAVE_MS) {
+      this.lastSave = this.env.ticks();
+      this.rankAgain();
+      this.env.tell();
+    }
+    return now.length;
+  }
+
+  /** One picture that cannot be read is no reason to read no other: it has no vector, and is found by nothing. */
+  private async pictureVectors(model: SearchModel, docs: Doc[], signal: AbortSignal): Promise<(Float32Array<ArrayBuffer> | undefined)[]> {
+    const read = async (given: Doc[]): Promise<Float32Array<ArrayBuffer>[]> => {
+      const files = given.map(({ file, picture }) => (file ?? picture) as Blob);
+      return (await model.embedImages(files, { signal })).map((vector) => Float32Array.from(vector));
+    };
+    const unreadable = (error: unknown): boolean => errorCode(error) === "bad-argument" && !signal.aborted;
+    try {
+      return await read(docs);
+    } catch (error) {
+      if (!unreadable(error)) throw error;
+    }
+    const found: (Float32Array<ArrayBuffer> | undefined)[] = [];
+    for (const doc of docs) {
+      try {
+        found.push(...(await read([doc])));
+      } catch (error) {
+        if (!unreadable(error)) throw error;
+        found.push(undefined);
+      }
+    }
+    return found;
+  }
+
   /** Passages of a document. The page stays responsive meanwhile. */
   private async split(model: SearchModel, { text }: Doc, signal: AbortSignal): Promise<Passage[]> {
     const found: Passage[] = [];
@@ -325,6 +406,7 @@ export class Finder extends Store<FinderState> {
     const left = this.state.docs.reduce((sum, other) => {
       const now = other.id === doc.id ? doc : other;
       if (now.model === name && now.passages.length > 0) return sum + now.passages.length - now.done;
+      if (now.picture !== undefined) return sum + 1;
       return sum + Math.ceil(now.text.length / 350);
     }, 0);
     const seconds = (this.env.ticks() - begun) / 1000;
@@ -341,7 +423,7 @@ export class Finder extends Store<FinderState> {
     this.ask(TYPING_MS);
   }
 
-  /** Passages that say something similar. */
+  /** Passages that say something similar, pictures that look like one. */
   similar(hit: { doc: Doc; index: number }): void {
     const doc = this.state.docs.find(({ id }) => id === hit.doc.id);
     const passage = doc?.passages[hit.index];
@@ -351,7 +433,11 @@ export class Finder extends Store<FinderState> {
     const width = doc.vectors.length / doc.passages.length;
     this.vector = doc.vectors.slice(hit.index * width, (hit.index + 1) * width);
     this.stems = new Set();
-    this.change({ query: "", like: { doc, index: hit.index, text: doc.text.slice(passage.start, passage.end) }, searching: false });
+    this.change({
+      query: "",
+      like: { doc, index: hit.index, text: doc.text.slice(passage.start, passage.end) || doc.name },
+      searching: false,
+    });
     this.rankAgain(true);
   }
 
@@ -362,7 +448,7 @@ export class Finder extends Store<FinderState> {
     const query = this.state.query.trim();
     if (query === "") {
       this.vector = null;
-      this.change({ hits: null, searching: false });
+      this.change({ hits: null, pictures: [], searching: false });
       return;
     }
     this.change({ searching: true });
@@ -396,8 +482,14 @@ export class Finder extends Store<FinderState> {
     const { vector } = this;
     if (vector === null) return;
     const { like } = this.state;
-    const hits = rank(this.usable(), vector, this.stems, LIMIT, like === null ? undefined : { doc: like.doc.id, index: like.index });
-    this.change({ hits });
-    if (announce) this.env.shell.announce(hits.length === 0 ? "Nothing was found." : `${hits.length} passages found.`);
+    const { engine } = this.env.shell.model.state;
+    const docs = this.usable();
+    const hits = rank(docs, vector, this.stems, LIMIT, like === null ? undefined : { doc: like.doc.id, index: like.index });
+    const scale = engine.phase === "ready" ? engine.info.logitScale : 1;
+    const pictures = rankPictures(docs, vector, scale, PICTURES_LIMIT, like?.doc.id);
+    this.change({ hits, pictures });
+    if (!announce) return;
+    const found = [pictures.length > 0 && `${pictures.length} pictures`, hits.length > 0 && `${hits.length} passages`].filter(Boolean);
+    this.env.shell.announce(found.length === 0 ? "Nothing was found." : `${found.join(" and ")} found.`);
   }
 }

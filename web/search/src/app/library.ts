@@ -9,10 +9,15 @@ import type { Passage } from "../model-api";
 export interface Doc {
   id: string;
   name: string;
+  /** "" of a picture. */
   text: string;
+  /** A small copy of a picture. */
+  picture?: Blob;
+  /** The picture itself, until the page is closed. */
+  file?: Blob;
   /** Milliseconds since 1970. */
   addedAt: number;
-  /** Empty until the model has been there to split the text. */
+  /** Empty until the model has been there to split the text; a picture is one. */
   passages: Passage[];
   /** A row for each passage; rows from `done` on are not there yet. */
   vectors: Float32Array<ArrayBuffer>;
@@ -29,9 +34,10 @@ const isPassage = (p: unknown): p is Passage =>
 /** What storage holds may be of an older page, or damaged: the text is what counts, the rest can be made again. */
 export function parseDoc(value: unknown): Doc | undefined {
   if (typeof value !== "object" || value === null) return undefined;
-  const { id, name, text, addedAt, passages, vectors, done: count, model } = value as Record<string, unknown>;
+  const { id, name, text, picture, addedAt, passages, vectors, done: count, model } = value as Record<string, unknown>;
   if (typeof id !== "string" || typeof name !== "string" || typeof text !== "string" || typeof addedAt !== "number") return undefined;
   const doc: Doc = { id, name, text, addedAt, passages: [], vectors: new Float32Array(), done: 0, model: "" };
+  if (picture instanceof Blob) doc.picture = picture;
   const whole =
     Array.isArray(passages) &&
     passages.every(isPassage) &&
@@ -91,7 +97,8 @@ export class Library {
   private async store(): Promise<void> {
     for (const [id, doc] of [...this.memory]) {
       if (this.memory.get(id) !== doc) continue; // deleted or replaced meanwhile
-      if (!(await this.change((store) => store.put(doc)))) return;
+      const { file: _, ...kept } = doc;
+      if (!(await this.change((store) => store.put(kept)))) return;
       if (this.memory.get(id) === doc) this.memory.delete(id);
     }
   }

@@ -1,4 +1,7 @@
-/** Which passages answer a query: by the cosine of the vectors, and a little by the words they share. */
+/**
+ * Which passages answer a query: by the cosine of the vectors, and a little by the words they share; and which pictures show it: by
+ * the cosine alone. Texts are nearer to texts than to any picture, so that each kind is ranked by itself.
+ */
 
 import { share } from "../text/words";
 import type { Doc } from "./library";
@@ -17,6 +20,9 @@ const WORDS_WORTH = 0.15;
 /** Behind the first three, passages with less than this share of the best score are left out. */
 const GOOD = 0.5;
 const ALWAYS = 3;
+/** Behind the first six, pictures are left out whose odds, by the scale of the model's training, are so much less than the best one's. */
+const ODDS = 6;
+const ALWAYS_SHOWN = 6;
 /** Passages whose words are looked at. */
 const CANDIDATES = 200;
 
@@ -34,7 +40,7 @@ export function rank(
   const width = vector.length;
   const found: { doc: Doc; index: number; cosine: number }[] = [];
   for (const doc of docs) {
-    if (doc.vectors.length !== doc.passages.length * width) continue; // another model's
+    if (doc.picture !== undefined || doc.vectors.length !== doc.passages.length * width) continue; // another model's
     for (let index = 0; index < doc.done; index++) {
       if (except?.doc === doc.id && except.index === index) continue;
       let cosine = 0;
@@ -51,4 +57,27 @@ export function rank(
   hits.sort((a, b) => b.score - a.score);
   const good = (hits[0]?.score ?? 0) * GOOD;
   return hits.slice(0, limit).filter(({ score }, i) => i < ALWAYS || score >= good);
+}
+
+export interface PictureHit {
+  doc: Doc;
+  /** The cosine. */
+  score: number;
+}
+
+/**
+ * @param vector of the query, or of a picture, length 1 @param scale what the model's training multiplied cosines with
+ * @param except a picture that is not to be found @returns at most `limit` pictures, best first
+ */
+export function rankPictures(docs: readonly Doc[], vector: Float32Array, scale: number, limit: number, except?: string): PictureHit[] {
+  const found: PictureHit[] = [];
+  for (const doc of docs) {
+    if (doc.picture === undefined || doc.done === 0 || doc.vectors.length !== vector.length || doc.id === except) continue;
+    let score = 0;
+    for (let i = 0; i < vector.length; i++) score += (vector[i] as number) * (doc.vectors[i] as number);
+    found.push({ doc, score });
+  }
+  found.sort((a, b) => b.score - a.score);
+  const good = (found[0]?.score ?? 0) - ODDS / Math.max(scale, 1);
+  return found.slice(0, limit).filter(({ score }, i) => i < ALWAYS_SHOWN || score >= good);
 }

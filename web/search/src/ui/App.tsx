@@ -16,12 +16,15 @@ import {
   type PageData,
 } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
+import type { Doc } from "../app/library";
 import type { Hit } from "../app/rank";
 import { factsOf, type EmbedInfo } from "../model-api";
+import { copyOf, isPicture } from "../pictures";
 import { EXAMPLE_NAME, EXAMPLE_QUERIES } from "../text/example";
 import { FileError, textOfFile } from "../text/files";
 import { Documents, WorkStrip } from "./Documents";
 import { PassageDialog } from "./PassageDialog";
+import { PictureDialog } from "./Pictures";
 import { LikeLine, Results } from "./Results";
 
 /** Files that are named where more could not be read. */
@@ -31,7 +34,8 @@ async function addFiles(finder: Finder, files: readonly File[]): Promise<void> {
   const refused: string[] = [];
   for (const file of files) {
     try {
-      await finder.add(file.name, await textOfFile(file));
+      if (finder.readsPictures && isPicture(file)) await finder.addPicture(file.name, file, await copyOf(file));
+      else await finder.add(file.name, await textOfFile(file));
     } catch (error) {
       refused.push(error instanceof FileError ? error.message : `“${file.name}” could not be read.`);
     }
@@ -78,6 +82,7 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   const scroller = useRef<HTMLElement>(null);
   const [opened, setOpened] = useState<Hit | null>(null);
+  const [seen, setSeen] = useState<Doc | null>(null);
   const looking = state.query.trim() !== "" || state.like !== null;
 
   const toQuery = (): void => {
@@ -89,16 +94,24 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
 
   const info = engine.phase === "ready" ? (engine.info as EmbedInfo) : null;
   const facts = factsOf(shell.model.state.facts);
-  const passages = state.docs.reduce((sum, { done }) => sum + done, 0);
-  const figures: Figure[] = passages > 0 ? [{ key: "passages", text: `${passages.toLocaleString("en")} passages` }] : [];
+  const { readsPictures } = finder;
+  const pictures = state.docs.filter(({ picture, done }) => picture !== undefined && done > 0).length;
+  const passages = state.docs.reduce((sum, { done }) => sum + done, 0) - pictures;
+  const figures: Figure[] = [
+    { key: "pictures", count: pictures },
+    { key: "passages", count: passages },
+  ]
+    .filter(({ count }) => count > 0)
+    .map(({ key, count }) => ({ key, text: `${count.toLocaleString("en")} ${key}` }));
   const about: AboutRow[] = info === null ? [] : [...modelRows(info.model, facts), ["Vectors", `${info.dimensions} numbers`]];
-  const data: PageData = { key: "all", one: "document", many: "documents", count: state.docs.length, clear: () => void finder.removeAll() };
+  const [one, many] = readsPictures ? ["picture or document", "pictures and documents"] : ["document", "documents"];
+  const data: PageData = { key: "all", one, many, count: state.docs.length, clear: () => void finder.removeAll() };
   const example = state.docs.length === 1 && state.docs[0]?.name === EXAMPLE_NAME;
 
   return (
     <Layout
       shell={shell}
-      busy={state.work === null ? null : "Reading your documents…"}
+      busy={state.work === null ? null : readsPictures ? "Reading your pictures…" : "Reading your documents…"}
       lines={
         <>
           <ProblemLine problem={state.problem} onClose={() => finder.closeProblem()} />
@@ -119,6 +132,20 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
                 setOpened(null);
               }}
               onClose={() => setOpened(null)}
+            />
+          )}
+          {seen !== null && (
+            <PictureDialog
+              doc={seen}
+              onSimilar={() => {
+                finder.similar({ doc: seen, index: 0 });
+                setSeen(null);
+              }}
+              onDelete={() => {
+                void finder.remove(seen.id);
+                setSeen(null);
+              }}
+              onClose={() => setSeen(null)}
             />
           )}
           <FileDrop text="Drop files to search them" onFiles={(files) => void addFiles(finder, files)} />
@@ -178,13 +205,15 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
               />
             )}
             {looking ? (
-              <Results finder={finder} onOpen={setOpened} />
+              <Results finder={finder} onOpen={setOpened} onPicture={setSeen} />
             ) : (
               <div class="welcome" data-testid="welcome">
-                <h2>Finds what you mean, not only what you type</h2>
+                <h2>{readsPictures ? "Finds pictures by what they show" : "Finds what you mean, not only what you type"}</h2>
                 <p>
-                  Ask in your own words: the model compares the meaning of your question with every passage of your documents. Nothing
-                  leaves this device.
+                  {readsPictures
+                    ? "Add pictures, then say in your own words what you look for: the model compares it with what each of them shows. "
+                    : "Ask in your own words: the model compares the meaning of your question with every passage of your documents. "}
+                  Nothing leaves this device.
                 </p>
                 {(example || state.docs.some(({ name }) => name === EXAMPLE_NAME)) && (
                   <>
@@ -210,7 +239,7 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
               </div>
             )}
           </div>
-          <Documents finder={finder} onFiles={(files) => void addFiles(finder, files)} />
+          <Documents finder={finder} onFiles={(files) => void addFiles(finder, files)} onPicture={setSeen} />
         </div>
       </Main>
     </Layout>

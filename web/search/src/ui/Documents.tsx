@@ -3,7 +3,9 @@ import { useState } from "preact/hooks";
 import { FilePicker, formatSecondsLeft, Icon, IconButton } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
 import type { Doc } from "../app/library";
+import { PICTURES } from "../pictures";
 import { ACCEPT, nameOf } from "../text/files";
+import { Thumbs } from "./Pictures";
 
 const figure = (n: number): string => n.toLocaleString("en");
 
@@ -32,7 +34,12 @@ export function WorkStrip({ finder }: { finder: Finder }): JSX.Element | null {
           </span>
         </div>
         <div class="strip-row">
-          <progress data-testid="progress" max={work.total} value={work.done} aria-label="Passages read" />
+          <progress
+            data-testid="progress"
+            max={work.total}
+            value={work.done}
+            aria-label={finder.readsPictures ? "Pictures and passages read" : "Passages read"}
+          />
           <IconButton icon="pause" label="Stop reading" testId="stop" onClick={() => finder.stop()} />
         </div>
       </div>
@@ -58,11 +65,15 @@ const LONG = 10_000;
 interface DocumentsProps {
   finder: Finder;
   onFiles: (files: readonly File[]) => void;
+  onPicture: (doc: Doc) => void;
 }
 
 /** What can be searched, and how more gets there. */
-export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
+export function Documents({ finder, onFiles, onPicture }: DocumentsProps): JSX.Element {
   const { docs, work, paused } = finder.state;
+  const { readsPictures } = finder;
+  const pictures = docs.filter(({ picture }) => picture !== undefined);
+  const texts = docs.filter(({ picture }) => picture === undefined);
   const [text, setText] = useState("");
   const add = (): void => {
     const given = text;
@@ -72,8 +83,18 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
   return (
     <section class="documents" aria-labelledby="documents-title">
       <h2 id="documents-title" class="part-title">
-        Your documents
+        {readsPictures ? "Your pictures and documents" : "Your documents"}
       </h2>
+      {readsPictures && (
+        <div class="add-row">
+          <FilePicker testId="choose-pictures" icon="image" accept={PICTURES} multiple onFiles={onFiles}>
+            Add pictures
+          </FilePicker>
+        </div>
+      )}
+      {pictures.length > 0 && (
+        <Thumbs pictures={pictures.map((doc) => ({ doc }))} testId="pictures" label="Your pictures" onOpen={onPicture} />
+      )}
       <form
         class="add"
         onSubmit={(event) => {
@@ -116,9 +137,9 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
           </FilePicker>
         </div>
       </form>
-      <p class="hint">Plain text, Markdown, HTML, CSV, JSON. They stay on this device.</p>
+      <p class="hint">{readsPictures && "JPEG, PNG, WebP. "}Plain text, Markdown, HTML, CSV, JSON. They stay on this device.</p>
       <ul class="document-list" data-testid="documents">
-        {docs.map((doc) => (
+        {texts.map((doc) => (
           <li key={doc.id} data-testid="document">
             <Icon name="file" />
             <span class="document-name">
@@ -135,7 +156,7 @@ export function Documents({ finder, onFiles }: DocumentsProps): JSX.Element {
           </li>
         ))}
       </ul>
-      {docs.length === 0 && finder.state.opened && (
+      {docs.length === 0 && finder.state.opened && !readsPictures && (
         <button type="button" class="button quiet" data-testid="add-example" onClick={() => void finder.addExample()}>
           Add the example document
         </button>

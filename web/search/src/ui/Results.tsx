@@ -1,8 +1,10 @@
 import type { JSX } from "preact";
 import { IconButton } from "tinyweb-shell";
 import type { Finder } from "../app/finder";
+import type { Doc } from "../app/library";
 import type { Hit } from "../app/rank";
 import { highlight } from "../text/words";
+import { Thumbs } from "./Pictures";
 
 function Result({
   hit,
@@ -36,18 +38,28 @@ function Result({
 }
 
 /** The passages found, best first. */
-export function Results({ finder, onOpen }: { finder: Finder; onOpen: (hit: Hit) => void }): JSX.Element {
-  const { hits, searching, like, docs, work } = finder.state;
+export function Results({
+  finder,
+  onOpen,
+  onPicture,
+}: {
+  finder: Finder;
+  onOpen: (hit: Hit) => void;
+  onPicture: (doc: Doc) => void;
+}): JSX.Element {
+  const { hits, pictures, searching, like, docs, work } = finder.state;
   if (hits === null)
     return (
       <p class="hint waiting" data-testid="waiting">
         {searching ? "Searching as soon as the model is ready…" : ""}
       </p>
     );
-  if (hits.length === 0) {
+  if (hits.length === 0 && pictures.length === 0) {
     const why =
       docs.length === 0
-        ? "There are no documents yet: add a text or a file."
+        ? finder.readsPictures
+          ? "There is nothing to search yet: add pictures, a text or a file."
+          : "There are no documents yet: add a text or a file."
         : work === null
           ? "Nothing was found."
           : "Nothing yet: your documents are still being read.";
@@ -58,23 +70,38 @@ export function Results({ finder, onOpen }: { finder: Finder; onOpen: (hit: Hit)
     );
   }
   return (
-    <ol
+    <div
       class={searching ? "results is-old" : "results"}
       data-testid="results"
-      aria-label={like === null ? "Passages found" : "Similar passages"}
+      role="region"
+      aria-label="Results"
       aria-busy={searching}
       data-query={finder.state.query}
     >
-      {hits.map((hit) => (
-        <Result
-          key={`${hit.doc.id}:${hit.index}`}
-          hit={hit}
-          stems={finder.marked}
-          onOpen={() => onOpen(hit)}
-          onSimilar={() => finder.similar(hit)}
+      {pictures.length > 0 && (
+        <Thumbs
+          key={finder.state.query}
+          pictures={pictures}
+          testId="pictures-found"
+          label={like === null ? "Pictures found" : "Similar pictures"}
+          found
+          onOpen={onPicture}
         />
-      ))}
-    </ol>
+      )}
+      {hits.length > 0 && (
+        <ol class="results" aria-label={like === null ? "Passages found" : "Similar passages"}>
+          {hits.map((hit) => (
+            <Result
+              key={`${hit.doc.id}:${hit.index}`}
+              hit={hit}
+              stems={finder.marked}
+              onOpen={() => onOpen(hit)}
+              onSimilar={() => finder.similar(hit)}
+            />
+          ))}
+        </ol>
+      )}
+    </div>
   );
 }
 

@@ -2,7 +2,8 @@
 
 import { Buffer } from "node:buffer";
 import { testLooks } from "tinyweb-shell/testing/looks";
-import { ask, settled } from "./using";
+import { reaches } from "tinyweb-shell/testing";
+import { addPictures, ask, settled } from "./using";
 
 testLooks([
   { name: "welcome", options: {}, act: settled },
@@ -43,6 +44,33 @@ testLooks([
         .getByTestId("documents")
         .getByText(/[1-9]\d* of 14/u)
         .waitFor();
+    },
+  },
+  {
+    name: "pictures welcome",
+    options: { mock: "fast,pictures" },
+    act: (page) => reaches(page, "ready"),
+  },
+  {
+    name: "pictures",
+    options: { mock: "fast,pictures" },
+    async act(page) {
+      await reaches(page, "ready");
+      await addPictures(page, ["red", "green", "blue", "red too", "gold", "teal"]);
+      await page.getByTestId("text").fill("The sea is blue.");
+      await page.getByTestId("add").click();
+      await page.getByTestId("documents").getByText("1 passage", { exact: true }).waitFor();
+      await ask(page, "sea");
+    },
+  },
+  {
+    name: "picture",
+    options: { mock: "fast,pictures" },
+    async act(page) {
+      await reaches(page, "ready");
+      await addPictures(page, ["green"]);
+      await page.getByTestId("open-picture").first().click();
+      await page.getByTestId("picture-dialog").getByRole("img").waitFor();
     },
   },
   {

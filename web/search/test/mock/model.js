@@ -6,6 +6,7 @@
  *   crawling        a passage takes 400 ms
  *   lost-hard       the first passages fail with "device-lost"
  *   full            the first passages fail for lack of memory
+ *   pictures        it reads pictures, too: of what colour they are; one named "unreadable" it cannot read
  */
 
 import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } from "./pretend.js";
@@ -29,7 +30,15 @@ const TOPICS = [
   ["bicycle", "chain", "oil", "bike"],
 ];
 
-export const info = { name: "tinyembed", parameters: 8_765_432, quant: "q8", modelBytes: MODEL_BYTES };
+const COLOURS = [
+  ["red", "rose"],
+  ["green", "grass"],
+  ["blue", "sea"],
+];
+const pictures = asked.has("pictures");
+if (pictures) TOPICS.push(...COLOURS);
+
+export const info = { name: "tinyembed", parameters: 8_765_432, quant: "q8", modelBytes: MODEL_BYTES, pictures };
 
 /** @param {string} text */
 function vectorOf(text) {
@@ -44,9 +53,30 @@ function vectorOf(text) {
   return vector.map((x) => x / length);
 }
 
+/** @param {Blob} picture */
+async function vectorOfPicture(picture) {
+  const bitmap = await createImageBitmap(picture);
+  const context = new OffscreenCanvas(1, 1).getContext("2d");
+  context?.drawImage(bitmap, 0, 0, 1, 1);
+  const pixel = context?.getImageData(0, 0, 1, 1).data ?? [];
+  const vector = new Float32Array(TOPICS.length + 6).fill(0.05);
+  COLOURS.forEach((_, i) => (vector[TOPICS.length - 3 + i] = (pixel[i] ?? 0) / 255));
+  const length = Math.hypot(...vector);
+  return vector.map((x) => x / length);
+}
+
 /** @param {LoadOptions} [options] @returns {Promise<SearchModel>} */
 export async function load(options = {}) {
-  const figures = { ...(await pretendLoading(options)), model: info.name, dimensions: TOPICS.length + 6, maxLength: 128, runMs: 0 };
+  const figures = {
+    ...(await pretendLoading(options)),
+    model: info.name,
+    dimensions: TOPICS.length + 6,
+    maxLength: 128,
+    runMs: 0,
+    pictures: pictures ? { size: 224, batch: 4 } : null,
+    logitScale: pictures ? 10 : 1,
+    logitBias: 0,
+  };
   const { on } = pretendEvents();
   let disposed = false;
   let calls = 0;
@@ -70,6 +100,17 @@ export async function load(options = {}) {
         if (asked.has("lost-hard")) throw fail("device-lost", "The GPU device was lost: driver reset.");
       }
       return texts.map(vectorOf);
+    },
+    async embedImages(images, options) {
+      const { signal } = options ?? {};
+      mock.asked.push({ kind: "picture", texts: images.map(() => "") });
+      if (asked.has("crawling")) await new Promise((resolve) => setTimeout(resolve, 400 * images.length));
+      if (disposed) throw fail("disposed", "This model was disposed.");
+      if (signal?.aborted) throw fail("aborted", "Stopped.");
+      if (images.some((image) => /** @type {{ name?: string }} */ (image).name?.startsWith("unreadable"))) {
+        throw fail("bad-argument", "The picture cannot be searched: it has no pixels yet.");
+      }
+      return Promise.all(images.map((image) => vectorOfPicture(/** @type {Blob} */ (image))));
     },
     *passages(text) {
       let at = 0;

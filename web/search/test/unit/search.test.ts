@@ -3,7 +3,8 @@
 import { describe, expect, test } from "vitest";
 import { Finder, type Surroundings } from "../../src/app/finder";
 import { Library, parseDoc, type Doc } from "../../src/app/library";
-import { rank } from "../../src/app/rank";
+import { rank, rankPictures } from "../../src/app/rank";
+import { isPicture } from "../../src/pictures";
 import { decode, FileError, nameOf, textOfFile } from "../../src/text/files";
 import { highlight, keywords, share, stem } from "../../src/text/words";
 
@@ -46,6 +47,12 @@ describe("words", () => {
   });
 });
 
+test("pictures are known by type or name", () => {
+  const is = (name: string, type = ""): boolean => isPicture(new File([], name, { type }));
+  expect([is("a.JPG"), is("b.heic"), is("camera", "image/webp"), is("c.png", "image/png")]).toEqual([true, true, true, true]);
+  expect([is("a.txt", "text/plain"), is("drawing.svg", "image/svg+xml"), is("png")]).toEqual([false, false, false]);
+});
+
 describe("rank", () => {
   const docs = [
     doc("a", [
@@ -71,6 +78,20 @@ describe("rank", () => {
   test("heeds words that are shared", () => {
     const [best] = rank(docs, Float32Array.of(0.95, 0.312), keywords("words"), 10);
     expect(best?.text).toBe("two words");
+  });
+
+  test("puts pictures apart", () => {
+    const picture = (id: string, vector: number[], done = 1): Doc => ({ ...doc(id, [["", vector]], done), picture: new Blob([]) });
+    const all = [...docs, picture("p", [0.8, 0.6]), picture("q", [1, 0]), picture("waits", [1, 0], 0), picture("other", [1, 0, 0])];
+    const names = (scale: number, limit: number, except?: string): string[] =>
+      rankPictures(all, Float32Array.of(1, 0), scale, limit, except).map(({ doc: { id } }) => id);
+    expect(names(1, 10)).toEqual(["q", "p"]);
+    expect(names(1, 1)).toEqual(["q"]);
+    expect(names(1, 10, "q")).toEqual(["p"]);
+    expect(rank(all, Float32Array.of(1, 0), new Set(), 10).map(({ doc: { id } }) => id)).toEqual(["a", "a", "b"]);
+    const many = Array.from({ length: 9 }, (_, i) => picture(`${i}`, [1 - i / 20, i / 20]));
+    expect(rankPictures(many, Float32Array.of(1, 0), 100, 20)).toHaveLength(6);
+    expect(rankPictures(many, Float32Array.of(1, 0), 10, 20)).toHaveLength(9);
   });
 
   test("leaves out the passage that others are to be like, and vectors of other models", () => {
