@@ -18,7 +18,6 @@ from tinyweb.cli.common import (
     ShardBytes,
     TemplateFile,
     Tune,
-    WeightQuant,
     export_app,
     say_devices,
     show_progress,
@@ -30,11 +29,21 @@ from tinyweb.cli.common import (
 def export_chat(
     source: ChatSource,
     output: Output,
-    quant: WeightQuant = Quant.q8,
+    quant: Annotated[
+        Quant | None,
+        typer.Option(help="Precision of weights (default: q8, or what fits --profile).", show_default=False),
+    ] = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
     shard_bytes: ShardBytes = SHARD_BYTES,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose what fits a kind of device: desktop, integrated, phone, old-phone, wasm-4g, wasm-2g.",
+            show_default=False,
+        ),
+    ] = None,
     name: Name = None,
     force: Force = False,
     activations: ActivationsChoice = None,
@@ -48,16 +57,25 @@ def export_chat(
     """
     from tinyweb.export.chat import ExportOptions
     from tinyweb.export.chat import export_chat as export
+    from tinyweb.export.profiles import size
 
     console = stderr()
     rounded = activations.value if activations else None
-    options = ExportOptions(quant.value, context, shard_bytes, name, force, tune or 0.0, rounded, chat_template)
+    options = ExportOptions(
+        quant.value if quant else None, context, shard_bytes, name, force, tune or 0.0, rounded, profile, chat_template
+    )
     with show_progress(console) as progress:
         made = export(source, output, options, progress)
     console.print(
         f"{output}: {made.weight_bytes / 1e6:.1f} MB of weights in {made.shards} file(s), "
         f"{made.kernels_per_token} kernels per token"
     )
+    if made.fit is not None:
+        console.print(
+            f"For a {made.fit.title}: --quant {made.quant} --context {made.context}, {size(made.fit.needs)} of "
+            f"{size(made.fit.memory)}",
+            markup=False,
+        )
     if made.requantised:
-        console.print(f"The weights were stored in other types and are {quant.value} now: {made.requantised}")
+        console.print(f"The weights were stored in other types and are {made.quant} now: {made.requantised}")
     say_devices(console, output)

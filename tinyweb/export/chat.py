@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
-from tinyweb.export.inspect import kernels_per_token
+from tinyweb.export.estimate import LEAST_CONTEXT, Shapes, choices, quants
+from tinyweb.export.inspect import entry_kernels, kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory
+from tinyweb.export.profiles import PAGE_BYTES, Fit, fits, named_profile, size
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import compile_variants, write_webgpu
@@ -24,12 +27,14 @@ from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
+from tinyweb.models.decoder.architectures import read_config
 from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
 
 KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
+USUAL_QUANT = "q8"
 DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
 FILES = {
     "tokenizer": "tokenizer.json",
@@ -43,13 +48,14 @@ FIRST_VARIABLES = ("start_pos", "count")
 class ExportOptions:
     """What the command line offers. `context` None: what the model allows, within reason. `name` None: the folder's."""
 
-    quant: str = "q8"
+    quant: str | None = None  # None: USUAL_QUANT, or what fits `profile`
     context: int | None = None
     shard_bytes: int = DEFAULT_SHARD_BYTES
     name: str | None = None
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels, half for each target
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
+    profile: str | None = None  # a kind of device (export/profiles.py) that it is to fit, by quantisation and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
 
 
@@ -61,6 +67,9 @@ class Exported:
     shards: int
     kernels_per_token: int
     requantised: str | None = None  # what the source had quantised otherwise, for people
+    quant: str = ""
+    context: int = 0
+    fit: Fit | None = None  # on the device of the profile
 
 
 def export_chat(source: str | Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
@@ -76,18 +85,58 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     tokenizer = Tokenizer.from_folder(opened, options.chat_template)
     page = "completion" if tokenizer.completes else "chat"
     check_page(page)
-    progress("reading the model", 0, 1)
-    model = load(opened, options.quant, options.context, DEVICE)
-    progress("reading the model", 1, 1)
-    with new_site(output, options.force) as site:
-        written = _write_bundle(site / "model", opened, model, tokenizer, settings, options, progress)
-        copy_page(site, page, folder)
-    return Exported(
-        written["weights"]["bytes"],
-        len(written["weights"]["shards"]),
-        kernels_per_token(written),
-        requantised(opened, options.quant),
-    )
+    attempts = _attempts(opened, options)
+    for number, chosen in enumerate(attempts):
+        quant = chosen.quant or USUAL_QUANT
+        progress("reading the model", 0, 1)
+        model = load(opened, quant, chosen.context, DEVICE)
+        progress("reading the model", 1, 1)
+        with suppress(_Misfit), new_site(output, options.force) as site:
+            written = _write_bundle(site / "model", opened, model, tokenizer, settings, chosen, progress)
+            copy_page(site, page, folder)
+            fit = _checked(written, options.profile, last=number == len(attempts) - 1)
+            shards = written["weights"]["shards"]
+            return Exported(
+                written["weights"]["bytes"], len(shards), kernels_per_token(written),
+                requantised(opened, quant), quant, model.context, fit,
+            )  # fmt: skip
+    raise AssertionError("the last attempt is an answer or an error")
+
+
+class _Misfit(Exception):
+    """What was exported needs more than was estimated: the next choice is tried."""
+
+
+def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions]:
+    """The options with what a profile asks for, the best first; ExportError where nothing fits."""
+    if options.profile is None:
+        return [replace(options, quant=options.quant or USUAL_QUANT)]
+    profile = named_profile(options.profile)
+    shapes = Shapes.of(read_config(source.config)[0], source.weights())
+    found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
+    if not found:
+        least = quants(options.quant)[-1]
+        tokens = options.context or min(LEAST_CONTEXT, shapes.config.positions)
+        needs = shapes.needs(least, tokens) + PAGE_BYTES
+        raise ExportError(
+            f"{source.name} does not fit on a {profile.title}, which gives a page {size(profile.memory)}: with --quant "
+            f"{least} and a context of {tokens} tokens it still needs {size(needs)}: "
+            "take a smaller model, or another --profile."
+        )
+    return [replace(options, quant=choice.quant, context=choice.context) for choice in found]
+
+
+def _checked(written: Mapping[str, Any], profile: str | None, last: bool) -> Fit | None:
+    """What a profile says of the finished bundle. _Misfit where it does not fit; ExportError where it was the last."""
+    if profile is None:
+        return None
+    kernels = {name: entry_kernels(section) for name, section in written["targets"].items()}
+    fit = next(f for f in fits(written, kernels) if f.profile == profile)
+    if fit.fits:
+        return fit
+    if not last:
+        raise _Misfit
+    raise ExportError(f"{written['name']} does not fit on a {fit.title}: {fit.limit}. Take a smaller model.")
 
 
 def requantised(source: ModelFolder, quant: str) -> str | None:
@@ -134,7 +183,7 @@ def _write_bundle(
     files = _write_texts(bundle, source, tokenizer)
     made = manifest(
         options.name or source.name,
-        _figures(model, source, options.quant),
+        _figures(model, source, options.quant or USUAL_QUANT),
         files,
         writer,
         segments,

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tinyweb.errors import ExportError
+
 GIB, MIB = 1 << 30, 1 << 20
 PAGE_BYTES = 64 * MIB  # the page itself: code, tokenizer, shards on their way
 PROMPT = 256  # tokens until the first of an answer
@@ -72,6 +74,14 @@ class _Chat:
     context: int
     parameters: int
     prefill: tuple[tuple[int, str], ...]  # block sizes, largest first, and their entry points
+
+
+def named_profile(name: str) -> Profile:
+    """ExportError where there is none of that name."""
+    found = next((p for p in PROFILES if p.name == name), None)
+    if found is None:
+        raise ExportError(f"there is no profile {name!r}: choose one of {', '.join(p.name for p in PROFILES)}")
+    return found
 
 
 def fits(manifest: Mapping[str, Any], kernels: Mapping[str, Mapping[str, int]]) -> list[Fit]:

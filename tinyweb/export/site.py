@@ -52,8 +52,9 @@ def looks_exported(folder: Path) -> bool:
 def check_page(task: str) -> None:
     """ExportError where the page that goes into every site of `task` has not been built."""
     if not (BUILT / task / "index.html").is_file():
+        command = "chat" if task == "completion" else task
         raise ExportError(
-            f"The page of `tinyweb export {'chat' if task == 'completion' else task}` has not been built ({task}/index.html is missing): "
+            f"The page of `tinyweb export {command}` has not been built ({task}/index.html is missing): "
             "run `make setup` in tinyweb's folder first."
         )
     check_library(TASK_LIBRARY[task])

@@ -1,0 +1,81 @@
+"""`tinyweb export chat --profile`: what is chosen so that it fits, and what is said where nothing does."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tinyweb.errors import ExportError
+from tinyweb.export import estimate, profiles
+from tinyweb.export.chat import ExportOptions, export_chat
+from tinyweb.export.estimate import Shapes, bits, quants
+from tinyweb.export.profiles import PAGE_BYTES
+from tinyweb.formats.source import open_model
+from tinyweb.models.decoder.architectures import read_config
+
+
+def quiet(step: str, done: int, total: int) -> None:
+    pass
+
+
+@pytest.fixture
+def shapes(model_folder: Path) -> Shapes:
+    source = open_model(model_folder)
+    return Shapes.of(read_config(source.config)[0], source.weights())
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+    """A phone with so much memory for the model."""
+    phone = replace(profiles.named_profile("phone"), memory=memory + PAGE_BYTES)
+    monkeypatch.setattr(profiles, "PROFILES", (phone,))
+
+
+def test_what_fits_well_stays_as_it_is(model_folder: Path, tmp_path: Path) -> None:
+    made = export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
+    assert (made.quant, made.context) == (quants()[0], 512)
+    assert made.fit is not None and made.fit.fits and made.fit.profile == "phone"
+
+
+def test_weights_are_rounded_before_the_context_is_cut(
+    model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = quants()[-1]
+    narrow(monkeypatch, shapes.needs(least, 512))
+    made = export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
+    assert bits(made.quant) < bits(quants()[0]) and made.context == 512
+    manifest = json.loads((tmp_path / "site/model/manifest.json").read_text())
+    assert (manifest["model"]["quant"], manifest["model"]["context"]) == (made.quant, 512)
+    assert made.fit is not None and made.fit.needs <= made.fit.memory
+
+
+def test_what_is_given_is_kept(
+    model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch, shapes.needs("q8", 300))
+    made = export_chat(model_folder, tmp_path / "a", ExportOptions(quant="q8", profile="phone"), quiet)
+    assert made.quant == "q8" and 256 <= made.context <= 300 and made.context % 64 == 0
+    made = export_chat(model_folder, tmp_path / "b", ExportOptions(context=512, profile="phone"), quiet)
+    assert made.context == 512 and bits(made.quant) < bits("q8")
+
+
+def test_where_nothing_fits_nothing_is_written(
+    model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch, shapes.needs(quants()[-1], 256) // 2)
+    with pytest.raises(ExportError, match=r"does not fit on a recent phone.*with --quant q\d and a context of 256"):
+        export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
+    with pytest.raises(ExportError, match="there is no profile 'toaster': choose one of phone"):
+        export_chat(model_folder, tmp_path / "site", ExportOptions(profile="toaster"), quiet)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimate_that_was_too_low_leads_to_the_next_choice(
+    model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch, shapes.needs("q4", 512))
+    monkeypatch.setattr(Shapes, "needs", lambda self, quant, context: self.weight_bytes(quant) // 2)
+    monkeypatch.setattr(estimate, "QUANTS", ("q8", "q4"))
+    made = export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
+    assert made.quant == "q4" and made.fit is not None and made.fit.fits
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
