@@ -1,8 +1,10 @@
 """A bundle's module: one function per entry point that carries out a whole list of kernels, addresses built in.
 
-All threads call the same entry point. Each takes shares of a kernel's grid from a counter; before a kernel that depends
-on earlier ones it waits until their shares are complete. A slow core thus does less, and a thread that comes late holds
-up nobody until the end of the call. The module for one thread is the same text without any of it.
+All threads call the same entry point. Each takes shares of a kernel's grid: of its own zone first, the same in every
+call, so that what it read or wrote last is in its cache, then of the others' (affinity scheduling, as in
+native_runtimes/cpu/pool.py); before a kernel that depends on earlier ones it waits until their shares are complete. A
+slow core thus does less, and a thread that comes late holds up nobody until the end of the call. The module for one
+thread is the same text without any of it.
 """
 
 from __future__ import annotations
@@ -27,18 +29,19 @@ class BundleCall:
     addresses: tuple[int, ...]
 
 
-# `control` (docs/bundle.md) holds four words of this module's: how many iterations of all grids were taken and are
-# complete in this call; threads that have come to its end (low half) and that sleep (high half); calls that have ended.
-# Waiting threads spin first, for a tenth of a millisecond or two: the others are rarely further behind, and waking a
-# sleeper costs more than most kernels. Few large iterations are handed out one by one at the end; many are small, and
-# every share has its own start.
+# `control` (docs/bundle.md) holds words of this module's: how many iterations of all grids are complete in this call;
+# threads that have come to its end (low half) and that sleep (high half); calls that have ended; on a cache line of
+# their own, how many iterations of each zone were taken. Zones of one grid are equally long, but for what the last ones
+# lack: the iterations before a grid are thus as many in every zone. Waiting threads spin first, for a tenth of a
+# millisecond or two: the others are rarely further behind, and waking a sleeper costs more than most kernels. Few large
+# iterations are handed out one by one at the end; many are small, and every share has its own start.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
 enum { SPINS = 200000, SHARES = 8, LEAST_SHARES = 32, FEW = 512, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
-static i32 *const taken = (i32 *)${control}, *const done = taken + 1;
-static i32 *const present = taken + 2, *const ended = taken + 3;
+static i32 *const done = (i32 *)${control}, *const present = done + 1, *const ended = done + 2;
+static i32 *const taken = done + 16;
 
 static inline i32 load(const i32 *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
@@ -55,21 +58,22 @@ static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
   __atomic_fetch_sub(present, SLEEPER, __ATOMIC_SEQ_CST);
 }
 
-// What is taken of so many iterations that are left: little at the end, where one thread waits for others.
-static inline i32 share(i32 left, i32 least, i32 threads) {
-  const i32 part = left / (threads * SHARES);
+// What is taken of so many iterations of a zone that are left: little at the end, where one thread waits for others.
+static inline i32 share(i32 left, i32 least) {
+  const i32 part = left / SHARES;
   return part > least ? part : least < left ? least : left;
 }
 
-// The next iteration below `end`, once those below `needed` are complete; -1 if none is left. Takes its share.
-static __attribute__((noinline)) i32 take(i32 end, i32 needed, i32 least, i32 threads) {
-  i32 next = load(taken);
-  while (next < end) {
+// The next iteration of a zone from `begin` to `end`, once `needed` of all zones are complete; -1 if none is left.
+// Takes its share.
+static __attribute__((noinline)) i32 take(i32 *zone, i32 begin, i32 end, i32 needed, i32 least) {
+  for (i32 seen = load(zone);;) {
+    const i32 next = seen > begin ? seen : begin;
+    if (next >= end) return -1;
     for (i32 complete; (complete = load(done)) < needed;) sleep_while(done, complete);
-    const i32 after = next + share(end - next, least, threads);
-    if (__atomic_compare_exchange_n(taken, &next, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return next;
+    const i32 after = next + share(end - next, least);
+    if (__atomic_compare_exchange_n(zone, &seen, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return next;
   }
-  return -1;
 }
 
 static void finish(i32 count) {
@@ -81,7 +85,7 @@ static void finish(i32 count) {
 static __attribute__((noinline)) void meet(i32 threads) {
   const i32 seen = load(ended);
   if ((__atomic_add_fetch(present, 1, __ATOMIC_SEQ_CST) & (SLEEPER - 1)) == threads) {
-    __atomic_store_n(taken, 0, __ATOMIC_SEQ_CST);
+    for (i32 zone = 0; zone < threads; ++zone) __atomic_store_n(taken + zone, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(done, 0, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(present, threads, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(ended, 1, __ATOMIC_SEQ_CST);
@@ -91,9 +95,13 @@ static __attribute__((noinline)) void meet(i32 threads) {
   }
 }
 
-#define START i32 first = 0, needed = 0;
-#define AFTER_ALL needed = first;
-#define LAUNCH(size, kernel, ...) first = kernel##_launch(__VA_ARGS__, first, needed, size, threads);
+#define START i32 first = 0, before = 0, needed = 0;
+#define AFTER_ALL needed = before;
+#define LAUNCH(size, kernel, ...) do { \
+  const i32 count = size, span = (count + threads - 1) / threads; \
+  kernel##_launch(__VA_ARGS__, first, span, needed, count, thread, threads); \
+  first += span, before += count; \
+} while (0);
 #define FINISH meet(threads);
 #else
 #define START
@@ -103,17 +111,21 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #endif
 """
 
-# One thread's shares of a kernel's grid; returns the first iteration of the next launch. A function of its own, as an
-# entry point has hundreds of launches of a few dozen kernels.
+# One thread's shares of a kernel's grid. A function of its own, as an entry point has hundreds of launches of a few
+# dozen kernels.
 _LAUNCH_FUNCTION = """\
-static __attribute__((noinline)) i32 ${name}_launch(${parameters}, i32 first, i32 needed, i32 count, i32 threads) {
-  const i32 end = first + count, least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
-  for (i32 next; (next = take(end, needed, least, threads)) >= 0;) {
-    const i32 length = share(end - next, least, threads);
-    ${name}_body(${arguments}, variables, next - first, next - first + length);
-    finish(length);
+static __attribute__((noinline)) void ${name}_launch(
+  ${parameters}, i32 first, i32 span, i32 needed, i32 count, i32 thread, i32 threads) {
+  const i32 least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
+  for (i32 i = 0; i < threads; ++i) {
+    const i32 zone = thread + i < threads ? thread + i : thread + i - threads, skipped = zone * span - first;
+    const i32 end = (span < count - zone * span ? span : count - zone * span) + first;
+    for (i32 next; (next = take(taken + zone, first, end, needed, least)) >= 0;) {
+      const i32 length = share(end - next, least);
+      ${name}_body(${arguments}, variables, next + skipped, next + skipped + length);
+      finish(length);
+    }
   }
-  return end;
 }
 """
 
@@ -128,7 +140,8 @@ def bundle_source(
     """The C source of a bundle's module; deterministic.
 
     Exports one `void NAME(int thread, int threads)` per entry point. When any thread returns from it, all kernels are
-    done. Variables are read at `variables_address + 4 * slot`; the 16 bytes at `control_address` are zero at first.
+    done. At most 16 threads. Variables are read at `variables_address + 4 * slot`; the 128 bytes at `control_address`
+    are zero at first.
     """
     support = Template(_SUPPORT).substitute(variables=variables_address, control=control_address)
     parts = [kernel_functions(programs, variable_slots, "__attribute__((noinline)) "), support]

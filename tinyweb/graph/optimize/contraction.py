@@ -28,9 +28,9 @@ LEAST_WORK = 1 << 15  # multiplications; below, packing and blocks cost more tha
 DEEPEST = 16
 DEEP_ENOUGH = 128
 # cycles of a simple model: what a step of the innermost loop costs beside its arithmetic; an element that comes in
-# order from the second-level cache, that a block brings near, that is packed in runs or one by one; one that is
-# stored alone, to a cache line that the next rows of the tile fill, or to a line of its own
-STEP, NEAR, FETCH, RUN, SINGLE, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 1.0, 12
+# order from the second-level cache, that a block brings near, that is packed in runs or one by one, that is converted
+# on the way; one that is stored alone, to a cache line that the next rows of the tile fill, or to a line of its own
+STEP, NEAR, FETCH, RUN, SINGLE, CONVERTED, SCATTER, LINE = 0.8, 0.125, 0.5, 0.4, 1.5, 0.5, 1.0, 12
 WAYS = 8  # of the first-level cache: it holds no more panels' lines that are filled together
 SMALL = 4  # rows of a tile whose operands are read as they lie
 LATENCY = 4  # of an addition
@@ -179,8 +179,8 @@ class Contraction:
         loads = [u for u in self.loads if along in u.ranges]
         if self.frozen(along):
             return 0.0
-        plain = all(u.dtype in self.target.arithmetic or u.dtype.bits < 8 for u in loads)  # words are unpacked whole
-        return RUN if plain and all(self.k.follows(u, along, width, False) for u in loads) else SINGLE
+        converted = 0.0 if all(u.dtype in self.target.arithmetic for u in loads) else CONVERTED
+        return converted + (RUN if all(self.k.follows(u, along, width, False) for u in loads) else SINGLE)
 
     def frozen(self, along: UOp) -> bool:
         """Whether the operand that varies along an axis is laid out before the first call."""

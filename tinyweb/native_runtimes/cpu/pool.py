@@ -1,9 +1,11 @@
 """The thread pool of the CPU runtime: C, compiled once, that carries out whole lists of launches.
 
-A list is one call into native code. The calling thread and the workers walk it together: each takes shares of a
-launch's grid from a counter, and before a launch that depends on earlier ones waits until those are complete. It waits
-for shares, not for threads: a worker that the system lets run late finds nothing left to do and holds up nobody. Who
-waits spins for some microseconds, because the next launch usually follows at once, then lets others run, then sleeps.
+A list is one call into native code. The calling thread and the workers walk it together: each takes shares of its own
+zone of a launch's grid, then of the others' (affinity scheduling: Markatos and LeBlanc, "Using processor affinity in
+loop scheduling on shared-memory multiprocessors", 1994), and before a launch that depends on earlier ones waits until
+those are complete. It waits for shares, not for threads: a worker that the system lets run late finds nothing left to
+do and holds up nobody. Who waits spins for some microseconds, because the next launch usually follows at once, then
+lets others run, then sleeps.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ import functools
 
 from tinyweb.toolchain import compile_shared
 
+ZONES = 16  # of a launch's grid, at most: their counters are one cache line
+
 # Only the compiler's own headers are visible: what is used of pthreads is declared here, with room for any system's
 # types.
-SOURCE = """\
+SOURCE = (
+    f"enum {{ ZONES = {ZONES} }};"
+    + """
 typedef __SIZE_TYPE__ size_t;
 extern int pthread_create(void *thread, const void *attributes, void *(*start)(void *), void *argument);
 extern int pthread_join(void *thread, void **result);
@@ -47,23 +53,31 @@ typedef struct {
   int barrier;  // wait for all earlier launches first
   int size;     // grid iterations of this run, and how many of them are worth taking
   int least;
-  int next;  // the first iteration nobody has taken
-  int done;  // iterations that are complete
+  int done;         // iterations that are complete
+  int next[ZONES];  // of each zone, the first iteration nobody has taken
 } Launch;
 
+typedef struct Pool Pool;
+
 typedef struct {
-  int threads, stop, count;
+  Pool *pool;
+  int thread;
+} Worker;
+
+struct Pool {
+  int threads, zones, stop, count;
   Launch *launches;
   int open;        // whether there is a list to join
   int active;      // workers that may be looking at it
   unsigned epoch;  // lists started
   int sleepers;
   void **handles;
+  Worker *workers;
   int caller;      // the processor that the workers keep off, -1 if none
   unsigned long allowed[CPUS / WORD];
   _Alignas(64) char mutex[256];
   _Alignas(64) char condition[256];
-} Pool;
+};
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -108,31 +122,47 @@ static void complete(Pool *pool, int *settled, int end) {
   }
 }
 
-static void walk(Pool *pool, int *settled) {
+// The first iteration of a zone: the grid is cut into one part for each thread, or for each few of them.
+static int start(const Launch *launch, int zones, int zone) {
+  return (int)(((long long)launch->size * zone + zones - 1) / zones);
+}
+
+// Carries out what is left of a zone, together with whoever else does.
+static void take(Pool *pool, Launch *launch, int zone) {
+  const int size = launch->size, end = start(launch, pool->zones, zone + 1);
+  int begin = load(&launch->next[zone]);
+  while (begin < end) {
+    // a share of what is left: large ones first, and small ones at the end, where one thread waits for the other's
+    const int share = (end - begin) / SHARES, least = launch->least < end - begin ? launch->least : end - begin;
+    const int count = share > least ? share : least;
+    if (!__atomic_compare_exchange_n(
+      &launch->next[zone], &begin, begin + count, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+    launch->run(launch->buffers, launch->variables, begin, begin + count);
+    if (__atomic_add_fetch(&launch->done, count, __ATOMIC_SEQ_CST) == size) wake(pool);
+    begin = load(&launch->next[zone]);
+  }
+}
+
+static int taken(const Pool *pool, const Launch *launch) {
+  for (int zone = 0; zone < pool->zones; ++zone)
+    if (load(&launch->next[zone]) < start(launch, pool->zones, zone + 1)) return 0;
+  return 1;
+}
+
+// A thread begins with the zone of its own, the same in every launch and every run, so that what it wrote or read last
+// is in its cache; then it helps the others.
+static void walk(Pool *pool, int thread, int *settled) {
   for (int i = 0; i < pool->count; ++i) {
     Launch *launch = &pool->launches[i];
-    const int size = launch->size;
-    int begin = load(&launch->next);
-    if (begin >= size) continue;
+    if (taken(pool, launch)) continue;
     if (launch->barrier) complete(pool, settled, i);
-    for (;;) {
-      // a share of what is left: large ones first, and small ones at the end, where one thread waits for the other's
-      int count;
-      do {
-        const int share = (size - begin) / (pool->threads * SHARES);
-        count = share > launch->least ? share : launch->least < size - begin ? launch->least : size - begin;
-      } while (count > 0 && !__atomic_compare_exchange_n(
-        &launch->next, &begin, begin + count, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-      if (count <= 0) break;
-      launch->run(launch->buffers, launch->variables, begin, begin + count);
-      if (__atomic_add_fetch(&launch->done, count, __ATOMIC_SEQ_CST) == size) wake(pool);
-      begin = load(&launch->next);
-    }
+    for (int k = 0; k < pool->zones; ++k) take(pool, launch, (thread + k) % pool->zones);
   }
 }
 
 static void *work(void *argument) {
-  Pool *pool = argument;
+  const Worker *worker = argument;
+  Pool *pool = worker->pool;
   int seen = 0;
   for (;;) {
     wait_until(pool, (int *)&pool->epoch, 0, seen);
@@ -140,7 +170,7 @@ static void *work(void *argument) {
     seen = load((int *)&pool->epoch);
     __atomic_add_fetch(&pool->active, 1, __ATOMIC_SEQ_CST);
     int settled = 0;
-    if (load(&pool->open)) walk(pool, &settled);
+    if (load(&pool->open)) walk(pool, worker->thread, &settled);
     if (__atomic_sub_fetch(&pool->active, 1, __ATOMIC_SEQ_CST) == 0) wake(pool);
   }
 }
@@ -167,23 +197,27 @@ Pool *pool_create(int threads) {
   pthread_mutex_init(pool->mutex, 0);
   pthread_cond_init(pool->condition, 0);
   pool->handles = calloc(threads, sizeof(void *));
+  pool->workers = calloc(threads, sizeof(Worker));
   pool->threads = 1;
   pool->caller = -1;
 #if defined(__linux__)
   sched_getaffinity(0, sizeof pool->allowed, pool->allowed);
 #endif
   for (int i = 1; i < threads; ++i) {
-    if (pthread_create(&pool->handles[i], 0, work, pool) != 0) break;
+    pool->workers[i] = (Worker){pool, i};
+    if (pthread_create(&pool->handles[i], 0, work, &pool->workers[i]) != 0) break;
     pool->threads = i + 1;
   }
+  pool->zones = pool->threads < ZONES ? pool->threads : ZONES;
   return pool;
 }
 
 void pool_run(Pool *pool, Launch *launches, int count) {
   int parallel = 0;
   for (int i = 0; i < count; ++i) {
-    launches[i].next = launches[i].done = 0;
+    launches[i].done = 0;
     launches[i].size = launches[i].grid(launches[i].variables);
+    for (int zone = 0; zone < pool->zones; ++zone) launches[i].next[zone] = start(&launches[i], pool->zones, zone);
     // rounded up: few large iterations are handed out one by one; many are small, and every share has its own start
     const int shares = launches[i].size <= FEW ? LEAST_SHARES : SHARES;
     launches[i].least = (launches[i].size - 1) / (pool->threads * shares) + 1;
@@ -201,7 +235,7 @@ void pool_run(Pool *pool, Launch *launches, int count) {
   __atomic_add_fetch(&pool->epoch, 1, __ATOMIC_SEQ_CST);
   wake(pool);
   int settled = 0;
-  walk(pool, &settled);
+  walk(pool, 0, &settled);
   complete(pool, &settled, count);
   __atomic_store_n(&pool->open, 0, __ATOMIC_SEQ_CST);
   wait_until(pool, &pool->active, 1, 0);
@@ -213,9 +247,11 @@ void pool_destroy(Pool *pool) {
   wake(pool);
   for (int i = 1; i < pool->threads; ++i) pthread_join(pool->handles[i], 0);
   free(pool->handles);
+  free(pool->workers);
   free(pool);
 }
 """
+)
 
 
 class LaunchRecord(ctypes.Structure):
@@ -225,7 +261,7 @@ class LaunchRecord(ctypes.Structure):
         ("run", ctypes.c_void_p), ("grid", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p), ("variables", ctypes.c_void_p),
         ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("least", ctypes.c_int),
-        ("next", ctypes.c_int), ("done", ctypes.c_int),
+        ("done", ctypes.c_int), ("next", ctypes.c_int * ZONES),
     )  # fmt: skip
 
 

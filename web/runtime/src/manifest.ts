@@ -109,7 +109,7 @@ export interface Manifest {
 }
 
 const PAGE = 65536;
-export const CONTROL_BYTES = 64;
+export const CONTROL_BYTES = 128;
 export const INT32_MAX = 2 ** 31 - 1;
 const MAX_BUFFER = 2 ** 36;
 

@@ -4,7 +4,7 @@
  * one after another, and which (up to nine). Threads wait for one another inside of the functions, so one call can hold several.
  */
 
-/** Indices of 32-bit words in `control`; the first four belong to the module's barrier. */
+/** Indices of 32-bit words in `control`; the first four belong to the module, as those after the loader's do. */
 export const CALL = 4;
 export const DONE = 5;
 export const COUNT = 6;
