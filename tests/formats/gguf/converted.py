@@ -37,7 +37,7 @@ def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more:
     for name, values in divided(joined(tensors), config).items():
         if name.startswith("pooler."):  # of BERT: no text's vector goes through it
             continue
-        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        found = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert found is not None, name
         values = np.ascontiguousarray(changed(values, found, architecture, config))
         if kind is not None and values.ndim > 1 and not found.endswith("norm.weight"):
@@ -60,7 +60,7 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
     """By the names of config.json, the writer's function for each."""
     rope = c.get("rope_parameters") or {}
     local, rope = rope.get("sliding_attention", {}), rope.get("full_attention", rope)
-    heads = c.get("num_attention_heads") or c.get("n_head") or c["num_heads"]
+    heads = c.get("num_attention_heads") or c.get("n_head") or c.get("num_heads") or 1
     width = c.get("head_dim") or (c.get("hidden_size") or c["n_embd"]) // heads
     part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 1)) or 1
     pairs = {
@@ -120,6 +120,11 @@ def recent(c: dict[str, Any]) -> dict[str, Any]:
     if kind == "mamba2":
         found |= {"layer_norm_rms_eps": c["layer_norm_epsilon"], "head_count": 0, "context_length": 1 << 20}
         found |= {"layer_norm_eps": None, "feed_forward_length": 0}
+    if kind == "rwkv7":
+        ranks = {"decay": "decay", "a": "iclr", "v": "value_residual_mix", "gate": "gate"}
+        found = {f"{ours}_lora_rank": c[f"{theirs}_low_rank_dim"] for theirs, ours in ranks.items()}
+        found |= {"wkv_head_size": c["head_dim"], "layer_norm_eps": c["norm_eps"], "head_count": 0}
+        found |= {"context_length": 1 << 20}
     if kind == "granitemoehybrid":
         attends = [k == "full_attention" for k in c["layer_types"]]
         found["head_count_kv"] = [c["num_key_value_heads"] if a else 0 for a in attends]
@@ -178,6 +183,8 @@ def joined(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def divided(tensors: dict[str, np.ndarray], c: dict[str, Any]) -> dict[str, np.ndarray]:
     """What is one tensor in a checkpoint and several in GGUF files; names that the package's tables know."""
     found: dict[str, np.ndarray] = {}
+    if c["model_type"] == "rwkv7":
+        return rwkv7(tensors)
     for name, v in tensors.items():
         start, _, last = name.rpartition("mlp.experts.")
         if name.endswith("kv_b_proj.weight"):
@@ -219,6 +226,27 @@ def divided(tensors: dict[str, np.ndarray], c: dict[str, Any]) -> dict[str, np.n
             found[name.replace("_bias", ".bias")] = v
         else:
             found[name] = v[:, 0] if name.endswith(("conv.conv.weight", "conv1d.weight")) else v
+    return found
+
+
+def rwkv7(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """By the names that the package's tables know: shares of the token before as one tensor, and for the first layer
+    matrices that are never read."""
+    found: dict[str, np.ndarray] = {}
+    for name, v in tensors.items():
+        to = name.replace("g_norm", "ln_x").replace("ffn_norm", "ln2").replace("ffn", "feed_forward")
+        to = to.replace("attn_norm", "ln1").replace("attn", "attention")
+        for half, number in (("0.weight", 1), ("2.weight", 2), ("2.bias", 0)):
+            to = to.replace(f"_lora.lora.{half}", f"{number}.weight")
+        if ".attn.x_" in name:
+            continue
+        to = to if to.endswith(("weight", "bias")) else f"{to}.weight"
+        found[to] = v.reshape(-1) if name.endswith("r_k") else v
+    for i in {name.split(".")[2] for name in tensors if ".attn." in name}:
+        each = [tensors[f"model.layers.{i}.attn.x_{kind}"] for kind in "rwkvag"]
+        found[f"blk.{i}.time_mix_lerp_fused.weight"] = np.stack(each)
+    for n in range(3):
+        found[f"model.layers.0.attention.v{n}.weight"] = found[f"model.layers.0.attention.a{n}.weight"]
     return found
 
 

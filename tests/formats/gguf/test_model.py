@@ -189,6 +189,22 @@ def test_logits(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+def test_rwkv7(tmp_path: Path) -> None:
+    """Which `transformers` does not know."""
+    small = STATES["RWKV-7"]
+    small.write(tmp_path / "folder")
+    model = GgufModel(convert(tmp_path / "folder", tmp_path / "m.gguf", "rwkv7"))
+    weights, expected = model.weights(), load_file(tmp_path / "folder" / "model.safetensors")
+    assert {
+        name for name in set(weights) - set(expected) if not name.startswith("model.layers.0.attn.v_lora.")
+    } == set()
+    for tensor, values in expected.items():
+        np.testing.assert_array_equal(weights.read(tensor, values.shape), values)
+    ids = np.random.randint(0, 67, (1, 5))
+    got = load(model, context=8)(Tensor(ids.astype(np.int32))).numpy()
+    np.testing.assert_allclose(got, small.logits(tmp_path / "folder", ids), atol=1e-4)
+
+
 WIDE = Small("LlamaForCausalLM", {"intermediate_size": 64})
 
 

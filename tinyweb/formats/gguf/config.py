@@ -262,6 +262,16 @@ def mamba2(f: Facts) -> Fields:
     }  # fmt: skip
 
 
+def rwkv7(f: Facts) -> Fields:
+    ranks = {"decay": "decay", "a": "iclr", "v": "value_residual_mix", "gate": "gate"}
+    found = {f"{n}_low_rank_dim": f.integer(f"attention.{key}_lora_rank", 1 << 16) for n, key in ranks.items()}
+    return found | {
+        "hidden_act": "sqrelu", "hidden_size": f.hidden, "num_hidden_layers": f.layers,
+        "head_dim": f.integer("wkv.head_size", 1 << 16), "norm_eps": f.number("attention.layer_norm_epsilon"),
+        "intermediate_size": f.integer("feed_forward_length", 1 << 20),
+    }  # fmt: skip
+
+
 def granite_hybrid(f: Facts) -> Fields:
     """Layers without heads for keys have a state."""
     heads, attends = kv_heads(f)
@@ -391,6 +401,7 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek2": Family("DeepseekV2ForCausalLM", "deepseek_v2", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS),
     "lfm2": Family("Lfm2ForCausalLM", "lfm2", names.LFM2, lfm2),
     "mamba2": Family("Mamba2ForCausalLM", "mamba2", names.MAMBA2, mamba2),
+    "rwkv7": Family("RWKV7ForCausalLM", "rwkv7", names.RWKV7, rwkv7),
     "granitehybrid": Family(
         "GraniteMoeHybridForCausalLM",
         "granitemoehybrid",

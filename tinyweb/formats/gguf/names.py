@@ -148,6 +148,23 @@ GRANITE_HYBRID_JOINS = (
     Join(_SHARED, ("ffn_gate_shexp.weight", "ffn_up_shexp.weight"), "rows"),
     Join(_SHARED, ("ffn_gate.weight", "ffn_up.weight"), "rows"),
 )
+_MIX = LAYER + "attn."
+RWKV7: dict[str, Names] = {
+    "token_embd": "model.embeddings", "token_embd_norm": "model.layers.0.pre_norm", "output_norm": "model.norm",
+    "output": "lm_head",
+    # one row for each kind of input, in this order
+    "blk.{}.time_mix_lerp_fused.weight": tuple(f"{_MIX}x_{kind}" for kind in "rwkvag"),
+}  # fmt: skip
+RWKV7 |= layer(
+    attn_norm="attn_norm", attn_norm_2="ffn_norm", channel_mix_key="ffn.key", channel_mix_value="ffn.value",
+    time_mix_receptance="attn.r_proj", time_mix_key="attn.k_proj", time_mix_value="attn.v_proj",
+    time_mix_output="attn.o_proj", time_mix_ln="attn.g_norm",
+)  # fmt: skip
+RWKV7 |= layer(_MIX, **{f"time_mix_{kind}1": f"{kind}_lora.lora.0" for kind in "wavg"})
+RWKV7 |= layer(_MIX, **{f"time_mix_{kind}2": f"{kind}_lora.lora.2" for kind in "wavg"})
+RWKV7 |= layer(_MIX, **{f"time_mix_{kind}0.weight": f"{kind}_lora.lora.2.bias" for kind in "wav"})
+RWKV7 |= layer(_MIX, **{f"time_mix_{name}.weight": name for name in ("k_k", "k_a", "r_k")})
+RWKV7["blk.{}.channel_mix_lerp_k.weight"] = LAYER + "ffn.x_k"
 LLAMA4 = LLAMA | layer(
     LAYER + "feed_forward.", ffn_gate="gate_proj", ffn_up="up_proj", ffn_down="down_proj", ffn_gate_inp="router",
     ffn_gate_shexp="shared_expert.gate_proj", ffn_up_shexp="shared_expert.up_proj",

@@ -109,9 +109,7 @@ class GgufWeights:
         if end not in ("weight", "bias") and (bare := _LAYER.fullmatch(tensor.name)):
             number, named = bare[1], "blk.{}." + bare[2]
         if (whole := self._family.parts.get(named)) is not None:
-            change = FLAT.get(named.removeprefix("blk.{}."))
-            shape = tensor.shape if change is None else (math.prod(tensor.shape),)
-            yield str(whole).format(number), self._weight(tensor, shape, partial(_whole, tensor, change))
+            yield from self._named_whole(whole, number, named.removeprefix("blk.{}."), tensor)
             return
         if part not in self._family.parts or end not in ("weight", "bias"):
             raise ModelFormatError(
@@ -121,6 +119,23 @@ class GgufWeights:
         names = self._family.parts[part]
         for name, shape, make in self._pieces(names, number, part.removeprefix("blk.{}."), end, tensor):
             yield f"{name}.{end}", self._weight(tensor, shape, make)
+
+    def _named_whole(self, names: Names, number: str, name: str, tensor: GgufTensor) -> Iterator[tuple[str, Weight]]:
+        """What is not called `.weight` or `.bias` in the checkpoint; several names: of one row each."""
+        shape, change = tensor.shape, FLAT.get(name)
+        if isinstance(names, tuple):
+            self._require(tensor, bool(shape) and shape[0] == len(names))
+            for i, each in enumerate(names):
+                yield each.format(number), self._weight(tensor, shape[1:], partial(_rows, tensor, i))
+            return
+        if change is not None:
+            shape = (math.prod(shape),)
+        elif name == "time_mix_r_k.weight":
+            width = self._facts.own.integer("wkv.head_size", 1, 1 << 16)
+            self._require(tensor, math.prod(shape) % width == 0)
+            shape = (math.prod(shape) // width, width)
+            change = partial(_heads, width)
+        yield names.format(number), self._weight(tensor, shape, partial(_whole, tensor, change))
 
     @staticmethod
     def _weight(tensor: GgufTensor, shape: tuple[int, ...], make: Callable[..., Array]) -> Weight:
@@ -265,6 +280,10 @@ def _rows(tensor: GgufTensor, which: int | slice, stored: bool = False) -> Array
     part = GgufTensor(tensor.name, tensor.form, (count, *tensor.shape[1:]), raw, tensor.path)
     values = _stored(part) if stored else _values(part)
     return values[0] if isinstance(which, int) else values
+
+
+def _heads(width: int, values: Array) -> Array:
+    return values.reshape(-1, width)
 
 
 def _values(tensor: GgufTensor) -> Array:
