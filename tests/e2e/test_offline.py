@@ -81,9 +81,9 @@ def test_without_a_network(
 
 @pytest.mark.slow
 def test_threads_come_with_the_worker(context: BrowserContext, exported_page: Exported, served: Serve) -> None:
-    """A host that cannot send isolation headers: the second visit has them from the worker."""
+    """A host that cannot send isolation headers: the page has them from the worker, and keeps them."""
     page = visit(context, f"{served(exported_page(CHAT), isolated=False).address}/?backend=wasm")
-    assert page.get_by_test_id("backend").get_attribute("data-backend") == "wasm-single"
+    assert page.get_by_test_id("backend").get_attribute("data-backend") == "wasm"
     page.reload()
     wait_for(page, "ready")
     assert page.get_by_test_id("backend").get_attribute("data-backend") == "wasm"

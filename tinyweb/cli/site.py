@@ -1,4 +1,4 @@
-"""Commands about sites that an export wrote: `tinyweb serve` and `tinyweb inspect`."""
+"""Commands about sites that an export wrote: `tinyweb serve`, `tinyweb host` and `tinyweb inspect`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,31 @@ def serve(
         server = open_server(site, host, port, **chosen)
         lines = announce(server, host)
     serve_site(server, lines, say=lambda line: print(line, flush=True))
+
+
+@app.command()
+def host(
+    site: SiteFolder,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST",
+            help="github-pages, cloudflare-pages, netlify, huggingface-spaces, nginx or s3.",
+            show_default=False,
+        ),
+    ],
+    debug: Debug = False,
+) -> None:
+    """Check a site against a static host's limits, and write the files that tell the host which headers it needs."""
+    from tinyweb.export.hosts import named_host, prepare
+
+    chosen = named_host(name)
+    written = prepare(site, chosen)
+    console = stderr()
+    console.print(
+        f"{site} is within the limits of {chosen.title}; written: {', '.join(written) or 'nothing'}", markup=False
+    )
+    console.print(f"Threads in WebAssembly come by: {chosen.isolates}. How to upload it: docs/hosting.md", markup=False)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import type { BackendChoice, LoadedModel } from "./model-api";
 import { isBackendChoice } from "./model-api";
+import { isolate } from "./isolate";
 import { importModel } from "./model/import";
 import { ModelLoader, type LoaderSurroundings } from "./model/loader";
 import { parseShellSettings, SettingsStore, type ShellSettings } from "./store/settings";
@@ -171,11 +172,14 @@ export function openShell<Model extends LoadedModel>(
   options: Omit<ShellOptions<ShellSettings>, "parseSettings"> & Partial<ShellOptions<ShellSettings>>,
 ): Shell<Model> {
   const storage = openStore(location.pathname, options.app);
-  const shell = new Shell<Model>(
+  const shell: Shell<Model> = new Shell<Model>(
     { parseSettings: parseShellSettings, ...options },
     {
       storage,
-      importModel,
+      importModel: async (attempt) => {
+        await isolate(shell.model.backendChoice);
+        return importModel<Model>(attempt);
+      },
       addressBackend: addressBackend(),
       forgetAddressBackend: () => {
         const url = new URL(location.href);
