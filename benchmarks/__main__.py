@@ -16,5 +16,9 @@ elif sys.argv[1:2] == ["count"]:
     from benchmarks.count.run import main
 
     main(sys.argv[2:])
+elif sys.argv[1:2] == ["export"]:
+    from benchmarks.export import main
+
+    main(sys.argv[2:])
 else:
     run.main()

@@ -33,7 +33,7 @@ from tinyweb.schedules import remembered
 
 SPARE = 4  # times what is laid out anew that must be free
 _ALWAYS_THERE = 64 << 20  # bytes for which nobody asks how much is left
-NAMES = ("CPU", "WASM", "WEBGPU", "INTERPRETER")
+NAMES = ("CPU", "DISK", "WASM", "WEBGPU", "INTERPRETER")
 
 
 class Buffer:

@@ -7,7 +7,7 @@ A dtype is always a scalar type: vectors and tiles are shapes of nodes, never dt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -270,7 +270,23 @@ def to_bits(values: npt.ArrayLike, dtype: DType) -> npt.NDArray[Any]:
 
 def from_bits(bits: npt.ArrayLike, dtype: DType) -> npt.NDArray[np.float32]:
     """The values that the bits of a float `dtype` of 8 or 16 bits stand for."""
-    raw = np.asarray(bits).astype(np.int64)
+    raw = np.asarray(bits).astype(f"uint{dtype.bits}", copy=False)
+    if dtype is dtypes.bfloat16:  # the upper half of a float32
+        wide = raw.astype(np.uint32)
+        return np.left_shift(wide, 16, out=wide).view(np.float32)
+    table, flat, values = _values_of(dtype), raw.reshape(-1), np.empty(raw.shape, np.float32)
+    for at in range(0, flat.size, _AT_ONCE):  # NumPy makes 64-bit indices of what it looks up
+        values.reshape(-1)[at : at + _AT_ONCE] = table[flat[at : at + _AT_ONCE]]
+    return values
+
+
+_AT_ONCE = 1 << 18
+
+
+@cache
+def _values_of(dtype: DType) -> npt.NDArray[np.float32]:
+    """The values of all bits of a float `dtype` in order."""
+    raw = np.arange(1 << dtype.bits)
     size, minus = raw & (1 << (dtype.bits - 1)) - 1, raw >> (dtype.bits - 1) & 1
     field, rest = size >> dtype.mantissa, size & (1 << dtype.mantissa) - 1
     whole = np.where(field > 0, rest + (1 << dtype.mantissa), rest)

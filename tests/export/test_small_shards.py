@@ -20,13 +20,14 @@ MIB = 1 << 20
 def model(*sizes: int) -> Memory:
     """Weights of so many bytes, each of one byte of its own, between states that are not written."""
 
-    def read(i: int, n: int) -> bytes:
+    def read(i: int, at: int, n: int) -> bytes:
+        assert at + n <= sizes[i]
         return bytes([i + 1]) * n
 
     named = []
     for i, n in enumerate(sizes):
         weight = buffer(2 * i, dtypes.uint8, n)
-        named.append(Named(f"w{i}", "weight", weight, dtypes.uint8, (n,), n, partial(read, i, n)))
+        named.append(Named(f"w{i}", "weight", weight, dtypes.uint8, (n,), n, partial(read, i)))
         named.append(Named(f"s{i}", "state", buffer(2 * i + 1, dtypes.uint8, 999), dtypes.uint8, (999,), 999, None))
     return Memory(tuple(named), (), {n.buffer: i for i, n in enumerate(named)})
 

@@ -103,7 +103,8 @@ def test_where_segments_lie(tmp_path: Path) -> None:
 def test_writing_all_weights(tmp_path: Path) -> None:
     """What has nothing to be read is no weight; progress is told before each; shards are a sixteenth, or 1 MiB."""
     told: list[tuple[str, int, int]] = []
-    named = [SimpleNamespace(read=read) for read in (lambda: b"x" * 100, None, lambda: b"y" * (2**20 + 1))]
+    contents: tuple[list[bytes] | None, ...] = ([b"x" * 60, b"x" * 40], None, [b"y", b"y" * 2**20])
+    named = [SimpleNamespace(read=c, content=lambda c=c: iter(c)) for c in contents]
     for total, cut in ((2**24, 2**20), (2**24 + 16 * 64, 2**20 + 64), (5, 2**20), (2**40, 2**22)):
         memory = SimpleNamespace(named=named, total=lambda kind, total=total: total if kind == "weight" else 0)
         with ShardWriter(tmp_path / str(total), 2**22) as writer:

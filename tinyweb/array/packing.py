@@ -28,7 +28,10 @@ def pack(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.uint8]:
         each = 8 // dtype.bits
         fields = np.zeros((dtype.nbytes(flat.size), each), np.uint8)
         fields.reshape(-1)[: flat.size] = flat.astype(np.uint8) & ((1 << dtype.bits) - 1)
-        return np.asarray(np.bitwise_or.reduce(fields << np.arange(0, 8, dtype.bits, dtype=np.uint8), axis=1))
+        packed = fields[:, 0].copy()
+        for i in range(1, each):
+            packed |= fields[:, i] << np.uint8(i * dtype.bits)
+        return packed
     return flat.astype(dtype.numpy).view(np.uint8)
 
 

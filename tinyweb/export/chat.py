@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ExportError
+from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
 from tinyweb.export.estimate import LEAST_CONTEXT, Shapes, choices, quants
 from tinyweb.export.inspect import entry_kernels, kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
-from tinyweb.export.memory import Named, plan_memory
+from tinyweb.export.memory import Named, plan_memory, read_memory
 from tinyweb.export.profiles import PAGE_BYTES, Fit, fits, named_profile, size
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
-from tinyweb.export.webgpu import compile_variants, write_webgpu
+from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.source import open_model
@@ -35,7 +37,7 @@ from tinyweb.tracing import Plan
 
 KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
 USUAL_QUANT = "q8"
-DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
+DEVICE = "DISK"  # where the weights wait to be written; nothing is computed there
 FILES = {
     "tokenizer": "tokenizer.json",
     "tokenizer_config": "tokenizer_config.json",
@@ -57,6 +59,7 @@ class ExportOptions:
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
     profile: str | None = None  # a kind of device (export/profiles.py) that it is to fit, by quantisation and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
+    binding_bytes: int = BINDING_BYTES  # of the largest buffer that a GPU must bind
 
 
 @dataclass(frozen=True)
@@ -170,14 +173,15 @@ def _write_bundle(
             model.activations = activations
             captured[activations] = entry_points(model, progress)
     every = {f"{activations} {entry}": p for activations, found in captured.items() for entry, p in found.items()}
-    memory = plan_memory(every, [*_named(model.weights, "weight"), *_named(model.state, "state")])
-    plan_layout(memory)  # refuses a model that is too large before the work begins
+    talked = (model.ids, model.logits, model.sampling_f, model.sampling_i, model.verified)  # to and from the page
+    plans, divided = within(captured[chosen["webgpu"]], options.binding_bytes, frozenset(t.uop.buffer for t in talked))
+    memory = plan_memory(every, [*_named(model.weights, "weight"), *_named(model.state, "state")], divided)
+    whole = captured[chosen["wasm"]]
+    plan_layout(memory.of(whole))  # refuses a model that is too large before the work begins
     variables = merge_variables(every)
-    plans = captured[chosen["webgpu"]]
     tune, calls = options.tune / 2, usual_calls(plans)
-    webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory, variables)
-    modules = compile_modules(captured[chosen["wasm"]], progress, tune, calls)
-    wasm = write_wasm(bundle, modules, memory, variables, progress)
+    webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory.of(plans), variables)
+    wasm = write_wasm(bundle, compile_modules(whole, progress, tune, calls), memory.of(whole), variables, progress)
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     files = _write_texts(bundle, source, tokenizer)
@@ -213,7 +217,7 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
     found: list[Named] = []
     for name, t in tensors.items():
         shape = tuple(s for s in t.shape if isinstance(s, int))
-        read = t.data if kind == "weight" else None
+        read = partial(read_memory, DEVICE, t.uop.buffer) if kind == "weight" else None
         found.append(Named(name, kind, t.uop.buffer, t.dtype, shape, t.nbytes(), read))
     return found
 

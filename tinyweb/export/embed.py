@@ -32,7 +32,7 @@ from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
 
-DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
+DEVICE = "DISK"  # where the weights wait to be written; nothing is computed there
 FILES = {"tokenizer": "tokenizer.json", "tokenizer_config": "tokenizer_config.json"}
 MAX_LENGTHS = 8
 

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from tinyweb.errors import ExportError
+from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
 from tinyweb.export.site import check_library, check_output, copy_library, new_site
 from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
-from tinyweb.export.webgpu import compile_variants, write_webgpu
+from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
+from tinyweb.graph.ir import UOp
 from tinyweb.graph.target import wasm_target, webgpu_target
 
 ENTRY = "run"
@@ -106,6 +108,7 @@ def write_functions(
     targets: Sequence[str] = TARGETS,
     shard_bytes: int = DEFAULT_SHARD_BYTES,
     tune: float = 0.0,
+    binding_bytes: int = BINDING_BYTES,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write the functions' bundle to the folder `bundle`, made if need be: manifest, kernels, weights; no loader.
@@ -113,25 +116,29 @@ def write_functions(
     An application that knows more than arrays in and out writes bundles of its own `task`: `sections` are its keys of
     the manifest (a page finds them in `info.sections`), `model` figures to show beside the count of parameters, `files`
     names of files that the caller has written to `bundle`, by what they are. `prepare` is told each target before the
-    functions are recorded for it, so that a model computes the same in the way that suits the target.
+    functions are recorded for it, so that a model computes the same in the way that suits the target. `binding_bytes`:
+    of the largest buffer that a GPU must bind; larger weights, states and temporaries are divided.
 
     Returns the manifest. Raises as `export_function`; what is half-written is the caller's (`new_site`) to remove.
     """
     _check(functions, targets, shard_bytes)
     by_target = _record_for(functions, targets, prepare, progress)
     recorded, last = by_target[targets[0]], by_target[targets[-1]]
-    memory = share_memory(recorded, last if last is not recorded else None)
     plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
+    ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
+    plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
+    memory = share_memory(recorded, last if last is not recorded else None, divided)
+    of = {target: memory.of(plans[target]) for target in targets}
     bundle.mkdir(exist_ok=True)
     compiled = {}
     if "wasm" in targets:
-        plan_layout(memory)  # refuses what is too large before the work begins
+        plan_layout(of["wasm"])  # refuses what is too large before the work begins
     if "webgpu" in targets:
         variants = compile_variants(plans["webgpu"], progress, tune / len(targets))
-        compiled["webgpu"] = write_webgpu(bundle, variants, memory, ())
+        compiled["webgpu"] = write_webgpu(bundle, variants, of["webgpu"], ())
     if "wasm" in targets:
         modules = compile_modules(plans["wasm"], progress, tune / len(targets))
-        compiled["wasm"] = write_wasm(bundle, modules, memory, (), progress)
+        compiled["wasm"] = write_wasm(bundle, modules, of["wasm"], (), progress)
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)

@@ -42,7 +42,7 @@ from tinyweb.models.stable_diffusion.tiles import Tiles, plan_tiles
 from tinyweb.sources import IMAGE, IMAGE_HALF, locate
 from tinyweb.tensor import Tensor
 
-DEVICE = "CPU"  # where the weights wait to be written
+DEVICE = "DISK"  # where the weights wait to be written
 PARTS = ("text_encoder", "unet", "vae_decoder", "vae_encoder")
 MAX_SIZES = 8  # each has kernels of its own
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tinyweb.device import Device, current_recorder
+from tinyweb.device import current_recorder
 from tinyweb.dtype import DType, dtypes
 from tinyweb.errors import ExportError
-from tinyweb.export.memory import Memory, Named, plan_memory
+from tinyweb.export.memory import Memory, Named, plan_memory, read_memory
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.schedule import nbytes
+from tinyweb.graph.schedule.parts import Parts
 from tinyweb.graph.target import Target
 from tinyweb.nn.state import get_state_dict
 from tinyweb.tensor import Tensor
@@ -42,6 +43,11 @@ class Recorded:
     plan: Plan
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+
+    @property
+    def ends(self) -> frozenset[UOp]:
+        """The memory of inputs and outputs."""
+        return frozenset(t.uop.buffer for t in (*self.inputs.values(), *self.outputs.values()))
 
     def section(self, memory: Memory) -> dict[str, Any]:
         """Its entry in the manifest's `functions`."""
@@ -145,14 +151,19 @@ def _fixed(name: str, t: Tensor) -> tuple[int, ...]:
     return sizes
 
 
-def share_memory(recorded: Mapping[str, Recorded], again: Mapping[str, Recorded] | None = None) -> Memory:
+def share_memory(
+    recorded: Mapping[str, Recorded],
+    again: Mapping[str, Recorded] | None = None,
+    divided: Mapping[UOp, Parts] | None = None,
+) -> Memory:
     """The memory of functions by name: inputs and outputs of each, and weights and state, which they share.
 
-    `again`: recordings of the same functions for another target (`before` of `record`).
+    `again`: recordings of the same functions for another target (`before` of `record`). `divided`: what one of them
+    binds in parts.
     """
     every = {**recorded, **{f"{name} again": r for name, r in (again or {}).items()}}
     plans = {name: r.plan for name, r in every.items()}
-    return plan_memory(plans, [*_ends(recorded), *_outside(recorded, every.values())])
+    return plan_memory(plans, [*_ends(recorded), *_outside(recorded, every.values())], divided)
 
 
 def _ends(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
@@ -181,19 +192,15 @@ def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Ite
             continue
         title, shape = names.get(b, ("", (int(b.arg.size),)))
         title = _unique(title or f"{'state' if b in written else 'weight'}{len(taken)}", taken)
-        device, size = Device[place], nbytes(b)
+        size = nbytes(b)
         if b not in written:
-            yield Named(title, "weight", b, b.dtype, shape, size, partial(_read, device, b, size))
+            yield Named(title, "weight", b, b.dtype, shape, size, partial(read_memory, place, b))
             continue
-        if any(_read(device, b, size)):
+        if any(read_memory(place, b, 0, size)):
             raise NotImplementedError(
                 f"The function updates {title}, which is not zero at first: a bundle's state begins as zeros."
             )
         yield Named(title, "state", b, b.dtype, shape, size)
-
-
-def _read(device: Any, buffer: UOp, size: int) -> bytes:
-    return bytes(device.runtime.copy_out(device.memory(buffer).handle, size))
 
 
 def _unique(name: str, taken: set[str]) -> str:

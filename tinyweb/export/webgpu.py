@@ -25,6 +25,8 @@ VARIANTS = {
     "subgroups-f16": webgpu_target(subgroups=True, f16=True),
 }
 
+BINDING_BYTES = VARIANTS["base"].max_binding_bytes  # what every adapter binds
+
 
 def compile_variants(
     plans: Mapping[str, Plan], progress: Progress, tune: float = 0.0, calls: Mapping[str, int] | None = None

@@ -1,12 +1,13 @@
 """Weights into shards: one stream of bytes, cut into files of a fixed size, each with its SHA-256.
 
-Tensors are written one after the other and none is held longer than it takes to write it.
+Tensors are written one after the other, a piece at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
@@ -76,20 +77,26 @@ class ShardWriter:
         """Cut shards of at most so many bytes; before the first tensor."""
         self.shard_bytes = min(self.shard_bytes, check_shard_bytes(min(shard_bytes, MAX_SHARD_BYTES)))
 
-    def add(self, data: bytes | memoryview) -> list[Segment]:
-        """Write one tensor; the segments that put it together again. Every cut lies at a multiple of `ALIGNMENT`."""
-        view = memoryview(data).cast("B")
-        if self._filled % ALIGNMENT and len(view):
-            self._write(memoryview(bytes(-self._filled % ALIGNMENT)))
+    def add(self, data: bytes | memoryview | Iterator[bytes | memoryview]) -> list[Segment]:
+        """Write one tensor, as a whole or in pieces; the segments that put it together again. Every cut lies at a
+        multiple of `ALIGNMENT`."""
         segments: list[Segment] = []
         at = 0
-        while at < len(view):
-            if self._filled == self.shard_bytes:
-                self._finish()
-            size = min(self.shard_bytes - self._filled, len(view) - at)
-            segments.append(Segment(len(self.shards), self._filled, size, at))
-            self._write(view[at : at + size])
-            at += size
+        for piece in (data,) if isinstance(data, bytes | memoryview) else data:
+            view = memoryview(piece).cast("B")
+            if at == 0 and self._filled % ALIGNMENT and len(view):
+                self._write(memoryview(bytes(-self._filled % ALIGNMENT)))
+            while len(view):
+                if self._filled == self.shard_bytes:
+                    self._finish()
+                part = view[: self.shard_bytes - self._filled]
+                last = segments[-1] if segments else None
+                if last and (last.shard, last.offset + last.bytes) == (len(self.shards), self._filled):
+                    segments[-1] = replace(last, bytes=last.bytes + len(part))
+                else:
+                    segments.append(Segment(len(self.shards), self._filled, len(part), at))
+                self._write(part)
+                at, view = at + len(part), view[len(part) :]
         return segments
 
     def _write(self, data: memoryview) -> None:
@@ -127,8 +134,7 @@ def write_weights(writer: ShardWriter, memory: Memory, progress: Progress) -> di
     segments: dict[int, list[Segment]] = {}
     for done, (id, n) in enumerate(weights):
         progress("writing weights", done, len(weights))
-        assert n.read is not None
-        segments[id] = writer.add(n.read())
+        segments[id] = writer.add(n.content())
     progress("writing weights", len(weights), len(weights))
     return segments
 

@@ -10,6 +10,7 @@ from tinyweb.native_runtimes.protocol import Runtime
 # device -> (module, class); imported on use, so that one device's libraries are not needed for another
 RUNTIMES: dict[str, tuple[str, str]] = {
     "CPU": ("tinyweb.native_runtimes.cpu", "CpuRuntime"),
+    "DISK": ("tinyweb.native_runtimes.cpu.mapped", "DiskRuntime"),
     "WASM": ("tinyweb.native_runtimes.wasm", "WasmRuntime"),
     "WEBGPU": ("tinyweb.native_runtimes.webgpu", "WebGpuRuntime"),
     "INTERPRETER": ("tinyweb.native_runtimes.interpreter", "InterpreterRuntime"),
