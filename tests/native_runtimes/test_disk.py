@@ -14,13 +14,17 @@ from tinyweb.native_runtimes.cpu.mapped import ARENA, SMALL, DiskRuntime
 RESIDENT = """
 import resource, numpy as np
 from tinyweb import Tensor
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 part = np.ones(8 << 20, np.uint8)
 kept = [Tensor(part, device=DEVICE)]
-before = peak()
-kept += [Tensor(part, device=DEVICE) for _ in range(40)]
-assert all(t.data() == part.tobytes() for t in kept)
-print(peak() - before)
+before = most = resident()
+for _ in range(40):
+    kept.append(Tensor(part, device=DEVICE))
+    most = max(most, resident())
+for t in kept:
+    assert t.data() == part.tobytes()
+    most = max(most, resident())
+print(most - before)
 """
 
 

@@ -37,7 +37,7 @@ from tinyweb.tracing import Plan
 
 KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
 USUAL_QUANT = "q8"
-DEVICE = "DISK"  # where the weights wait to be written; nothing is computed there
+DEVICE = "DISK"  # where the weights wait to be written
 FILES = {
     "tokenizer": "tokenizer.json",
     "tokenizer_config": "tokenizer_config.json",

@@ -16,7 +16,7 @@ from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.models.yolov8 import YOLOv8
 from tinyweb.sources import DETECT, locate, model_name
 
-DEVICE = "DISK"  # where the weights wait to be written; nothing is computed there
+DEVICE = "CPU"  # where the weights wait to be written; nothing is computed there
 QUANTS = {"f16": dtypes.float16, "f32": dtypes.float32}
 ENTRY = "detect"
 MOST_BOXES = 1024

@@ -32,7 +32,7 @@ from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
 
-DEVICE = "DISK"  # where the weights wait to be written; nothing is computed there
+DEVICE = "DISK"  # where the weights wait to be written
 FILES = {"tokenizer": "tokenizer.json", "tokenizer_config": "tokenizer_config.json"}
 MAX_LENGTHS = 8
 
@@ -115,8 +115,8 @@ def write_embedder(
         function_name(batch, length): (
             embedder.vectors,
             {
-                "ids": Tensor(np.zeros((batch, length), np.int32), device=DEVICE),
-                "lengths": Tensor(np.ones(batch, np.int32), device=DEVICE),
+                "ids": Tensor(np.zeros((batch, length), np.int32), device=model.device),
+                "lengths": Tensor(np.ones(batch, np.int32), device=model.device),
             },
         )
         for batch, length in shapes
