@@ -88,7 +88,8 @@ def llama_folder(name: str) -> Path:
 
 
 def gguf_file(name: str, quant: str) -> Path:
-    """The same weights for llama.cpp: "q8" (Q8_0) or "q4" (Q4_0, the embedding Q8_0 as tinyweb keeps it).
+    """The same weights for llama.cpp: "q8" (Q8_0) or "q4" (Q4_0, the embedding Q8_0 as tinyweb keeps it); or, with
+    matrices of random blocks (the embedding Q8_0), one of RANDOM.
 
     Integers and scales are those of `tinyweb.nn.quantize`, whose groups are llama.cpp's blocks.
     """
@@ -164,6 +165,8 @@ def _write_json(path: Path, value: Any) -> None:
 
 # -- GGUF (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) --------------------------------------------------
 F32, Q4_0, Q8_0 = 0, 2, 8  # types of tensors
+RANDOM = {"q4_k": ("Q4_K", 12), "q6_k": ("Q6_K", 14), "mxfp4": ("MXFP4", 39)}
+"""Types whose blocks are drawn at random, by the name of a quantisation: only llama.cpp makes them of weights."""
 UINT32, FLOAT32, STRING, ARRAY, INT32 = 4, 6, 8, 9, 5  # types of values
 ALIGNMENT, BLOCK = 32, 32
 SENTENCEPIECE_NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # types of tokens
@@ -208,10 +211,10 @@ def gguf_name(name: str) -> str:
 
 def _write_gguf(shape: Shape, source: Path, quant: str, path: Path) -> None:
     from tinyweb.formats.huggingface import ModelFolder
-    from tinyweb.nn.quantize import BITS
 
-    if quant not in BITS:
-        raise ValueError(f"GGUF files are written as {', '.join(BITS)}, not {quant}")
+    known = ("q8", "q4", *RANDOM)
+    if quant not in known:
+        raise ValueError(f"GGUF files are written as {', '.join(known)}, not {quant}")
     texts = token_texts(shape.vocab_size)
     kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[SENTENCEPIECE_NORMAL] * (len(texts) - 259)]
     metadata: list[tuple[str, int, Any]] = [
@@ -235,14 +238,18 @@ def _write_gguf(shape: Shape, source: Path, quant: str, path: Path) -> None:
         ("tokenizer.ggml.bos_token_id", UINT32, 1),
         ("tokenizer.ggml.eos_token_id", UINT32, 2),
         ("tokenizer.ggml.unknown_token_id", UINT32, 0),
+        ("tokenizer.chat_template", STRING, TEMPLATE),
     ]
+    from tests.formats.gguf.random_blocks import random_blocks
+
+    drawn = {code: kind for kind, code in RANDOM.values()}
     checkpoint = ModelFolder(source).weights()
     matrices = dict(shape.matrices())
     norms = [(name, (shape.hidden_size,)) for name in shape.norms()]
     tensors: list[tuple[str, tuple[int, ...], int]] = []
     for name, sizes in [*matrices.items(), *norms]:
-        kind = F32 if len(sizes) == 1 else Q4_0 if quant == "q4" and name != "model.embed_tokens" else Q8_0
-        tensors.append((name, sizes, kind))
+        matrix = RANDOM[quant][1] if quant in RANDOM else Q4_0 if quant == "q4" else Q8_0
+        tensors.append((name, sizes, F32 if len(sizes) == 1 else Q8_0 if name == "model.embed_tokens" else matrix))
 
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
@@ -255,7 +262,11 @@ def _write_gguf(shape: Shape, source: Path, quant: str, path: Path) -> None:
             offset += _aligned(_nbytes(sizes, kind))
         file.write(b"\0" * (-file.tell() % ALIGNMENT))
         for name, sizes, kind in tensors:
-            data = _tensor_data(shape, checkpoint.read(name + ".weight", sizes), name, kind)
+            if kind in drawn:
+                data = random_blocks(drawn[kind], sizes, np.random.default_rng(offset), sizes[-1] ** -0.5).tobytes()
+                offset += 1
+            else:
+                data = _tensor_data(shape, checkpoint.read(name + ".weight", sizes), name, kind)
             assert len(data) == _nbytes(sizes, kind)
             file.write(data + b"\0" * (-len(data) % ALIGNMENT))
 
@@ -275,7 +286,14 @@ def _tensor_data(shape: Shape, values: npt.NDArray[Any], name: str, kind: int) -
 
 
 def _nbytes(sizes: tuple[int, ...], kind: int) -> int:
+    from tinyweb.formats.gguf.blocks import BlockFormat
+    from tinyweb.formats.gguf.types import BY_NAME
+
     count = int(np.prod(sizes))
+    for name, code in RANDOM.values():
+        form = BY_NAME[name]
+        if kind == code and isinstance(form, BlockFormat):
+            return count // form.elements * form.bytes
     return count * 4 if kind == F32 else count // BLOCK * (2 + (BLOCK if kind == Q8_0 else BLOCK // 2))
 
 
@@ -336,7 +354,7 @@ def quantised_once() -> Iterator[None]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints", description="Make a random checkpoint.")
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("--gguf", choices=("q8", "q4"), help="the file for llama.cpp instead of the folder")
+    parser.add_argument("--gguf", choices=("q8", "q4", *RANDOM), help="the file for llama.cpp instead of the folder")
     given = parser.parse_args()
     print(gguf_file(given.shape, given.gguf) if given.gguf else llama_folder(given.shape))
 

@@ -1,9 +1,11 @@
 """What `tinyweb export chat` costs, in time and memory, in a process of its own, for a model of random weights.
 
-usage: python -m benchmarks export [--shape 1b] [--quant q4 --quant q8] [--folder FOLDER] [--keep] [--json FILE]
+usage: python -m benchmarks export [--shape 1b] [--quant q4 --quant q8] [--page] [--folder FOLDER] [--keep]
+                                   [--json FILE]
 
 The model has the shape of Llama-3.2-1B: bfloat16 in shards, written a slice at a time, and a byte-level vocabulary of
-as many tokens.
+as many tokens. `--page` opens the site in Chromium, too, in WebAssembly, and measures the memory of its process from
+the first byte to the end of an answer, and that of all of Chromium.
 """
 
 from __future__ import annotations
@@ -172,13 +174,15 @@ def measured(command: Sequence[str], environment: dict[str, str] | None = None) 
 
 
 @contextmanager
-def watched(pid: int) -> Iterator[list[int]]:
-    """The proportional memory of a process and everything below it, at intervals while the context lasts."""
+def watched(pid: int, only: str = "") -> Iterator[list[int]]:
+    """The proportional memory of a process and everything below it, at intervals while the context lasts. `only`: of
+    the largest process with this argument."""
     found, stop = [0], threading.Event()
 
     def look() -> None:
         while not stop.wait(EVERY):
-            found.append(sum(memory_of(p) for p in below(pid)))
+            each = [memory_of(p) for p in below(pid) if not only or only in arguments_of(p)]
+            found.append(max(each, default=0) if only else sum(each))
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
@@ -199,6 +203,14 @@ def below(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def arguments_of(pid: int) -> list[str]:
+    """What a process was started with; nothing where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def memory_of(pid: int) -> int:
@@ -222,8 +234,49 @@ def export(source: Path, site: Path, quant: str, context: int) -> Cost:
         shutil.rmtree(cache, ignore_errors=True)
 
 
-def weight_bytes(site: Path) -> int:
-    return int(json.loads((site / "model" / "manifest.json").read_text())["weights"]["bytes"])
+def needed_bytes(site: Path) -> tuple[int, int]:
+    """Of an exported site's weights and of its key/value cache."""
+    manifest = json.loads((site / "model" / "manifest.json").read_text())
+    states = [b for b in manifest["buffers"] if b["kind"] == "state" and b["name"].startswith("layer")]
+    return int(manifest["weights"]["bytes"]), sum(b["bytes"] for b in states)
+
+
+@dataclass(frozen=True)
+class PageCost:
+    """Peaks in bytes: of the page's process, and of all processes of Chromium."""
+
+    page: int
+    chromium: int
+    load_seconds: float
+    tokens_per_second: float
+
+
+def open_page(site: Path, tokens: int = 8) -> PageCost:
+    """A site's chat in headless Chromium, in WebAssembly, from loading to the end of an answer."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    import browser  # tools/browser.py
+    from playwright.sync_api import sync_playwright
+
+    from benchmarks.page import DECODE, LOAD
+    from tinyweb.serve import open_server
+
+    server = open_server(site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser.ensure(), args=list(browser.FLAGS))
+        page = chromium.new_page()
+        page.set_default_timeout(1_200_000)
+        page.goto(f"http://localhost:{server.port}/model/model.d.ts")  # same origin, without the page's own model
+        page.evaluate("history.replaceState(null, '', '/')")
+        with watched(os.getpid(), "--type=renderer") as alone, watched(os.getpid()) as together:
+            before = sum(memory_of(p) for p in below(os.getpid()))
+            begin = time.perf_counter()
+            page.evaluate(LOAD, "wasm")
+            seconds = time.perf_counter() - begin
+            rate = float(page.evaluate(DECODE, ["Hello", tokens]))
+        chromium.close()
+    server.shutdown()
+    return PageCost(max(alone), max(together) - before, seconds, rate)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shape", choices=SHAPES, default="1b")
     parser.add_argument("--quant", action="append", choices=("f16", "q8", "q4"), help="may be given twice")
     parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--page", action="store_true", help="open each site in Chromium, too")
     parser.add_argument("--folder", type=Path, default=checkpoints.FOLDER / "export", help="where files are made")
     parser.add_argument("--keep", action="store_true", help="do not delete them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
@@ -242,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for quant in given.quant or ["q8", "q4"]:
         site = given.folder / f"{given.shape}-{quant}"
         cost = export(source, site, quant, given.context)
-        weights = weight_bytes(site)
+        weights, cache = needed_bytes(site)
         figures.append({"shape": given.shape, "quant": quant, "stored": stored, "weights": weights, **asdict(cost)})
         print(
             f"{quant}: {cost.seconds:.0f} s ({cost.processor_seconds:.0f} s of processor time), "
@@ -250,6 +304,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{weights / GIB:.2f} GiB of weights",
             flush=True,
         )
+        if given.page:
+            seen = open_page(site)
+            figures[-1] |= {"cache": cache, "page": asdict(seen)}
+            print(
+                f"  in Chromium: {seen.page / GIB:.2f} GiB, {seen.page / (weights + cache):.3f} of weights and cache "
+                f"(all processes {seen.chromium / GIB:.2f} GiB more than before); loaded in {seen.load_seconds:.0f} s, "
+                f"{seen.tokens_per_second:.2f} tokens/s",
+                flush=True,
+            )
         if not given.keep:
             shutil.rmtree(site)
     if not given.keep:

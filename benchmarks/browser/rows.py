@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.browser.works import FUNCTIONS, LANGUAGE, LOAD
+from benchmarks.checkpoints import RANDOM
 from benchmarks.contestant import Arrays
 from benchmarks.harness import MILLISECONDS, SECONDS, Peer, Row, Side, Unit, close
 from benchmarks.worker import Worker
@@ -100,6 +101,8 @@ def _rows() -> Iterator[Row]:
         for quant in ("q8", "q4"):
             yield language_row("110m", quant, "decode", threads, (4, 0.6), 1 if threads == 2 else 2)
             yield language_row("110m", quant, "prefill", threads, (3, None), 1 if threads == 2 else 2)
+        for quant in RANDOM if threads == 2 else ():
+            yield language_row("110m", quant, "decode", threads, (4, None), 1)
     unit = Unit("GFLOP/s", 2 * 1024**3 / 1e9)
     peers = {"onnxruntime": 4.0, "jax": 1.3}
     yield function_row("matmul-1024", "f32 matmul 1024³", peers, "webgpu", 1, unit, 1, 1e-4)

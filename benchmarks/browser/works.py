@@ -113,15 +113,17 @@ class Language:
     context: int = 512
 
     def bundle(self, folder: Path) -> Path:
-        from benchmarks.checkpoints import llama_folder, quantised_once
+        from benchmarks.checkpoints import RANDOM, llama_folder, quantised_once
         from tinyweb.export.chat import ExportOptions, export_chat
 
         self.gguf()  # peers cannot make it: they have no tinyweb
         site = folder / f"llama-{self.shape}-{self.quant}"
         if not site.exists():
-            options = ExportOptions(self.quant, self.context)
+            stored = self.quant in RANDOM
+            options = ExportOptions("stored" if stored else self.quant, self.context)
+            source = self.gguf() if stored else llama_folder(self.shape)
             with quantised_once():
-                export_chat(llama_folder(self.shape), site, options, lambda step, done, total: None)
+                export_chat(source, site, options, lambda step, done, total: None)
         return site
 
     def gguf(self) -> Path:
@@ -142,7 +144,7 @@ LOAD_BYTES = 7_800_000
 LANGUAGE = {
     f"llama-{shape}-{quant}-{task}": Language(shape, quant, task, 16 if task == "decode" else 256)
     for shape in ("15m", "110m")
-    for quant in ("q8", "q4")
+    for quant in ("q8", "q4", "q4_k", "q6_k", "mxfp4")
     for task in ("decode", "prefill")
 }
 

@@ -1,7 +1,7 @@
 """Llama decode and prefill on this processor: tinyweb beside llama.cpp and tinygrad, one random checkpoint for all.
 
-All read the same 8- or 4-bit integers and scales. llama.cpp quantises activations too: its logits differ by 3 % of
-their norm from those of exact products.
+All read the same 8- or 4-bit integers and scales, or the same blocks of a GGUF file. llama.cpp quantises activations
+too: its logits differ by 3 % of their norm from those of exact products.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Ours(Model):
         checkpoints.gguf_file(shape, quant)  # peers cannot make it: they have no tinyweb
         _script(find_clang().clang)
         with checkpoints.quantised_once():
-            model = load(checkpoints.llama_folder(shape), quant, CONTEXT, device=device)
+            if quant in checkpoints.RANDOM:  # as they are stored
+                model = load(checkpoints.gguf_file(shape, quant), None, CONTEXT, device=device)
+            else:
+                model = load(checkpoints.llama_folder(shape), quant, CONTEXT, device=device)
         self.model = model
         self.chat = Chat(model, SimpleNamespace(eos=()))  # type: ignore[arg-type]  # ids in, ids out: nothing ends
 
@@ -261,6 +264,8 @@ def rows() -> list[Row]:
         found += [row("110m", quant, task, 2, 1, 12) for task in ("decode", "prefill")]
     for quant in ("q8", "q4"):
         found += [row("110m", quant, task, 1, 2, 15) for task in ("decode", "prefill")]
+    for quant in checkpoints.RANDOM:
+        found += [row("110m", quant, task, 2, 1, 12) for task in ("decode", "prefill")]
     for quant in ("q8", "q4"):
         found += [row("1b", quant, task, 2, 2, 45) for task in ("decode", "prefill")]
     found += [tinygrad_row("110m", "q4", "decode", 3, 150), tinygrad_row("110m", "q8", "decode", 3, 150)]
