@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from PIL import Image
 from torch.nn.functional import normalize
 from transformers import PreTrainedModel
@@ -20,12 +22,16 @@ from tests.models.encoder_folders import word_pieces
 from tests.models.image_text_folders import MODELS, processor, random_model, write_folder
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
+from tinyweb.formats.tokenizer import load_backend
 from tinyweb.models import load
 from tinyweb.models.encoder.architectures.image_text import read_image_text
 from tinyweb.models.image_text import ImageEmbedder, ImageText
 from tinyweb.models.preprocessing import Preprocessing
 
+ROOT = Path(__file__).parents[2]
 TOLERANCE = 1e-4
+WORDS = ["▁the", "▁cat", "▁", "s", "▁photo", "▁of", "▁a", *"abcdefghijklmnopqrstuvwxyz"]
+PIECES = [*((t, 0.0) for t in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")), *((w, -len(w) - 0.1) for w in WORDS)]
 TEXTS = ["the cat sat", "a tree", "", "query: the cats, the trees, a b c d e f g h i j k"]
 RNG = np.random.default_rng(3)
 PICTURES = [RNG.integers(0, 256, shape).astype(np.uint8) for shape in
@@ -149,7 +155,7 @@ def test_without_a_file_pictures_go_through_what_is_usual(name: str, made: Made,
 
 def test_the_page_scales_pictures_alike() -> None:
     """What the page's own test compares with (web/runtime/test/embed-picture.test.ts): bytes of Pillow's, and ours."""
-    path = Path(__file__).parents[2] / "web" / "runtime" / "test" / "fixtures" / "resampled.json"
+    path = ROOT / "web" / "runtime" / "test" / "fixtures" / "resampled.json"
     for case in json.loads(path.read_text()):
         height, width, size, shortest, name = (case[k] for k in ("height", "width", "size", "shortest", "filter"))
         i = np.arange(height * width * 4)
@@ -162,6 +168,27 @@ def test_the_page_scales_pictures_alike() -> None:
         top, left = (high - size) // 2, (wide - size) // 2
         np.testing.assert_array_equal(ours, theirs[top : top + size, left : left + size])
         assert base64.b64decode(case["bytes"]) == ours.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["CLIP", "DeBERTa"])
+def test_ids_of_the_page(kind: str, tmp_path: Path) -> None:
+    """The page's tokenizer reads texts as Python's does."""
+    tokenizer = (
+        transformers.CLIPTokenizer.from_pretrained(ROOT / "assets" / "models" / "tinysd" / "tokenizer")
+        if kind == "CLIP"
+        else transformers.DebertaV2Tokenizer(vocab=PIECES, unk_id=3)
+    )
+    tokenizer.save_pretrained(tmp_path)
+    texts = ["a photo of a cat", "A PHOTO,  of two cats!! 123", "it's the dog's café ü", "", "a\n\tnaïve 中文 🙂"]
+    backend = load_backend(tmp_path / "tokenizer.json")
+    backend.no_truncation(), backend.no_padding()
+    files = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("tokenizer", "tokenizer_config")]
+    asked = json.dumps([{"json": files[0], "config": files[1], "texts": texts}])
+    script = ROOT / "tests" / "formats" / "gguf" / "page_ids.mjs"
+    done = subprocess.run(["node", script], input=asked, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    want = [backend.encode(text, add_special_tokens=False).ids for text in texts]
+    assert [ids for ids, _ in json.loads(done.stdout)[0]] == want
 
 
 def test_pictures_of_other_kinds(made: Made) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 BITS = 22
+BLOCK = 16  # lines of the result that are made at a time
 
 
 def _triangle(x: Floats) -> Floats:
@@ -55,18 +56,28 @@ def _scaled(pixels: Pixels, count: int, axis: int, filter: str) -> Pixels:
     have = pixels.shape[axis]
     if have == count:
         return pixels
-    function, reach = FILTERS[filter]
-    ratio = have / count
-    spread = max(ratio, 1.0)
     lines = np.moveaxis(pixels, axis, 0)
     out = np.empty((count, *lines.shape[1:]), np.uint8)
-    for i in range(count):
-        centre = (i + 0.5) * ratio
-        first = max(math.floor(centre - reach * spread + 0.5), 0)
-        last = min(math.floor(centre + reach * spread + 0.5), have)
-        weights = function((np.arange(first, last) - centre + 0.5) * (1 / spread))
-        weights = weights * (1 / sum(weights)) * (1 << BITS)
-        whole = np.trunc(weights + np.copysign(0.5, weights))  # sums below are exact in float64
-        mixed = np.tensordot(whole, lines[first:last].astype(np.float64), 1)
-        out[i] = np.clip(np.floor(mixed / (1 << BITS) + 0.5), 0, 255)
+    for begin in range(0, count, BLOCK):
+        now = range(begin, min(begin + BLOCK, count))
+        each = [_weights(i, have / count, have, filter) for i in now]
+        low, high = each[0][0], max(first + len(weights) for first, weights in each)
+        matrix = np.zeros((len(now), high - low))
+        for row, (first, weights) in zip(matrix, each):
+            row[first - low : first - low + len(weights)] = weights
+        # sums of integers, exact in float64
+        mixed = matrix @ lines[low:high].reshape(high - low, -1).astype(np.float64)
+        out[begin : begin + len(now)] = np.clip(np.floor(mixed / (1 << BITS) + 0.5), 0, 255).reshape(-1, *out.shape[1:])
     return np.moveaxis(out, 0, axis)
+
+
+def _weights(i: int, ratio: float, have: int, filter: str) -> tuple[int, Floats]:
+    """The first of the lines that line i of the result is made of, and the weights of it and those that follow."""
+    function, reach = FILTERS[filter]
+    spread = max(ratio, 1.0)
+    centre = (i + 0.5) * ratio
+    first = max(math.floor(centre - reach * spread + 0.5), 0)
+    last = min(math.floor(centre + reach * spread + 0.5), have)
+    weights = function((np.arange(first, last, dtype=np.float64) - centre + 0.5) * (1 / spread))
+    weights = weights * (1 / sum(weights)) * (1 << BITS)
+    return first, np.trunc(weights + np.copysign(0.5, weights))

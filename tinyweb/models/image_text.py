@@ -47,7 +47,8 @@ TOKENS, MOST_AT_ONCE = 256, 8  # patches and pictures that run at a time where t
 
 
 class Projection:
-    """A matrix behind a network, from its vectors to those of the common space. `width`: their numbers."""
+    """A matrix behind a network, from its vectors to those of the common space; it is never quantised. `width`: their
+    numbers."""
 
     def __init__(self, layer: Linear, width: int):
         self.layer, self.width = layer, width
@@ -161,7 +162,7 @@ def load_image_text(
     if config.image is not None:
         model = ImageEncoder(config.image, IMAGE_NAMES, checkpoint, quant, device, activations)
         preprocessing = Preprocessing.of_folder(folder, config.image.size, config.family == "CLIP")
-        layer = model.load.projection("visual_projection", config.width, False) if config.family == "CLIP" else None
+        layer = model.load.plain("visual_projection", config.width, False) if config.family == "CLIP" else None
         images = ImageEmbedder(model, None if layer is None else Projection(layer, config.width), preprocessing)
     if config.text is None:
         assert images is not None
@@ -201,7 +202,7 @@ def _texts(
         raise TinywebError(f"texts of {longest} tokens are not possible: {folder.path} allows {allowed}")
     pad = _pad(folder, backend, config) if config.filled else None
     name, bias = ("text_projection", False) if config.family == "CLIP" else (model.load.prefix + "head", True)
-    (layer,) = model.load.linears("", (name,), [config.width], c.hidden_size, bias)
+    layer = model.load.plain(name, config.width, bias)
     settings = EmbeddingSettings(pooling=("lasttoken",), max_length=longest)
     scale, shift = math.exp(min(_number(checkpoint, "logit_scale"), 80)), _number(checkpoint, "logit_bias")
     return ImageText(model, backend, settings, Projection(layer, config.width), images, pad, config.end, scale, shift)
