@@ -104,3 +104,27 @@ def test_what_repeats_work_is_refused() -> None:
     assert need > MOST_REPEATED * ROWS * VALUES + LAUNCH
     with pytest.raises(SpecError, match=f"a kernel takes {need} steps for what {ROWS * VALUES} do"):
         verify_work(once, kernel)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda x: x.maximum(x.roll(4, 0)),
+        lambda x: Tensor.cat(x, x.flip(0)),
+        lambda x: x.pad(((3, 2),)),
+    ],
+)
+def test_the_sum_of_a_row_is_the_same_inside_of_borders_and_joins(moved: Callable[[Tensor], Tensor]) -> None:
+    """What is broadcast does not vary along a border's axis: its condition makes no loop of the sum."""
+    row = draw((400,))[0]
+    centred = Tensor(row) - Tensor(row).mean(0, keepdim=True)
+    assert steps(moved(centred)) <= 2 * len(row)
+    np.testing.assert_allclose(moved(centred).numpy(), moved(Tensor(row - row.mean())).numpy(), atol=1e-6)
+
+
+def test_conditions_that_an_index_needs_stay() -> None:
+    """A condition of another range stays where one that bears on the index shares that range."""
+    table, rows = draw((7, 5))[0], np.arange(6, dtype=np.int32)
+    moved = Tensor(table).pad(((0, 3), (2, 0))).reshape(70)[Tensor(rows) * 11].reshape(6, 1).expand(6, 4)
+    want = np.broadcast_to(np.pad(table, ((0, 3), (2, 0))).reshape(70)[rows * 11][:, None], (6, 4))
+    np.testing.assert_array_equal(moved.numpy(), want)

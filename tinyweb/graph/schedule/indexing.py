@@ -6,6 +6,7 @@ Movement ops vanish into index arithmetic, elementwise ops stay, reduces open ne
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import reduce
 from typing import TypeAlias
 
 from tinyweb.dtype import dtypes
@@ -114,6 +115,21 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     return tuple(out)
 
 
+def _bearing_on(index: Index, gate: UOp | None) -> UOp | None:
+    """Of a gate the clauses that say where an index may be read: those that ranges of the index are in, and those that
+    share ranges with them. The others would only make a loop of what is the same in all of its steps.
+    """
+    if gate is None:
+        return None
+    ranges = frozenset[UOp]().union(*(i.ranges for i in index))
+    rest, kept = clauses(gate), list[UOp]()
+    while near := [c for c in rest if not c.ranges or c.ranges & ranges]:
+        rest = [c for c in rest if c not in near]
+        kept += near
+        ranges = ranges.union(*(c.ranges for c in near))
+    return reduce(both, (c for c in clauses(gate) if c in kept), None)
+
+
 def _zero_beyond(value: UOp, gate: UOp) -> bool:
     """Whether a value is certainly zero where `gate` is false."""
     return set(clauses(gate)) <= set(deciding(value, 0))
@@ -179,7 +195,7 @@ class ElementBuilder:
             return (yield (src[0], tuple(back), gate))
         if op is Ops.EXPAND:
             inner = tuple(ZERO if s == 1 else i for i, s in zip(index, src[0].shape, strict=True))
-            return (yield (src[0], inner, gate))
+            return (yield (src[0], inner, _bearing_on(inner, gate)))
         if op is Ops.SHRINK:
             moved = tuple(i if b == 0 else i + unbound(b) for i, (b, _) in zip(index, node.arg, strict=True))
             return (yield (src[0], moved, gate))
