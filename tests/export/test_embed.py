@@ -69,11 +69,12 @@ def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tm
     assert entries.keys() == manifest["functions"].keys()
 
 
-def test_an_encoder_of_another_architecture(tmp_path: Path) -> None:
-    """ModernBERT: rotary positions, windows, gated MLPs."""
-    folder = write_folder(tmp_path / "model", random_model("ModernBERT"))
+@pytest.mark.parametrize(("name", "kind", "layers"), [("ModernBERT", "modernbert", 4), ("DeBERTa", "deberta-v2", 2)])
+def test_an_encoder_of_another_architecture(name: str, kind: str, layers: int, tmp_path: Path) -> None:
+    """Rotary positions, windows, gated MLPs; scores of contents and positions apart."""
+    folder = write_folder(tmp_path / "model", random_model(name))
     manifest = write(tmp_path / "site", folder, "f32")
-    assert manifest["model"]["architecture"] == "modernbert" and manifest["model"]["layers"] == 4
+    assert manifest["model"]["architecture"] == kind and manifest["model"]["layers"] == layers
     embedder = Embedder.from_folder(folder)
     (row,) = embedder.tokens(TEXTS[1:])
     tokens, lengths = pad([row], 1, 24)

@@ -489,7 +489,8 @@ export class Finder extends Store<FinderState> {
     const pictures = rankPictures(docs, vector, scale, PICTURES_LIMIT, like?.doc.id);
     this.change({ hits, pictures });
     if (!announce) return;
-    const found = [pictures.length > 0 && `${pictures.length} pictures`, hits.length > 0 && `${hits.length} passages`].filter(Boolean);
+    const told = (n: number, one: string): string => (n === 0 ? "" : `${n} ${one}${n === 1 ? "" : "s"}`);
+    const found = [told(pictures.length, "picture"), told(hits.length, "passage")].filter(Boolean);
     this.env.shell.announce(found.length === 0 ? "Nothing was found." : `${found.join(" and ")} found.`);
   }
 }

@@ -98,11 +98,11 @@ export function App({ finder }: { finder: Finder }): JSX.Element {
   const pictures = state.docs.filter(({ picture, done }) => picture !== undefined && done > 0).length;
   const passages = state.docs.reduce((sum, { done }) => sum + done, 0) - pictures;
   const figures: Figure[] = [
-    { key: "pictures", count: pictures },
-    { key: "passages", count: passages },
+    { key: "picture", count: pictures },
+    { key: "passage", count: passages },
   ]
     .filter(({ count }) => count > 0)
-    .map(({ key, count }) => ({ key, text: `${count.toLocaleString("en")} ${key}` }));
+    .map(({ key, count }) => ({ key: `${key}s`, text: `${count.toLocaleString("en")} ${key}${count === 1 ? "" : "s"}` }));
   const about: AboutRow[] = info === null ? [] : [...modelRows(info.model, facts), ["Vectors", `${info.dimensions} numbers`]];
   const [one, many] = readsPictures ? ["picture or document", "pictures and documents"] : ["document", "documents"];
   const data: PageData = { key: "all", one, many, count: state.docs.length, clear: () => void finder.removeAll() };

@@ -3,8 +3,9 @@ import { useEffect, useState } from "preact/hooks";
 import { Dialog, DialogHead, Icon } from "tinyweb-shell";
 import type { Doc } from "../app/library";
 
-/** Thumbnails shown before all are asked for. */
-const FEW = 24;
+/** Thumbnails shown before all are asked for: of what was found, and of what there is. */
+const FEW_FOUND = 24;
+const FEW = 12;
 
 /** A picture that is kept. `alt` "": what it is is said beside it. */
 export function Picture({ doc, alt = "" }: { doc: Doc; alt?: string }): JSX.Element {
@@ -41,7 +42,7 @@ export function Thumbs({
   onOpen: (doc: Doc) => void;
 }): JSX.Element {
   const [all, setAll] = useState(false);
-  const shown = all ? pictures : pictures.slice(0, FEW);
+  const shown = all ? pictures : pictures.slice(0, found ? FEW_FOUND : FEW);
   return (
     <>
       <ul class={found ? "thumbs found" : "thumbs"} data-testid={testId} aria-label={label}>

@@ -110,6 +110,19 @@ test("what is no picture is refused in words, and one that the model cannot read
   expect(await names(page)).toEqual(["red.png", "unreadable red.png"]);
 });
 
+test("of many pictures some are shown until all are asked for", async () => {
+  const { page } = await open(MOCK);
+  await reaches(page, "ready");
+  await addPictures(
+    page,
+    Array.from({ length: 14 }, (_, i) => `blue ${i}`),
+  );
+  await page.getByTestId("all-pictures").getByText("Show all 14").waitFor();
+  await page.getByTestId("all-pictures").click();
+  expect(await page.getByTestId("pictures").getByTestId("picture").count()).toBe(14);
+  expect(await page.getByTestId("all-pictures").count()).toBe(0);
+});
+
 test("a model of texts takes no pictures", async () => {
   const { page } = await open();
   await reaches(page, "ready");

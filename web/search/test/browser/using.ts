@@ -41,7 +41,7 @@ export async function addPictures(page: Page, names: readonly string[]): Promise
   }, names);
   const files = made.map((data, i) => ({ name: `${names[i]}.png`, mimeType: "image/png", buffer: Buffer.from(data, "base64") }));
   await page.locator('input[accept^="image/"]').setInputFiles(files);
-  const wanted = Math.min(before + names.length, 24);
+  const wanted = Math.min(before + names.length, 12);
   await page.waitForFunction(
     (count) =>
       document.querySelectorAll('[data-testid="pictures"] [data-testid="picture"]').length === count &&
