@@ -29,17 +29,19 @@ DOWNLOADING = "downloading"  # the step whose amounts are bytes
 
 
 class Amount(ProgressColumn):
-    """Steps done; of a download the bytes, their rate and the time left."""
+    """Steps done, and the time left; of a download the bytes and their rate, too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.bytes = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
-        self.steps = MofNCompleteColumn()
+        left = TimeRemainingColumn(compact=True, elapsed_when_finished=False)
+        self.bytes = (DownloadColumn(), TransferSpeedColumn(), left)
+        self.steps = (MofNCompleteColumn(), left)
 
     def render(self, task: Task) -> Text:
-        if task.description != DOWNLOADING:
-            return self.steps.render(task)
-        return Text("  ").join(column.render(task) for column in self.bytes)
+        columns = self.bytes if task.description == DOWNLOADING else self.steps
+        # nothing is known of the time of a single step
+        shown = columns[:-1] if task.finished or task.total == 1 else columns
+        return Text("  ").join(column.render(task) for column in shown)
 
 
 @contextmanager
