@@ -12,12 +12,12 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
-from tinyweb.export.estimate import LEAST_CONTEXT, Shapes, choices, quants
+from tinyweb.export.estimate import Shapes, choices, quants
 from tinyweb.export.inspect import entry_kernels, kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
-from tinyweb.export.profiles import PAGE_BYTES, Fit, fits, named_profile, size
+from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
@@ -119,7 +119,7 @@ def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions
     found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
     if not found:
         least = quants(options.quant)[-1]
-        tokens = options.context or min(LEAST_CONTEXT, shapes.config.positions)
+        tokens = options.context or min(SHORTEST, shapes.config.positions)
         needs = shapes.needs(least, tokens) + PAGE_BYTES
         raise ExportError(
             f"{source.name} does not fit on a {profile.title}, which gives a page {size(profile.memory)}: with --quant "

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tinyweb.export.profiles import GOOD, SHORTEST
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.chat import BLOCKS, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT, QUANTS
@@ -15,8 +16,6 @@ from tinyweb.nn.quantize import BITS, GROUP
 
 CACHE_BYTES = 4  # of an element of the cache
 SCALE_BITS = 16  # of a group
-LEAST_CONTEXT = 256  # tokens that are worth chatting with
-GOOD_CONTEXT = 2048  # tokens for which weights are rounded more
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int 
     """
     most = min(shapes.config.positions, context or DEFAULT_CONTEXT)
     found = {q: _longest(shapes, memory, q, most, fixed=context is not None) for q in quants(quant)}
-    good = [q for q in found if found[q] >= min(GOOD_CONTEXT, most)]
-    rest = [q for q in found if q not in good and found[q] >= min(LEAST_CONTEXT, most)]
+    good = [q for q in found if found[q] >= min(GOOD, most)]
+    rest = [q for q in found if q not in good and found[q] >= min(SHORTEST, most)]
     for q in [*good, *rest]:
         yield Choice(q, found[q], shapes.needs(q, found[q]))
 

@@ -17,7 +17,7 @@ from tinyweb.errors import ExportError
 GIB, MIB = 1 << 30, 1 << 20
 PAGE_BYTES = 64 * MIB  # the page itself: code, tokenizer, shards on their way
 PROMPT = 256  # tokens until the first of an answer
-SHORTEST = 256  # tokens of a context that is worth proposing
+SHORTEST, GOOD = 256, 2048  # tokens of a context that is worth proposing, and for which weights are rounded more
 
 
 @dataclass(frozen=True)
@@ -159,24 +159,30 @@ def _steps(
     if chat is None or largest > profile.binding:
         return
     room = profile.memory - needs
+    found: list[tuple[str, int]] = []
     for quant, part in _smaller(manifest["model"].get("quant")):
         saved = int(section["bytes"]["weights"] * (1 - part))
         context = chat.context + int((room + saved) // chat.position) if chat.position else chat.context
-        context = min(context, chat.context)
-        if context >= min(SHORTEST, chat.context):
-            if quant:
-                yield f"--quant {quant}"
-            if context < chat.context:
-                yield f"--context {context // 64 * 64}"
-            return
+        found.append((quant, min(context, chat.context)))
+    # as `estimate.choices`: the most exact weights that leave a good context, else any that leave one worth having
+    enough = (min(least, chat.context) for least in (GOOD, SHORTEST))
+    chosen = next((f for least in enough for f in found if f[1] >= least), None)
+    if chosen is None:
+        return
+    quant, context = chosen
+    if quant:
+        yield f"--quant {quant}"
+    if context < chat.context:
+        yield f"--context {context // 64 * 64}"
 
 
 def _smaller(quant: object) -> list[tuple[str, float]]:
-    """Quantisations from the one that is on, and what each leaves of its bytes (scales of 2 bytes for 32 weights)."""
-    sizes = {"f32": 4.0, "f16": 2.0, "q8": 1.0625, "q4": 0.5625}
-    order = list(sizes)
-    at = order.index(str(quant)) if quant in sizes else len(order) - 1
-    return [("" if name == order[at] else name, sizes[name] / sizes[order[at]]) for name in order[at:]]
+    """Quantisations from the one that is on, and what each leaves of its bytes."""
+    from tinyweb.export.estimate import bits, quants  # a site that fits does without
+
+    order = ["f32", "f16", *quants()]
+    at = order.index(str(quant)) if quant in order else len(order) - 1
+    return [("" if name == order[at] else name, bits(name) / bits(order[at])) for name in order[at:]]
 
 
 def size(count: float) -> str:
