@@ -44,6 +44,20 @@ def chat(weights: int, context: int, position: int, largest: int, quant: str = "
     }
 
 
+def test_all_that_is_kept_of_a_position_is_read() -> None:
+    """Scales beside integers, latents, and what convolutions keep."""
+    manifest = chat(400 * MIB, 1000, 10_000, 100 * MIB)
+    rate = by_name(manifest)["phone"].tokens_per_second
+    for i, (name, shape) in enumerate(
+        (("kv.scales", [2, 1, 1000, 1]), ("latent", [1, 1000, 8]), ("conv", [1, 1000, 8]))
+    ):
+        buffer = {"id": 4 + i, "name": f"layer{i}.{name}", "kind": "state", "bytes": 10_000_000, "shape": shape}
+        manifest["buffers"].append(buffer)
+    phone, profile = by_name(manifest)["phone"], next(p for p in PROFILES if p.name == "phone")
+    assert rate is not None and phone.tokens_per_second is not None
+    assert 1 / phone.tokens_per_second == pytest.approx(1 / rate + 3 * 10_000 * 500 / profile.bandwidth)
+
+
 def by_name(manifest: dict[str, Any]) -> dict[str, Fit]:
     return {fit.profile: fit for fit in fits(manifest, KERNELS)}
 

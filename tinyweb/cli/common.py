@@ -53,6 +53,15 @@ class Quant(StrEnum):
     q4 = "q4"
 
 
+class Cache(StrEnum):
+    """How a language model keeps keys and values."""
+
+    f16 = "f16"
+    f32 = "f32"
+    q8 = "q8"
+    q4 = "q4"
+
+
 class Backend(StrEnum):
     """What a bundle has kernels for."""
 
@@ -80,6 +89,10 @@ WeightQuant = Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 
 ActivationsChoice = Annotated[
     Activations | None,
     typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
+]
+CacheChoice = Annotated[
+    Cache | None,
+    typer.Option(help="Keys and values of earlier tokens (default: f16; f32 beside weights of 32 bits)."),
 ]
 Targets = Annotated[list[Backend], typer.Option("--target", help="What it is to run on; may be given twice.")]
 ALL_TARGETS = [Backend.webgpu, Backend.wasm]

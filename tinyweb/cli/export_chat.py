@@ -9,6 +9,7 @@ import typer
 from tinyweb.cli.common import (
     SHARD_BYTES,
     ActivationsChoice,
+    CacheChoice,
     ChatSource,
     Debug,
     Force,
@@ -48,6 +49,7 @@ def export_chat(
     force: Force = False,
     activations: ActivationsChoice = None,
     chat_template: TemplateFile = None,
+    cache: CacheChoice = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
@@ -62,7 +64,16 @@ def export_chat(
     console = stderr()
     rounded = activations.value if activations else None
     options = ExportOptions(
-        quant.value if quant else None, context, shard_bytes, name, force, tune or 0.0, rounded, profile, chat_template
+        quant.value if quant else None,
+        context,
+        shard_bytes,
+        name,
+        force,
+        tune or 0.0,
+        rounded,
+        profile,
+        chat_template,
+        cache=cache.value if cache else None,
     )
     with show_progress(console) as progress:
         made = export(source, output, options, progress)

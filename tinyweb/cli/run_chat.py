@@ -9,6 +9,7 @@ import typer
 
 from tinyweb.cli.common import (
     AsJson,
+    CacheChoice,
     ChatSource,
     Debug,
     Quant,
@@ -46,6 +47,7 @@ def run_chat(
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
     chat_template: TemplateFile = None,
+    cache: CacheChoice = None,
     tune: Tune = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -77,7 +79,7 @@ def run_chat(
     if tokenizer.completes and system is not None:
         raise typer.BadParameter("this is a base model, which has no --system prompt: write it into the text")
     with show_progress(stderr()) as progress:
-        model = load(folder, quant.value if quant else None, context, device)
+        model = load(folder, quant.value if quant else None, context, device, cache=cache.value if cache else None)
         if tune:
             from tinyweb.models.chat import entry_points, usual_calls
             from tinyweb.tuning import tune_kernels

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyweb.cli.common import AsJson, ChatSource, Debug, Quant, located, show_progress, stderr, tune_app, users_code
+from tinyweb.cli.common import (
+    AsJson,
+    CacheChoice,
+    ChatSource,
+    Debug,
+    Quant,
+    located,
+    show_progress,
+    stderr,
+    tune_app,
+    users_code,
+)
 
 if TYPE_CHECKING:
     from tinyweb.tuning import Tuned
@@ -27,6 +38,7 @@ def tune_chat(
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
+    cache: CacheChoice = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -38,7 +50,8 @@ def tune_chat(
 
     folder = located(source, CHAT)
     with show_progress(stderr()) as progress:
-        plans = entry_points(load(folder, quant.value, context, device), progress)
+        kept = cache.value if cache else None
+        plans = entry_points(load(folder, quant.value, context, device, cache=kept), progress)
         _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)
 
 

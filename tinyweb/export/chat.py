@@ -60,6 +60,7 @@ class ExportOptions:
     profile: str | None = None  # a kind of device (export/profiles.py) that it is to fit, by quantisation and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
     binding_bytes: int = BINDING_BYTES  # of the largest buffer that a GPU must bind
+    cache: str | None = None  # "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     for number, chosen in enumerate(attempts):
         quant = chosen.quant or USUAL_QUANT
         progress("reading the model", 0, 1)
-        model = load(opened, quant, chosen.context, DEVICE)
+        model = load(opened, quant, chosen.context, DEVICE, cache=chosen.cache)
         progress("reading the model", 1, 1)
         with suppress(_Misfit), new_site(output, options.force) as site:
             written = _write_bundle(site / "model", opened, model, tokenizer, settings, chosen, progress)
@@ -115,7 +116,7 @@ def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions
     if options.profile is None:
         return [replace(options, quant=options.quant or USUAL_QUANT)]
     profile = named_profile(options.profile)
-    shapes = Shapes.of(read_config(source.config)[0], source.weights())
+    shapes = Shapes.of(read_config(source.config)[0], source.weights(), options.cache)
     found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
     if not found:
         least = quants(options.quant)[-1]
@@ -168,15 +169,14 @@ def _write_bundle(
     if options.quant in BITS:
         chosen = {name: options.activations or activations_for(target) for name, target in targets.items()}
     captured: dict[str, Mapping[str, Plan]] = {}
-    for activations in chosen.values():
-        if activations not in captured:
-            model.activations = activations
-            captured[activations] = entry_points(model, progress)
-    every = {f"{activations} {entry}": p for activations, found in captured.items() for entry, p in found.items()}
+    for name, target in targets.items():
+        model.activations = chosen[name]
+        captured[name] = entry_points(model, progress, target)
+    every = {f"{name} {entry}": p for name, found in captured.items() for entry, p in found.items()}
     talked = (model.ids, model.logits, model.sampling_f, model.sampling_i, model.verified)  # to and from the page
-    plans, divided = within(captured[chosen["webgpu"]], options.binding_bytes, frozenset(t.uop.buffer for t in talked))
+    plans, divided = within(captured["webgpu"], options.binding_bytes, frozenset(t.uop.buffer for t in talked))
     memory = plan_memory(every, [*_named(model.weights, "weight"), *_named(model.state, "state")], divided)
-    whole = captured[chosen["wasm"]]
+    whole = captured["wasm"]
     plan_layout(memory.of(whole))  # refuses a model that is too large before the work begins
     variables = merge_variables(every)
     tune, calls = options.tune / 2, usual_calls(plans)
@@ -243,6 +243,7 @@ def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:
         "vocab_size": model.config.vocab_size,
         "context": model.context,
         "quant": quant,
+        "cache": model.cache,
     }
 
 

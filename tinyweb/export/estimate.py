@@ -11,10 +11,17 @@ from tinyweb.export.profiles import GOOD, SHORTEST
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.chat import BLOCKS, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT, QUANTS
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, ExpertsConfig, LatentConfig, LayerConfig
+from tinyweb.models.decoder.cache import ELEMENT_BITS, kind_beside
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    ConvConfig,
+    DecoderConfig,
+    ExpertsConfig,
+    LatentConfig,
+    LayerConfig,
+)
 from tinyweb.nn.quantize import BITS, GROUP
 
-CACHE_BYTES = 4  # of an element of the cache
 SCALE_BITS = 16  # of a group
 
 
@@ -30,15 +37,16 @@ class Choice:
 @dataclass(frozen=True)
 class Shapes:
     """A model without its values. `tables`: numbers of the embedding and the head, `matrices`: of all others that are
-    quantised, `others`: of vectors."""
+    quantised, `others`: of vectors. `cache`: how positions are kept; None: as suits the weights."""
 
     config: DecoderConfig
     tables: int
     matrices: int
     others: int
+    cache: str | None = None
 
     @classmethod
-    def of(cls, config: DecoderConfig, checkpoint: Checkpoint) -> Shapes:
+    def of(cls, config: DecoderConfig, checkpoint: Checkpoint, cache: str | None = None) -> Shapes:
         """From the shapes of all tensors: those with a row for each word of the vocabulary are tables."""
         tables = matrices = others = 0
         for name in checkpoint:
@@ -49,7 +57,7 @@ class Shapes:
                 tables += prod(shape)
             else:
                 matrices += prod(shape)
-        return cls(config, tables, matrices, others)
+        return cls(config, tables, matrices, others, cache)
 
     @property
     def parameters(self) -> int:
@@ -60,9 +68,10 @@ class Shapes:
         table = max(bits(quant), bits("q8"))
         return int((self.tables * table + self.matrices * bits(quant)) / 8) + 4 * self.others
 
-    def cache_bytes(self, context: int) -> int:
-        """Bytes of keys and values."""
-        return CACHE_BYTES * sum(_cached(layer) for layer in self.config.layers) * positions(context)
+    def cache_bytes(self, quant: str, context: int) -> int:
+        """Bytes of keys and values, and what else is kept of each position, beside weights of `quant`."""
+        elements = sum(_cached(layer, self.config.hidden_size) for layer in self.config.layers)
+        return int(ELEMENT_BITS[self.cache or kind_beside(quant == "f32")] / 8 * elements * positions(context))
 
     def working_bytes(self, context: int) -> int:
         """Bytes of what is computed on the way: hidden states of the largest block of a prompt, and logits."""
@@ -72,7 +81,7 @@ class Shapes:
 
     def needs(self, quant: str, context: int) -> int:
         """Bytes on a device, without the page itself."""
-        return self.weight_bytes(quant) + self.cache_bytes(context) + self.working_bytes(context)
+        return self.weight_bytes(quant) + self.cache_bytes(quant, context) + self.working_bytes(context)
 
 
 def bits(quant: str) -> float:
@@ -106,11 +115,13 @@ def _longest(shapes: Shapes, memory: int, quant: str, most: int, fixed: bool) ->
     return next((n for n in lengths if shapes.needs(quant, n) <= memory), 0)
 
 
-def _cached(layer: LayerConfig) -> int:
+def _cached(layer: LayerConfig, hidden: int) -> int:
     """Elements of the cache for one position."""
     mixer = layer.mixer
     if isinstance(mixer, AttentionConfig):
-        return 2 * mixer.kv_heads * mixer.width
+        return 2 * mixer.kv_heads * mixer.width if mixer.keys_of is None else 0
+    if isinstance(mixer, ConvConfig):
+        return hidden
     return mixer.rank + mixer.rotary.turned if isinstance(mixer, LatentConfig) else 0
 
 

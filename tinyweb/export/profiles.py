@@ -132,7 +132,8 @@ def _chat(manifest: Mapping[str, Any]) -> _Chat:
         variants = manifest["targets"]["webgpu"]["variants"].values()
         calls = next(iter(variants))["entry_points"][facts["decode"]]["dispatches"]
         read &= {id for call in calls if facts["ids"] not in call["buffers"] for id in call["buffers"]}
-    caches = [b for b in buffers.values() if b["kind"] == "state" and b["name"].endswith(".kv")]
+    layers = (b for b in buffers.values() if b["kind"] == "state" and b["name"].startswith("layer"))
+    caches = [b for b in layers if len(b["shape"]) > 1 and b["shape"][-2] >= model["context"]]
     prefill = tuple((int(p["block"]), str(p["entry"])) for p in facts["prefill"]) + ((1, str(facts["decode"])),)
     if any(block < 1 for block, _ in prefill):
         raise ValueError("a block of a prompt has no tokens")

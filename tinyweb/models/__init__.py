@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def load(
     source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
-    device: str | None = None, activations: str | None = None,
+    device: str | None = None, activations: str | None = None, cache: str | None = None,
 ) -> Any:  # fmt: skip
     """Reads a model of texts, by the architecture that its config.json names: a language model
     (`models.decoder.Decoder`), what makes vectors of texts (`models.embedding.Embedder`): an encoder, or any network in
@@ -21,7 +21,8 @@ def load(
     a folder with the tower of pictures only an `ImageEmbedder`.
 
     `source`: a Hugging Face folder or a GGUF file, here or on the hub (tinyweb/sources), or what offers the same.
-    `quant`, `device`, `activations`: as of `models.decoder.load`. `context`: tokens of the longest text.
+    `quant`, `device`, `activations`: as of `models.decoder.load`, as is `cache`, which only language models have.
+    `context`: tokens of the longest text.
 
     Raises ModelFormatError for what is missing, damaged or of an architecture that is not known; TinywebError for an
     option that cannot be.
@@ -46,7 +47,7 @@ def load(
         from tinyweb.models.embedding import Embedder
 
         return Embedder.from_folder(folder, quant, device, activations, max_length=context)
-    return decoder.load(folder, quant, context, device, activations)
+    return decoder.load(folder, quant, context, device, activations, cache)
 
 
 def is_embedder(folder: Any) -> bool:

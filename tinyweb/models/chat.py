@@ -26,6 +26,7 @@ from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
 from tinyweb.graph.ir import UOp, Variable
+from tinyweb.graph.target import Target
 from tinyweb.models.fit import fit_messages
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan, capture
@@ -148,8 +149,11 @@ def draft(ids: Sequence[int], count: int) -> list[int]:
     return []
 
 
-def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Plan]:
-    """The plans of a chat by name: prefill_B for every block, decode, sample, greedy, verify_B."""
+def entry_points(
+    model: ChatModel, progress: Callable[[str, int, int], None] | None = None, target: Target | None = None
+) -> dict[str, Plan]:
+    """The plans of a chat by name: prefill_B for every block, decode, sample, greedy, verify_B; for a target other than
+    the device's, where one is given."""
     start = Variable("start_pos", 0, model.context - 1).bind(0)
 
     def begin(block: int) -> UOp:
@@ -171,7 +175,7 @@ def entry_points(model: ChatModel, progress: Callable[[str, int, int], None] | N
     for done, (name, function) in enumerate(wanted.items()):
         if progress:
             progress("planning", done, len(wanted))
-        plans[name] = capture(function)
+        plans[name] = capture(function, target)
     if progress:
         progress("planning", len(wanted), len(wanted))
     return plans

@@ -246,7 +246,7 @@ def _cast(k: Kernel, u: UOp) -> str:
     if u.dtype is dtypes.float32 and source.dtype.is_int and source.dtype.bits < 32 and n % 8 == 0:
         kind = scalar_name(source.dtype)
         for width in (8, n):
-            k.need(f"{kind}x{width}_to_f32x{width}", *c_helpers.narrow_to_single(kind, width))
+            k.need(f"{kind}x{width:02}_to_f32", *c_helpers.narrow_to_single(kind, width))  # 16 asks for 8 before it
         return f"{kind}x{n}_to_f32x{n}({x})"
     return f"__builtin_convertvector({x}, {k.type(u)})"
 

@@ -10,12 +10,14 @@ from tinyweb.graph.optimize.analysis import Analysis, power_of_two
 from tinyweb.graph.optimize.builder import Builder
 from tinyweb.graph.optimize.cost import FLAT_EXCHANGE, FLAT_IN_LOOP, exchange_step
 from tinyweb.graph.optimize.online import Online, visible
-from tinyweb.graph.optimize.stage import Stage
+from tinyweb.graph.optimize.rewrite import loads_summed
+from tinyweb.graph.optimize.stage import Stage, axes_of
 from tinyweb.graph.schedule.attention import Softmax, softmaxes
 from tinyweb.graph.symbolic import const_factor
 
 BLOCK = 64  # keys of a block, whose scores are staged
 WIDEST = 256  # lanes of sums
+NARROW = 8  # elements of keys that are converted together: as many as a vector of 128 bits has halves
 ROWS = 4  # queries that share what is read of keys and values
 KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
 FILLED = 4  # a row whose length varies is that part of its longest
@@ -106,7 +108,8 @@ def vectors_of_columns(b: Builder, softmax: Softmax, row: UOp | None) -> None:
     lanes = k.size(along) if along is not None else 1
     columns = power_of_two(lanes, min(8 // rows, 4) * b.target.vector_lanes)
     b.do(Online(softmax.row.arg.name, BLOCK, Space.REGISTER, 2, columns if columns > 1 else 0))
-    _vector_of_products(b, softmax, b.target.vector_lanes)
+    narrow = any(u.src[0].dtype.bits < 32 for u in _keys(softmax))
+    _vector_of_products(b, softmax, max(b.target.vector_lanes, NARROW if narrow else 1))
 
 
 def _vectors_that_fit(size: Size, lanes: int) -> int:
@@ -129,6 +132,17 @@ def vectors_of_rows(b: Builder, softmax: Softmax, row: UOp, vectors: int) -> Non
                and softmax.row not in u.ranges}  # fmt: skip
     for slot in sorted(queries) if names else ():
         b.attempt(Stage(slot, names[-1], Space.REGISTER))
+    _convert_together(b, softmax)
+
+
+def _convert_together(b: Builder, softmax: Softmax) -> None:
+    """Narrow keys and values become floats many at a time: single elements of them are what vectors of rows read."""
+    name = softmax.row.arg.name
+    narrow = [u for u in loads_summed(b.kernel) if u.src[0].dtype.bits < 32]
+    narrow.sort(key=lambda u: -u.src[0].arg.size)  # integers with their scales
+    for load in dict.fromkeys((u.src[0].arg.slot, tuple(sorted(axes_of(u)))) for u in narrow):
+        loops = (f"{name}.score", *(f"{name}.sum{i or ''}" for i in range(len(softmax.sums))))
+        next((at for at in loops if b.has(at) and b.attempt(Stage(load[0], at, Space.REGISTER, axes=load[1]))), None)
 
 
 def _share(b: Builder, axes: list[str]) -> None:

@@ -119,7 +119,9 @@ class Stage(Action):
         reused: dict[UOp, tuple[UOp, ...]] = {}
         others: dict[UOp, tuple[UOp, ...]] = {}
         again = self._copied(kernel)
-        for u in kernel.toposort():
+        # a loop that fills other memory repeats what is read for that, not what reads it afterwards
+        around_at = next((u.src[0] for u in loops_of(kernel).stages if at in u.src[1:]), kernel)
+        for u in around_at.toposort():
             if u.op is not Ops.REDUCE:
                 continue
             around = [

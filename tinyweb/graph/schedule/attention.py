@@ -71,7 +71,8 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
 
 def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators, uses: int) -> Iterator[UOp]:
     """Conversions of half floats that the products of an attention read along the row that often at least: keys for
-    its scores, values for its sum. `between` is what `candidates` has for `maximum`.
+    its scores, values for its sum. `between` is what `candidates` has for `maximum`. Scales of integers stay: these
+    take a conversion for each of them anyway.
     """
     scores, inside = between[0], set(between)
     ends = dict.fromkeys(v for u in between for v in post_dominators.users[u] if v not in inside)
@@ -79,6 +80,7 @@ def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators
     products = [(scores, maximum.arg[1][0], 0), *((e.src[0], e.arg[1][0], _elements(e.src[0])) for e in ends)]
     for first in products:
         todo, seen = [first], {scores} - {first[0]}
+        found: list[UOp] = []
         while todo:
             u, axis, size = todo.pop()
             if u in seen:
@@ -86,11 +88,14 @@ def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators
             seen.add(u)
             if u.op is Ops.CAST and u.src[0].dtype is dtypes.float16 and u.dtype is dtypes.float32:
                 if size >= uses * _elements(u):
-                    yield u
+                    found.append(u)
+            elif u.op is Ops.CAST and u.src[0].dtype.is_int:
+                found, todo = [], []
             elif u.op is Ops.REDUCE and size == 0:
                 todo.append((u.src[0], axis, _elements(u.src[0])))
             elif u.op in ELEMENTWISE or u.op in MOVEMENT:
                 todo.extend((s, a, size) for s in u.src if (a := _axis_in(u, s, axis)) is not None)
+        yield from found
 
 
 def _axis_in(u: UOp, x: UOp, axis: int) -> int | None:

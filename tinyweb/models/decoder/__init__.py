@@ -3,6 +3,7 @@
 - `config`: the parts, as records.
 - `architectures`: from config.json to those records, a function for each family.
 - `loader`: the checkpoint's tensors.
+- `cache`: what layers keep of each position.
 - `norm`; `attention`, `latent`, `convolution`, `state_space`, `time_mix`, with their `state`; `mlp`, `experts`;
   `streams`, `layer`, `model`: the network.
 """
@@ -16,6 +17,7 @@ from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config
 from tinyweb.formats.source import open_model
 from tinyweb.models.decoder.architectures import read_config
+from tinyweb.models.decoder.cache import CACHES
 from tinyweb.models.decoder.config import DecoderConfig
 from tinyweb.models.decoder.model import Decoder
 from tinyweb.nn.precision import KINDS as QUANTS
@@ -25,7 +27,7 @@ from tinyweb.sources import CHAT, locate
 
 DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
 
-__all__ = ["DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
+__all__ = ["CACHES", "DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
 
 
 class ModelSource(Protocol):
@@ -39,17 +41,19 @@ class ModelSource(Protocol):
     def weights(self) -> Checkpoint: ...
 
 
-def check_precision(quant: str | Recipe | None, activations: str | None) -> None:
-    """TinywebError for a quantisation or activations that are none; None is whatever suits."""
+def check_precision(quant: str | Recipe | None, activations: str | None, cache: str | None = None) -> None:
+    """TinywebError for a quantisation, activations or a cache that are none; None is whatever suits."""
     if isinstance(quant, str) and quant not in (STORED, *QUANTS):
         raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join((STORED, *QUANTS))}")
     if activations is not None and activations not in ACTIVATIONS:
         raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
+    if cache is not None and cache not in CACHES:
+        raise TinywebError(f"unknown cache {cache!r}: choose one of {', '.join(CACHES)}")
 
 
 def load(
     source: str | Path | ModelSource, quant: str | Recipe | None = None, context: int | None = None,
-    device: str | None = None, activations: str | None = None,
+    device: str | None = None, activations: str | None = None, cache: str | None = None,
 ) -> Decoder:  # fmt: skip
     """Reads a language model: a Hugging Face folder (config.json and safetensors) or a GGUF file, here or on the hub
     (tinyweb/sources), or what offers the same.
@@ -60,11 +64,12 @@ def load(
     `context`: positions to make room for; without it what the model allows, at most 4096.
     `activations`: what quantised weights are multiplied with: "float", or "int8", rounded on the fly; None: "int8"
     where the device has integer dot products.
+    `cache`: what is kept of each position, "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16".
 
     Raises ModelFormatError for a folder that is missing, damaged or of an architecture that is not known; TinywebError
-    for a `quant`, `context` or `activations` that cannot be.
+    for a `quant`, `context`, `activations` or `cache` that cannot be.
     """
-    check_precision(quant, activations)
+    check_precision(quant, activations, cache)
     folder = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
     config, names = read_config(folder.config)
     if context is not None and not 1 <= context <= config.positions:
@@ -72,4 +77,4 @@ def load(
             f"a context of {context} tokens is not possible: {folder.path} allows 1 to {config.positions}"
         )
     chosen = context or min(config.positions, DEFAULT_CONTEXT)
-    return Decoder(config, names, folder.weights(), quant, chosen, device, activations)
+    return Decoder(config, names, folder.weights(), quant, chosen, device, activations, cache)

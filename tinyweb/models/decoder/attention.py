@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tinyweb.graph.ir import Size
+from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.norm import Norm
@@ -58,8 +59,7 @@ class Heads:
 class Attention(Heads):
     """Attention of one layer.
 
-    A cache is float32 (2, batch · key/value heads, positions, width): keys and values, all sequences' heads side by
-    side.
+    A cache is (2, batch · key/value heads, positions, width): keys and values, all sequences' heads side by side.
     """
 
     cache_name = "kv"
@@ -68,29 +68,30 @@ class Attention(Heads):
         super().__init__(config, load, layer, rotary)
         self.sinks = load.vector(layer + load.names.sinks, config.heads) if config.sinks else None
 
-    def cache_shape(self, batch: int, positions: int) -> tuple[int, ...]:
-        return 2, batch * self.config.kv_heads, positions, self.config.width
+    def new_cache(self, batch: int, positions: int, kind: str, device: str | None) -> Cache:
+        """An empty one, for so many sequences and positions."""
+        return Cache((2, batch * self.config.kv_heads, positions, self.config.width), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         Keys and values of these tokens go into the cache, which must hold those of all positions before `start`; those
         of another layer are there already.
         """
         c = self.config
-        batch, tokens, room = h.shape[0], h.shape[1], cache.shape[2]
-        assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
+        batch, tokens, room = h.shape[0], h.shape[1], cache.positions
+        assert isinstance(batch, int) and isinstance(tokens, int)
         if c.keys_of is None:
             query, key, value = self.project(h, start, activations)
             both = Tensor.stack(key, value).permute(0, 1, 3, 2, 4)
-            cache[:, :, start : start + tokens] = both.reshape(2, batch * c.kv_heads, tokens, c.width)
+            cache.write(start, both.reshape(2, batch * c.kv_heads, tokens, c.width))
         else:
             query = self.queries(h, start, activations)
         if c.growth is not None and room + c.growth.first > c.growth.every:
             position = Tensor.arange(tokens, device=h.device) + Tensor(start, device=h.device) + c.growth.first
             grown = (position // c.growth.every).float().log1p() * c.growth.weight + 1
             query = query * grown.reshape(tokens, 1, 1)
-        seen = cache[:, :, : start + tokens].unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
+        seen = cache.read(0, start + tokens).unsqueeze(2)  # (2, batch · kv_heads, 1, positions, width)
 
         group = c.heads // c.kv_heads  # query heads that share a key/value head
         query = query.reshape(batch, tokens, c.kv_heads, group, c.width).permute(0, 2, 3, 1, 4)

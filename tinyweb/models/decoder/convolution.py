@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinyweb.graph.ir import Size
+from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import ConvConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.tensor import Tensor
@@ -11,7 +12,7 @@ from tinyweb.tensor import Tensor
 class ShortConv:
     """Each channel's last positions, weighted, between two gates.
 
-    A cache is float32 (batch, taps - 1 + positions, hidden): what goes into the convolution, at all positions, so that
+    A cache is (batch, taps - 1 + positions, hidden): what goes into the convolution, at all positions, so that
     a text can go on from any of them. Before the first position are places that are never read.
     """
 
@@ -25,10 +26,12 @@ class ShortConv:
         self.taps_bias = load.vector(layer + names.conv + ".bias", hidden) if c.bias else None
         (self.output,) = load.linears(layer, (names.conv_out,), [hidden], hidden, c.bias)
 
-    def cache_shape(self, batch: int, positions: int) -> tuple[int, ...]:
-        return batch, self.config.taps - 1 + positions, self.hidden
+    def new_cache(self, batch: int, positions: int, kind: str, device: str | None) -> Cache:
+        """An empty one, for so many sequences and positions; of 8 bits instead of 4: no softmax evens out errors."""
+        kind = "q8" if kind == "q4" else kind
+        return Cache((batch, self.config.taps - 1 + positions, self.hidden), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         What these tokens bring goes into the cache, which must hold that of the positions before `start`.
@@ -37,11 +40,11 @@ class ShortConv:
         assert isinstance(tokens, int)
         parts = self.input(h, activations)
         first, last, x = (parts[..., i * self.hidden : (i + 1) * self.hidden] for i in range(3))
-        cache[:, start + before : start + before + tokens] = first * x
+        cache.write(start + before, first * x)
         position = Tensor.arange(tokens, device=h.device).unsqueeze(1) + Tensor(start, device=h.device)
         mixed: Tensor | None = None
         for i in range(before + 1):  # the tap for position - before + i
-            seen = cache[:, start + i : start + i + tokens]
+            seen = cache.read(start + i, start + i + tokens)
             seen = seen if i == before else (position >= before - i).where(seen, 0.0)
             mixed = seen * self.taps[i] if mixed is None else mixed + seen * self.taps[i]
         assert mixed is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import masked
+from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import LatentConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.nn.layers import Linear
@@ -32,8 +33,8 @@ class ByHead:
 
 
 class LatentAttention:
-    """Latent attention of one layer. A cache is float32 (batch, positions, rank + turned): latents, and the part of the
-    keys that is turned."""
+    """Latent attention of one layer. A cache is (batch, positions, rank + turned): latents, and what is turned of the
+    keys."""
 
     cache_name = "latent"
 
@@ -51,26 +52,27 @@ class LatentAttention:
         self.key_up, self.value_up = ByHead(key, c.heads), ByHead(value, c.heads)
         (self.output,) = load.linears(layer, (names.output,), [hidden], c.heads * c.value, c.bias)
 
-    def cache_shape(self, batch: int, positions: int) -> tuple[int, ...]:
-        return batch, positions, self.config.rank + self.config.rotary.turned
+    def new_cache(self, batch: int, positions: int, kind: str, device: str | None) -> Cache:
+        """An empty one, for so many sequences and positions."""
+        return Cache((batch, positions, self.config.rank + self.config.rotary.turned), kind, device)
 
-    def __call__(self, h: Tensor, start: Size, cache: Tensor, activations: str) -> Tensor:
+    def __call__(self, h: Tensor, start: Size, cache: Cache, activations: str) -> Tensor:
         """Of h (batch, tokens, hidden) at positions start, start + 1, …; the same shape.
 
         Latents of these tokens go into the cache, which must hold those of all positions before `start`.
         """
         c = self.config
-        batch, tokens, room = h.shape[0], h.shape[1], cache.shape[1]
-        assert isinstance(batch, int) and isinstance(tokens, int) and isinstance(room, int)
+        batch, tokens = h.shape[:2]
+        assert isinstance(batch, int) and isinstance(tokens, int)
         latent = self.latent(h, activations)
         turned = self.rotary(latent[..., c.rank :].unsqueeze(2), start).squeeze(2)
-        cache[:, start : start + tokens] = self.latent_norm(latent[..., : c.rank]).cat(turned, axis=-1)
-        seen = cache[:, : start + tokens].unsqueeze(1)  # (batch, 1, positions, rank + turned)
+        cache.write(start, self.latent_norm(latent[..., : c.rank]).cat(turned, axis=-1))
+        seen = cache.read(0, start + tokens).unsqueeze(1)  # (batch, 1, positions, rank + turned)
 
         made_of = h if self.query_down is None else self.query_norm(self.query_down(h, activations))
         query = self.query(made_of, activations).reshape(batch, tokens, c.heads, c.plain + c.rotary.turned)
         query = self.key_up(query[..., : c.plain]).cat(self.rotary(query[..., c.plain :], start), axis=-1)
         scores = (query.transpose(1, 2) @ seen.transpose(-1, -2)) * c.scale  # (batch, heads, tokens, positions)
-        mixed = masked(scores, start, room).softmax(-1) @ seen[..., : c.rank]
+        mixed = masked(scores, start, cache.positions).softmax(-1) @ seen[..., : c.rank]
         values = self.value_up(mixed.transpose(1, 2))  # (batch, tokens, heads, value)
         return self.output(values.reshape(batch, tokens, c.heads * c.value), activations)

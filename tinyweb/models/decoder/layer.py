@@ -6,6 +6,7 @@ import math
 
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.attention import Attention
+from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
@@ -59,15 +60,15 @@ class Layer:
         self.side = None if config.side is None else Side(config.side, load, prefix)
         self.streams = None if streams is None else LayerStreams(streams, load, prefix)
 
-    def memory(self, batch: int, positions: int, device: str | None) -> Tensor | State:
-        """What this layer remembers of so many texts."""
+    def memory(self, batch: int, positions: int, kind: str, device: str | None) -> Cache | State:
+        """What this layer remembers of so many texts; `kind`: how it keeps each position."""
         if isinstance(self.mixer, StateSpace | TimeMix):
             more = {} if self.mlp_shift is None else {"mlp": (batch, 1, self.hidden)}
             return State(self.mixer.state_shapes(batch) | more, device)
-        return Tensor.empty(*self.mixer.cache_shape(batch, positions), device=device)
+        return self.mixer.new_cache(batch, positions, kind, device)
 
     def __call__(
-        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, passed: dict[str, Tensor], activations: str,
+        self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str,
         gift: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """Hidden states (batch, tokens, hidden) after this layer, of those before it; the first `count` tokens are of
@@ -80,7 +81,7 @@ class Layer:
         return self.streams.corrected(streams, y, gift, activations)
 
     def _one(
-        self, x: Tensor, start: Size, count: Size, memory: Tensor | State, passed: dict[str, Tensor], activations: str
+        self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str
     ) -> Tensor:
         h = _through(self.attention_norm, x)
         if isinstance(self.mixer, StateSpace):
@@ -90,7 +91,7 @@ class Layer:
             assert isinstance(memory, State)
             mixed = self.mixer(h, start, count, memory, passed, activations)
         else:
-            assert isinstance(memory, Tensor)
+            assert isinstance(memory, Cache)
             mixed = self.mixer(h, start, memory, activations)
         mixed = _through(self.attention_after, mixed)
         if self.mlp is None:

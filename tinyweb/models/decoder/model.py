@@ -1,8 +1,8 @@
 """A decoder-only language model with its memory: what runs, and what an exported page runs.
 
 What is notable:
-- Weights stay as they are stored (half floats, 8 or 4 bit integers) and are widened as a kernel reads them;
-  activations, the key/value cache and the logits are float32. What is multiplied with quantised weights is itself
+- Weights stay as they are stored (half floats, 8 or 4 bit integers) and are widened as a kernel reads them, as does the
+  key/value cache; activations and logits are float32. What is multiplied with quantised weights is itself
   rounded to 8 bits (`activations`) where the processor multiplies integers faster.
 - The cache lies on the device and is updated in place; its valid length is symbolic, so that one set of kernels serves
   every position.
@@ -20,6 +20,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.graph.ir import Size, UOp, Variable
 from tinyweb.models.chat import VERIFY, positions
+from tinyweb.models.decoder.cache import Cache, kind_beside
 from tinyweb.models.decoder.config import (
     STATES,
     AttentionConfig,
@@ -49,14 +50,15 @@ class Decoder:
     may be changed before plans are captured. `parameter_count`: numbers the model was trained to hold, the tied
     embedding once. `weights`: all parameters by name. `state`: memory that lives between calls: `ids` int32
     (positions,), `logits` float32 (1, vocab), `sampling_f` float32 (4,), `sampling_i` int32 (2,), `verified` int32
-    (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` float32 (2, key/value heads, positions, width
-    of a head) where it has attention. `rewinds`: whether a text can go on from any of its positions; a state can go on
-    from the last token it has read only, or begin anew.
+    (VERIFY,) (docs/bundle.md), and for each layer its cache, `layerN.kv` (2, key/value heads, positions, width of a
+    head) where it has attention, with `layerN.kv.scales` and `layerN.kv.least` where that is of integers. `cache`: how
+    positions are kept. `rewinds`: whether a text can go on from any of its positions; a state can go on from the last
+    token it has read only, or begin anew.
     """
 
     def __init__(
         self, config: DecoderConfig, names: Names, checkpoint: Checkpoint, quant: str | Recipe | None, context: int,
-        device: str | None = None, activations: str | None = None,
+        device: str | None = None, activations: str | None = None, cache: str | None = None,
     ):  # fmt: skip
         self.config, self.quant, self.context, self.device = config, quant, context, device
         self.activations = activations or activations_for(Device[device or Device.DEFAULT].runtime.target)
@@ -82,12 +84,13 @@ class Decoder:
         self.sampling_i = Tensor.empty(2, dtype=dtypes.int32, device=device)
         self.verified = Tensor.empty(VERIFY, dtype=dtypes.int32, device=device)
         self.rewinds = not any(isinstance(layer.mixer, STATES) for layer in config.layers)
+        self.cache = cache or kind_beside(self.embedding.tensors()["weight"].dtype is dtypes.float32)
         self.caches = self._new_caches(1)
-        self._batch_caches: dict[int, list[Tensor | State]] = {}
+        self._batch_caches: dict[int, list[Cache | State]] = {}
         self._read: dict[int, npt.NDArray[np.int32]] = {}  # ids behind which states stand, by the size of the batch
 
     # -- the network --------------------------------------------------------------------------------------------------
-    def forward(self, tokens: Tensor, start: Size, caches: list[Tensor | State], count: Size | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, start: Size, caches: list[Cache | State], count: Size | None = None) -> Tensor:
         """Hidden states (batch, tokens, hidden) before the last norm, for ids (batch, tokens) at positions start,
         start + 1, …
 
@@ -212,7 +215,7 @@ class Decoder:
         for name, cache, layer in zip(names, self.caches, self.config.layers, strict=True):
             if source(layer) is not None:
                 continue
-            caches |= _named(name, cache.tensors()) if isinstance(cache, State) else {name: cache}
+            caches |= {f"{name}.{part}".rstrip("."): t for part, t in cache.tensors().items()}
         rest = {"logits": self.logits, "sampling_f": self.sampling_f, "sampling_i": self.sampling_i}
         found = {"ids": self.ids, **caches, **rest}
         return found | {"verified": self.verified} if self.rewinds else found
@@ -229,11 +232,13 @@ class Decoder:
             )
         return self.rotaries[c]
 
-    def _new_caches(self, batch: int) -> list[Tensor | State]:
-        caches: list[Tensor | State] = []
+    def _new_caches(self, batch: int) -> list[Cache | State]:
+        caches: list[Cache | State] = []
         for layer in self.layers:
             shared = source(layer.config)
-            caches.append(layer.memory(batch, self.positions, self.device) if shared is None else caches[shared])
+            caches.append(
+                layer.memory(batch, self.positions, self.cache, self.device) if shared is None else caches[shared]
+            )
         return caches
 
 
