@@ -282,8 +282,9 @@ class OpenDevice:
         out, kept = [], []
         for c in calls:
             more: list[UOp] = []
+            every: list[UOp] = []
             for layout in self.compiled[c.kernel][0].layouts:
-                sources = tuple(c.buffers[s] for s in layout.sources)
+                sources = tuple((*c.buffers, *every)[s] for s in layout.sources)
                 key = (layout.kernel, *(self.memory(b) for b in sources))
                 found = self.kept.get(key)
                 if found is None:
@@ -294,7 +295,9 @@ class OpenDevice:
                 else:
                     buffer = new_buffer(found.memory.size, found.memory.dtype)
                     BUFFERS.set(buffer, found.memory)
-                more.append(buffer)
+                every.append(buffer)
+                if layout.read:
+                    more.append(buffer)
                 kept.append(found)
             out.append(KernelCall(c.kernel, (*c.buffers, *more)))
         return out, kept

@@ -11,6 +11,7 @@ import pytest
 from tinyweb import Tensor, jit
 from tinyweb.device import Device, Kept
 from tinyweb.nn.optim import SGD
+from tinyweb.nn.quantize import quantize
 
 DEVICES = ("CPU", "WASM")
 
@@ -198,3 +199,16 @@ def test_nothing_is_laid_out_where_it_is_not_wanted() -> None:
     frozen = jit(lambda x: (x @ w).realize())
     agree(frozen(x), x @ w)
     assert kept(frozen)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9])
+def test_what_is_laid_out_of_what_is_laid_out(rows: int) -> None:
+    """Scales that are converted together, and the weights that they are multiplied with."""
+    weight = np.random.default_rng(3).standard_normal((512, 768)).astype(np.float32)
+    stored = quantize(weight, 8)
+    assert stored is not None
+    step = jit(lambda x: stored.product(x, "float").realize())
+    x = np.random.default_rng(4).standard_normal((rows, 768)).astype(np.float32)
+    for _ in range(3):
+        got = step(Tensor(x)).numpy()
+    np.testing.assert_allclose(got, x @ stored.dense().numpy().T, rtol=1e-4, atol=1e-3)

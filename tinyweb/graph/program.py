@@ -22,10 +22,13 @@ class ParamInfo:
 
 @dataclass(frozen=True)
 class Layout:
-    """Memory that a program reads after its own buffers: what `kernel` stores, made of those in the slots `sources`."""
+    """Memory that a program reads after its own buffers: what `kernel` stores, made of those in the slots `sources`;
+    behind the program's buffers these count the layouts before it. `read`: by the program itself, not only by layouts.
+    """
 
     kernel: UOp
     sources: tuple[int, ...]
+    read: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,4 +43,4 @@ class Program:
     workgroup: tuple[int, int, int]
     shared_bytes: int
     schedule: tuple[str, ...] = ()  # what the optimiser did, for people
-    layouts: tuple[Layout, ...] = ()  # of frozen parameters, one more parameter each
+    layouts: tuple[Layout, ...] = ()  # of frozen parameters, one more parameter for each that is read
