@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -38,13 +39,13 @@ EVERY = 0.1  # seconds between two looks at a process's memory
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
-def model_folder(name: str, folder: Path) -> Path:
-    """A Hugging Face folder of a shape in SHAPES at `folder`: bfloat16 weights in shards, config and tokenizer."""
+def model_folder(shape: Shape, folder: Path) -> Path:
+    """A Hugging Face folder of a shape at `folder`: bfloat16 weights in shards, config and tokenizer."""
     if not (folder / "tokenizer.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write_weights(SHAPES[name], folder)
-        _write_texts(SHAPES[name], folder)
+        _write_weights(shape, folder)
+        _write_texts(shape, folder)
     return folder
 
 
@@ -181,7 +182,7 @@ def watched(pid: int, only: str = "") -> Iterator[list[int]]:
 
     def look() -> None:
         while not stop.wait(EVERY):
-            each = [memory_of(p) for p in below(pid) if not only or only in arguments_of(p)]
+            each = [memory_of(p) for p in below(pid) if only in arguments_of(p)]
             found.append(max(each, default=0) if only else sum(each))
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -205,12 +206,12 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def arguments_of(pid: int) -> list[str]:
+def arguments_of(pid: int) -> str:
     """What a process was started with; nothing where it is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
-        return []
+        return ""
 
 
 def memory_of(pid: int) -> int:
@@ -262,8 +263,11 @@ def open_page(site: Path, tokens: int = 8) -> PageCost:
 
     server = open_server(site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser.ensure(), args=list(browser.FLAGS))
+    # with a profile on the disk: without one its caches are memory
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory(dir=site.parent) as profile:
+        chromium = playwright.chromium.launch_persistent_context(
+            profile, executable_path=browser.ensure(), args=list(browser.FLAGS)
+        )
         page = chromium.new_page()
         page.set_default_timeout(1_200_000)
         page.goto(f"http://localhost:{server.port}/model/model.d.ts")  # same origin, without the page's own model
@@ -289,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", action="store_true", help="do not delete them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
     given = parser.parse_args(arguments)
-    source = model_folder(given.shape, given.folder / given.shape)
+    source = model_folder(SHAPES[given.shape], given.folder / given.shape)
     stored = sum(p.stat().st_size for p in source.glob("*.safetensors"))
     print(f"{given.shape}: {stored / GIB:.2f} GiB in bfloat16", flush=True)
     figures: list[dict[str, Any]] = []

@@ -122,7 +122,7 @@ export async function fetchSmall(
       alive(size > most);
       most = Math.max(most, size);
       if (size > maxBytes) throw new Refused("download-failed", `the file is larger than ${maxBytes} bytes`);
-      chunks.push(chunk);
+      chunks.push(chunk.slice());
     });
     return new Uint8Array(await new Blob(chunks).arrayBuffer());
   });
@@ -181,16 +181,44 @@ function resumesAt(response: Response, offset: number): boolean {
   return response.status === 206 && (response.headers.get("content-range") ?? "").startsWith(`bytes ${offset}-`);
 }
 
+/** Bytes that are read at a time. */
+const CHUNK = 1 << 18;
+
+interface ChunkReader {
+  /** A chunk is what it is until the next is read. */
+  read(): Promise<{ done: boolean; value?: Uint8Array<ArrayBuffer> | undefined }>;
+  cancel(): Promise<void>;
+}
+
+/** Reads into the same memory again and again, where the body can: chunks that are only let go are collected too late. */
+function chunkReader(body: ReadableStream<Uint8Array<ArrayBuffer>>): ChunkReader {
+  let reader: ReadableStreamBYOBReader;
+  try {
+    reader = body.getReader({ mode: "byob" });
+  } catch {
+    return body.getReader();
+  }
+  let memory = new ArrayBuffer(CHUNK);
+  return {
+    async read() {
+      const { done, value } = await reader.read(new Uint8Array(memory));
+      if (value) memory = value.buffer; // the one that was handed in is gone
+      return { done, value };
+    },
+    cancel: () => reader.cancel(),
+  };
+}
+
 async function readChunks(response: Response, signal: AbortSignal, take: (chunk: Uint8Array<ArrayBuffer>) => void): Promise<void> {
   if (!response.body) return take(new Uint8Array(await response.arrayBuffer()));
-  const reader = response.body.getReader();
+  const reader = chunkReader(response.body);
   const cancel = (): void => void reader.cancel().catch(() => undefined);
   signal.addEventListener("abort", cancel); // the attempt's own: it goes with it
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (signal.aborted) throw aborted();
-      if (done) return;
+      if (done || !value) return;
       take(value);
     }
   } finally {

@@ -372,3 +372,38 @@ describe("a file of known size", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 });
+
+describe("a body of bytes", () => {
+  /** Bytes 1, 2, 3 … in pieces, as browsers give them. */
+  const stream = (...sizes: number[]): Response => {
+    let next = 1;
+    return new Response(
+      new ReadableStream({
+        type: "bytes",
+        pull(controller) {
+          const size = sizes.shift();
+          if (size === undefined) {
+            controller.close();
+            controller.byobRequest?.respond(0);
+          } else controller.enqueue(Uint8Array.from({ length: size }, () => next++));
+        },
+      }),
+    );
+  };
+
+  it("is read into the same memory again and again", async () => {
+    const seen: Uint8Array<ArrayBuffer>[] = [];
+    const file = new Uint8Array(6);
+    const chunk = (part: Uint8Array<ArrayBuffer>, at: number): void => {
+      seen.push(part);
+      file.set(part, at);
+    };
+    await fetchSized(URL_, 6, { start: 0, chunk }, server([() => stream(3, 2, 1)]));
+    expect(file).toEqual(bytes(1, 2, 3, 4, 5, 6));
+    expect(seen.map(({ buffer }) => buffer.byteLength > 0)).toEqual([false, false, false]); // handed in for the next, and so gone
+  });
+
+  it("is kept where all of it is wanted", async () => {
+    expect(await fetchSmall(URL_, 100, server([() => stream(3, 2, 1)]))).toEqual(bytes(1, 2, 3, 4, 5, 6));
+  });
+});
