@@ -17,8 +17,8 @@ from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
 from tinyweb.models.chat import Chat
 
-LIMIT = 16384  # bytes of the logits; the table has 8 or 16 times as many, the cache 2
-CONTEXT = 255
+LIMIT = 16384  # bytes of the logits; the table has 8 or 16 times as many, the cache in half floats 2
+CONTEXT = 511
 
 
 @pytest.mark.parametrize("quant", ["q8", "q4", "f16"])
