@@ -96,7 +96,10 @@ def test_version() -> None:
         (["serve", "nowhere", "--port", "http"], "'--port'"),
         (["serve", "nowhere", "--port", "65536"], "'--port'"),
         (["serve", "nowhere", "--prot", "1"], "--prot"),
-        (["export", "chat", "nowhere", "-o", "x", "--quant", "q5"], "'q5' is not one of 'f32', 'f16', 'q8', 'q4'"),
+        (
+            ["export", "chat", "nowhere", "-o", "x", "--quant", "q5"],
+            "'q5' is not one of 'stored', 'f32', 'f16', 'q8', 'q4'",
+        ),
         (["export", "chat", "nowhere", "-o", "x"], "nowhere does not exist"),
         (["export", "chat", "nowhere"], "Missing option"),
         (["export", "chat", "nowhere", "-o", "x", "--shard-bytes", "12"], "--shard-bytes"),

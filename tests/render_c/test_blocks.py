@@ -180,13 +180,14 @@ def test_declarations() -> None:
 
 
 @pytest.mark.parametrize("n", [4, 8, 16, 32])
-@pytest.mark.parametrize("nibbles", [False, True])
-def test_functions_of_dots(n: int, nibbles: bool) -> None:
+@pytest.mark.parametrize("each", [1, 2, 4, 8])
+def test_functions_of_dots(n: int, each: int) -> None:
     """Exactly those that are used, in an order in which each is known to the next."""
-    found, vectors = dots.helpers(n, nibbles)
+    found, vectors = dots.helpers(n, each)
+    called = dots.NAMES.get(each, "")
     widths = [m for m in (4, 8, 16, 32) if m <= n]
     names = [f"a_pairs_x{m:02}" for m in widths[:3]] + [f"b_dot_x{m:02}" for m in widths]
-    names += [f"c_nibbles_x{m:02}" for m in widths] if nibbles else []
+    names += [f"c_{called}_x{m:02}" for m in widths] if called else []
     assert sorted(found) == names
     assert vectors == {f"{t}x{k * m}" for m in widths for t, k in (("i8", 4), ("i16", 2), ("i32", 1), ("u32", 1))}
     known: set[str] = set()
@@ -194,7 +195,7 @@ def test_functions_of_dots(n: int, nibbles: bool) -> None:
         text = found[name]
         defined = re.findall(r"^static inline __attribute__\(\(always_inline\)\) \w+ (\w+)\(", text, re.MULTILINE)
         assert len(defined) == 1 and text.count("#if") == text.count("#endif") and text.count("{") == text.count("}")
-        assert set(re.findall(r"\b((?:pairs|dot|nibbles)_x\d+)\(", text)) - set(defined) <= known
+        assert set(re.findall(r"\b((?:pairs|dot|nibbles|twos|ones)_x\d+)\(", text)) - set(defined) <= known
         known.update(defined)
         # instructions of as many bits as the vectors that the function is for have
         lanes = int(name[-2:])
@@ -203,8 +204,10 @@ def test_functions_of_dots(n: int, nibbles: bool) -> None:
         assert {int(m) for m in re.findall(r"(?:vpdpbusd|maddwd|maddubsw)(\d+)", text)} <= {32 * lanes}
         assert {int(m) for m in re.findall(r"\bi8x(\d+)\b", text)} <= {4 * lanes}
         assert {int(m) for m in re.findall(r"\bi16x(\d+)\b", text)} <= {2 * lanes}
-    if nibbles:
+    if called:
         for m in widths[1:]:
-            halves = ", ".join(f"nibbles_x{m // 2}(a.{h}, b.{h}, d.{h}, c.{h})" for h in ("lo", "hi"))
+            operands = ["a", *dots.VARIABLES[:each], "c"]
+            parts = (", ".join(f"{o}.{h}" for o in operands) for h in ("lo", "hi"))
+            halves = ", ".join(f"{called}_x{m // 2}({part})" for part in parts)
             order = ", ".join(map(str, range(m)))
-            assert f"__builtin_shufflevector({halves}, {order});" in found[f"c_nibbles_x{m:02}"]
+            assert f"__builtin_shufflevector({halves}, {order});" in found[f"c_{called}_x{m:02}"]

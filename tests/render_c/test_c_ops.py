@@ -457,7 +457,7 @@ def test_narrow_integers_become_singles_side_by_side(dtype: DType) -> None:
 @pytest.mark.parametrize("n", [1, 2, 5, 64])
 def test_widths_that_no_dot_has(n: int) -> None:
     with pytest.raises(ValueError, match=f"not {n}"):
-        dots.helpers(n, False)
+        dots.helpers(n)
 
 
 def test_masks_between_types() -> None:

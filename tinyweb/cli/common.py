@@ -45,7 +45,17 @@ class Activations(StrEnum):
 
 
 class Quant(StrEnum):
-    """How weights are stored."""
+    """How weights are kept."""
+
+    stored = "stored"
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+    q4 = "q4"
+
+
+class Precision(StrEnum):
+    """How weights are kept of models that no file has quantised."""
 
     f32 = "f32"
     f16 = "f16"
@@ -85,7 +95,13 @@ SiteFolder = Annotated[
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False)
 ]
-WeightQuant = Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")]
+WeightQuant = Annotated[
+    Quant | None,
+    typer.Option(
+        help="Weights: as they are stored, 32 or 16 bit floats, 8 or 4 bit integers (default: as stored where that is "
+        "quantised, as in GGUF files, else q8)."
+    ),
+]
 ActivationsChoice = Annotated[
     Activations | None,
     typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),

@@ -32,7 +32,11 @@ def export_chat(
     output: Output,
     quant: Annotated[
         Quant | None,
-        typer.Option(help="Precision of weights (default: q8, or what fits --profile).", show_default=False),
+        typer.Option(
+            help="Weights: as they are stored, floats, or integers of so many bits (default: as stored where that is "
+            "quantised, as in GGUF files, else q8; or what fits --profile).",
+            show_default=False,
+        ),
     ] = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
@@ -88,5 +92,5 @@ def export_chat(
             markup=False,
         )
     if made.requantised:
-        console.print(f"The weights were stored in other types and are {made.quant} now: {made.requantised}")
+        console.print(f"Weights that were stored in other types are quantised anew: {made.requantised}")
     say_devices(console, output)

@@ -13,7 +13,6 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
-    Quant,
     ShardBytes,
     Tune,
     WeightQuant,
@@ -43,7 +42,7 @@ def given_prefixes(query: str | None, passage: str | None) -> dict[str, str]:
 def export_embed(
     source: EmbedSource,
     output: Output,
-    quant: WeightQuant = Quant.q8,
+    quant: WeightQuant = None,
     lengths: Annotated[
         str, typer.Option(metavar="N,N,…", help="Tokens that texts are padded to; longer texts are cut.")
     ] = "32,128,512",
@@ -66,7 +65,8 @@ def export_embed(
         raise ExportError(f"--lengths {lengths[:40]!r} is no list of numbers: write it as in 32,128,512.") from None
     console = stderr()
     options = EmbedOptions(
-        quant.value, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name, force, tune or 0.0,
+        quant.value if quant else None, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name,
+        force, tune or 0.0,
         activations.value if activations else None,
     )  # fmt: skip
     with show_progress(console) as progress:

@@ -15,7 +15,7 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
-    Quant,
+    Precision,
     ShardBytes,
     Targets,
     Tune,
@@ -68,8 +68,8 @@ def export_image(
         ),
     ] = None,
     quant: Annotated[
-        Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
-    ] = Quant.f16,
+        Precision, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
+    ] = Precision.f16,
     scheduler: Annotated[Scheduler | None, typer.Option(help="The page's default (default: the model's).")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="The page's default (default: what suits the model).")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, Quant, located, run_app, show_progress, stderr
+from tinyweb.cli.common import AsJson, Debug, Precision, located, run_app, show_progress, stderr
 from tinyweb.cli.export_image import ImageSource, Predicts, Scheduler, TokenizerFolder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run_image(
     strength: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="How much of --image is painted over.")
     ] = None,
-    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    quant: Annotated[Precision | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
     tokenizer: TokenizerFolder = None,
     prediction: Predicts = None,
     device: Annotated[
@@ -56,7 +56,7 @@ def run_image(
 
     if not output.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.parent} to write {output.name} to")
-    found = located(source, IMAGE_HALF if quant and quant is not Quant.f32 else IMAGE)
+    found = located(source, IMAGE_HALF if quant and quant is not Precision.f32 else IMAGE)
     model = StableDiffusion.from_path(
         found, quant.value if quant else None, device, tokenizer, prediction.value if prediction else None
     )

@@ -17,6 +17,7 @@ from tinyweb.export.inspect import entry_kernels, kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
+from tinyweb.export.precision import described, has_integers, kept, requantised
 from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
@@ -30,13 +31,12 @@ from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
 from tinyweb.models.decoder.architectures import read_config
-from tinyweb.nn.quantize import BITS, activations_for
+from tinyweb.nn.precision import STORED
+from tinyweb.nn.quantize import activations_for
 from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
 
-KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
-USUAL_QUANT = "q8"
 DEVICE = "DISK"  # where the weights wait to be written
 FILES = {
     "tokenizer": "tokenizer.json",
@@ -50,7 +50,7 @@ FIRST_VARIABLES = ("start_pos", "count")
 class ExportOptions:
     """What the command line offers. `context` None: what the model allows, within reason. `name` None: the folder's."""
 
-    quant: str | None = None  # None: USUAL_QUANT, or what fits `profile`
+    quant: str | None = None  # None: as it is stored where that is quantised, else q8; or what fits `profile`
     context: int | None = None
     shard_bytes: int = DEFAULT_SHARD_BYTES
     name: str | None = None
@@ -91,7 +91,7 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     check_page(page)
     attempts = _attempts(opened, options)
     for number, chosen in enumerate(attempts):
-        quant = chosen.quant or USUAL_QUANT
+        quant = kept(opened, chosen.quant)
         progress("reading the model", 0, 1)
         model = load(opened, quant, chosen.context, DEVICE, cache=chosen.cache)
         progress("reading the model", 1, 1)
@@ -113,8 +113,8 @@ class _Misfit(Exception):
 
 def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions]:
     """The options with what a profile asks for, the best first; ExportError where nothing fits."""
-    if options.profile is None:
-        return [replace(options, quant=options.quant or USUAL_QUANT)]
+    if options.profile is None or options.quant == STORED:
+        return [replace(options, quant=kept(source, options.quant))]
     profile = named_profile(options.profile)
     shapes = Shapes.of(read_config(source.config)[0], source.weights(), options.cache)
     found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
@@ -143,16 +143,6 @@ def _checked(written: Mapping[str, Any], profile: str | None, last: bool) -> Fit
     raise ExportError(f"{written['name']} does not fit on a {fit.title}: {fit.limit}. Take a smaller model.")
 
 
-def requantised(source: ModelFolder, quant: str) -> str | None:
-    """What of a source has been quantised anew; types that `quant` holds exactly have not."""
-    if quant not in KEPT:
-        return None
-    types = source.stored_types()
-    total = sum(types.values())
-    others = [f"{name} ({100 * count / total:.0f} %)" for name, count in types.items() if name != KEPT[quant]]
-    return ", ".join(others) or None
-
-
 def _write_bundle(
     bundle: Path,
     source: ModelFolder,
@@ -166,7 +156,7 @@ def _write_bundle(
     bundle.mkdir()
     targets = {"webgpu": webgpu_target(), "wasm": wasm_target(MAX_THREADS)}
     chosen = dict.fromkeys(targets, "float")
-    if options.quant in BITS:
+    if has_integers(source, options.quant or ""):
         chosen = {name: options.activations or activations_for(target) for name, target in targets.items()}
     captured: dict[str, Mapping[str, Plan]] = {}
     for name, target in targets.items():
@@ -187,7 +177,7 @@ def _write_bundle(
     files = _write_texts(bundle, source, tokenizer)
     made = manifest(
         options.name or source.name,
-        _figures(model, source, options.quant or USUAL_QUANT),
+        _figures(model, source, options.quant or ""),
         files,
         writer,
         segments,
@@ -242,7 +232,7 @@ def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "context": model.context,
-        "quant": quant,
+        "quant": described(source, quant),
         "cache": model.cache,
     }
 

@@ -9,7 +9,7 @@ know to make use of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import write_functions
 from tinyweb.export.loader import write_loader
+from tinyweb.export.precision import described, kept
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
@@ -28,6 +29,7 @@ from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengt
 from tinyweb.models.encoder import Encoder
 from tinyweb.models.encoder.image import ImageEncoder
 from tinyweb.models.image_text import ImageEmbedder, ImageText, open_embedder
+from tinyweb.nn.precision import STORED
 from tinyweb.nn.quantize import BITS, activations_for
 from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
@@ -42,7 +44,7 @@ class EmbedOptions:
     """What the command line offers. `max_length` None: what the model allows, at most the longest of `lengths`.
     `prefixes`: what queries and passages begin with, in place of what the model's folder says."""
 
-    quant: str = "q8"
+    quant: str | None = None  # as it is stored where that is quantised, else q8
     lengths: Sequence[int] = LENGTHS
     max_length: int | None = None
     prefixes: Mapping[str, str] = field(default_factory=dict)
@@ -74,14 +76,16 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     path = locate(source, EMBED, progress)
     progress("reading the model", 0, 1)
     folder = open_model(path)
-    embedder = open_embedder(folder, options.quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
+    quant = kept(folder, options.quant)
+    embedder = open_embedder(folder, quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
     name = options.name or model_name(path)
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
-        written = write_embedder(site / "model", name, embedder, text_lengths(embedder, lengths), options, progress)
+        exact = replace(options, quant=described(folder, quant))
+        written = write_embedder(site / "model", name, embedder, text_lengths(embedder, lengths), exact, progress)
         write_loader(site / "model", written)
         copy_page(site, "embed", path)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
@@ -157,11 +161,11 @@ def write_embedder(
         "parameters": sum(network.load.count for network in networks),
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
-        "quant": options.quant,
+        "quant": options.quant or model.quant or "",
     }
     return write_functions(
         bundle, name, functions, task="embed", sections={"embed": section}, model=figures, files=FILES,
-        prepare=prepare if options.quant in BITS else None, shard_bytes=options.shard_bytes, tune=options.tune,
+        prepare=prepare if model.quant in (*BITS, STORED) else None, shard_bytes=options.shard_bytes, tune=options.tune,
         progress=progress,
     )  # fmt: skip
 

@@ -101,9 +101,10 @@ class Target:
 
 
 # what processors do with small integers, best first: x86 without and with VNNI, ARM with sdot, and with smmla
-SSE = ("dot8_u4_i8", "dot2_i16", "dot4_i8")
-VNNI = ("dot8_u4_i8", "dot4_i8", "dot2_i16")
-DOTPROD = ("dot8_u4_i8", "dot4_i8")
+PLANES = ("dot16_u2_i8", "dot32_u1_i8")  # integers of 2 and of 1 bits, which nothing else serves
+SSE = ("dot8_u4_i8", "dot2_i16", "dot4_i8", *PLANES)
+VNNI = ("dot8_u4_i8", "dot4_i8", "dot2_i16", *PLANES)
+DOTPROD = ("dot8_u4_i8", "dot4_i8", *PLANES)
 I8MM = ("mma_2x2x8_i8", *DOTPROD)
 
 
@@ -128,7 +129,7 @@ def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
     # engines compute most addresses apart, and spread a number in a second step; each thread has a stack of its own
     return Target(
         "wasm", "c", 4, 16, _ALL_C, _ALL_C, branches=True, parallel_threads=threads, dot_lanes=4,
-        instructions=((nibbles, pairs) if relaxed else (pairs, nibbles)) + ("dot4_i8",),
+        instructions=((nibbles, pairs) if relaxed else (pairs, nibbles)) + ("dot4_i8", *PLANES),
         tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, cache_bytes=160 << 10, lane_shifts=False,
         converted_uses=8,  # a dozen instructions for one, three in vectors
     )  # fmt: skip

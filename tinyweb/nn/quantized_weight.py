@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from tinyweb.array.packing import pack
 from tinyweb.dtype import BY_NAME, DType, dtypes, from_numpy
+from tinyweb.graph.ir import Ops, TableArg, UOp
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
@@ -80,25 +81,32 @@ class QuantizedWeight:
         """
         if activations not in ACTIVATIONS:
             raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
-        _, groups, group = self.values.shape
+        groups, group = (int(s) for s in self.values.shape[1:] if isinstance(s, int))
         grouped = x.float().reshape(*x.shape[:-1], groups, group)
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, steps = quantize_activations(grouped)
-        scale = steps.unsqueeze(-2) * self._scales()
+        # groups as axes of blocks and of the groups in a block, if there are blocks: no index is divided then
+        axes = (groups,) if self.scale_blocks is None else _parts_of(self.scale_blocks)
+        over = tuple(range(-len(axes), 0))
+        inner, steps = integers.unflatten(-2, axes).unsqueeze(-2 - len(axes)), steps.unflatten(-1, axes)
+        scale = steps.unsqueeze(-1 - len(axes)) * self._scales(axes)
         y = None
         for place, plane in self._factors():
-            sums = (integers.unsqueeze(-3).int() * plane).sum(-1)
-            part = (sums.float() * scale).sum(-1)
-            y = part if y is None else y + part * (1 << place)
+            sums = (inner.int() * plane.unflatten(-2, axes)).sum(-1)
+            part = (sums.float() * scale).sum(over)
+            # planes of other widths are read in another order: each has a kernel
+            y = part if y is None else y.contiguous() + part * (1 << place)
         assert y is not None
         # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
         if self.zeros is not None:
-            totals = integers.int().sum(-1)
-            return y - (self.zeros.float() * totals.float().unsqueeze(-2) * scale).sum(-1)
+            totals = integers.int().sum(-1).unflatten(-1, axes).contiguous()
+            zeros = self.zeros.float().unflatten(-1, axes)
+            return y - (zeros * totals.float().unsqueeze(-1 - len(axes)) * scale).sum(over)
         if self.minimums is not None:
-            sums = (integers.int().sum(-1).float() * steps).contiguous()
-            return y - (sums.unsqueeze(-2) * _spread(self.minimums, self.minimum_blocks)).sum(-1)
+            sums = (integers.int().sum(-1).unflatten(-1, axes).float() * steps).contiguous()
+            least = _spread(self.minimums, self.minimum_blocks, axes)
+            return y - (sums.unsqueeze(-1 - len(axes)) * least).sum(over).contiguous()
         return y
 
     def rows(self, ids: Tensor) -> Tensor:
@@ -126,11 +134,11 @@ class QuantizedWeight:
             return scaled
         return scaled - _spread(self.minimums, self.minimum_blocks).unsqueeze(-1)
 
-    def _scales(self) -> Tensor:
-        """(…, groups), float32."""
+    def _scales(self, axes: tuple[int, ...] | None = None) -> Tensor:
+        """(…, groups), float32; or with groups as `axes`."""
         if self.scales.dtype is dtypes.uint8 and self.scale_blocks is None:
             return _power(self.scales)
-        return _spread(self.scales, self.scale_blocks)
+        return _spread(self.scales, self.scale_blocks, axes)
 
     def _integers(self) -> Tensor:
         """The multiples of the scales, int32."""
@@ -141,6 +149,8 @@ class QuantizedWeight:
 
     def _codes(self) -> Tensor:
         """What codes stand for, with no zero point subtracted, int32."""
+        if self.codebook is not None and not self.upper:
+            return looked_up(self.values, self.codebook)
         values, place = self.values.int(), self.values.dtype.bits
         for plane in self.upper:
             values, place = values + (plane.int() << place), place + plane.dtype.bits
@@ -215,33 +225,30 @@ def split(codes: npt.NDArray[np.uint8], bits: int) -> list[tuple[DType, npt.NDAr
 
 
 def looked_up(codes: Tensor, table: tuple[int, ...]) -> Tensor:
-    """The numbers (within int8) of a table of 2, 4, 8 or 16 that integers 0 … stand for, int32.
-
-    The table is words of four bytes: one is chosen, and a byte of it brought down with its sign.
-    """
-    octets = np.array([*table, *[0] * (-len(table) % 4)], np.int8)
-    words = [Tensor(int(w), dtype=dtypes.int32, device=codes.device) for w in octets.view("<i4")]
-    width = 4
-    while len(words) > 1:
-        high = (codes & width) != 0
-        words = [high.where(b, a) for a, b in zip(words[::2], words[1::2])]
-        width *= 2
-    return (words[0] << (24 - ((codes & 3) << 3))) >> 24
+    """The numbers (within int8) of a table of 2, 4, 8 or 16 that integers of as many values stand for, int32."""
+    return codes._new(UOp(Ops.LOOKUP, dtypes.int32, (codes.uop,), TableArg(table)))
 
 
 def _power(exponents: Tensor) -> Tensor:
     """2^(exponent − 128) of uint8, float32: those of 0 and 1 are subnormal numbers."""
     e = exponents.int()
-    bits = (e < 2).where(Tensor(1 << 21, dtype=dtypes.int32, device=e.device) << e.minimum(1), (e - 1) << 23)
-    return bits.bitcast(dtypes.float32)
+    return ((e - 1) << 23).maximum((e + 1) << 21).bitcast(dtypes.float32)
 
 
-def _spread(values: Tensor, blocks: Tensor | None) -> Tensor:
-    """Numbers of groups (…, groups), float32: as they are, or times those of their blocks (…, blocks)."""
+def _spread(values: Tensor, blocks: Tensor | None, axes: tuple[int, ...] | None = None) -> Tensor:
+    """Numbers of groups (…, groups), float32: as they are, or times those of their blocks (…, blocks); or with groups
+    as `axes`, blocks and what is in one."""
     if blocks is None:
-        return values.float()
-    each = values.float().reshape(*blocks.shape, -1)
-    return (each * blocks.float().unsqueeze(-1)).reshape(*values.shape)
+        return values.float() if axes is None else values.float().unflatten(-1, axes)
+    each = values.float().unflatten(-1, _parts_of(blocks)) * blocks.float().unsqueeze(-1)
+    return each.flatten(-2) if axes is None else each
+
+
+def _parts_of(blocks: Tensor) -> tuple[int, int]:
+    """The sizes of groups' axes: blocks, and what is in one."""
+    count = blocks.shape[-1]
+    assert isinstance(count, int)
+    return count, -1
 
 
 def activations_for(target: Target) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, TableArg, UOp
 from tinyweb.render_c import c_helpers, dots
 from tinyweb.render_c.c_types import scalar_name, unsigned_name
 from tinyweb.render_common import is_splat, lanes
@@ -170,7 +170,12 @@ def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str
 def _dot(k: Kernel, u: UOp) -> str:
     a, b, *high, c = u.src
     n = lanes(u)
-    texts, vectors = dots.matrices() if isinstance(u.arg, tuple) else dots.helpers(n, bool(high))
+    if isinstance(u.arg, TableArg):
+        name, texts, vectors = dots.looked_up(n, u.arg.numbers)
+        for helper, text in texts.items():
+            k.need(helper, text, vectors)
+        return f"{name}({', '.join(k.x(s) for s in u.src)})"
+    texts, vectors = dots.matrices() if isinstance(u.arg, tuple) else dots.helpers(n, 1 + len(high))
     if b.dtype is dtypes.int16:
         words = a.dtype is dtypes.uint32
         for name in (x for x in texts if "pairs" in x):
@@ -183,7 +188,7 @@ def _dot(k: Kernel, u: UOp) -> str:
     for name, text in texts.items():
         k.need(name, text, vectors)
     if high:
-        return f"nibbles_x{n}({k.x(a)}, {k.x(b)}, {k.x(high[0])}, {k.x(c)})"
+        return f"{dots.NAMES[1 + len(high)]}_x{n}({', '.join(k.x(s) for s in u.src)})"
     name = f"matrix_{'x'.join(map(str, u.arg))}" if isinstance(u.arg, tuple) else f"dot_x{n}"
     return f"{name}({k.x(a)}, {k.x(b)}, {k.x(c)})"
 

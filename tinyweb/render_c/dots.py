@@ -13,6 +13,8 @@ from __future__ import annotations
 
 _HEAD = "static inline __attribute__((always_inline)) "
 
+_HAS_VNNI = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
+
 _PAIRS = {
     4: """i32x4 pairs_x4(i16x8 a, i16x8 b) {
 #if defined(__SSE2__)
@@ -80,41 +82,171 @@ _DOT = {
 """,
 }
 
-# Products of the low halves of bytes, 0 … 15, with b, and of the high ones with d.
-_NIBBLES = {
-    4: """i32x4 nibbles_x4(u32x4 a, i8x16 b, i8x16 d, i32x4 c) {
-  u32x4 mask = (u32x4)(0x0f0f0f0fu);
+NAMES = {2: "nibbles", 4: "twos", 8: "ones"}  # by the integers in a byte
+VARIABLES = "bdefghij"  # what those at each place are multiplied with
+
+
+def _places(n: int, each: int) -> str:
+    """The integers at each place of all bytes, as bytes."""
+    bits = 8 // each
+    taken = [f"a{f' >> {bits * i}' if i else ''} & mask" for i in range(each)]
+    return f"  const i8x{4 * n} {', '.join(f'v{i} = (i8x{4 * n})({t})' for i, t in enumerate(taken))};\n"
+
+
+def _chain(call: str, each: int, operands: str = VARIABLES) -> str:
+    """A call for each place, one after the other; `call` has {v}, {b} and {c}, what was summed before."""
+    summed = "c"
+    for i in range(each):
+        summed = call.format(v=f"v{i}", b=operands[i], c=summed)
+    return f"  return {summed};\n"
+
+
+def _packed(n: int, each: int) -> str:
+    """Products of the integers at each place of the bytes of `a`, 0 …, with as many operands."""
+    bits, size = 8 // each, 32 * n
+    mask = ((1 << bits) - 1) * 0x01010101
+    head = f"""{_declared(n, each)} {{
+  u32x{n} mask = (u32x{n})({mask:#010x}u);
 #ifdef __wasm__
   __asm__("" : "+r"(mask));
 #endif
-  const i8x16 low = (i8x16)(a & mask), high = (i8x16)(a >> 4 & mask);
-#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-  return (i32x4)__builtin_ia32_vpdpbusd128((i32x4)__builtin_ia32_vpdpbusd128(c, low, b), high, d);
-#elif defined(__SSSE3__)
-  const i16x8 sums = (i16x8)__builtin_ia32_pmaddubsw128(low, b) + (i16x8)__builtin_ia32_pmaddubsw128(high, d);
-  return c + pairs_x4(sums, 1);
-#elif defined(__wasm_relaxed_simd__)
-  c = (i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4(b, low, c);
-  return (i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4(d, high, c);
-#else
-  return dot_x4(high, d, dot_x4(low, b, c));
-#endif
-}
-""",
-    8: f"""i32x8 nibbles_x8(u32x8 a, i8x32 b, i8x32 d, i32x8 c) {{
+{_places(n, each)}"""
+    wide = "" if n == 4 else str(size)
+    products = " + ".join(f"(i16x{2 * n})__builtin_ia32_pmaddubsw{size}(v{i}, {VARIABLES[i]})" for i in range(each))
+    vnni = _chain(f"(i32x{n})__builtin_ia32_vpdpbusd{size}({{c}}, {{v}}, {{b}})", each)
+    ssse3 = f"  return c + pairs_x{n}({products}, 1);\n"
+    if wide:
+        return f"""{_declared(n, each)} {{
 #if defined(__AVX2__)
-  const i8x32 low = (i8x32)(a & 0x0f0f0f0fu), high = (i8x32)(a >> 4 & 0x0f0f0f0fu);
-#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-  return (i32x8)__builtin_ia32_vpdpbusd256((i32x8)__builtin_ia32_vpdpbusd256(c, low, b), high, d);
+  const u32x{n} mask = (u32x{n})({mask:#010x}u);
+{_places(n, each)}#if {_HAS_VNNI}
+{vnni}#else
+{ssse3}#endif
 #else
-  const i16x16 sums = (i16x16)__builtin_ia32_pmaddubsw256(low, b) + (i16x16)__builtin_ia32_pmaddubsw256(high, d);
-  return c + pairs_x8(sums, 1);
-#endif
-#else
-{_halves("nibbles", "a b d c", 8)}#endif
+{_halves(NAMES[each], " ".join(["a", *VARIABLES[:each], "c"]), n)}#endif
 }}
+"""
+    relaxed = _chain("(i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4({b}, {v}, {c})", each)
+    return f"""{head}#if {_HAS_VNNI}
+{vnni}#elif defined(__SSSE3__)
+{ssse3}#elif defined(__wasm_relaxed_simd__)
+{relaxed}#else
+{_chain("dot_x4({v}, {b}, {c})", each)}#endif
+}}
+"""
+
+
+def _declared(n: int, each: int) -> str:
+    operands = "".join(f", i8x{4 * n} {v}" for v in VARIABLES[:each])
+    return f"i32x{n} {NAMES[each]}_x{n}(u32x{n} a{operands}, i32x{n} c)"
+
+
+# Bytes of a table of 16 by indices; products of bytes without a sign, and of those with one.
+_LOOK = {
+    4: """i8x16 look_x4(i8x16 table, i8x16 index) {
+#if defined(__SSSE3__)
+  return (i8x16)__builtin_ia32_pshufb128(table, index);
+#elif defined(__wasm_simd128__)
+  return (i8x16)__builtin_wasm_swizzle_i8x16(table, index);
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return (i8x16)vqtbl1q_s8((int8x16_t)table, (uint8x16_t)index);
+#else
+  i8x16 found = table;
+  for (int i = 0; i < 16; i++) found[i] = table[index[i]];
+  return found;
+#endif
+}
+""",
+    8: """i8x32 look_x8(i8x32 table, i8x32 index) {
+#if defined(__AVX2__)
+  return (i8x32)__builtin_ia32_pshufb256(table, index);
+#else
+  return __builtin_shufflevector(look_x4(table.lo, index.lo), look_x4(table.hi, index.hi), """
+    + ", ".join(map(str, range(32)))
+    + """);
+#endif
+}
 """,
 }
+_OCTETS = """\
+i32x{n} octets_x{n}(i8x{b} a, i8x{b} b, i32x{n} c) {{
+#if {vnni}
+  return (i32x{n})__builtin_ia32_vpdpbusd{size}(c, a, b);
+#elif defined(__ARM_FEATURE_DOTPROD)
+  const i8x{b} most = (i8x{b})(-128);
+  return dot_x{n}(a ^ most, b, c) - dot_x{n}(most, b, (i32x{n})(0));
+#else
+  const i16x{h} even_a = (i16x{h})((u16x{h})a & 255), odd_a = (i16x{h})((u16x{h})a >> 8);
+  const i16x{h} even_b = (i16x{h})b << 8 >> 8, odd_b = (i16x{h})b >> 8;
+  return c + (pairs_x{n}(even_a, even_b) + pairs_x{n}(odd_a, odd_b));
+#endif
+}}
+"""
+SEVEN_BITS, SAFE_SUMS = 127, 64  # numbers up to which products of pairs of two places fit 16 bits
+
+
+def looked_up(n: int, numbers: tuple[int, ...]) -> tuple[str, dict[str, str], set[str]]:
+    """The function that multiplies what 4-bit integers stand for in a table, 0 to 255, with bytes, by its name, with
+    all it uses, and the vector types they need."""
+    texts, vectors = helpers(n)
+    key = "".join(f"{v:02x}" for v in numbers)
+    for m in (m for m in (4, 8, 16, 32) if m <= n):
+        name = f"table_{key}_x{m}"
+        head = f"i32x{m} {name}(u32x{m} a, i8x{4 * m} b, i8x{4 * m} d, i32x{m} c) {{\n"
+        if m > 8:
+            body = _halves(f"table_{key}", "a b d c", m)
+        else:
+            texts[f"c_look_x{m:02}"] = _HEAD + _LOOK[m]
+            octets = _OCTETS.format(n=m, b=4 * m, h=2 * m, size=32 * m, vnni=_HAS_VNNI)
+            texts[f"c_octets_x{m:02}"] = _HEAD + octets
+            body = _table(m, key, numbers)
+        texts[f"d_{name[: len(name) - len(str(m))]}{m:02}"] = _HEAD + head + body + "}\n"
+        vectors |= {f"u16x{2 * m}"}
+    return f"table_{key}_x{n}", texts, vectors
+
+
+def _table(n: int, key: str, numbers: tuple[int, ...]) -> str:
+    most = max(numbers)
+    padded = [*numbers, *[0] * (16 - len(numbers))]
+    signed = [v - 256 * (v > 127) for v in padded]
+    table = f"(i8x{4 * n}){{{', '.join(map(str, signed * (n // 4)))}}}"
+    chain = _chain(f"octets_x{n}({{v}}, {{b}}, {{c}})", 2, "bd")
+    sums = " + ".join(f"(i16x{2 * n})__builtin_ia32_pmaddubsw{32 * n}({v}, {b})" for v, b in (("v0", "b"), ("v1", "d")))
+    few = f"  return c + pairs_x{n}({sums}, 1);\n" if most <= SAFE_SUMS else chain
+    looks = f"""  const i8x{4 * n} table = {table};
+  const i8x{4 * n} v0 = look_x{n}(table, (i8x{4 * n})(a & mask)), v1 = look_x{n}(table, (i8x{4 * n})(a >> 4 & mask));
+"""
+    if n == 8:
+        halves = _halves(f"table_{key}", "a b d c", n)
+        return f"""#if defined(__AVX2__)
+  const u32x8 mask = (u32x8)(0x0f0f0f0fu);
+{looks}#if {_HAS_VNNI}
+{chain}#else
+{few}#endif
+#else
+{halves}#endif
+"""
+    call = "(i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4({b}, {v}, {c})"
+    relaxed = _chain(call, 2, "bd")
+    if most > SEVEN_BITS:  # the upper seven bits of all, and the lowest one, have tables of their own
+        tables = (f"(i8x16){{{', '.join(map(str, t))}}}" for t in zip(*((v >> 1, v & 1) for v in padded)))
+        names = [f"look_x4({t}, (i8x16)(a{shift} & mask))" for t in tables for shift in ("", " >> 4")]
+        upper, lowest = (
+            call.format(b="d", v=names[i + 1], c=call.format(b="b", v=names[i], c=c))
+            for i, c in ((0, "none"), (2, "c"))
+        )
+        relaxed = f"  const i32x4 none = (i32x4)(0);\n  return ({upper} << 1) + {lowest};\n"
+    return f"""  u32x4 mask = (u32x4)(0x0f0f0f0fu);
+#ifdef __wasm__
+  __asm__("" : "+r"(mask));
+#endif
+{looks}#if {_HAS_VNNI}
+{chain}#elif defined(__SSSE3__)
+{few}#elif defined(__wasm_relaxed_simd__)
+{relaxed}#else
+{_chain("dot_x4({v}, {b}, {c})", 2, "bd") if most <= SEVEN_BITS else chain}#endif
+"""
+
 
 # Each row times each column, of eight products: those of a sum are two of a DOT's, side by side.
 _MATRIX = """i32x4 matrix_2x2(i8x16 a, i8x16 b, i32x4 c) {
@@ -133,9 +265,9 @@ _MATRIX = """i32x4 matrix_2x2(i8x16 a, i8x16 b, i32x4 c) {
 _INCLUDE = "#if defined(__ARM_FEATURE_DOTPROD)\n#include <arm_neon.h>\n#endif\n"
 
 
-def helpers(n: int, nibbles: bool) -> tuple[dict[str, str], set[str]]:
-    """The functions `dot_xN` and, where it is wanted, `nibbles_xN` for n sums, with all they use, and the vector types
-    they need. The first operand is int8, or for nibbles uint32 words.
+def helpers(n: int, each: int = 1) -> tuple[dict[str, str], set[str]]:
+    """The functions `dot_xN` and, of `each` integers in a byte, what `NAMES` calls it, for n sums, with all they use,
+    and the vector types they need. The first operand is int8, or uint32 words of smaller integers.
     """
     wider = [m for m in (8, 16, 32) if m <= n]
     widths = [4, *wider]
@@ -149,16 +281,17 @@ def helpers(n: int, nibbles: bool) -> tuple[dict[str, str], set[str]]:
         found["a_pairs_x16"] = _HEAD + _PAIRS[16]
     for m in widths:
         found[f"b_dot_x{m:02}"] = _HEAD + _DOT.get(m, _wide("dot", f"i8x{4 * m} a, i8x{4 * m} b", "a b", m))
-        if nibbles:
-            wide = _wide("nibbles", f"u32x{m} a, i8x{4 * m} b, i8x{4 * m} d", "a b d", m)
-            found[f"c_nibbles_x{m:02}"] = _HEAD + _NIBBLES.get(m, wide)
+        if each > 1:
+            operands = " ".join(["a", *VARIABLES[:each], "c"])
+            wide = f"{_declared(m, each)} {{\n{_halves(NAMES[each], operands, m)}}}\n"
+            found[f"c_{NAMES[each]}_x{m:02}"] = _HEAD + (_packed(m, each) if m <= 8 else wide)
     vectors = {f"{t}x{s * m}" for m in widths for t, s in (("i8", 4), ("i16", 2), ("i32", 1), ("u32", 1))}
     return found, vectors
 
 
 def matrices() -> tuple[dict[str, str], set[str]]:
     """The function `matrix_2x2`, with all it uses, and the vector types they need."""
-    texts, vectors = helpers(8, False)
+    texts, vectors = helpers(8)
     return {**texts, "d_matrix": _HEAD + _MATRIX}, {*vectors, "i64x2"}
 
 

@@ -10,7 +10,7 @@ import gguf
 import pytest
 
 from tests.formats.gguf.converted import convert, metadata_of
-from tinyweb.export.chat import requantised
+from tinyweb.export.precision import requantised
 from tinyweb.formats.gguf import GgufModel
 
 QUESTION = "What is 7 plus 5?"
@@ -42,7 +42,7 @@ def test_what_is_quantised_anew_is_said(file: Path, tmp_path: Path) -> None:
     (total,) = model.stored_types().values()
     assert list(model.stored_types()) == ["Q8_0"] and total > 7_000_000
     assert requantised(model, "q8") is None and requantised(model, "f16") is None
-    assert requantised(model, "q4") == "Q8_0 (100 %)"
+    assert requantised(model, "q4") == "Q8_0 (100 %) as q4" and requantised(model, "stored") is None
 
 
 def test_export(file: Path, model_folder: Path, tmp_path: Path) -> None:
@@ -51,6 +51,7 @@ def test_export(file: Path, model_folder: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "site" / "model"
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest["name"] == "tinychat-Q8_0" and manifest["chat"]["eos"]
+    assert manifest["model"]["quant"] == "Q8_0"
     template = json.loads((model_folder / "tokenizer_config.json").read_text())["chat_template"]
     assert (bundle / "chat_template.jinja").read_text() == template
     vocabularies = [json.loads((f / "tokenizer.json").read_text())["model"]["vocab"] for f in (bundle, model_folder)]

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
-from safetensors.numpy import load_file, save_file
 
-from tests.formats.gguf.converted import changed, metadata
+from tests.export.test_bundle_runs import WasmBundle
+from tests.formats.gguf.converted import metadata_of
+from tests.formats.gguf.mixed import write_mixed
 from tests.formats.gguf.random_blocks import decoded, random_blocks
-from tests.models.decoder_folders import Small
-from tinyweb import Tensor
+from tinyweb import Tensor, dtypes
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf import GgufModel
+from tinyweb.export.chat import ExportOptions, export_chat
+from tinyweb.export.precision import requantised as requantised_of
+from tinyweb.formats.gguf import GgufModel, read
 from tinyweb.formats.gguf.blocks import BlockFormat
 from tinyweb.formats.gguf.stored import HELD, rows_of
 from tinyweb.formats.gguf.types import BY_NAME
+from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
+from tinyweb.models.chat import Chat, Settings
 from tinyweb.models.stored import nearest, requantised, weight_of
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantized_weight import QuantizedWeight
@@ -99,53 +101,10 @@ def test_infinite_values_are_refused(kind: str) -> None:
 
 
 # -- whole models ------------------------------------------------------------------------------------------------------
-LLAMA = Small("LlamaForCausalLM", {
-    "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 320,
-})  # fmt: skip
-# as llama.cpp's Q4_K_M: some matrices of a layer, the embedding and the head in more bits
-MIXED = {"attn_v": "Q6_K", "ffn_down": "Q6_K", "token_embd": "Q6_K", "output": "Q6_K", "attn_output": "MXFP4"}
-
-
-def write_mixed(folder: Path, path: Path, kinds: dict[str, str], usual: str, tied: bool = False) -> Path:
-    """A Llama in a GGUF file of several types, random blocks; the folder beside it gets the values that these have."""
-    small = Small(LLAMA.architecture, {**LLAMA.changes, "tie_word_embeddings": tied})
-    small.write(folder)
-    config = json.loads((folder / "config.json").read_text())
-    writer, rng = gguf.GGUFWriter(path, "llama"), np.random.default_rng(5)
-    metadata(writer, config)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
-    found: dict[str, np.ndarray] = {}
-    for name, values in load_file(folder / "model.safetensors").items():
-        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        assert theirs is not None
-        part = theirs.removesuffix(".weight").split(".")[-1]
-        if values.ndim < 2:
-            writer.add_tensor(theirs, values.astype(np.float32))
-            found[name] = values
-            continue
-        kind = kinds.get(part, usual)
-        raw = random_blocks(kind, values.shape, rng, 0.06)
-        writer.add_tensor(theirs, raw, raw_dtype=gguf.GGMLQuantizationType[kind])
-        found[name] = unpermuted(decoded(kind, raw), theirs, config)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    save_file(found, folder / "model.safetensors")
-    return path
-
-
-def unpermuted(values: np.ndarray, name: str, config: dict[str, Any]) -> np.ndarray:
-    """Rows of queries and keys in the order of the checkpoint: what puts them into GGUF's is undone."""
-    rows = np.arange(len(values))
-    back = np.argsort(changed(rows, name, "llama", config))
-    return np.ascontiguousarray(values[back])
-
-
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("usual", ["Q4_K", "Q5_K", "IQ4_NL"])
 def test_a_model_of_mixed_types(usual: str, tied: bool, tmp_path: Path) -> None:
-    path = write_mixed(tmp_path / "folder", tmp_path / "m.gguf", MIXED, usual, tied)
+    path = write_mixed(tmp_path / "folder", tmp_path / "m.gguf", usual, tied=tied)
     ids = Tensor(np.random.default_rng(1).integers(0, 320, (1, 9)).astype(np.int32))
     want = load(tmp_path / "folder", "f32")(ids).numpy()
     for quant in (None, "stored"):
@@ -160,3 +119,39 @@ def test_a_model_of_mixed_types(usual: str, tied: bool, tmp_path: Path) -> None:
     stored_bytes = sum(t.raw.size for t in GgufModel(path)._facts.file.tensors.values())
     ours = sum(t.nbytes() for n, t in model.weights.items() if not n.startswith("rotary"))
     assert ours < 1.03 * stored_bytes
+
+
+@pytest.mark.slow
+def test_types_that_cannot_be_held_become_the_nearest(tmp_path: Path) -> None:
+    path = write_mixed(tmp_path / "folder", tmp_path / "m.gguf", "IQ2_S", {"ffn_down": "IQ3_S", "token_embd": "Q6_K"})
+    source = GgufModel(path)
+    assert (requantised_of(source, "stored") or "").count("as Q4_0") == 2
+    model, ids = load(path, activations="float"), Tensor(np.arange(8, dtype=np.int32)[None])
+    assert model.weights["model.layers.0.down.weight"].dtype is dtypes.uint4
+    assert model.weights["model.embed_tokens.upper0"].dtype is dtypes.uint2
+    want = load(tmp_path / "folder", "f32")(ids).numpy()
+    assert np.linalg.norm(model(ids).numpy() - want) < 0.3 * np.linalg.norm(want)
+
+
+def test_the_exported_bundle_computes_the_same(tmp_path: Path, model_folder: Path) -> None:
+    """As llama.cpp's Q4_K_M mixes types: tokens of the module are Python's, and the bytes are the file's."""
+    path = write_mixed(
+        tmp_path / "f", tmp_path / "m.gguf", "Q4_K", tied=True, more=metadata_of(model_folder), vocabulary=4096
+    )
+    export_chat(path, tmp_path / "site", ExportOptions(context=48), lambda *_: None)
+    model = load(path, context=48, device="CPU")
+    chat = Chat(model, Tokenizer.from_folder(GgufModel(path)))
+    prompt = [0, 2, 275, 3, 261, 499, 5, 4, 2, 277, 3]
+    for variant in ("simd", "relaxed"):
+        bundle = WasmBundle(tmp_path / "site" / "model", variant)
+        settings = Settings(max_tokens=12, temperature=0)
+        ids, logits = bundle.generate(prompt, settings)
+        assert ids == list(chat.generate_ids(prompt, settings))
+        chat.forget()
+        list(chat.generate_ids(prompt, Settings(max_tokens=1, temperature=0)))
+        assert logits == pytest.approx(model.logits.numpy()[0], abs=2e-2)
+        chat.forget()
+    manifest = json.loads((tmp_path / "site" / "model" / "manifest.json").read_text())
+    assert manifest["model"]["quant"] == "Q6_K, Q4_K, MXFP4"
+    tables = sum(b["bytes"] for b in manifest["buffers"] if b["name"] and b["name"].startswith("rotary"))
+    assert manifest["weights"]["bytes"] - tables < 1.03 * sum(t.raw.size for t in read(path).tensors.values())

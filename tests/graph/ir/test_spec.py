@@ -26,7 +26,7 @@ from tests.graph.ir.graphs import (
     tensor_graph,
 )
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, UOp, Variable, as_index, substitute
+from tinyweb.graph.ir import AxisKind, KernelInfo, Ops, Space, StageArg, TableArg, UOp, Variable, as_index, substitute
 from tinyweb.graph.ir.kernel_spec import kernel_spec
 from tinyweb.graph.ir.ops import ELEMENTWISE, TENSOR_ONLY
 from tinyweb.graph.ir.program_spec import program_spec
@@ -80,6 +80,7 @@ BAD_TENSORS: dict[str, tuple[UOp, str]] = {
     "constant out of range": (UOp(Ops.CONST, dtypes.uint8, (), 256), "in range"),
     "bool as a number": (UOp(Ops.CONST, dtypes.int32, (), True), "arg of its dtype"),
     "elementwise with arg": (UOp(Ops.NEG, F32, (x,), 3), "has no arg"),
+    "table too small": (UOp(Ops.LOOKUP, dtypes.int32, (const(3, dtypes.uint4),), TableArg((1, 2))), "within a table"),
     "no value": (UOp(Ops.CAST, F32, (UOp(Ops.SINK, VOID, (x,)),)), "so have its sources"),
     "reshape": (reshape(x, 5, 2), "number of elements"),
     "reshape of symbolic size": (reshape(x, start, 4), "number of elements"),
@@ -287,6 +288,9 @@ BAD_PROGRAMS: dict[str, tuple[Callable[[], list[UOp]], str]] = {
     "multiply-add of two types": (
         lambda: [const(1.0), three, UOp(Ops.MULADD, F32, (const(1.0), const(1.0), three))],
         "MULADD has sources"),
+    "table in a program": (
+        lambda: UOp(Ops.LOOKUP, dtypes.int32, (const(1, dtypes.uint8),), TableArg((1, 2))).toposort(),
+        "made of words"),
     "dot of scalars": (lambda: [three, UOp(Ops.DOT, dtypes.int32, (three, three, three))], "DOT has int8"),
     "tile": (lambda: [tile()], "scalar or a vector"),
     "float index of a load": (lambda: [data, const(1.0), data.load(const(1.0))], "LOAD has (memory"),

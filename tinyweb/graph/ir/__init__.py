@@ -21,6 +21,7 @@ from tinyweb.graph.ir.ops import (
     ParamArg,
     Space,
     StageArg,
+    TableArg,
 )
 from tinyweb.graph.ir.pattern import PatternMatcher, UPat, any_node, constant, graph_rewrite, rebuild, substitute
 from tinyweb.graph.ir.uop import (
@@ -61,6 +62,7 @@ __all__ = [
     "Size",
     "Space",
     "StageArg",
+    "TableArg",
     "UOp",
     "UPat",
     "Variable",

@@ -114,6 +114,7 @@ _RULES: dict[Ops, Callable[[UOp], Interval | None]] = {
     Ops.CAST: _cast,
     Ops.LOAD: _staged,
     Ops.WHERE: _choice,
+    Ops.LOOKUP: lambda u: (min(u.arg.numbers), max(u.arg.numbers)),
     Ops.STACK: lambda u: (min(s.vmin for s in u.src), max(s.vmax for s in u.src)),
     Ops.LANE: lambda u: u.src[0].bounds,
     Ops.NEG: lambda u: (-u.src[0].vmax, -u.src[0].vmin),

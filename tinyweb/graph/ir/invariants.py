@@ -102,6 +102,12 @@ def size_expression(u: UOp) -> bool:
     return u.dtype is dtypes.index and all(n.op in allowed for n in u.toposort())
 
 
+def looks_up(u: UOp) -> bool:
+    numbers, x = u.arg.numbers, u.src[0]
+    inside = x.dtype.is_int and x.vmin >= 0 and x.vmax < len(numbers)
+    return u.dtype is dtypes.int32 and len(numbers) in (2, 4, 8, 16) and inside
+
+
 # -- all stages: leaves and elementwise operations -------------------------------------------------------------------
 FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.DIV, *sorted(TRANSCENDENTAL))
 INT_ONLY = (Ops.FLOORDIV, Ops.MOD, Ops.SHL, Ops.SHR)
@@ -118,7 +124,8 @@ common: tuple[Invariant, ...] = (
     needs(ONE, "this operation has one source", sources(1)),
     needs(TWO, "this operation has two sources", sources(2)),
     needs(THREE, "this operation has three sources", sources(3)),
-    needs(ELEMENTWISE, "an elementwise operation has no arg", lambda u: u.arg is None),
+    needs(ELEMENTWISE - {Ops.LOOKUP}, "an elementwise operation has no arg", lambda u: u.arg is None),
+    needs(Ops.LOOKUP, "LOOKUP is int32, of an integer within a table of 2, 4, 8 or 16 numbers", looks_up),
     needs(ELEMENTWISE, "an elementwise operation has a value, and so have its sources",
         lambda u: u.dtype is not dtypes.void and no_void_sources(u)),
     needs(SAME_TYPE, "the sources have the dtype of the result", alike),

@@ -121,10 +121,13 @@ class Ops(Enum):
     LESS = auto()  # → bool
     EQUAL = auto()  # → bool
     WHERE = auto()  # src: (bool, a, b)
+    LOOKUP = auto()  # src: (integer within the table), arg TableArg: the number of its place, int32; not in programs
     MULADD = auto()  # a * b + c; programs only, one rounding or two
     DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of uint4:
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
     #               b int16 (2n,), a alike, or words (n,) of uint4 of which each half has the arg-th of its four as a.
+    #               Or src (words, b0, b1, …, c): integers of 4, 2 or 1 bits, those at each place of the bytes times one
+    #               of as many operands; of 4 bits with a TableArg: what stands there in it.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
     #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k; or floats, for whole subgroups.
     #               Also in kernels: a and b uint32 like c, whose bytes are int8
@@ -146,7 +149,7 @@ TRANSCENDENTAL = frozenset({
     Ops.DIGAMMA, Ops.POW,
 })  # fmt: skip
 UNARY = frozenset({
-    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.CAST, Ops.BITCAST,
+    Ops.NEG, Ops.RECIPROCAL, Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.ROUND, Ops.CAST, Ops.BITCAST, Ops.LOOKUP,
 }) | (TRANSCENDENTAL - {Ops.POW})  # fmt: skip
 BINARY = frozenset({
     Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LESS,
@@ -199,6 +202,17 @@ class StageArg:
             out.append(step)
             step *= size
         return tuple(reversed(out)), step
+
+
+@dataclass(frozen=True)
+class TableArg:
+    """Numbers that small integers stand for: 2, 4, 8 or 16, within a byte with or without a sign. Of a DOT of words of
+    4-bit integers: what these are looked up in, numbers from 0 to 255."""
+
+    numbers: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"TableArg({self.numbers})"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from tinyweb.graph.ir.ops import (
     ParamArg,
     Space,
     StageArg,
+    TableArg,
 )
 from tinyweb.graph.ir.uop import UOp, toposort, users
 
@@ -56,7 +57,10 @@ def _from_bits(bits: int) -> float:
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
     **{d.name: d for d in (*ALL, dtypes.void)},
-    **{t.__name__: t for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, KernelInfo)},
+    **{
+        t.__name__: t
+        for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, TableArg, KernelInfo)
+    },
     "inf": math.inf,
     "nan": math.nan,
     "bits": _from_bits,

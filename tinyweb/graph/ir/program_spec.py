@@ -26,6 +26,7 @@ from tinyweb.graph.ir.ops import (
     MatrixArg,
     Ops,
     Space,
+    TableArg,
 )
 from tinyweb.graph.ir.printer import brief
 from tinyweb.graph.ir.uop import UOp, size_max, size_prod
@@ -88,8 +89,10 @@ def dots(u: UOp) -> bool:
         return whole and (a.dtype is others[0].dtype is dtypes.int8 or u.dtype.is_float)
     each = [(s.dtype, n // sums) for s, n in zip((a, *others), counts)]
     words, octets, pairs = (dtypes.uint32, 1), (dtypes.int8, 4), (dtypes.int16, 2)
-    plain = each in ([octets] * 2, [pairs] * 2, [words] * 2, [words, octets, octets]) and u.arg is None
-    return plain or (each == [words, pairs] and u.arg in range(4))
+    packed = [[words, *[octets] * n] for n in (2, 4, 8)]  # of 4, 2 or 1 bits
+    plain = each in ([octets] * 2, [pairs] * 2, [words] * 2, *packed) and u.arg is None
+    table = isinstance(u.arg, TableArg) and each == packed[0]
+    return plain or table or (each == [words, pairs] and u.arg in range(4))
 
 
 def truncates(u: UOp) -> bool:
@@ -170,6 +173,7 @@ program_spec = Spec(
         needs(VALUES, "a value is a scalar or a vector of at least two lanes", scalar_or_vector),
         needs(ELEMENTWISE, "the sources are all scalars or all vectors of one length", equal_shapes),
         needs(Ops.MULADD, "MULADD has sources of its dtype", alike),
+        needs(Ops.LOOKUP, "numbers of tables are made of words", lambda u: False),
         needs(Ops.DOT, "DOT has int8, four for each int32, or matrices; words and int8, or words; pairs", dots),
         needs((Ops.FLOORDIV, Ops.MOD), "the numerator is proven ≥ 0 and the divisor > 0", truncates),
         A_PARAM,

@@ -17,8 +17,8 @@ from tinyweb.graph.lower.decompose import floor_division
 from tinyweb.graph.lower.devectorize_base import Chunk, Point, chunks, first_lane, points
 from tinyweb.graph.lower.devectorize_dots import Dots, small_factors
 from tinyweb.graph.lower.devectorize_loads import QUAD, Loads
+from tinyweb.graph.lower.formats import looked_up
 from tinyweb.graph.lower.memory_access import MIDDLE, Memory
-from tinyweb.graph.optimize.instructions import NIBBLES
 from tinyweb.graph.target import Target
 
 
@@ -255,6 +255,8 @@ class _Devectorizer(Loads, Dots):
             raw = src[0].src[0] if src[0].op is Ops.CAST else src[0]
             if (centred := self.memory.centred.get(raw)) is not None:
                 return centred
+        if u.op is Ops.LOOKUP:
+            return looked_up(src[0], u.arg.numbers, width)
         if u.op is Ops.SHL and (large := self.memory.sixteenfold.get(src[0])) is not None and src[1].arg == 4:
             return large
         if width > 1:
@@ -327,13 +329,15 @@ class _Devectorizer(Loads, Dots):
             a, b = small_factors(inner)
             first = {**point, **dict.fromkeys(dot, 0)}
             words, field = self._dot_operand(a, first, along, dot[0])
-            halves = [{**first, r: i} for r in dot[1:] for i in range(NIBBLES)] or [first]
+            halves = [{**first, r: i} for r in dot[1:] for i in range(lane_count(r))] or [first]
             others = [self._dot_operand(b, half, along, dot[0])[0] for half in halves]
             chunk = point[along]
             assert isinstance(chunk, Chunk)
             before = splat(UOp.const(0, u.dtype) if total is None else total, chunk.width)
             columns = along.arg.dim
-            arg = (chunk.width // columns, columns) if along.arg.kind is AxisKind.TILE else field
+            arg = a.arg if a.op is Ops.LOOKUP else field
+            if along.arg.kind is AxisKind.TILE:
+                arg = (chunk.width // columns, columns)
             return UOp(Ops.DOT, u.dtype, (words, *others, before), arg)
         if total is None:
             return self.value(inner, point)

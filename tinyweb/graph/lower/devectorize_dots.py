@@ -7,10 +7,8 @@ from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, UOp, lane_count
 from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
 from tinyweb.graph.lower.memory_access import SIGNS
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, NIBBLES, loaded, raise_of, raises
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, loaded, raise_of, raises
 from tinyweb.graph.symbolic import divides, simplify
-
-WORD = 8  # 4-bit integers of a word
 
 
 class Dots(Expansion):
@@ -18,7 +16,7 @@ class Dots(Expansion):
 
     def _dot_axes(self, u: UOp, along: UOp | None) -> tuple[UOp, ...]:
         """The DOT axis of a sum of products, if an instruction serves whole chunks of the VECTOR axis `along`. Of
-        4-bit integers that are multiplied with bytes, also the axis of the two in a byte.
+        integers below 8 bits that are multiplied with bytes, also the axis of those in a byte.
         """
         dot = next((r for r in u.src[1:] if r.arg.kind is AxisKind.DOT), None)
         if dot is not None and along is not None and self.target.has_threads:
@@ -42,31 +40,32 @@ class Dots(Expansion):
                 return ()
             if steps != DOT_PAIRS and load.src[0].dtype is dtypes.int16:
                 return ()
-            # 4-bit integers as words: the same one of each half word's four, or both of each byte
-            packed = load.src[0].dtype.bits < 8
-            if packed and steps not in (DOT_STEPS, DOT_PAIRS):
+            # smaller integers as words: the same one of each half word's four, or all of each byte
+            bits = load.src[0].dtype.bits
+            packed, word, in_byte = bits < 8, 32 // bits, 8 // bits
+            if packed and (steps not in (DOT_STEPS, DOT_PAIRS) or (steps == DOT_PAIRS and bits != 4)):
                 return ()
             of_bytes = packed and steps == DOT_STEPS
-            step = (NIBBLES if of_bytes else FIELD) if packed else 1
+            step = (in_byte if of_bytes else FIELD) if packed else 1
             if strides.get(dot) != step:
                 return ()
             if packed and (strides.get(along) != steps * step or not self.memory.has_words(load.src[0].buffer)):
                 return ()
-            if packed and not divides(simplify(self._affine_of(load.src[1])[0]), WORD):
+            if packed and not divides(simplify(self._affine_of(load.src[1])[0]), word):
                 return ()
             if of_bytes:
-                halves = next((r for r in u.src[1:] if strides.get(r) == 1 and lane_count(r) == NIBBLES), None)
+                halves = next((r for r in u.src[1:] if strides.get(r) == 1 and lane_count(r) == in_byte), None)
                 if halves is None:
                     return ()
-            further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot, halves) and s % WORD]
+            further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot, halves) and s % word]
             most = sum(s * (n - 1) for s, n in further)
             if packed and (any(s < 0 for s, _ in further) or most >= (1 if of_bytes else step)):
                 return ()
         return (dot,) if halves is None else (dot, halves)
 
     def _dot_operand(self, factor: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
-        """The elements for each lane of a chunk, for pairs int16. 4-bit ones are the words they lie in, without signs;
-        for pairs also which of each half word's four.
+        """The elements for each lane of a chunk, for pairs int16. Those below 8 bits are the words they lie in, without
+        signs; for pairs also which of each half word's four.
         """
         pairs, chunk = lane_count(dot) == DOT_PAIRS, point[along]
         assert isinstance(chunk, Chunk)
@@ -75,9 +74,9 @@ class Dots(Expansion):
             return splat(UOp.const(factor.arg, kind), chunk.width * lane_count(dot)), None
         memory, index = _load(factor).src[:2]
         if memory.buffer.dtype.bits < 8:
-            start = self._index({**point, along: chunk.first, dot: 0}, index)
-            field = start.offset % WORD
-            words = self.memory.raw(self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * WORD)
+            start, word = self._index({**point, along: chunk.first, dot: 0}, index), 32 // memory.buffer.dtype.bits
+            field = start.offset % word
+            words = self.memory.raw(self._place(memory), memory.buffer.dtype, start.at(-field), chunk.width * word)
             if raise_of(_load(factor)):
                 words = words ^ splat(UOp.const(SIGNS, dtypes.uint32), lanes_of(words))
             return words, field if pairs else None
@@ -126,7 +125,7 @@ class Dots(Expansion):
 
 
 def small_factors(value: UOp) -> tuple[UOp, ...]:
-    """The factors of a product of small integers, 4-bit memory first: loads, those of 4 bits as 0 … 15, or a constant.
+    """The factors of a product of small integers, narrow memory first: loads, those below 8 bits as 0 …, or a constant.
 
     Empty where it is no such product.
     """

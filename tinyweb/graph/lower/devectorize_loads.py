@@ -77,7 +77,27 @@ class Loads(Expansion):
     def _load_lanes(self, u: UOp, point: Point, axis: UOp) -> UOp:
         chunk = point[axis]
         assert isinstance(chunk, Chunk)
-        return stack([self.value(u, {**point, axis: chunk.first + i}) for i in range(chunk.width)])
+        return self._load_repeated(u, point, axis) or stack(
+            [self.value(u, {**point, axis: chunk.first + i}) for i in range(chunk.width)]
+        )
+
+    def _load_repeated(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
+        """A chunk of which several lanes each have the same one of a few neighbours: these in one load. None where it
+        is not so.
+        """
+        memory, index = u.src[:2]
+        chunk = point[axis]
+        assert isinstance(chunk, Chunk)
+        plain = not self.target.has_threads and len(u.src) == 2 and u.dtype is memory.buffer.dtype
+        if not plain or u.dtype.bits != 32:
+            return None
+        places = [self._index({**point, axis: chunk.first + i}, index) for i in range(chunk.width)]
+        few = list(dict.fromkeys(places))
+        count = len(few)
+        if not 1 < count < chunk.width or count & (count - 1) or few != [few[0].at(i) for i in range(count)]:
+            return None
+        loaded = self.memory.load(self._place(memory), u.dtype, u.dtype, Run(few[0], count), 0, count, None)
+        return stack([lane(loaded, few.index(p)) for p in places])
 
     def _load_transposed(self, u: UOp, point: Point, axis: UOp) -> UOp | None:
         """A chunk whose lanes lie apart, where steps of an UNROLL axis lie side by side: a block is loaded along these,

@@ -1,4 +1,4 @@
-"""Floats narrower than 32 bits: their bits, in the low end of a uint32, from and to float32.
+"""Floats narrower than 32 bits: their bits, in the low end of a uint32, from and to float32; numbers of tables.
 
 Works on whole tiles, where constants are scalars, and on the vectors of a program: then `width` is their number of
 lanes.
@@ -7,6 +7,8 @@ lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import numpy as np
 
 from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import Ops, UOp
@@ -62,6 +64,24 @@ def decode(bits: UOp, dtype: DType, width: int = 1) -> UOp:
     value = UOp(Ops.F16_TO_F32, F32, (half,)) * splat(UOp.const(256.0, F32), width)
     nan = splat(UOp.const(float("nan"), F32), width)
     return size.alu(Ops.EQUAL, c(dtype.quiet_nan)).where(nan, value)
+
+
+def looked_up(index: UOp, numbers: tuple[int, ...], width: int = 1) -> UOp:
+    """The number (within a byte, with or without a sign) that an integer stands for in a table, int32.
+
+    Four numbers are a word: one of the words is chosen, and a byte of it brought down.
+    """
+    c = _constants(width)
+    index = index if index.dtype is U32 else index.cast(U32)
+    octets = np.array([*numbers, *[0] * (-len(numbers) % 4)]).astype(np.uint8)
+    words, bit = [c(int(w)) for w in octets.view("<u4")], 4
+    while len(words) > 1:
+        low = (index & c(bit)).alu(Ops.EQUAL, c(0))
+        words, bit = [low.where(a, b) for a, b in zip(words[::2], words[1::2])], 2 * bit
+    # to the top of the word, then down again: with a sign, where there is one
+    up = words[0].alu(Ops.SHL, c(24) + (index & c(3)).alu(Ops.SHL, c(3)) * c(0xFFFFFFFF))
+    down = splat(UOp.const(24, I32), width)
+    return up.bitcast(I32).alu(Ops.SHR, down) if min(numbers) < 0 else up.alu(Ops.SHR, c(24)).bitcast(I32)
 
 
 def _constants(width: int) -> Callable[[int], UOp]:

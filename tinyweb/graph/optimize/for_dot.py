@@ -24,10 +24,9 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
     DOT4_I8,
-    DOT8_U4_I8,
     DOT_STEPS,
     FIELD,
-    NIBBLES,
+    PACKED,
     Instruction,
 )
 from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
@@ -121,10 +120,19 @@ def _dots(b: Builder) -> Dots | None:
         return None
     if not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS:
         return None  # a tile of sums is better for many
-    loads = (x for u in k.reduces if u not in dots for x in k.loads_of(u))
-    scales = [x for x in loads if x.dtype is dtypes.float16 and columns not in x.src[1].ranges]
+    scales = _scales(k, dots, rows, columns)
     weights, others = ([*dict.fromkeys(p)] for p in zip(*pairs))
     return Dots(dots, weights, others, scales, rows, columns, scaled)
+
+
+def _scales(k: Analysis, dots: list[UOp], rows: UOp, columns: UOp | None) -> list[UOp]:
+    """Narrow numbers that a row's groups have, which are widened together; with them what blocks of groups have."""
+    sums = [u for u in k.reduces if u not in dots]
+    products = {x for u in dots for x in k.loads_of(u)}
+    found = dict.fromkeys(x for u in sums for x in k.loads_of(u) if x not in products)
+    groups = {rows, *sums[0].src[1:]} if sums else {rows}
+    narrow = (x for x in found if 8 <= x.dtype.bits <= 16)
+    return [x for x in narrow if columns not in x.src[1].ranges and groups <= x.src[1].ranges]
 
 
 # -- lanes along rows -------------------------------------------------------------------------------------------
@@ -167,11 +175,14 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     multiplied with is loaded once for both.
     """
     k, row, tile, sums = b.k, w.rows.arg.name, "", len(w.dots)
-    nibbles = instruction == DOT8_U4_I8.name
-    packed = all(x.dtype.bits == 4 for x in w.weights)
-    if instruction == (DOT4_I8.name if packed else DOT8_U4_I8.name):
-        return False  # bytes are made of 4-bit integers two at a time, or for pairs
-    pairs = instruction == DOT2_I16.name
+    bits = {x.dtype.bits for x in w.weights}
+    packed = all(n < 8 for n in bits)
+    pairs, of_bytes = instruction == DOT2_I16.name, next((i for i in PACKED.values() if i.name == instruction), None)
+    if of_bytes is not None and bits != {of_bytes.operands[0].bits}:
+        return False
+    numbers = any(s.op is Ops.LOOKUP for u in w.dots for s in u.src[0].src)  # which bytes alone are looked up in
+    if packed and of_bytes is None and (not pairs or bits != {4} or numbers):
+        return False  # bytes are made of smaller integers all at a time, or of 4-bit ones for pairs
     steps = _finished_together(k, w) if (pairs or _expensive_broadcast(b)) and w.columns is None else None
     if w.columns is not None:
         tile = _tile(b, w.columns, COLUMNS)
@@ -191,7 +202,11 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
         b.bind(lane, AxisKind.VECTOR)
     # a row's scales are converted together, several by one instruction; and those of a tile once for many columns
     convert = partial(_stage, b, w.scales if w.columns is None or tile else [], at)
-    if not (_nibbles(b, w, row, sums, convert) if nibbles else _lanes(b, w, pairs, row if packed else "", convert)):
+    if not (
+        _of_bytes(b, w, of_bytes, row, sums, convert)
+        if of_bytes
+        else _lanes(b, w, pairs, row if packed else "", convert)
+    ):
         return False
     if pairs or packed:
         _stage(b, w.others, row)  # once for all rows
@@ -237,26 +252,26 @@ def _lanes(b: Builder, w: Dots, pairs: bool, row: str, convert: Callable[[], boo
     return True
 
 
-def _nibbles(b: Builder, w: Dots, row: str, sums: int, convert: Callable[[], bool]) -> bool:
-    """Lanes are the words of a group's 4-bit integers, and of several groups where one has less than a vector's; a dot
-    takes the low halves of a word's bytes and the high ones. `sums`: of one column, those of a step of `row`.
+def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int, convert: Callable[[], bool]) -> bool:
+    """Lanes are the words of a group's integers below 8 bits, and of several groups where one has less than a vector's;
+    a dot takes those at each place of a word's bytes. `sums`: of one column, those of a step of `row`.
     """
     k, axis = b.k, w.dots[0].src[1]
     outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
     ranges = outer.pop() if len(outer) == 1 else ()
-    size, groups = k.exact(axis), k.exact(ranges[0]) if len(ranges) == 1 else None
-    if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % DOT8_U4_I8.terms or not isinstance(groups, int):
+    size, groups = k.exact(axis), k.exact(ranges[-1]) if ranges else None
+    if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % instruction.terms or not isinstance(groups, int):
         return False
-    octets, half = b.split(axis.arg.name, NIBBLES)
+    octets, half = b.split(axis.arg.name, instruction.terms // instruction.steps)
     lane, dot = b.split(octets, DOT_STEPS)
     b.bind(half, AxisKind.UNROLL)
     b.do(RFactor(lane))
     convert()
-    words = size // DOT8_U4_I8.terms
+    words = size // instruction.terms
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))
     if joined * words % 4:
         return False
-    group = ranges[0].arg.name
+    group = ranges[-1].arg.name
     group = group if b.has(group) else Split(group, groups).inner  # whose whole goes around a block of rows
     if joined > 1:
         _, together = b.split(group, joined)
@@ -266,7 +281,7 @@ def _nibbles(b: Builder, w: Dots, row: str, sums: int, convert: Callable[[], boo
         _, together = b.split(group, several)  # more sums would not stay in registers
         b.bind(together, AxisKind.UNROLL)
     b.bind(lane, AxisKind.VECTOR)
-    b.do(Tensorize(dot, DOT8_U4_I8.name, row))
+    b.do(Tensorize(dot, instruction.name, row))
     return True
 
 

@@ -4,7 +4,7 @@ An instruction's semantics is a REDUCE over loads of its operands, PARAMs number
 free in it are the rows and columns of a result that is a matrix. A target lists the names of those it has
 (`Target.instructions`). `unify` asks whether a reduction of a kernel is one for given axes: what
 stands at an operand's place is any integer expression whose values are within the operand's type, or, where the operand
-is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. Words of 4-bit integers are taken apart as 0 … 15; a
+is unsigned, are so after a shift: Σ (a + s) · b − s · Σ b. Words of integers below 8 bits are taken apart as 0 …; a
 sign, or a zero point that is subtracted, is such a shift. How the text of one looks is the renderers' matter.
 """
 
@@ -15,8 +15,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from tinyweb.dtype import DType, dtypes
-from tinyweb.graph.ir import Axis, AxisKind, Ops, ParamArg, UOp, UPat, axis_size, lane_count, nested, row_major
+from tinyweb.dtype import BY_NAME, DType, dtypes
+from tinyweb.graph.ir import (
+    Axis,
+    AxisKind,
+    Ops,
+    ParamArg,
+    TableArg,
+    UOp,
+    UPat,
+    axis_size,
+    lane_count,
+    nested,
+    row_major,
+)
+from tinyweb.graph.symbolic import simplify
 
 
 @dataclass(frozen=True)
@@ -113,8 +126,12 @@ def _sums(
 
 DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
 DOT2_I16 = _sums("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
-# both 4-bit integers of four bytes: the low ones by a mask, the high ones by a shift and a mask
-DOT8_U4_I8 = _sums("dot8_u4_i8", (dtypes.uint4, dtypes.int8), (4, 2), 2.0)
+# all integers below 8 bits of four bytes: those at one place of the bytes by a shift and a mask
+PACKED = {
+    bits: _sums(f"dot{32 // bits}_u{bits}_i8", (BY_NAME[f"uint{bits}"], dtypes.int8), (4, 8 // bits), 8 / bits)
+    for bits in (4, 2, 1)
+}
+DOT8_U4_I8 = PACKED[4]
 # two rows times two columns, of eight steps each
 MMA_2X2X8_I8 = _sums("mma_2x2x8_i8", (dtypes.int8, dtypes.int8), (8,), 1.0, (2, 2))
 DOT4_WORDS = replace(DOT4_I8, name="dot4_words", words=True)
@@ -127,7 +144,7 @@ SUBGROUP = [
 ]
 
 INSTRUCTIONS: dict[str, Instruction] = {
-    i.name: i for i in (DOT4_I8, DOT2_I16, DOT8_U4_I8, MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
+    i.name: i for i in (DOT4_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
 }
 
 
@@ -184,7 +201,10 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
 
 
 def shift_into(value: UOp, dtype: DType) -> int | None:
-    """What is added to an integer so that it is within a type: nothing for signed types, whose zero stays."""
+    """What is added to an integer so that it is within a type: nothing for signed types, whose zero stays, and for what
+    stands in a table for integers of the type."""
+    if value.op is Ops.LOOKUP and value.src[0].dtype is dtype and dtype.bits == 4:
+        return 0
     if dtype.is_float:
         # what is widened as it is loaded, or after it
         read = value.src[0].dtype if value.op in (Ops.CAST, Ops.LOAD) else value.dtype
@@ -201,27 +221,40 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
 DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
 MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
-NIBBLES = DOT8_U4_I8.terms // DOT8_U4_I8.steps  # integers of 4 bits in a byte: a mask takes one out of all bytes
-SMALL = (dtypes.int4, dtypes.uint4, dtypes.int8, dtypes.int16)
+SMALL = (dtypes.uint1, dtypes.uint2, dtypes.int4, dtypes.uint4, dtypes.int8, dtypes.int16)
 
 
 def loaded(factor: UOp) -> tuple[UOp, int] | None:
-    """The load of small integers that a factor is, and what is added to it; None for any other."""
+    """The load of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it; None for
+    any other."""
+    if factor.op is Ops.LOOKUP:
+        load = factor.src[0]
+        return (load, 0) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else None
     plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
     value, constant = (factor.src[0], int(factor.src[1].arg)) if plus else (factor, 0)
     load = value.src[0] if value.op is Ops.CAST else value
-    small = load.op is Ops.LOAD and load.src[0].dtype in SMALL and (not plus or load.src[0].dtype.bits == 4)
+    small = load.op is Ops.LOAD and load.src[0].dtype in SMALL and (not plus or load.src[0].dtype.bits < 8)
     return (load, constant) if small else None
 
 
+def raised_by(factor: UOp, shift: int) -> UOp:
+    """A factor and what is added to it: of a table to all its numbers."""
+    if factor.op is not Ops.LOOKUP:
+        return simplify(factor + shift)
+    return factor.replace(arg=TableArg(tuple(n + shift for n in factor.arg.numbers)))
+
+
 def raise_of(load: UOp) -> int:
-    """What makes 4-bit integers of memory 0 … 15: half of their number, where they have a sign."""
+    """What makes integers below 8 bits of memory 0 …: half of their number, where they have a sign."""
     return 8 if load.src[0].dtype is dtypes.int4 else 0
 
 
 def raises(factor: UOp) -> int | None:
-    """What is to be added to a factor so that it is 4-bit integers of memory as 0 … 15; None where it is none."""
+    """What is to be added to a factor so that it is integers below 8 bits of memory as 0 …, or numbers from 0 on that
+    stand for them in a table; None where it is none."""
     found = loaded(factor)
-    if found is None or found[0].src[0].dtype.bits != 4:
+    if found is None or found[0].src[0].dtype.bits >= 8:
         return None
+    if factor.op is Ops.LOOKUP:
+        return -int(min(factor.arg.numbers))
     return raise_of(found[0]) - found[1]

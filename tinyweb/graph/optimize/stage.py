@@ -22,6 +22,7 @@ WORDS = (8, 16, 32)  # 4-bit integers that are unpacked together
 TOGETHER = (16, 8, 4)  # elements that are converted together; 16 where bytes are but moved
 SQUARE = 16  # most rows and columns of what is transposed in registers
 COPIES = re.compile(r"^((acc|s\d+(_\d+)?|raised\d+(_\d+)?)\.)+")  # what actions call an axis made after another
+MOST_OPERATIONS = 16  # of a value between a load and what all of it goes through
 
 
 @dataclass(frozen=True)
@@ -284,13 +285,27 @@ def walked_inside(r: UOp, at: UOp, space: Space = Space.REGISTER) -> bool:
 def whole_value(load: UOp, above: dict[UOp, list[UOp]]) -> UOp:
     """The largest value with the load in it that varies over the same axes and is all that the load is for."""
     value = load
-    while len(above[value]) == 1:
-        (user,) = above[value]
-        # an index must stay arithmetic
-        if user.op not in ELEMENTWISE or user.ranges != load.ranges or user.dtype is dtypes.index:
-            break
-        value = user
+    while (following := _next_value(value, above, load.ranges)) is not None:
+        value = following
     return value
+
+
+def _next_value(value: UOp, above: dict[UOp, list[UOp]], ranges: frozenset[UOp]) -> UOp | None:
+    """The first value that all that a value is for goes through; None where there is none that varies over `ranges`."""
+    waiting = list(above[value])
+    if len(waiting) > 1:
+        place = {u: i for i, u in enumerate(above)}  # sources first
+    seen = 0
+    while waiting and seen < MOST_OPERATIONS:
+        # an index must stay arithmetic
+        if any(u.op not in ELEMENTWISE or u.ranges != ranges or u.dtype is dtypes.index for u in waiting):
+            return None
+        if len(waiting) == 1:
+            return waiting[0]
+        first = min(waiting, key=place.__getitem__)
+        waiting = list(dict.fromkeys([*(u for u in waiting if u is not first), *above[first]]))
+        seen += 1
+    return None
 
 
 def _factor_type(value: UOp, load: UOp) -> DType | None:

@@ -14,7 +14,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction, Match, loaded, raises, unify
+from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction, Match, loaded, raised_by, raises, unify
 from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -99,7 +99,7 @@ class Tensorize(Action):
             shifted = shift, (b, *u.src[1:])
             if shifted not in kept:
                 kept[shifted] = self._kept(b, -shift, u, at, f"raised{len(kept)}")
-            table[u] = kept[shifted] + u.replace(src=(simplify(a + shift) * b, *u.src[1:]))
+            table[u] = kept[shifted] + u.replace(src=(raised_by(a, shift) * b, *u.src[1:]))
         return substitute(kernel, table)
 
     def _kept(self, other: UOp, factor: int, u: UOp, at: UOp, name: str) -> UOp:
@@ -125,7 +125,7 @@ class Tensorize(Action):
         """Every reduced axis for every instruction, sums of shifts being kept for any output loop."""
         loops = [r for r in loops_of(kernel).ranges if r.arg.kind in (AxisKind.LOOP, AxisKind.GRID)]
         places = [r.arg.name for r in loops if not r.arg.reduce]
-        packed = any(u.op is Ops.PARAM and u.dtype.bits == 4 for u in kernel.toposort())
+        packed = any(u.op is Ops.PARAM and u.dtype.bits < 8 for u in kernel.toposort())
         for r, name in product((r for r in loops if r.arg.reduce), target.instructions):
             shifts = packed or not all(t.is_signed for t in INSTRUCTIONS[name].operands)
             yield from ((Tensorize(r.arg.name, name, at),) for at in (places if shifts else [""]))

@@ -51,6 +51,8 @@ def keep(u: UOp, new: UOp) -> UOp | None:
 
 # -- constants -------------------------------------------------------------------------------------------------------
 def fold(u: UOp) -> UOp | None:
+    if u.op is Ops.LOOKUP:
+        return UOp.const(u.arg.numbers[u.src[0].arg], u.dtype)
     value = compute(u.op, u.dtype, tuple(s.arg for s in _rounded(u.src)), u.src[0].dtype)
     return None if value is None else UOp.const(value, u.dtype)
 

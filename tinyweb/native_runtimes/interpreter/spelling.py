@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.graph.ir import Ops, TableArg, UOp
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -63,11 +63,15 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
         a, b = (np.ascontiguousarray(x)[..., None].view(np.int8).astype(np.int32) for x in (a, *factors))
         out = c + (a * b).sum(-1, dtype=np.int32)
         return out
-    if u.src[0].dtype is dtypes.uint32:  # words of 4-bit integers, the first in the low bits
-        of_bytes = len(factors) == 2  # the even ones times the first factor, the odd ones times the second
-        starts = (0, 1) if of_bytes else (u.arg,)
-        shifts = [4 * np.arange(start, 8, 2 if of_bytes else 4, dtype=np.uint32) for start in starts]
-        weights = [(a[..., None] >> s & 15).reshape(*a.shape[:-1], -1).astype(np.int32) for s in shifts]
+    if u.src[0].dtype is dtypes.uint32:  # words of integers of 4, 2 or 1 bits, the first in the low bits
+        of_bytes = len(factors)  # the first of each byte times the first factor, the next times the next; 1: half words
+        bits = 8 // of_bytes if of_bytes > 1 else 4
+        starts, step = (range(of_bytes), of_bytes) if of_bytes > 1 else ((u.arg,), 4)
+        shifts = [bits * np.arange(start, 32 // bits, step, dtype=np.uint32) for start in starts]
+        mask = (1 << bits) - 1
+        weights = [(a[..., None] >> s & mask).reshape(*a.shape[:-1], -1).astype(np.int32) for s in shifts]
+        if isinstance(u.arg, TableArg):
+            weights = [np.array(u.arg.numbers, np.int32)[w] for w in weights]
     else:
         weights = [a.astype(np.int32)]
     products = sum(w * f.astype(np.int32) for w, f in zip(weights, factors))

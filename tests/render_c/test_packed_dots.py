@@ -1,0 +1,65 @@
+"""Products of integers below 8 bits, and of what stands for them in tables: exact with whatever a processor has."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyweb.render_c import dots
+from tinyweb.render_c.c_types import declare
+from tinyweb.toolchain import find_clang
+
+SUMS = 16
+FLAGS = {
+    "plain": ["-mno-ssse3"], "ssse3": ["-mssse3"], "avx2": ["-mavx2", "-mno-avx512f", "-mno-avxvnni"],
+    "native": ["-march=native"],
+}  # fmt: skip
+FP4 = tuple(12 + v for v in (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))
+WIDE = tuple(range(0, 255, 17))[:15] + (255,)
+
+
+def compiled(name: str, texts: dict[str, str], vectors: set[str], each: int, flags: list[str], folder: Path) -> object:
+    operands = "".join(f", *({kind} *)b[{i}]" for i, kind in enumerate([f"i8x{4 * SUMS}_m"] * each))
+    call = f"{name}(*(u32x{SUMS}_m *)a{operands}, *(i32x{SUMS}_m *)out)"
+    source = declare(vectors) + "\n".join(texts[k] for k in sorted(texts))
+    source += f"\nvoid run(void *a, void **b, void *out) {{ *(i32x{SUMS}_m *)out = {call}; }}\n"
+    library = folder / "dots.so"
+    command = [*find_clang().clang, "-O1", "-shared", "-fPIC", "-Wno-psabi", *flags, "-x", "c", "-", "-o", str(library)]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[:2000]
+    return ctypes.CDLL(str(library)).run
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the flags are those of x86")
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("what", [2, 4, 8, FP4, WIDE], ids=["4 bits", "2 bits", "1 bit", "small table", "wide table"])
+def test_products_are_exact(what: int | tuple[int, ...], flags: str, tmp_path: Path) -> None:
+    if flags == "avx2" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this processor has no AVX2")
+    if isinstance(what, tuple):
+        name, texts, vectors = dots.looked_up(SUMS, what)
+        each, table = 2, np.array(what)
+    else:
+        (texts, vectors), each, table = dots.helpers(SUMS, what), what, np.arange(256)
+        name = f"{dots.NAMES[each]}_x{SUMS}"
+    run = compiled(name, texts, vectors, each, FLAGS[flags], tmp_path)
+    rng, bits = np.random.default_rng(each), 8 // each
+    for extreme in (False, True):
+        words = np.full(SUMS, 0xFFFFFFFF, np.uint32) if extreme else rng.integers(0, 1 << 32, SUMS, dtype=np.uint32)
+        others = [
+            np.full(4 * SUMS, -128, np.int8) if extreme else rng.integers(-128, 128, 4 * SUMS).astype(np.int8)
+            for _ in range(each)
+        ]
+        out = rng.integers(-1000, 1000, SUMS).astype(np.int32)
+        want = out.astype(np.int64)
+        for i, other in enumerate(others):
+            places = words.view(np.uint8) >> (bits * i) & ((1 << bits) - 1)
+            want = want + (table[places].astype(np.int64) * other).reshape(SUMS, 4).sum(1)
+        pointers = (ctypes.c_void_p * each)(*(o.ctypes.data for o in others))
+        run(words.ctypes.data_as(ctypes.c_void_p), pointers, out.ctypes.data_as(ctypes.c_void_p))  # type: ignore[operator]
+        np.testing.assert_array_equal(out, want)
