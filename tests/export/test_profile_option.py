@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.decoder_folders import CONVOLUTIONS, OTHERS, STATES
 from tinyweb.errors import ExportError
 from tinyweb.export import estimate, profiles
 from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.export.estimate import Shapes, bits, quants
 from tinyweb.export.profiles import PAGE_BYTES
 from tinyweb.formats.source import open_model
+from tinyweb.models import load
 from tinyweb.models.decoder.architectures import read_config
 
 
@@ -79,3 +81,14 @@ def test_an_estimate_that_was_too_low_leads_to_the_next_choice(
     made = export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
     assert made.quant == "q4" and made.fit is not None and made.fit.fits
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize("name", ["LFM2", "Gemma 3n", "Mamba-2", "Granite 4", "RWKV-7"])
+def test_what_a_text_takes(tmp_path: Path, name: str) -> None:
+    """Keys and values, of which some layers have none of their own; convolutions; states."""
+    (OTHERS | CONVOLUTIONS | STATES)[name].write(tmp_path)
+    source = open_model(tmp_path)
+    model = load(source, "f32", context=60)
+    held = sum(t.nbytes() for part, t in model.state.items() if part.startswith("layer"))
+    guess = Shapes.of(model.config, source.weights()).cache_bytes("f32", 60)
+    assert guess == pytest.approx(held, rel=0.05)

@@ -248,6 +248,7 @@ STATES = {
     }),
     "Granite 4": Small("GraniteMoeHybridForCausalLM", {
         "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 0,
+        "num_experts_per_tok": 0,
         "shared_intermediate_size": 40, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16,
         "attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.6, "logits_scaling": 1.7,
         "tie_word_embeddings": True,

@@ -19,6 +19,8 @@ from tinyweb.models.decoder.config import (
     ExpertsConfig,
     LatentConfig,
     LayerConfig,
+    StateSpaceConfig,
+    TimeMixConfig,
 )
 from tinyweb.nn.quantize import BITS, GROUP
 
@@ -69,9 +71,12 @@ class Shapes:
         return int((self.tables * table + self.matrices * bits(quant)) / 8) + 4 * self.others
 
     def cache_bytes(self, quant: str, context: int) -> int:
-        """Bytes of keys and values, and what else is kept of each position, beside weights of `quant`."""
-        elements = sum(_cached(layer, self.config.hidden_size) for layer in self.config.layers)
-        return int(ELEMENT_BITS[self.cache or kind_beside(quant == "f32")] / 8 * elements * positions(context))
+        """Bytes of keys and values, and what else is kept of each position, beside weights of `quant`; and of states,
+        which are the same whatever the context."""
+        hidden, layers = self.config.hidden_size, self.config.layers
+        elements = sum(_cached(layer, hidden) for layer in layers) * positions(context)
+        kept = ELEMENT_BITS[self.cache or kind_beside(quant == "f32")] / 8 * elements
+        return int(kept) + 4 * sum(_state(layer, hidden) for layer in layers)
 
     def working_bytes(self, context: int) -> int:
         """Bytes of what is computed on the way: hidden states of the largest block of a prompt, and logits."""
@@ -125,6 +130,19 @@ def _cached(layer: LayerConfig, hidden: int) -> int:
     return mixer.rank + mixer.rotary.turned if isinstance(mixer, LatentConfig) else 0
 
 
+def _state(layer: LayerConfig, hidden: int) -> int:
+    """Numbers of a state."""
+    mixer = layer.mixer
+    if isinstance(mixer, StateSpaceConfig):
+        return mixer.heads * mixer.width * mixer.size + (mixer.taps - 1) * _channels(mixer)
+    return mixer.heads * mixer.width**2 + 2 * hidden if isinstance(mixer, TimeMixConfig) else 0
+
+
+def _channels(mixer: StateSpaceConfig) -> int:
+    """What goes through the convolution."""
+    return mixer.heads * mixer.width + 2 * mixer.groups * mixer.size
+
+
 def _width(layer: LayerConfig) -> int:
     """Elements that are held for a token between two matrices."""
     mlp = layer.mlp
@@ -132,5 +150,7 @@ def _width(layer: LayerConfig) -> int:
     if mlp is not None:
         inner = mlp.mlp.width * mlp.chosen if isinstance(mlp, ExpertsConfig) else mlp.width
     mixer = layer.mixer
-    heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig) else 0
+    heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig | TimeMixConfig) else 0
+    if isinstance(mixer, StateSpaceConfig):
+        heads = mixer.heads * (mixer.width + 1) + _channels(mixer)
     return max(inner, heads)

@@ -23,7 +23,7 @@ from benchmarks.worker import peer_python
 from tests.formats.gguf.converted import convert
 from tests.formats.gguf.test_model import MODELS as EVERY
 from tests.formats.gguf.test_tokenizer import MERGES, TEXTS, VOCABULARY, model, sentencepiece
-from tests.models.decoder_folders import NO_HEADS
+from tests.models.decoder_folders import NO_HEADS, STATES
 
 RECORD = Path(__file__).with_name("llama_cpp.json")
 PEER = Path(__file__).with_name("peer_answers.py")
@@ -33,7 +33,7 @@ MARGIN = 1e-3  # between the likeliest two tokens, below which rounding would de
 
 NAMES = (
     "Llama 3", "Mixtral", "Qwen 2", "Qwen 3", "Qwen 3 MoE", "Gemma 2", "Phi 3", "OLMo 2", "Granite", "StableLM",
-    "GPT-2", "GPT-NeoX",
+    "GPT-2", "GPT-NeoX", "Mamba-2", "Granite 4", "RWKV-7",
 )  # fmt: skip
 CUTS = (
     "gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-v3", "falcon", "starcoder", "smollm", "command-r", "olmo",
@@ -43,9 +43,11 @@ CUTS = (
 
 def write_model(name: str, folder: Path) -> Path:
     """The GGUF file of one of the small models of the tests, its weights drawn anew."""
-    architecture, small = EVERY[name]
+    architecture, small = ("rwkv7", STATES[name]) if name == "RWKV-7" else EVERY[name]
     if name.startswith("GPT-"):  # whose configs carry the others' number of key heads along
         small = replace(small, changes={**small.changes, **NO_HEADS})
+    if name == "RWKV-7":  # whose norm of heads llama.cpp has for heads of 64 elements only
+        small = replace(small, changes={"hidden_size": 128, "head_dim": 64})
     if name == "Phi 3":  # whose windows llama.cpp does not read
         small = replace(small, changes={})
     small.write(folder / "hf")
