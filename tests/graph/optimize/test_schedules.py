@@ -232,3 +232,10 @@ def test_a_stage_in_one_of_two_sums_that_shared_a_loop() -> None:
     )
     case = BY_NAME["softmax_columns"]
     check(case, apply(case.kernel, schedule), wasm_target())
+
+
+def test_threads_that_have_left_a_loop_read_no_register() -> None:
+    """The sum of the last thread ends a step earlier: what it would read next lies behind the staged row."""
+    case = BY_NAME["convolution"]
+    chosen = (Split("i0", 2), Stage(2, "i0.1", Space.REGISTER), Split("r0", 2), GroupReduce("r0.0", 24, 0))
+    check(case, apply(case.kernel, chosen), webgpu_target())

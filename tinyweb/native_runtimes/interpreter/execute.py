@@ -144,8 +144,10 @@ class _Run:
 
     def _gate(self, u: UOp, position: int) -> Array | None:
         gate = self.values[u.src[position]] if len(u.src) > position else None
-        if self.active is None or (u.op is Ops.LOAD and isinstance(self.memory[u.src[0].buffer], Registers)):
+        if self.active is None:
             return gate
+        if u.op is Ops.LOAD and isinstance(self.memory[u.src[0].buffer], Registers) and len(self.values[u.src[1]]) == 1:
+            return gate  # an element that is the same for all: there is one for those outside of the loop too
         if gate is None:
             return self.active
         return gate & (self.active if gate.ndim == 1 else self.active[:, None])
