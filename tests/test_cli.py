@@ -97,8 +97,8 @@ def test_version() -> None:
         (["serve", "nowhere", "--port", "65536"], "'--port'"),
         (["serve", "nowhere", "--prot", "1"], "--prot"),
         (
-            ["export", "chat", "nowhere", "-o", "x", "--quant", "q5"],
-            "'q5' is not one of 'stored', 'f32', 'f16', 'q8', 'q4'",
+            ["export", "chat", "nowhere", "-o", "x", "--quant", "q9"],
+            "'q9' is not one of 'stored', 'f32', 'f16', 'q8', 'q6', 'q5', 'q4', 'q3', 'mixed'",
         ),
         (["export", "chat", "nowhere", "-o", "x"], "nowhere does not exist"),
         (["export", "chat", "nowhere"], "Missing option"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tinyweb.export.compile import Progress
+    from tinyweb.quantization import QuantOptions, Report
     from tinyweb.sources import Wanted
 
 LIBRARIES = (Path(tinyweb.__file__).parent, *{Path(sysconfig.get_path(p)) for p in ("stdlib", "purelib", "platlib")})
@@ -51,7 +52,24 @@ class Quant(StrEnum):
     f32 = "f32"
     f16 = "f16"
     q8 = "q8"
+    q6 = "q6"
+    q5 = "q5"
     q4 = "q4"
+    q3 = "q3"
+
+
+class ExportQuant(StrEnum):
+    """How an export keeps weights."""
+
+    stored = "stored"
+    f32 = "f32"
+    f16 = "f16"
+    q8 = "q8"
+    q6 = "q6"
+    q5 = "q5"
+    q4 = "q4"
+    q3 = "q3"
+    mixed = "mixed"
 
 
 class Precision(StrEnum):
@@ -96,12 +114,46 @@ Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="SITE", help="The site's folder; new or empty.", show_default=False)
 ]
 WeightQuant = Annotated[
-    Quant | None,
+    ExportQuant | None,
     typer.Option(
-        help="Weights: as they are stored, 32 or 16 bit floats, 8 or 4 bit integers (default: as stored where that is "
-        "quantised, as in GGUF files, else q8)."
+        help="Weights: as they are stored, 32 or 16 bit floats, integers of 8 to 3 bits, or mixed by --bytes (default: "
+        "as stored where that is quantised, as in GGUF files, else q8)."
     ),
 ]
+GROUP = "32"
+Group = Annotated[
+    str, typer.Option("--group", metavar="N", help="Weights that share a scale: 32, 64, 128, or channel: a whole row.")
+]
+ZeroPoints = Annotated[
+    bool, typer.Option("--zero-points", help="Give each group an integer that stands for 0 (default: symmetric).")
+]
+QuantEmbedding = Annotated[
+    str | None,
+    typer.Option(
+        "--quant-embedding", metavar="QUANT", help="The table of words (default: as --quant, but at least q8)."
+    ),
+]
+QuantHead = Annotated[
+    str | None,
+    typer.Option("--quant-head", metavar="QUANT", help="The matrix of logits (default: as the table of words)."),
+]
+Bytes = Annotated[
+    str | None,
+    typer.Option("--bytes", metavar="SIZE", help="Of --quant mixed: all weights, at most, as in 700MB or 1.5GiB."),
+]
+Calibrate = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibrate", metavar="FILE", help="Fit integers to what the model does with this text.", show_default=False
+    ),
+]
+Evaluate = Annotated[
+    Path | None,
+    typer.Option(
+        "--evaluate", metavar="FILE", help="Compare with f32 on this text (default: a held-out part of --calibrate).",
+        show_default=False,
+    ),
+]  # fmt: skip
 ActivationsChoice = Annotated[
     Activations | None,
     typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
@@ -189,3 +241,25 @@ def say_devices(console: Console, site: Path) -> None:
     for device in inspect_site(site)["devices"]:
         console.print(f"  {device['title']}: {line(Fit(**device))}", markup=False)
     console.print(f"See it with: tinyweb serve {site} (--lan: on a phone)", markup=False)
+
+
+def quant_options(
+    group: str, zero_points: bool, embedding: str | None, head: str | None, size: str | None, calibrate: Path | None,
+    evaluate: Path | None,
+) -> QuantOptions:  # fmt: skip
+    """What was said of a quantisation; TinywebError for what is none."""
+    from tinyweb.quantization import QuantOptions
+    from tinyweb.quantization.options import check_kind, parse_bytes, parse_group
+
+    return QuantOptions(
+        parse_group(group), zero_points, check_kind("--quant-embedding", embedding), check_kind("--quant-head", head),
+        None if size is None else parse_bytes(size), calibrate, evaluate,
+    )  # fmt: skip
+
+
+def say_report(console: Console, report: Report) -> None:
+    """What became of the weights."""
+    from tinyweb.quantization.report import lines
+
+    for line in lines(report):
+        console.print(f"  {line}", markup=False)

@@ -7,20 +7,30 @@ from typing import Annotated
 import typer
 
 from tinyweb.cli.common import (
+    GROUP,
     SHARD_BYTES,
     ActivationsChoice,
+    Bytes,
     CacheChoice,
+    Calibrate,
     ChatSource,
     Debug,
+    Evaluate,
     Force,
+    Group,
     Name,
     Output,
-    Quant,
+    QuantEmbedding,
+    QuantHead,
     ShardBytes,
     TemplateFile,
     Tune,
+    WeightQuant,
+    ZeroPoints,
     export_app,
+    quant_options,
     say_devices,
+    say_report,
     show_progress,
     stderr,
 )
@@ -30,14 +40,7 @@ from tinyweb.cli.common import (
 def export_chat(
     source: ChatSource,
     output: Output,
-    quant: Annotated[
-        Quant | None,
-        typer.Option(
-            help="Weights: as they are stored, floats, or integers of so many bits (default: as stored where that is "
-            "quantised, as in GGUF files, else q8; or what fits --profile).",
-            show_default=False,
-        ),
-    ] = None,
+    quant: WeightQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
@@ -54,6 +57,13 @@ def export_chat(
     activations: ActivationsChoice = None,
     chat_template: TemplateFile = None,
     cache: CacheChoice = None,
+    group: Group = GROUP,
+    zero_points: ZeroPoints = False,
+    quant_embedding: QuantEmbedding = None,
+    quant_head: QuantHead = None,
+    bytes: Bytes = None,
+    calibrate: Calibrate = None,
+    evaluate: Evaluate = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
@@ -68,17 +78,10 @@ def export_chat(
     console = stderr()
     rounded = activations.value if activations else None
     options = ExportOptions(
-        quant.value if quant else None,
-        context,
-        shard_bytes,
-        name,
-        force,
-        tune or 0.0,
-        rounded,
-        profile,
-        chat_template,
+        quant.value if quant else None, context, shard_bytes, name, force, tune or 0.0, rounded, profile, chat_template,
+        quant_options(group, zero_points, quant_embedding, quant_head, bytes, calibrate, evaluate),
         cache=cache.value if cache else None,
-    )
+    )  # fmt: skip
     with show_progress(console) as progress:
         made = export(source, output, options, progress)
     console.print(
@@ -87,10 +90,9 @@ def export_chat(
     )
     if made.fit is not None:
         console.print(
-            f"For a {made.fit.title}: --quant {made.quant} --context {made.context}, {size(made.fit.needs)} of "
+            f"For a {made.fit.title}: --quant {made.report.quant} --context {made.context}, {size(made.fit.needs)} of "
             f"{size(made.fit.memory)}",
             markup=False,
         )
-    if made.requantised:
-        console.print(f"Weights that were stored in other types are quantised anew: {made.requantised}")
+    say_report(console, made.report)
     say_devices(console, output)

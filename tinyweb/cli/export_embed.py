@@ -7,17 +7,26 @@ from typing import Annotated
 import typer
 
 from tinyweb.cli.common import (
+    GROUP,
     SHARD_BYTES,
     ActivationsChoice,
+    Bytes,
+    Calibrate,
     Debug,
+    Evaluate,
     Force,
+    Group,
     Name,
     Output,
+    QuantEmbedding,
     ShardBytes,
     Tune,
     WeightQuant,
+    ZeroPoints,
     export_app,
+    quant_options,
     say_devices,
+    say_report,
     show_progress,
     source_argument,
     stderr,
@@ -52,6 +61,12 @@ def export_embed(
     name: Name = None,
     force: Force = False,
     activations: ActivationsChoice = None,
+    group: Group = GROUP,
+    zero_points: ZeroPoints = False,
+    quant_embedding: QuantEmbedding = None,
+    bytes: Bytes = None,
+    calibrate: Calibrate = None,
+    evaluate: Evaluate = None,
     tune: Tune = None,
     debug: Debug = False,
 ) -> None:
@@ -66,8 +81,8 @@ def export_embed(
     console = stderr()
     options = EmbedOptions(
         quant.value if quant else None, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name,
-        force, tune or 0.0,
-        activations.value if activations else None,
+        force, tune or 0.0, activations.value if activations else None,
+        quant_options(group, zero_points, quant_embedding, None, bytes, calibrate, evaluate),
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(source, output, options, progress)
@@ -79,4 +94,5 @@ def export_embed(
     for kind, words in s["prefixes"].items():
         if words:
             console.print(f"Every {kind} begins with {words!r}", highlight=False, markup=False)
+    say_report(console, made.report)
     say_devices(console, output)

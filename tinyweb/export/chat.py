@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
 from tinyweb.export.precision import described, has_integers, kept, requantised
 from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
-from tinyweb.export.site import check_output, check_page, copy_page, new_site
+from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
@@ -31,8 +31,10 @@ from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
 from tinyweb.models.decoder.architectures import read_config
-from tinyweb.nn.precision import STORED
+from tinyweb.nn.precision import STORED, Recipe
 from tinyweb.nn.quantize import activations_for
+from tinyweb.quantization import ChatReader, Quantised, QuantOptions, Report, quantise
+from tinyweb.quantization.options import MIXED
 from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -48,9 +50,10 @@ FIRST_VARIABLES = ("start_pos", "count")
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What the command line offers. `context` None: what the model allows, within reason. `name` None: the folder's."""
+    """What the command line offers. `quant` None: as it is stored where that is quantised, else q8. `context` None:
+    what the model allows, within reason. `name` None: the folder's."""
 
-    quant: str | None = None  # None: as it is stored where that is quantised, else q8; or what fits `profile`
+    quant: str | None = None  # None: what is stored where that is quantised, else 8 bits; or what fits `profile`
     context: int | None = None
     shard_bytes: int = DEFAULT_SHARD_BYTES
     name: str | None = None
@@ -59,6 +62,7 @@ class ExportOptions:
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
     profile: str | None = None  # a kind of device (export/profiles.py) that it is to fit, by quantisation and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
+    quantization: QuantOptions = field(default_factory=QuantOptions)
     binding_bytes: int = BINDING_BYTES  # of the largest buffer that a GPU must bind
     cache: str | None = None  # "f16", "f32", "q8" or "q4"; None: "f32" beside float32 weights, else "f16"
 
@@ -70,10 +74,14 @@ class Exported:
     weight_bytes: int
     shards: int
     kernels_per_token: int
-    requantised: str | None = None  # what the source had quantised otherwise, for people
-    quant: str = ""
+    report: Report  # what became of the weights
     context: int = 0
     fit: Fit | None = None  # on the device of the profile
+
+    @property
+    def quant(self) -> str:
+        """How the weights are stored."""
+        return self.report.quant
 
 
 def export_chat(source: str | Path, output: Path, options: ExportOptions, progress: Progress) -> Exported:
@@ -90,19 +98,19 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     page = "completion" if tokenizer.completes else "chat"
     check_page(page)
     attempts = _attempts(opened, options)
-    for number, chosen in enumerate(attempts):
-        quant = kept(opened, chosen.quant)
+    for number, attempt in enumerate(attempts):
         progress("reading the model", 0, 1)
-        model = load(opened, quant, chosen.context, DEVICE, cache=chosen.cache)
+        made = _quantised(opened, tokenizer, attempt, progress)
         progress("reading the model", 1, 1)
         with suppress(_Misfit), new_site(output, options.force) as site:
-            written = _write_bundle(site / "model", opened, model, tokenizer, settings, chosen, progress)
+            written = _write_bundle(site / "model", opened, made, tokenizer, settings, attempt, progress)
+            write_json(site / REPORT, made.report.record())
             copy_page(site, page, folder)
             fit = _checked(written, options.profile, last=number == len(attempts) - 1)
             shards = written["weights"]["shards"]
             return Exported(
-                written["weights"]["bytes"], len(shards), kernels_per_token(written),
-                requantised(opened, quant), quant, model.context, fit,
+                written["weights"]["bytes"], len(shards), kernels_per_token(written), made.report,
+                made.reader.model.context, fit,
             )  # fmt: skip
     raise AssertionError("the last attempt is an answer or an error")
 
@@ -114,8 +122,12 @@ class _Misfit(Exception):
 def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions]:
     """The options with what a profile asks for, the best first; ExportError where nothing fits."""
     if options.profile is None or options.quant == STORED:
-        return [replace(options, quant=kept(source, options.quant))]
+        return [options]
     profile = named_profile(options.profile)
+    if options.quant == MIXED:
+        raise ExportError(
+            f"--profile chooses among {', '.join(quants(None))}: leave out --quant {options.quant}, or --profile."
+        )
     shapes = Shapes.of(read_config(source.config)[0], source.weights(), options.cache)
     found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
     if not found:
@@ -143,10 +155,25 @@ def _checked(written: Mapping[str, Any], profile: str | None, last: bool) -> Fit
     raise ExportError(f"{written['name']} does not fit on a {fit.title}: {fit.limit}. Take a smaller model.")
 
 
+def _quantised(
+    source: ModelFolder, tokenizer: Tokenizer, options: ExportOptions, progress: Progress
+) -> Quantised[ChatReader]:
+    quant, reference = kept(source, options.quant), "f32" if source.stored_types() else None
+
+    def read(recipe: Recipe) -> ChatReader:
+        # what is fitted begins as floats: the cache is that of the result
+        cache = options.cache or ("f16" if quant not in ("f32", STORED) else None)
+        model = load(source, recipe, options.context, DEVICE, options.activations or "float", cache=cache)
+        return ChatReader(model, tokenizer)
+
+    made = quantise(read, quant, options.quantization, progress, reference)
+    return replace(made, report=replace(made.report, requantised=requantised(source, quant)))
+
+
 def _write_bundle(
     bundle: Path,
     source: ModelFolder,
-    model: Decoder,
+    made: Quantised[ChatReader],
     tokenizer: Tokenizer,
     settings: Settings,
     options: ExportOptions,
@@ -154,13 +181,14 @@ def _write_bundle(
 ) -> dict[str, Any]:
     """Everything of model/; the manifest."""
     bundle.mkdir()
+    model, quant = made.reader.model, made.report.quant
     targets = {"webgpu": webgpu_target(), "wasm": wasm_target(MAX_THREADS)}
-    chosen = dict.fromkeys(targets, "float")
-    if has_integers(source, options.quant or ""):
-        chosen = {name: options.activations or activations_for(target) for name, target in targets.items()}
+    rounded = dict.fromkeys(targets, "float")
+    if has_integers(source, quant) or made.report.integers:
+        rounded = {name: options.activations or activations_for(target) for name, target in targets.items()}
     captured: dict[str, Mapping[str, Plan]] = {}
     for name, target in targets.items():
-        model.activations = chosen[name]
+        model.activations = rounded[name]
         captured[name] = entry_points(model, progress, target)
     every = {f"{name} {entry}": p for name, found in captured.items() for entry, p in found.items()}
     talked = (model.ids, model.logits, model.sampling_f, model.sampling_i, model.verified)  # to and from the page
@@ -175,9 +203,9 @@ def _write_bundle(
     with ShardWriter(bundle, options.shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     files = _write_texts(bundle, source, tokenizer)
-    made = manifest(
+    written = manifest(
         options.name or source.name,
-        _figures(model, source, options.quant or ""),
+        _figures(model, source, described(source, quant)),
         files,
         writer,
         segments,
@@ -186,7 +214,7 @@ def _write_bundle(
         _facts(model, tokenizer, settings),
         {"webgpu": webgpu, "wasm": wasm},
     )
-    written = write_manifest(bundle, made)
+    written = write_manifest(bundle, written)
     write_loader(bundle, written)
     return written
 

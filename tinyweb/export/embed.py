@@ -19,8 +19,8 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import write_functions
 from tinyweb.export.loader import write_loader
-from tinyweb.export.precision import described, kept
-from tinyweb.export.site import check_output, check_page, copy_page, new_site
+from tinyweb.export.precision import described, kept, requantised
+from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.source import open_model
@@ -29,8 +29,10 @@ from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengt
 from tinyweb.models.encoder import Encoder
 from tinyweb.models.encoder.image import ImageEncoder
 from tinyweb.models.image_text import ImageEmbedder, ImageText, open_embedder
-from tinyweb.nn.precision import STORED
-from tinyweb.nn.quantize import BITS, activations_for
+from tinyweb.nn.precision import Recipe
+from tinyweb.nn.quantize import activations_for
+from tinyweb.nn.state import get_state_dict
+from tinyweb.quantization import EmbedReader, QuantOptions, Report, quantise
 from tinyweb.sources import EMBED, locate, model_name
 from tinyweb.tensor import Tensor
 
@@ -53,6 +55,7 @@ class EmbedOptions:
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
+    quantization: QuantOptions = field(default_factory=QuantOptions)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Exported:
     weight_bytes: int
     shards: int
     section: Mapping[str, Any]
+    report: Report  # what became of the weights
 
 
 def export_embed(source: str | Path, output: Path, options: EmbedOptions, progress: Progress) -> Exported:
@@ -76,8 +80,9 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     path = locate(source, EMBED, progress)
     progress("reading the model", 0, 1)
     folder = open_model(path)
-    quant = kept(folder, options.quant)
-    embedder = open_embedder(folder, quant, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
+    quant, reference = kept(folder, options.quant), "f32" if folder.stored_types() else None
+    made = quantise(_reader(folder, options), quant, options.quantization, progress, reference)
+    embedder, report = made.reader.model, replace(made.report, requantised=requantised(folder, quant))
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
@@ -85,10 +90,20 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
         exact = replace(options, quant=described(folder, quant))
+        write_json(site / REPORT, report.record())
         written = write_embedder(site / "model", name, embedder, text_lengths(embedder, lengths), exact, progress)
         write_loader(site / "model", written)
         copy_page(site, "embed", path)
-    return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"])
+    return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"], report)
+
+
+def _reader(folder: ModelFolder, options: EmbedOptions) -> Callable[[Recipe], EmbedReader]:
+    def read(recipe: Recipe) -> EmbedReader:
+        return EmbedReader(
+            open_embedder(folder, recipe, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
+        )
+
+    return read
 
 
 def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
@@ -115,6 +130,7 @@ def write_embedder(
     images = embedder.images if isinstance(embedder, ImageText) else None
     networks: list[Encoder | ImageEncoder] = [model] if images is None else [model, images.model]
     shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
+    rounded = any(not t.dtype.is_float for n in networks for t in get_state_dict(n.layers).values())
     functions: dict[str, tuple[Callable[..., Any], Mapping[str, Tensor]]] = {
         function_name(batch, length): (
             embedder.vectors,
@@ -161,11 +177,11 @@ def write_embedder(
         "parameters": sum(network.load.count for network in networks),
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
-        "quant": options.quant or model.quant or "",
+        "quant": options.quant or "",
     }
     return write_functions(
         bundle, name, functions, task="embed", sections={"embed": section}, model=figures, files=FILES,
-        prepare=prepare if model.quant in (*BITS, STORED) else None, shard_bytes=options.shard_bytes, tune=options.tune,
+        prepare=prepare if rounded else None, shard_bytes=options.shard_bytes, tune=options.tune,
         progress=progress,
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ ASSETS = "assets"  # where a site has the library
 FACTS, WORKER = "site.json", "sw.js"  # what a page knows of its site; what keeps the site for use without a network
 LICENSES = "licenses.txt"  # whose code a site holds, with the texts of their licences
 BETWEEN_LICENSES = f"\n{'=' * 80}\n\n"  # as web/shell/licenses.mjs writes it
+REPORT = "report.json"  # what became of a model's weights
 MODEL = "model"  # where a site has its bundle
 MANIFEST = f"{MODEL}/manifest.json"
 # files of a model's folder that go along; of names that an address spells as they are

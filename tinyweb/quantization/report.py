@@ -1,0 +1,108 @@
+"""What became of a model's weights: a record for programs (report.json) and a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+SHOWN = 12  # matrices in the table: those of the largest error
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """A matrix (out, in). `kind`: "q4" and so on, or floats; `error`: the part of its norm that is error;
+    `output_error`: of its outputs on the calibration text."""
+
+    name: str
+    shape: tuple[int, int]
+    kind: str
+    group: int | None
+    zero_points: bool
+    bytes: int
+    error: float
+    output_error: float | None = None
+
+    def record(self) -> dict[str, Any]:
+        found = dict(vars(self))
+        found["shape"] = list(self.shape)
+        return {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Report:
+    """`weights`: bytes of all weights; `before`: as f32. `calibration`: tokens that the weights were fitted to.
+    `evaluation`: as of `compare_predictions` or `compare_vectors`, with the file's name. `requantised`: what the source
+    had quantised otherwise."""
+
+    quant: str
+    weights: int
+    before: int
+    layers: Sequence[LayerReport]
+    calibration: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+    requantised: str | None = None
+
+    @property
+    def integers(self) -> bool:
+        """Whether any matrix is stored as integers."""
+        return any(layer.group is not None for layer in self.layers)
+
+    def record(self) -> dict[str, Any]:
+        """For report.json."""
+        found: dict[str, Any] = {
+            "version": VERSION,
+            "quant": self.quant,
+            "bytes": {"weights": self.weights, "f32": self.before},
+            "requantised": self.requantised,
+            "calibration": self.calibration,
+            "evaluation": self.evaluation,
+            "layers": [layer.record() for layer in self.layers],
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def lines(report: Report) -> list[str]:
+    """The report for people: bytes, kinds, the matrices of the largest error, and what was measured."""
+    found = [
+        f"{report.weights / 1e6:.1f} MB of weights, {100 * report.weights / max(report.before, 1):.0f} % of "
+        f"{report.before / 1e6:.1f} MB in f32"
+    ]
+    quantised = [layer for layer in report.layers if layer.error > 0]
+    if quantised:
+        found += _table(sorted(quantised, key=lambda layer: -layer.error)[:SHOWN], len(quantised))
+    if report.requantised:
+        found.append(f"Weights that were stored in other types are quantised anew: {report.requantised}")
+    if report.calibration:
+        found.append(f"Fitted to {report.calibration['tokens']} tokens of {report.calibration['text']}")
+    if report.evaluation:
+        found += _measured(report.evaluation)
+    return found
+
+
+def _table(layers: Sequence[LayerReport], of: int) -> list[str]:
+    width = max(len("matrix"), *(len(layer.name) for layer in layers))
+    rows = [f"{'matrix':{width}}  {'stored':7} {'group':>6} {'bytes':>12}  {'error':>7}  {'of outputs':>10}"]
+    for layer in layers:
+        output = "" if layer.output_error is None else f"{100 * layer.output_error:.2f} %"
+        group = "" if layer.group is None else str(layer.group)
+        error = f"{100 * layer.error:.2f} %"
+        rows.append(f"{layer.name:{width}}  {layer.kind:7} {group:>6} {layer.bytes:>12}  {error:>7}  {output:>10}")
+    if of > len(layers):
+        rows.append(f"… and {of - len(layers)} with smaller errors (report.json has all)")
+    return rows
+
+
+def _measured(e: dict[str, Any]) -> list[str]:
+    if "perplexity" in e:
+        p = e["perplexity"]
+        return [
+            f"On {e['tokens']} tokens of {e['text']}: perplexity {p['quantised']:.4f}, with f32 {p['f32']:.4f} "
+            f"({100 * e['perplexity_growth']:+.2f} %); the same next token in {100 * e['agreement']:.1f} %"
+        ]
+    c = e["cosine"]
+    return [
+        f"On {e['pieces']} pieces of {e['text']}: cosine to f32 {c['mean']:.5f} (least {c['least']:.5f}); the same "
+        f"nearest piece in {100 * e['agreement']:.1f} %"
+    ]
