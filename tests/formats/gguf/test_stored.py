@@ -109,7 +109,7 @@ def test_a_model_of_mixed_types(usual: str, tied: bool, tmp_path: Path) -> None:
     want = load(tmp_path / "folder", "f32")(ids).numpy()
     for quant in (None, "stored"):
         model = load(path, quant, activations="float")
-        np.testing.assert_allclose(model(ids).numpy(), want, atol=2e-4 * np.abs(want).max())
+        np.testing.assert_allclose(model(ids).numpy(), want, atol=2e-3 * np.abs(want).max())
     rounded = load(path, activations="int8")(ids).numpy()
     assert np.linalg.norm(rounded - want) < 0.05 * np.linalg.norm(want)
     names = set(model.weights)
@@ -149,7 +149,7 @@ def test_the_exported_bundle_computes_the_same(tmp_path: Path, model_folder: Pat
         assert ids == list(chat.generate_ids(prompt, settings))
         chat.forget()
         list(chat.generate_ids(prompt, Settings(max_tokens=1, temperature=0)))
-        assert logits == pytest.approx(model.logits.numpy()[0], abs=2e-2)
+        assert logits == pytest.approx(model.logits.numpy()[0], abs=6e-2)
         chat.forget()
     manifest = json.loads((tmp_path / "site" / "model" / "manifest.json").read_text())
     assert manifest["model"]["quant"] == "Q6_K, Q4_K, MXFP4"
