@@ -295,6 +295,7 @@ def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path)
     assert report["verified"] is True
     assert report["model"] | {"parameters": 0} == {
         "architecture": "llama", "parameters": 0, "layers": 1, "vocab_size": 4096, "context": 32, "quant": "q8",
+        "cache": "f16",
     }  # fmt: skip
     assert report["weights"]["shards"] == -(-report["bytes"]["download"] // 39936)
     assert 0 < report["kernels_per_token"] <= 16 * 1 + 8  # where activations are rounded, on processors
