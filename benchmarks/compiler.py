@@ -106,6 +106,7 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
     from tinyweb.graph.target import cpu_target, wasm_target, webgpu_target
     from tinyweb.models.decoder import Decoder, architectures, model
     from tinyweb.models.decoder.loader import Loader
+    from tinyweb.nn.precision import Precision
     from tinyweb.render_c import render as render_c
     from tinyweb.render_wgsl import render as render_wgsl
     from tinyweb.tensor import Tensor
@@ -123,7 +124,7 @@ def tinyweb_run(target_name: str, layers: int) -> Timing:
     class Unloaded(Loader):
         """Matrices are memory that is allocated when it is first used: never."""
 
-        def matrix(self, values: npt.NDArray[Any], quant: str | None) -> Tensor:
+        def matrix(self, values: npt.NDArray[Any], precision: Precision | None = None) -> Tensor:
             return Tensor.empty(*values.shape, dtype=dtypes.float16)
 
     config, names = architectures.read_config(Config(CONFIG | {"num_hidden_layers": layers}, "Llama-3.2-1B"))

@@ -181,7 +181,8 @@ def test_ids_of_the_page(kind: str, tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     texts = ["a photo of a cat", "A PHOTO,  of two cats!! 123", "it's the dog's café ü", "", "a\n\tnaïve 中文 🙂"]
     backend = load_backend(tmp_path / "tokenizer.json")
-    backend.no_truncation(), backend.no_padding()
+    backend.no_truncation()
+    backend.no_padding()
     files = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("tokenizer", "tokenizer_config")]
     asked = json.dumps([{"json": files[0], "config": files[1], "texts": texts}])
     script = ROOT / "tests" / "formats" / "gguf" / "page_ids.mjs"
