@@ -142,10 +142,11 @@ def reserve(runtime: Runtime, size: int, what: str) -> None:
 
 def check_indices(kernel: UOp) -> None:
     """NotImplementedError for a kernel that counts further than 32 bits reach."""
-    from_memory: set[UOp] = set()  # indices that are data are checked against the size of what they index
+    data: set[UOp] = set()  # indices that are data are checked against the size of what they index
     for u in kernel.toposort():
-        if u.op is Ops.LOAD or any(s in from_memory for s in u.src):
-            from_memory.add(u)
+        computed = u.op is Ops.LOAD or (u.op is Ops.CAST and u.dtype is dtypes.index)
+        if computed or any(s in data for s in u.src):
+            data.add(u)
         elif u.dtype is dtypes.index:
             fits(max(u.vmax, -u.vmin))
 

@@ -282,3 +282,9 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
 def test_errors_name_the_rule(call: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call()
+
+
+def test_an_index_that_is_computed_from_no_memory_is_data() -> None:
+    """Bounds of a maximum's identity are no number of elements."""
+    zeros = Tensor(np.ones((257, 1), np.float32)).triu(2).flip(0)
+    np.testing.assert_array_equal(zeros[zeros.argmax(0)].numpy(), [[0.0]])
