@@ -282,8 +282,8 @@ describe("manifest", () => {
     ],
     [
       "a control block outside the memory",
-      (m) => (m.targets.wasm.memory.control = 4 * 65536 - 60),
-      "memory.control: 262084 is outside 0 … 262080",
+      (m) => (m.targets.wasm.memory.control = 4 * 65536 - 124),
+      "memory.control: 262020 is outside 0 … 262016",
     ],
     ["a variable without values", (m) => (m.variables[1].min = 9), "variables[1].max: 8 is outside 9"],
     [
