@@ -556,3 +556,12 @@ def test_a_node_takes_its_entry_with_it() -> None:
     gone = weakref.ref(Device[t.device].memory(t.uop.buffer))
     del t
     assert gone() is None and len(BUFFERS) == before
+
+
+def test_a_strided_view_of_what_is_padded_is_memory_of_that() -> None:
+    """The view has padding of its own, that it takes away again, above the padding that shows."""
+    padded = Tensor(np.arange(4, dtype=np.float32)).pad((1, 0))
+    seen, view = padded[::2].realize(), padded[::2]
+    view += 1
+    np.testing.assert_array_equal(padded.numpy(), [1, 0, 2, 2, 4])
+    np.testing.assert_array_equal(seen.numpy(), [1, 2, 4])

@@ -23,9 +23,9 @@ def view_base(u: UOp) -> UOp:
 def _view_base(u: UOp) -> UOp:
     chain = _chain(u)
     bottom = chain[-1].src[0]
-    padded = next((v for v in chain if v.op is Ops.PAD), None)
-    if padded is not None and address(u) is None:
-        return padded
+    for i, v in enumerate(chain):  # one after the other: a view of what is padded may have padding of its own
+        if v.op is Ops.PAD and _address(u, chain[: i + 1]) is None:
+            return v
     if bottom.op is Ops.CONST:  # a bare constant is no value of its own: what repeats it is
         for v in reversed(chain):
             if v.op is Ops.EXPAND:
@@ -57,7 +57,10 @@ def is_broadcast(view: UOp) -> bool:
 def address(view: UOp, index: Index | None = None) -> UOp | None:
     """The row-major address in the node below a chain of movement ops of the element at `index` (of any element, if
     there is none); None if padding shows."""
-    chain = _chain(view)
+    return _address(view, _chain(view), index)
+
+
+def _address(view: UOp, chain: list[UOp], index: Index | None = None) -> UOp | None:
     bottom = chain[-1].src[0] if chain else view
     bare = bottom
     for v in reversed(chain):
