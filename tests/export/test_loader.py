@@ -18,9 +18,10 @@ Make = Callable[[], Path]
 ARRAYS = [("a b", 4, "f32", [4]), ("y", 3, "f32", [1, 32]), ("half", 0, "f16", [32, 8]), ("long", 5, "i64", [])]
 
 
-def write(make_bundle: Make, name: str = "toy") -> Path:
+def write(make_bundle: Make, name: str = "toy", **figures: object) -> Path:
     bundle = make_bundle() / "model"
     manifest = json.loads((bundle / "manifest.json").read_text()) | {"name": name}
+    manifest["model"] |= figures
     write_loader(bundle, manifest)
     return bundle
 
@@ -41,6 +42,13 @@ def test_it_describes_the_model(make_bundle: Make) -> None:
     ):
         assert f"\n{line}" in text, line
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_what_was_measured_beside_f32_is_in_it(make_bundle: Make) -> None:
+    bundle = write(make_bundle, fidelity="perplexity +0.5 %")
+    assert '\n  fidelity: "perplexity +0.5 %",' in (bundle / "model.js").read_text()
+    assert "\n  fidelity: string;" in (bundle / "model.d.ts").read_text()
+    assert "fidelity" not in "".join((write(make_bundle) / name).read_text() for name in ("model.js", "model.d.ts"))
 
 
 def as_function(bundle: Path, several: bool) -> None:

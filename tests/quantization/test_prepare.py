@@ -71,6 +71,10 @@ def test_fitted_to_a_text(folder: Path, text: Path) -> None:
     assert e["perplexity_growth"] == pytest.approx(e["perplexity"]["quantised"] / e["perplexity"]["f32"] - 1)
     assert {n: t.shape for n, t in model.weights.items()} == {n: t.shape for n, t in same.weights.items()}
     assert any("perplexity" in line for line in lines(report))
+    assert plain.fidelity is None
+    assert report.fidelity == (
+        f"perplexity {100 * e['perplexity_growth']:+.2f} %, the same next token in {100 * e['agreement']:.1f} %"
+    )
 
 
 @pytest.mark.parametrize("calibrated", [False, True])

@@ -205,7 +205,7 @@ def _write_bundle(
     files = _write_texts(bundle, source, tokenizer)
     written = manifest(
         options.name or source.name,
-        _figures(model, source, described(source, quant)),
+        _figures(model, source, made.report),
         files,
         writer,
         segments,
@@ -253,15 +253,17 @@ def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> dic
     return {name: FILES[name] for name in texts}
 
 
-def _figures(model: Decoder, source: ModelFolder, quant: str) -> dict[str, Any]:
+def _figures(model: Decoder, source: ModelFolder, report: Report) -> dict[str, Any]:
+    measured = {} if report.fidelity is None else {"fidelity": report.fidelity}
     return {
         "architecture": source.config.word("model_type", "decoder"),
         "parameters": model.parameter_count,
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "context": model.context,
-        "quant": described(source, quant),
+        "quant": described(source, report.quant),
         "cache": model.cache,
+        **measured,
     }
 
 

@@ -49,6 +49,18 @@ class Report:
         """Whether any matrix is stored as integers."""
         return any(layer.group is not None for layer in self.layers)
 
+    @property
+    def fidelity(self) -> str | None:
+        """What was measured beside f32, in a line; None where nothing was."""
+        e = self.evaluation
+        if e is None:
+            return None
+        if "perplexity" in e:
+            return (
+                f"perplexity {100 * e['perplexity_growth']:+.2f} %, the same next token in {100 * e['agreement']:.1f} %"
+            )
+        return f"cosine {e['cosine']['mean']:.4f}, the same nearest piece in {100 * e['agreement']:.1f} %"
+
     def record(self) -> dict[str, Any]:
         """For report.json."""
         found: dict[str, Any] = {

@@ -5,6 +5,8 @@ export interface ModelFacts {
   name?: string;
   parameters?: number;
   quant?: string;
+  /** What quantised weights cost, measured beside f32. */
+  fidelity?: string;
   /** Tokens. */
   context?: number;
   modelBytes?: number;
@@ -42,6 +44,7 @@ export function parseFacts(info: unknown): ModelFacts {
   const found = {
     name: text(["name"]),
     quant: text(["quant"], ["model", "quant"]),
+    fidelity: text(["fidelity"], ["model", "fidelity"]),
     parameters: figure(["parameters"], ["model", "parameters"]),
     context: figure(["context"], ["model", "context"]),
     modelBytes: figure(["modelBytes"], ["weights", "bytes"]),

@@ -116,8 +116,11 @@ test("figures of the model, flat or as in the manifest", () => {
     topP: 1,
     maxTokens: 3,
   }); // prettier-ignore
-  expect(parseFacts({ model: { quant: "q4", context: 512 }, weights: { bytes: 8 }, chat: { defaults: { top_p: 0.5 } } })).toEqual({
+  expect(
+    parseFacts({ model: { quant: "q4", fidelity: "alike", context: 512 }, weights: { bytes: 8 }, chat: { defaults: { top_p: 0.5 } } }),
+  ).toEqual({
     quant: "q4",
+    fidelity: "alike",
     context: 512,
     modelBytes: 8,
     topP: 0.5,
