@@ -391,7 +391,8 @@ def test_a_constant_shifted_by_different_amounts(device: str) -> None:
     results = []
     for t in INTS:
         amounts = np.arange(16, dtype=t.numpy) % t.bits
-        constant = wrap(np.array([int(t.max) - 2 if t.kind == "uint" else int(t.min) + 2], object).astype(t.numpy), t)
+        large = max(int(t.max) - 2, 1) if t.kind == "uint" else int(t.min) + 2
+        constant = wrap(np.array([large], object).astype(t.numpy), t)
         shifted_value = Tensor(constant.item(), t, device) >> Tensor(amounts, t, device)
         results.append((t, shifted_value, constant >> amounts))
     realize_all([r for _, r, _ in results])

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from benchmarks.count.program import count
-from tests.graph.lower.hand_kernels import run
+from tests.graph.lower.hand_kernels import axes, kernel, param, run
 from tests.graph.optimize.families import elementwise
 from tinyweb import Tensor
-from tinyweb.graph.ir import AxisKind, Ops, UOp
+from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Axis, AxisKind, Ops, UOp
 from tinyweb.graph.lower import lower, program_for
 from tinyweb.graph.optimize import Bind, Peel, Reuse, ScheduleError, Split, apply, from_json, to_json
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
@@ -104,3 +105,17 @@ def test_what_does_not_fit() -> None:
             apply(kernel, [Reuse(axis)])
     with pytest.raises(ScheduleError, match="nothing expensive"):  # blocks of the outputs alone
         apply(softmax_kernel(4, 16), [Split("i1", 4), Reuse("i1")])
+
+
+def test_a_constant_is_not_what_an_output_computes() -> None:
+    """Behind the end of a join's first part lies a value that, along the reduction, is 0 everywhere."""
+    (i,), steps = axes(30), UOp(Ops.RANGE, dtypes.index, (UOp.const(24, dtypes.index),), Axis("r0", 1000, reduce=True))
+    x, y = (param(slot, 30).load(i) for slot in (1, 2))
+    along = param(1, 30).load(steps)
+    norm = UOp(Ops.REDUCE, dtypes.float32, (along * along, steps), Ops.ADD).alu(Ops.SQRT)
+    zero, first = UOp.const(0.0, dtypes.float32), i < 24
+    rest = first.where(zero, y.alu(Ops.SQRT).alu(Ops.SQRT) * y + y)
+    joined = (i.cast(dtypes.int32) < UOp.const(24, dtypes.int32)).where(first.where(x * norm, zero), rest)
+    split = (Split("r0", 8), Bind("r0.1", AxisKind.VECTOR), Split("i0", 8, overlap=True), Bind("i0.1", AxisKind.VECTOR))
+    with pytest.raises(ScheduleError, match="nothing expensive is computed twice"):
+        apply(kernel(param(0, 30).store(i, joined)), (*split, Reuse("i0")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -77,13 +77,18 @@ def _shared(kernel: UOp, own: list[UOp], alike: list[dict[UOp, UOp]], least: int
     known, best, name = set(nodes), dict[UOp, UOp](), f"row{len(loops_of(kernel).stages)}"
     for u in nodes:
         if u.op in ELEMENTWISE and not u.ranges.isdisjoint(own) and _is_expensive(u, own, least):
-            found = {x: m for m in alike if (x := simplify(substitute(u, m))) in known and x is not u}
+            # where conditions decide everything along a reduction, what stands there is a constant
+            found = {
+                x: m
+                for m in alike
+                if (x := simplify(substitute(u, m))) in known and x is not u and _is_expensive(x, x.ranges, least)
+            }
             if found and 1 + len(found) >= len(best):
                 best = {x: _staged(u, own, m, name) for x, m in {u: {}, **found}.items()}
     return best
 
 
-def _is_expensive(u: UOp, own: list[UOp], least: int) -> bool:
+def _is_expensive(u: UOp, own: Collection[UOp], least: int) -> bool:
     work, stack, seen = 0, [u], {u}
     while stack:
         x = stack.pop()
