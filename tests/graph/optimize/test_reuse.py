@@ -95,14 +95,14 @@ def test_outputs_that_overlap_and_reductions_that_were_peeled() -> None:
 
 
 def test_what_does_not_fit() -> None:
-    for kernel, axis, why in (
+    for softmax, axis, why in (
         (softmax_kernel(4, 16), "r0", "no such output axis"),
         (softmax_kernel(4, 16), "i7", "no such output axis"),
         (softmax_kernel(4, 16), "i0", "nothing expensive"),
         (elementwise(4, 8), "i1", "nothing expensive"),
     ):
         with pytest.raises(ScheduleError, match=why):
-            apply(kernel, [Reuse(axis)])
+            apply(softmax, [Reuse(axis)])
     with pytest.raises(ScheduleError, match="nothing expensive"):  # blocks of the outputs alone
         apply(softmax_kernel(4, 16), [Split("i1", 4), Reuse("i1")])
 
