@@ -17,6 +17,10 @@ import numpy as np
 from safetensors import safe_open
 
 from benchmarks import harness
+from tinyweb.formats.gguf import stored
+from tinyweb.formats.gguf.blocks import BlockFormat
+from tinyweb.formats.gguf.stored import HELD
+from tinyweb.formats.gguf.types import BY_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "assets" / "models"
@@ -45,6 +49,23 @@ def untold(kind: str) -> Callable[[], Sequence[object]]:
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
+def bits_of_types(*names: str) -> Callable[[], Sequence[object]]:
+    """Bits of a weight in blocks of GGUF: as a file stores them → as they are held, where that differs."""
+
+    def text(bits: float) -> str:
+        return f"{math.floor(100 * bits + 0.5) / 100:g}"
+
+    def both(name: str) -> str:
+        form, how = BY_NAME[name], HELD[name]
+        assert isinstance(form, BlockFormat)
+        parts = next(stored.parts(stored.rows_of(form, np.zeros(form.bytes, np.uint8), (1, form.elements))))
+        held = [(4 if n in how.types else 8 * v.itemsize) * v.size for n, v in parts.items() if n != "codes"]
+        found = [text(8 * form.bytes / form.elements), text(how.bits + sum(held) / form.elements)]
+        return " → ".join(dict.fromkeys(found))
+
+    return lambda: [", ".join(both(name) for name in names)]
+
+
 def parameters(*files: str) -> int:
     """Numbers in safetensors files below assets/models."""
     total = 0

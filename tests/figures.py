@@ -24,6 +24,7 @@ from tests.figure_values import (
     MB,
     MODELS,
     ROOT,
+    bits_of_types,
     blocks_of_prompts,
     bytes_of_models,
     chat_items,
@@ -47,6 +48,7 @@ from tests.figure_values import (
     shipped_pictures,
     untold,
 )
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.graph.lower import blocks
 from tinyweb.graph.optimize import cost
 from tinyweb.graph.schedule import work
@@ -175,13 +177,47 @@ FIGURES = [
     Figure("docs/schedules.md", r"At the end the (\w+) best", lambda: [{3: "three"}.get(search.FINALISTS)]),
     Figure(
         "docs/export.md",
-        r"one half-float scale per (\d+) inputs \| (\S+) \|",
+        r"one half-float scale per (\d+) inputs \(default elsewhere\) \| (\S+) \|",
         lambda: [GROUP, f"{(GROUP + 2) / GROUP:.2f}"],
     ),
     Figure(
         "docs/export.md",
-        r"4-bit integers in groups of (\d+) inputs; embeddings in 8 bits \| (\S+), embeddings (\S+) \|",
-        lambda: [GROUP, f"{(GROUP / 2 + 2) / GROUP:.2f}", f"{(GROUP + 2) / GROUP:.2f}"],
+        r"in groups of (\d+) inputs; embeddings in 8 bits \| (\S+), (\S+), (\S+), (\S+), embeddings (\S+) \|",
+        lambda: [GROUP, *(f"{bits / 8 + 2 / GROUP:.2f}" for bits in (6, 5, 4, 3, 8))],
+    ),
+    Figure("docs/export.md", r"Files of weights have at most (\d+) MiB", lambda: [DEFAULT_SHARD_BYTES >> 20]),
+    Figure("docs/hosting.md", r"Weights come in shards of (\d+) MiB", lambda: [DEFAULT_SHARD_BYTES >> 20]),
+    *(
+        Figure(
+            "docs/gguf.md",
+            rf"\| {', '.join(f'`{name}`' for name in names.split())} \| (?:[^|\n]*\|){{4}} ([^|\n]+) \|",
+            bits_of_types(*names.split()),
+        )
+        for names in (
+            "Q4_0 Q5_0 Q8_0",
+            "Q4_1 Q5_1",
+            "Q2_K",
+            "Q3_K",
+            "Q4_K Q5_K",
+            "Q6_K",
+            "Q8_K",
+            "IQ4_NL IQ4_XS",
+            "MXFP4 NVFP4",
+            "Q1_0 TQ1_0 TQ2_0",
+        )
+    ),
+    Figure(
+        "docs/hosting.md",
+        r"\| (\d+) MiB \| 1 GB \|",
+        setting("tinyweb/export/hosts.py", r'"GitHub Pages", False, (\d+) \* MIB'),
+    ),
+    Figure(
+        "docs/hosting.md",
+        r"\| (\d+) MiB \| (\S+) files",
+        lambda: [
+            str(value).replace("_", ",")
+            for value in setting("tinyweb/export/hosts.py", r'"Cloudflare Pages", True, (\d+) \* MIB, (\w+),')()
+        ],
     ),
     Figure(ARCHITECTURE, r"the sampler's (\d+) nested reductions", lambda: [sampler_reductions()]),
     Figure(
@@ -378,8 +414,12 @@ FIGURES = [
 
 
 PLAIN = {
-    "CHANGELOG.md": [r"keepachangelog.com/en/\S+"],
+    "CHANGELOG.md": [r"keepachangelog.com/en/\S+", r"every GPU binds\*\* \(128 MiB\)"],
     ARCHITECTURE: [r"8 times the sums of the other factors"],
+    BENCHMARKS: [r"bfloat16, 2\.3 GiB, never", r"every 0\.1 s"],
+    "docs/bundle.md": [r"128 MiB that every adapter binds"],
+    "docs/export.md": [r"128 MiB that every GPU binds"],
+    "docs/hosting.md": [r"MiB \| 1 GB", r"larger than 10 MiB", r"100 GB a month", r"1 kB and 10 MB"],  # the hosts' own
     "docs/install.md": [r"Node\.js 20\.19 or newer"],  # what Vite asks for
     JAVASCRIPT: [r"TypeScript\*\* 5\.7"],  # tested: web/runtime/test/package.test.ts
     "docs/image.md": [r"0\.999\), f\(i\) = .*? 1\.008", r"`leading`: .*?, at most T − 1"],

@@ -19,8 +19,10 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 UNIT = r"(?:GFLOP/s|TFLOP/s|GB/s|MB/s|tokens/s|ms|µs|ns|s|minutes?|seconds?|hours?|times|%|MB|KB|GB|MiB|GiB|KiB)"
-NUMBER = re.compile(rf"(?<![\w.])(?:\d+\.\d+|\d+(?:,\d\d\d)*)(?=\s?{UNIT}(?![\w/]))|(?<![\w./-])\d+\.\d+(?![\w.])")
-"""What is taken for a figure: a number with a unit, and any number with a decimal point."""
+NUMBER = re.compile(
+    rf"(?<![\w.])(?:\d+\.\d+|\d+(?:,\d\d\d)*)(?=\s?{UNIT}(?![\w/]))|(?<![\w./-])(?<!arXiv\s)\d+\.\d+(?![\w.])"
+)
+"""What is taken for a figure: a number with a unit, and any number with a decimal point but the id of a paper."""
 STAMP = re.compile(r"\b(20\d\d-\d\d-\d\d), ([0-9a-f]{7})\b")
 
 
@@ -79,7 +81,8 @@ def test_what_is_measured_is_dated(document: str) -> None:
 
 
 def test_the_scanner_sees_figures() -> None:
-    text = "A figure of 5.\n\nIt takes 31 µs.\n\n| a |\n| --- |\n| 0.5 |\n\n```\n3.5 s\n```\n\n- 12 ms\n- `1.5` and 2\n"
+    text = "A figure of 5.\n\nIt takes 31 µs.\n\n| a |\n| --- |\n| 0.5 |\n\n```\n3.5 s\n```\n\n- 12 ms\n"
+    text += "- `1.5`, arXiv 2405.21060 and 2\n"
     seen = [[m[0] for m in NUMBER.finditer(re.sub(r"`[^`]*`", "", block))] for _, block in blocks(text)]
     assert seen == [[], ["31"], ["0.5"], ["12"], []]
     assert all(text[begin:].startswith(block) for begin, block in blocks(text))

@@ -63,7 +63,9 @@ def test_it_computes() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what is resident is counted on Linux")
 def test_what_is_held_is_not_resident() -> None:
     taken = {
-        device: int(subprocess.check_output([sys.executable, "-c", RESIDENT.replace("DEVICE", repr(device))]))
+        device: int(
+            subprocess.check_output([sys.executable, "-c", RESIDENT.replace("DEVICE", repr(device))], timeout=120)
+        )
         for device in ("CPU", "DISK")
     }
     assert taken["DISK"] < 80 << 20 < 300 << 20 < taken["CPU"]

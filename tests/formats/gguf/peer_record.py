@@ -101,7 +101,12 @@ def main() -> None:
         tokenizers = {n: str(p) for n, p in write_tokenizers(root / "tokenizers").items()}
         asked = {"models": models, "tokenizers": tokenizers, "texts": TEXTS}
         done = subprocess.run(
-            [peer_python(), str(PEER)], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True
+            [peer_python(), str(PEER)],
+            input=json.dumps(asked),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=1800,
         )
     answers = json.loads(done.stdout)
     answers["models"] = {
