@@ -197,6 +197,7 @@ class Words:
     """A tokenizer of words that are numbers."""
 
     eos: tuple[int, ...] = ()
+    completes = False
 
     def prompt(self, messages: Sequence[Any]) -> list[int]:
         return [int(w) for m in messages for w in m["content"].split()]

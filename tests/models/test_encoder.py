@@ -273,7 +273,7 @@ def test_refuses_weights_of_another_shape(tmp_path: Path) -> None:
 def test_refuses_arguments(made: Made) -> None:
     folder, _ = made("BERT")
     with pytest.raises(TinywebError, match="quantisation"):
-        load(folder, "q3")
+        load(folder, "q9")
     model = load(folder)
     with pytest.raises(ValueError, match="41 tokens"):
         model(Tensor(np.zeros((1, 41), np.int32)))

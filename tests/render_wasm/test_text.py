@@ -90,9 +90,10 @@ def test_the_whole_text() -> None:
     text = bundle_source([copy("one"), copy("two"), copy("one")], {"b": [], "a": []}, {"n": 0}, 1234, 5678)
     for name in ("one", "two"):
         assert text.count(f"__attribute__((noinline)) static void {name}_body(") == 1
-        assert text.count(f"i32 {name}_launch(void *p0, void *p1, i32 first, ") == 1
+        assert text.count(f"void {name}_launch(\n  void *p0, void *p1, i32 first, i32 span, ") == 1
     assert "static const i32 *const variables = (const i32 *)1234;" in text
-    assert "static i32 *const taken = (i32 *)5678, *const done = taken + 1;" in text and "${" not in text
+    assert "static i32 *const done = (i32 *)5678, " in text and "static i32 *const taken = done + 16;" in text
+    assert "${" not in text
     assert text.index("_body(") < text.index("#ifdef __wasm_atomics__") < text.index("void b(") < text.index("void a(")
 
 

@@ -293,7 +293,7 @@ def test_models_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(ModelFormatError, match=message):
             GgufModel(write(tmp_path / "a", metadata, tensors)).weights()
 
-    refuse("holds a model of architecture 'rwkv7'; known: llama, ", {"general.architecture": "rwkv7"}, EMBEDDING)
+    refuse("holds a model of architecture 'rwkv6'; known: llama, ", {"general.architecture": "rwkv6"}, EMBEDDING)
     whole = {"general.architecture": "llama"} | {f"llama.{k}": v for k, v in SIZES.items()}
     refuse("has no table 'token_embd.weight'", whole, {})
     one = np.ones((32, 32), np.float32)
