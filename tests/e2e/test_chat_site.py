@@ -26,29 +26,33 @@ def used_backend(page: Page) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("query", "isolated", "backend"),
+    ("query", "headers", "worker", "backend"),
     [
-        ("?backend=webgpu", True, "webgpu"),
-        ("?backend=wasm", True, "wasm"),
-        ("?backend=wasm", False, "wasm-single"),
-        ("?backend=wasm-single", True, "wasm-single"),
-        ("", False, "wasm-single"),
+        ("?backend=webgpu", True, True, "webgpu"),
+        ("?backend=wasm", True, True, "wasm"),
+        ("?backend=wasm", False, True, "wasm"),
+        ("?backend=wasm", False, False, "wasm-single"),
+        ("?backend=wasm-single", True, True, "wasm-single"),
+        ("", False, True, "wasm"),
+        ("", False, False, "wasm-single"),
     ],
 )
 def test_it_calculates_and_remembers(
-    context: BrowserContext, exported: ExportedSite, served: Serve, query: str, isolated: bool, backend: str
+    chromium: Browser, exported: ExportedSite, served: Serve, query: str, headers: bool, worker: bool, backend: str
 ) -> None:
-    site = served(exported("q8"), isolated=isolated)
-    page = open_page(context, site.address, query)
-    assert used_backend(page) == backend
-    assert "Mira" in say(page, "Hello, my name is Mira!")
-    assert re.search(r"\b12\b", say(page, "What is 7 plus 5?"))
-    assert "Mira" in say(page, "What is my name?")
-    expect(page.get_by_test_id("message-user")).to_have_text(
-        ["Hello, my name is Mira!", "What is 7 plus 5?", "What is my name?"]
-    )
-    assert re.search(r"\d", page.get_by_test_id("speed").inner_text())
-    assert re.search(r"\d.*MB", page.get_by_test_id("model-size").inner_text())
+    """Threads need headers of isolation, from the server or else from the site's service worker."""
+    site = served(exported("q8"), isolated=headers)
+    with chromium.new_context(service_workers="allow" if worker else "block") as context:
+        page = open_page(context, site.address, query)
+        assert used_backend(page) == backend
+        assert "Mira" in say(page, "Hello, my name is Mira!")
+        assert re.search(r"\b12\b", say(page, "What is 7 plus 5?"))
+        assert "Mira" in say(page, "What is my name?")
+        expect(page.get_by_test_id("message-user")).to_have_text(
+            ["Hello, my name is Mira!", "What is 7 plus 5?", "What is my name?"]
+        )
+        assert re.search(r"\d", page.get_by_test_id("speed").inner_text())
+        assert re.search(r"\d.*MB", page.get_by_test_id("model-size").inner_text())
 
 
 def test_it_takes_the_kernels_whose_features_the_gpu_has(
