@@ -12,6 +12,7 @@ Serve = Callable[..., Served]
 
 # Before the worker's own script. What assets/fault.txt says when a module is instantiated ("model 20", "thread 20")
 # makes the module stop, as where a kernel divides by zero, at that call in the model's worker or in its first thread.
+# Calls without that thread are made slow, as the loader leaves threads asleep where one is as fast.
 FAULTY = """
 const channel = new BroadcastChannel("fault");
 const unreachable = new WebAssembly.Instance(new WebAssembly.Module(Uint8Array.of(
@@ -31,6 +32,7 @@ WebAssembly.instantiate = async (module, imports) => {
       unreachable();
     }
     entry(thread, threads);
+    if (where === "thread" && threads === 1) for (const end = performance.now() + 50; performance.now() < end; );
   };
   const entries = Object.entries(exports).map(([name, e]) => [name, typeof e === "function" ? faulty(e) : e]);
   return { exports: Object.fromEntries(entries) };
