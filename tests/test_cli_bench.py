@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -81,7 +80,6 @@ def test_scripts_of_shells(refused: Refused) -> None:
     assert "'tcsh' is not one of" in refused("completion", "tcsh")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes(tmp_path: Path) -> None:
     """The script in a bash: choices of commands, and files where a command has none to offer."""
     command = tmp_path / "tinyweb"

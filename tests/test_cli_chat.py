@@ -118,7 +118,9 @@ def test_ctrl_c_in_a_terminal(model_folder: Path) -> None:
         os.close(controller)
 
 
-def test_ctrl_c_stops_an_answer(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_stops_an_answer(
+    model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     chat = Chat(load(model_folder), Tokenizer.from_folder(model_folder), Settings(temperature=0))
     whole, _ = chat.answer([{"role": "user", "content": "Tell me a story."}])
     conversation = Conversation(chat)
@@ -130,7 +132,7 @@ def test_ctrl_c_stops_an_answer(model_folder: Path, capsys: pytest.CaptureFixtur
                 signal.raise_signal(signal.SIGINT)
             yield part
 
-    chat.generate = interrupted  # type: ignore[method-assign]
+    monkeypatch.setattr(chat, "generate", interrupted)
     before = signal.getsignal(signal.SIGINT)
     conversation.say("Tell me a story.")
     assert signal.getsignal(signal.SIGINT) is before

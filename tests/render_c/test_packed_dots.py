@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
+from tinyweb.native_runtimes.cpu.runtime import _is_arm, _processor_flags
 from tinyweb.render_c import dots
 from tinyweb.render_c.c_types import declare
 from tinyweb.toolchain import find_clang
 
+Run: TypeAlias = Callable[[Any, Any, Any], None]
 SUMS = 16
-FLAGS = {
-    "plain": ["-mno-ssse3"], "ssse3": ["-mssse3"], "avx2": ["-mavx2", "-mno-avx512f", "-mno-avxvnni"],
-    "native": ["-march=native"],
-}  # fmt: skip
+FLAGS = {"native": ["-mcpu=native"]} if _is_arm() else {"plain": ["-mno-ssse3"], "native": ["-march=native"]}
+LEVELS = {"ssse3": ["-mssse3"], "avx2": ["-mavx2", "-mno-avx512f", "-mno-avxvnni"]}
+FLAGS |= {level: flags for level, flags in LEVELS.items() if level in _processor_flags()}
 FP4 = tuple(12 + v for v in (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))
 WIDE = tuple(range(0, 255, 17))[:15] + (255,)
 
 
-def compiled(name: str, texts: dict[str, str], vectors: set[str], each: int, flags: list[str], folder: Path) -> object:
+def compiled(name: str, texts: dict[str, str], vectors: set[str], each: int, flags: list[str], folder: Path) -> Run:
     operands = "".join(f", *({kind} *)b[{i}]" for i, kind in enumerate([f"i8x{4 * SUMS}_m"] * each))
     call = f"{name}(*(u32x{SUMS}_m *)a{operands}, *(i32x{SUMS}_m *)out)"
     source = declare(vectors) + "\n".join(texts[k] for k in sorted(texts))
@@ -32,15 +34,13 @@ def compiled(name: str, texts: dict[str, str], vectors: set[str], each: int, fla
     command = [*find_clang().clang, "-O1", "-shared", "-fPIC", "-Wno-psabi", *flags, "-x", "c", "-", "-o", str(library)]
     done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[:2000]
-    return ctypes.CDLL(str(library)).run
+    run: Run = ctypes.CDLL(str(library)).run
+    return run
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the flags are those of x86")
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("what", [2, 4, 8, FP4, WIDE], ids=["4 bits", "2 bits", "1 bit", "small table", "wide table"])
 def test_products_are_exact(what: int | tuple[int, ...], flags: str, tmp_path: Path) -> None:
-    if flags == "avx2" and "avx2" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("this processor has no AVX2")
     if isinstance(what, tuple):
         name, texts, vectors = dots.looked_up(SUMS, what)
         each, table = 2, np.array(what)
@@ -61,5 +61,5 @@ def test_products_are_exact(what: int | tuple[int, ...], flags: str, tmp_path: P
             places = words.view(np.uint8) >> (bits * i) & ((1 << bits) - 1)
             want = want + (table[places].astype(np.int64) * other).reshape(SUMS, 4).sum(1)
         pointers = (ctypes.c_void_p * each)(*(o.ctypes.data for o in others))
-        run(words.ctypes.data_as(ctypes.c_void_p), pointers, out.ctypes.data_as(ctypes.c_void_p))  # type: ignore[operator]
+        run(words.ctypes.data_as(ctypes.c_void_p), pointers, out.ctypes.data_as(ctypes.c_void_p))
         np.testing.assert_array_equal(out, want)

@@ -24,7 +24,7 @@ class Shell(StrEnum):
 
 def prepare() -> None:
     """Lets the command answer a shell that asks for completions."""
-    from typer.completion import completion_init  # type: ignore[attr-defined]
+    from typer.completion import completion_init  # type: ignore[attr-defined] # it exports no names by __all__
 
     completion_init()
 

@@ -99,7 +99,8 @@ def _size(c: Config, key: str, usual: dict[str, int]) -> tuple[int | None, int]:
     value = c.values.get(key)
     if type(value) is int:
         value = {"shortest_edge": value} if key == "size" and "shortest_edge" in usual else dict.fromkeys(usual, value)
-    found = usual if value is None else Config({key: value}, c.where).section(key).values  # type: ignore[union-attr]
+    section = Config({key: value}, c.where).section(key)
+    found = usual if section is None else section.values
     sizes = Config({k: v for k, v in found.items() if v is not None}, f"{c.where}, {key}")
     if set(sizes.values) == {"shortest_edge"}:
         short = sizes.integer("shortest_edge", 1, MOST)

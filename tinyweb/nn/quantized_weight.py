@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tinyweb.array.packing import pack
 from tinyweb.dtype import BY_NAME, DType, dtypes, from_numpy
-from tinyweb.graph.ir import Ops, TableArg, UOp
+from tinyweb.graph.ir import Ops, TableArg, UOp, size_max
 from tinyweb.graph.target import Target
 from tinyweb.tensor import Tensor
 
@@ -64,6 +64,11 @@ class QuantizedWeight:
     def bits(self) -> int:
         """Of a code."""
         return sum(plane.dtype.bits for plane in (self.values, *self.upper))
+
+    @property
+    def group(self) -> int:
+        """Numbers of a row that share a scale."""
+        return size_max(self.values.shape[2])
 
     @property
     def zero(self) -> int:

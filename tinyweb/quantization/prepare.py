@@ -240,10 +240,8 @@ def _put(site: Site, precision: Precision, moments: Floats | None, device: str |
 def _layer(site: Site, error: float, output: float | None = None) -> LayerReport:
     weight = site.weight
     if isinstance(weight, QuantizedWeight):
-        group = int(weight.values.shape[2])  # type: ignore[arg-type]
-        return LayerReport(
-            site.name, site.shape, f"q{weight.bits}", group, weight.zeros is not None, site.bytes, error, output
-        )
+        zeros = weight.zeros is not None
+        return LayerReport(site.name, site.shape, f"q{weight.bits}", weight.group, zeros, site.bytes, error, output)
     kind = "f32" if weight.dtype.bits == 32 else "f16"
     return LayerReport(site.name, site.shape, kind, None, False, site.bytes, error, output)
 
@@ -251,8 +249,7 @@ def _layer(site: Site, error: float, output: float | None = None) -> LayerReport
 def _error(weight: QuantizedWeight, values: npt.NDArray[Any]) -> float:
     """Measured on some rows, which are quantised again: the weight may lie where nothing is computed."""
     sample = values[:: max(len(values) // SAMPLE, 1)].astype(np.float32)
-    group = int(weight.values.shape[2])  # type: ignore[arg-type]
-    rounded = search(sample, Precision(f"q{weight.bits}", group, weight.zeros is not None))
+    rounded = search(sample, Precision(f"q{weight.bits}", weight.group, weight.zeros is not None))
     assert rounded is not None
     return weight_error(sample, rounded.dense())
 
