@@ -82,7 +82,7 @@ def count_up(runtime: CpuRuntime) -> np.ndarray:
     return np.frombuffer(runtime.copy_out(a, 256), np.int32)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4, 16])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 16, 17, 37])  # more than a grid has partitions, too
 def test_any_number_of_threads(threads: int) -> None:
     assert set(count_up(CpuRuntime(threads))) == {2000}
 

@@ -1,7 +1,7 @@
 """A bundle's module: one function per entry point that carries out a whole list of kernels, addresses built in.
 
-All threads call the same entry point. Each takes shares of a kernel's grid: of its own zone first, the same in every
-call, so that what it read or wrote last is in its cache, then of the others' (affinity scheduling, as in
+All threads call the same entry point. Each takes shares of a kernel's grid: of its own partition first, the same in
+every call, so that what it read or wrote last is in its cache, then of the others' (affinity scheduling, as in
 native_runtimes/cpu/pool.py); before a kernel that depends on earlier ones it waits until their shares are complete. A
 slow core thus does less, and a thread that comes late holds up nobody until the end of the call. The module for one
 thread is the same text without any of it.
@@ -31,10 +31,10 @@ class BundleCall:
 
 # `control` (docs/bundle.md) holds words of this module's: how many iterations of all grids are complete in this call;
 # threads that have come to its end (low half) and that sleep (high half); calls that have ended; on a cache line of
-# their own, how many iterations of each zone were taken. Zones of one grid are equally long, but for what the last ones
-# lack: the iterations before a grid are thus as many in every zone. Waiting threads spin first, for a tenth of a
-# millisecond or two: the others are rarely further behind, and waking a sleeper costs more than most kernels. Few large
-# iterations are handed out one by one at the end; many are small, and every share has its own start.
+# their own, how many iterations of each partition were taken. Partitions of one grid are equally long, but for what the
+# last ones lack: the iterations before a grid are thus as many in every partition. Waiting threads spin first, for a
+# tenth of a millisecond or two: the others are rarely further behind, and waking a sleeper costs more than most
+# kernels. Few large iterations are handed out one by one at the end; many are small, and every share has its own start.
 _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
@@ -58,21 +58,21 @@ static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
   __atomic_fetch_sub(present, SLEEPER, __ATOMIC_SEQ_CST);
 }
 
-// What is taken of so many iterations of a zone that are left: little at the end, where one thread waits for others.
+// What is taken of so many iterations of a partition that are left: little at the end, where threads wait for others.
 static inline i32 share(i32 left, i32 least) {
   const i32 part = left / SHARES;
   return part > least ? part : least < left ? least : left;
 }
 
-// The next iteration of a zone from `begin` to `end`, once `needed` of all zones are complete; -1 if none is left.
-// Takes its share.
-static __attribute__((noinline)) i32 take(i32 *zone, i32 begin, i32 end, i32 needed, i32 least) {
-  for (i32 seen = load(zone);;) {
+// The next iteration of a partition from `begin` to `end`, once `needed` of all partitions are complete; -1 if none is
+// left. Takes its share.
+static __attribute__((noinline)) i32 take(i32 *partition, i32 begin, i32 end, i32 needed, i32 least) {
+  for (i32 seen = load(partition);;) {
     const i32 next = seen > begin ? seen : begin;
     if (next >= end) return -1;
     for (i32 complete; (complete = load(done)) < needed;) sleep_while(done, complete);
     const i32 after = next + share(end - next, least);
-    if (__atomic_compare_exchange_n(zone, &seen, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return next;
+    if (__atomic_compare_exchange_n(partition, &seen, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return next;
   }
 }
 
@@ -85,7 +85,7 @@ static void finish(i32 count) {
 static __attribute__((noinline)) void meet(i32 threads) {
   const i32 seen = load(ended);
   if ((__atomic_add_fetch(present, 1, __ATOMIC_SEQ_CST) & (SLEEPER - 1)) == threads) {
-    for (i32 zone = 0; zone < threads; ++zone) __atomic_store_n(taken + zone, 0, __ATOMIC_SEQ_CST);
+    for (i32 partition = 0; partition < threads; ++partition) __atomic_store_n(taken + partition, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(done, 0, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(present, threads, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(ended, 1, __ATOMIC_SEQ_CST);
@@ -118,9 +118,9 @@ static __attribute__((noinline)) void ${name}_launch(
   ${parameters}, i32 first, i32 span, i32 needed, i32 count, i32 thread, i32 threads) {
   const i32 least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
   for (i32 i = 0; i < threads; ++i) {
-    const i32 zone = thread + i < threads ? thread + i : thread + i - threads, skipped = zone * span - first;
-    const i32 end = (span < count - zone * span ? span : count - zone * span) + first;
-    for (i32 next; (next = take(taken + zone, first, end, needed, least)) >= 0;) {
+    const i32 partition = thread + i < threads ? thread + i : thread + i - threads, skipped = partition * span - first;
+    const i32 end = (span < count - partition * span ? span : count - partition * span) + first;
+    for (i32 next; (next = take(taken + partition, first, end, needed, least)) >= 0;) {
       const i32 length = share(end - next, least);
       ${name}_body(${arguments}, variables, next + skipped, next + skipped + length);
       finish(length);

@@ -115,7 +115,7 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     return tuple(out)
 
 
-def _bearing_on(index: Index, gate: UOp | None) -> UOp | None:
+def _relevant(index: Index, gate: UOp | None) -> UOp | None:
     """Of a gate the clauses that say where an index may be read: those that ranges of the index are in, and those that
     share ranges with them. The others would only make a loop of what is the same in all of its steps.
     """
@@ -195,7 +195,7 @@ class ElementBuilder:
             return (yield (src[0], tuple(back), gate))
         if op is Ops.EXPAND:
             inner = tuple(ZERO if s == 1 else i for i, s in zip(index, src[0].shape, strict=True))
-            return (yield (src[0], inner, _bearing_on(inner, gate)))
+            return (yield (src[0], inner, _relevant(inner, gate)))
         if op is Ops.SHRINK:
             moved = tuple(i if b == 0 else i + unbound(b) for i, (b, _) in zip(index, node.arg, strict=True))
             return (yield (src[0], moved, gate))

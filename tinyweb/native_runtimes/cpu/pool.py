@@ -1,11 +1,11 @@
 """The thread pool of the CPU runtime: C, compiled once, that carries out whole lists of launches.
 
-A list is one call into native code. The calling thread and the workers walk it together: each takes shares of its own
-zone of a launch's grid, then of the others' (affinity scheduling: Markatos and LeBlanc, "Using processor affinity in
-loop scheduling on shared-memory multiprocessors", 1994), and before a launch that depends on earlier ones waits until
-those are complete. It waits for shares, not for threads: a worker that the system lets run late finds nothing left to
-do and holds up nobody. Who waits spins for some microseconds, because the next launch usually follows at once, then
-lets others run, then sleeps.
+A list is one call into native code. The calling thread and the workers walk it together. Each takes shares of its own
+partition of a launch's grid, then of the others' (affinity scheduling: Markatos and LeBlanc, "Using processor affinity
+in loop scheduling on shared-memory multiprocessors", 1994), and before a launch that depends on earlier ones waits
+until those are complete. It waits for shares, not for threads: a worker that the system lets run late finds nothing
+left to do and holds up nobody. Who waits spins for some microseconds, because the next launch usually follows at once,
+then lets others run, then sleeps.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import functools
 
 from tinyweb.toolchain import compile_shared
 
-ZONES = 16  # of a launch's grid, at most: their counters are one cache line
+PARTITIONS = 16  # of a launch's grid, at most: their counters are one cache line
 
 # Only the compiler's own headers are visible: what is used of pthreads is declared here, with room for any system's
 # types.
 SOURCE = (
-    f"enum {{ ZONES = {ZONES} }};"
+    f"enum {{ PARTITIONS = {PARTITIONS} }};"
     + """
 typedef __SIZE_TYPE__ size_t;
 extern int pthread_create(void *thread, const void *attributes, void *(*start)(void *), void *argument);
@@ -54,7 +54,7 @@ typedef struct {
   int size;     // grid iterations of this run, and how many of them are worth taking
   int least;
   int done;         // iterations that are complete
-  int next[ZONES];  // of each zone, the first iteration nobody has taken
+  int next[PARTITIONS];  // of each partition, the first iteration nobody has taken
 } Launch;
 
 typedef struct Pool Pool;
@@ -65,7 +65,8 @@ typedef struct {
 } Worker;
 
 struct Pool {
-  int threads, zones, stop, count;
+  int threads, stop, count;
+  int partitions, owners;  // of a grid; threads that begin with the same one, at most
   Launch *launches;
   int open;        // whether there is a list to join
   int active;      // workers that may be looking at it
@@ -122,41 +123,41 @@ static void complete(Pool *pool, int *settled, int end) {
   }
 }
 
-// The first iteration of a zone: the grid is cut into one part for each thread, or for each few of them.
-static int start(const Launch *launch, int zones, int zone) {
-  return (int)(((long long)launch->size * zone + zones - 1) / zones);
+// The first iteration of a partition: the grid is cut into one part for each thread, or for each few of them.
+static int start(const Launch *launch, int partitions, int partition) {
+  return (int)(((long long)launch->size * partition + partitions - 1) / partitions);
 }
 
-// Carries out what is left of a zone, together with whoever else does.
-static void take(Pool *pool, Launch *launch, int zone) {
-  const int size = launch->size, end = start(launch, pool->zones, zone + 1);
-  int begin = load(&launch->next[zone]);
+// Carries out what is left of a partition, together with whoever else does.
+static void take(Pool *pool, Launch *launch, int partition) {
+  const int size = launch->size, end = start(launch, pool->partitions, partition + 1);
+  int begin = load(&launch->next[partition]);
   while (begin < end) {
     // a share of what is left: large ones first, and small ones at the end, where one thread waits for the other's
-    const int share = (end - begin) / SHARES, least = launch->least < end - begin ? launch->least : end - begin;
-    const int count = share > least ? share : least;
+    const int left = end - begin, share = left / (pool->owners * SHARES);
+    const int count = share > launch->least ? share : launch->least < left ? launch->least : left;
     if (!__atomic_compare_exchange_n(
-      &launch->next[zone], &begin, begin + count, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+      &launch->next[partition], &begin, begin + count, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
     launch->run(launch->buffers, launch->variables, begin, begin + count);
     if (__atomic_add_fetch(&launch->done, count, __ATOMIC_SEQ_CST) == size) wake(pool);
-    begin = load(&launch->next[zone]);
+    begin = load(&launch->next[partition]);
   }
 }
 
 static int taken(const Pool *pool, const Launch *launch) {
-  for (int zone = 0; zone < pool->zones; ++zone)
-    if (load(&launch->next[zone]) < start(launch, pool->zones, zone + 1)) return 0;
+  for (int partition = 0; partition < pool->partitions; ++partition)
+    if (load(&launch->next[partition]) < start(launch, pool->partitions, partition + 1)) return 0;
   return 1;
 }
 
-// A thread begins with the zone of its own, the same in every launch and every run, so that what it wrote or read last
-// is in its cache; then it helps the others.
+// A thread begins with its own partition, the same in every launch and every run, so that what it wrote or read last is
+// in its cache; then it helps the others.
 static void walk(Pool *pool, int thread, int *settled) {
   for (int i = 0; i < pool->count; ++i) {
     Launch *launch = &pool->launches[i];
     if (taken(pool, launch)) continue;
     if (launch->barrier) complete(pool, settled, i);
-    for (int k = 0; k < pool->zones; ++k) take(pool, launch, (thread + k) % pool->zones);
+    for (int k = 0; k < pool->partitions; ++k) take(pool, launch, (thread + k) % pool->partitions);
   }
 }
 
@@ -208,7 +209,8 @@ Pool *pool_create(int threads) {
     if (pthread_create(&pool->handles[i], 0, work, &pool->workers[i]) != 0) break;
     pool->threads = i + 1;
   }
-  pool->zones = pool->threads < ZONES ? pool->threads : ZONES;
+  pool->partitions = pool->threads < PARTITIONS ? pool->threads : PARTITIONS;
+  pool->owners = (pool->threads - 1) / pool->partitions + 1;
   return pool;
 }
 
@@ -217,7 +219,7 @@ void pool_run(Pool *pool, Launch *launches, int count) {
   for (int i = 0; i < count; ++i) {
     launches[i].done = 0;
     launches[i].size = launches[i].grid(launches[i].variables);
-    for (int zone = 0; zone < pool->zones; ++zone) launches[i].next[zone] = start(&launches[i], pool->zones, zone);
+    for (int k = 0; k < pool->partitions; ++k) launches[i].next[k] = start(&launches[i], pool->partitions, k);
     // rounded up: few large iterations are handed out one by one; many are small, and every share has its own start
     const int shares = launches[i].size <= FEW ? LEAST_SHARES : SHARES;
     launches[i].least = (launches[i].size - 1) / (pool->threads * shares) + 1;
@@ -261,7 +263,7 @@ class LaunchRecord(ctypes.Structure):
         ("run", ctypes.c_void_p), ("grid", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p), ("variables", ctypes.c_void_p),
         ("barrier", ctypes.c_int), ("size", ctypes.c_int), ("least", ctypes.c_int),
-        ("done", ctypes.c_int), ("next", ctypes.c_int * ZONES),
+        ("done", ctypes.c_int), ("next", ctypes.c_int * PARTITIONS),
     )  # fmt: skip
 
 
