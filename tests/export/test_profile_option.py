@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.export.small_model import write_small_model
 from tests.models.decoder_folders import CONVOLUTIONS, OTHERS, STATES
 from tinyweb.errors import ExportError
 from tinyweb.export import estimate, profiles
 from tinyweb.export.chat import ExportOptions, export_chat
-from tinyweb.export.estimate import Shapes, bits, quants
+from tinyweb.export.estimate import Shapes, bits, choices, quants
+from tinyweb.export.fitting import choose
 from tinyweb.export.profiles import PAGE_BYTES
 from tinyweb.formats.source import open_model
 from tinyweb.models import load
@@ -48,6 +50,7 @@ def test_weights_are_rounded_before_the_context_is_cut(
     assert bits(made.quant) < bits(quants()[0]) and made.context == 512
     manifest = json.loads((tmp_path / "site/model/manifest.json").read_text())
     assert (manifest["model"]["quant"], manifest["model"]["context"]) == (made.quant, 512)
+    assert manifest["model"]["cache"] == made.cache
     assert made.fit is not None and made.fit.needs <= made.fit.memory
 
 
@@ -55,10 +58,49 @@ def test_what_is_given_is_kept(
     model_folder: Path, tmp_path: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     narrow(monkeypatch, shapes.needs("q8", 300))
-    made = export_chat(model_folder, tmp_path / "a", ExportOptions(quant="q8", profile="phone"), quiet)
+    made = export_chat(model_folder, tmp_path / "a", ExportOptions(quant="q8", cache="f16", profile="phone"), quiet)
     assert made.quant == "q8" and 256 <= made.context <= 300 and made.context % 64 == 0
-    made = export_chat(model_folder, tmp_path / "b", ExportOptions(context=512, profile="phone"), quiet)
-    assert made.context == 512 and bits(made.quant) < bits("q8")
+    made = export_chat(model_folder, tmp_path / "b", ExportOptions(context=512, cache="f16", profile="phone"), quiet)
+    assert made.context == 512 and made.cache == "f16" and bits(made.quant) < bits("q8")
+
+
+def test_a_cache_of_8_bits_before_weights_of_6(
+    model_folder: Path, shapes: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch, replace(shapes, cache="q8").needs("q8", 512))
+    source = open_model(model_folder)
+    found = choose(source, "phone", None, None, 512)
+    assert (found.quant, found.cache, found.context) == ("q8", "q8", 512)
+    kept = choose(source, "phone", None, "f16", 512)
+    assert kept.cache == "f16" and bits(kept.quant) < bits("q8")
+    more = choose(source, "phone", None, None, 512, factor=1.1)
+    assert more.needs * 1.1 <= found.needs and (more.quant, more.cache) != (found.quant, found.cache)
+
+
+def test_what_is_kept_least_exactly_counts_first(shapes: Shapes) -> None:
+    found = [(c.quant, c.cache) for c in choices(shapes, 1 << 40)]
+    assert found[:3] == [("q8", "f16"), ("q8", "q8"), ("q6", "f16")]
+    assert found.index(("q5", "q8")) < found.index(("q8", "q4")) < found.index(("q4", "f16"))
+    assert len(found) == len(quants()) * 3
+    assert next((c.quant, c.cache) for c in choices(shapes, 1 << 40, "f32")) == ("f32", "f32")
+
+
+def test_states_alone_have_no_choice_of_caches(tmp_path: Path) -> None:
+    STATES["Mamba-2"].write(tmp_path)
+    source = open_model(tmp_path)
+    found = choices(Shapes.of(read_config(source.config)[0], source.weights()), 1 << 40)
+    assert [(c.quant, c.cache) for c in found] == [(quant, "f16") for quant in quants()]
+
+
+def test_stored_weights_are_told_what_would_fit(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_small_model(tmp_path / "small", model_folder)
+    source = open_model(model)
+    narrow(monkeypatch, Shapes.of(read_config(source.config)[0], source.weights()).needs("q8", 64))
+    with pytest.raises(ExportError, match=r"does not fit on a recent phone: memory: .*: leave out --quant stored"):
+        export_chat(model, tmp_path / "site", ExportOptions(quant="stored", profile="phone"), quiet)
+    assert list(tmp_path.iterdir()) == [model]
 
 
 def test_where_nothing_fits_nothing_is_written(

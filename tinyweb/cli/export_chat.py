@@ -90,8 +90,8 @@ def export_chat(
     )
     if made.fit is not None:
         console.print(
-            f"For a {made.fit.title}: --quant {made.report.quant} --context {made.context}, {size(made.fit.needs)} of "
-            f"{size(made.fit.memory)}",
+            f"For a {made.fit.title}: --quant {made.report.quant} --cache {made.cache} --context {made.context}, "
+            f"{size(made.fit.needs)} of {size(made.fit.memory)}",
             markup=False,
         )
     say_report(console, made.report)

@@ -12,13 +12,13 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
-from tinyweb.export.estimate import Shapes, choices, quants
-from tinyweb.export.inspect import entry_kernels, kernels_per_token
+from tinyweb.export.fitting import choose, fit_on
+from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
 from tinyweb.export.precision import described, has_integers, kept, requantised
-from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
+from tinyweb.export.profiles import PAGE_BYTES, Fit, named_profile
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
@@ -30,11 +30,9 @@ from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
-from tinyweb.models.decoder.architectures import read_config
 from tinyweb.nn.precision import STORED, Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.quantization import ChatReader, Quantised, QuantOptions, Report, quantise
-from tinyweb.quantization.options import MIXED
 from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -60,7 +58,7 @@ class ExportOptions:
     force: bool = False
     tune: float = 0.0  # seconds to look for faster kernels, half for each target
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
-    profile: str | None = None  # a kind of device (export/profiles.py) that it is to fit, by quantisation and context
+    profile: str | None = None  # a kind of device that it is to fit, by quantisation, cache and context
     chat_template: Path | None = None  # in place of the model's; a model without one gets a page that continues texts
     quantization: QuantOptions = field(default_factory=QuantOptions)
     binding_bytes: int = BINDING_BYTES  # of the largest buffer that a GPU must bind
@@ -75,7 +73,8 @@ class Exported:
     shards: int
     kernels_per_token: int
     report: Report  # what became of the weights
-    context: int = 0
+    context: int
+    cache: str
     fit: Fit | None = None  # on the device of the profile
 
     @property
@@ -91,68 +90,44 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     """
     check_output(output, options.force)
     check_shard_bytes(options.shard_bytes)
+    if options.profile is not None:
+        named_profile(options.profile)  # before the work, not after it
     folder = locate(source, CHAT, progress)
     opened = open_model(folder)
     settings = Settings.of_folder(opened)
     tokenizer = Tokenizer.from_folder(opened, options.chat_template)
     page = "completion" if tokenizer.completes else "chat"
     check_page(page)
-    attempts = _attempts(opened, options)
-    for number, attempt in enumerate(attempts):
+    factor = 1.0  # of what was estimated, as exports have shown
+    while True:
         progress("reading the model", 0, 1)
+        choice, attempt = None, options
+        if options.profile is not None and options.quant != STORED:
+            choice = choose(opened, options.profile, options.quant, options.cache, options.context, factor)
+            attempt = replace(options, quant=choice.quant, cache=choice.cache, context=choice.context)
         made = _quantised(opened, tokenizer, attempt, progress)
         progress("reading the model", 1, 1)
         with suppress(_Misfit), new_site(output, options.force) as site:
             written = _write_bundle(site / "model", opened, made, tokenizer, settings, attempt, progress)
+            fit = fit_on(written, options.profile) if options.profile is not None else None
+            if fit is not None and not fit.fits:
+                if choice is None or fit.needs <= fit.memory:  # nothing was to be chosen, or it is not the memory
+                    chosen = f"leave out --quant {STORED}, and --profile chooses"
+                    todo = chosen if choice is None else "take a smaller model"
+                    raise ExportError(f"{source} does not fit on a {fit.title}: {fit.limit}: {todo}.")
+                factor = (fit.needs - PAGE_BYTES) / choice.needs
+                raise _Misfit
             write_json(site / REPORT, made.report.record())
             copy_page(site, page, folder)
-            fit = _checked(written, options.profile, last=number == len(attempts) - 1)
-            shards = written["weights"]["shards"]
+            model, weights = made.reader.model, written["weights"]
             return Exported(
-                written["weights"]["bytes"], len(shards), kernels_per_token(written), made.report,
-                made.reader.model.context, fit,
+                weights["bytes"], len(weights["shards"]), kernels_per_token(written), made.report, model.context,
+                model.cache, fit,
             )  # fmt: skip
-    raise AssertionError("the last attempt is an answer or an error")
 
 
 class _Misfit(Exception):
-    """What was exported needs more than was estimated: the next choice is tried."""
-
-
-def _attempts(source: ModelFolder, options: ExportOptions) -> list[ExportOptions]:
-    """The options with what a profile asks for, the best first; ExportError where nothing fits."""
-    if options.profile is None or options.quant == STORED:
-        return [options]
-    profile = named_profile(options.profile)
-    if options.quant == MIXED:
-        raise ExportError(
-            f"--profile chooses among {', '.join(quants(None))}: leave out --quant {options.quant}, or --profile."
-        )
-    shapes = Shapes.of(read_config(source.config)[0], source.weights(), options.cache)
-    found = list(choices(shapes, profile.memory - PAGE_BYTES, options.quant, options.context))
-    if not found:
-        least = quants(options.quant)[-1]
-        tokens = options.context or min(SHORTEST, shapes.config.positions)
-        needs = shapes.needs(least, tokens) + PAGE_BYTES
-        raise ExportError(
-            f"{source.name} does not fit on a {profile.title}, which gives a page {size(profile.memory)}: with --quant "
-            f"{least} and a context of {tokens} tokens it still needs {size(needs)}: "
-            "take a smaller model, or another --profile."
-        )
-    return [replace(options, quant=choice.quant, context=choice.context) for choice in found]
-
-
-def _checked(written: Mapping[str, Any], profile: str | None, last: bool) -> Fit | None:
-    """What a profile says of the finished bundle. _Misfit where it does not fit; ExportError where it was the last."""
-    if profile is None:
-        return None
-    kernels = {name: entry_kernels(section) for name, section in written["targets"].items()}
-    fit = next(f for f in fits(written, kernels) if f.profile == profile)
-    if fit.fits:
-        return fit
-    if not last:
-        raise _Misfit
-    raise ExportError(f"{written['name']} does not fit on a {fit.title}: {fit.limit}. Take a smaller model.")
+    """What was exported needs more than was estimated: another choice is tried."""
 
 
 def _quantised(

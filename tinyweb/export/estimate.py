@@ -3,15 +3,16 @@ exported. `profiles.fits` has the exact figures of what was exported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from tinyweb.export.profiles import GOOD, SHORTEST
 from tinyweb.formats.huggingface import Checkpoint
 from tinyweb.models.chat import BLOCKS, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT, QUANTS
-from tinyweb.models.decoder.cache import ELEMENT_BITS, kind_beside
+from tinyweb.models.decoder.cache import CACHES, ELEMENT_BITS, kind_beside
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
@@ -32,6 +33,7 @@ class Choice:
     """What to export a chat with, and the bytes that a device will need."""
 
     quant: str
+    cache: str
     context: int
     needs: int
 
@@ -65,6 +67,11 @@ class Shapes:
     def parameters(self) -> int:
         return self.tables + self.matrices + self.others
 
+    @property
+    def elements(self) -> int:
+        """Of all caches, for one position."""
+        return sum(_cached(layer, self.config.hidden_size) for layer in self.config.layers)
+
     def weight_bytes(self, quant: str) -> int:
         """Bytes of the weights. With fewer than 8 bits tables keep 8 (`decoder.loader`)."""
         table = max(bits(quant), bits("q8"))
@@ -74,8 +81,7 @@ class Shapes:
         """Bytes of keys and values, and what else is kept of each position, beside weights of `quant`; and of states,
         which are the same whatever the context."""
         hidden, layers = self.config.hidden_size, self.config.layers
-        elements = sum(_cached(layer, hidden) for layer in layers) * positions(context)
-        kept = ELEMENT_BITS[self.cache or kind_beside(quant == "f32")] / 8 * elements
+        kept = ELEMENT_BITS[self.cache or kind_beside(quant == "f32")] / 8 * self.elements * positions(context)
         return int(kept) + 4 * sum(_state(layer, hidden) for layer in layers)
 
     def working_bytes(self, context: int) -> int:
@@ -99,17 +105,40 @@ def quants(given: str | None = None) -> list[str]:
     return [given] if given else sorted((q for q in QUANTS if q in BITS), key=bits, reverse=True)
 
 
-def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int | None = None) -> Iterator[Choice]:
-    """What fits into `memory` bytes, the best first; what is given is kept.
+def by_exactness(weights: Iterable[str], caches: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of a kind of weights and one of a cache, the most exact first. What has the fewest bits of the two counts
+    first, as it loses most, then the bits of both."""
 
-    The most exact weights that leave a good context; where none do, the most exact that leave any worth having.
+    def exactness(pair: tuple[str, str]) -> tuple[float, float]:
+        of = bits(pair[0]), ELEMENT_BITS[pair[1]]
+        return min(of), sum(of)
+
+    return sorted(product(weights, caches), key=exactness, reverse=True)
+
+
+def smaller_caches(kind: str) -> list[str]:
+    """The kinds from this one on, the most exact first."""
+    kinds = (c for c in CACHES if ELEMENT_BITS[c] <= ELEMENT_BITS[kind])
+    return sorted(kinds, key=lambda c: ELEMENT_BITS[c], reverse=True)
+
+
+def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int | None = None) -> Iterator[Choice]:
+    """What fits into `memory` bytes, the best first; what is given (the cache by `shapes`) is kept.
+
+    The most exact weights and cache that leave a good context; where none do, the most exact that leave any worth
+    having.
     """
     most = min(shapes.config.positions, context or DEFAULT_CONTEXT)
-    found = {q: _longest(shapes, memory, q, most, fixed=context is not None) for q in quants(quant)}
-    good = [q for q in found if found[q] >= min(GOOD, most)]
-    rest = [q for q in found if q not in good and found[q] >= min(SHORTEST, most)]
-    for q in [*good, *rest]:
-        yield Choice(q, found[q], shapes.needs(q, found[q]))
+    usual = shapes.cache or kind_beside(quant == "f32")
+    caches = smaller_caches(usual) if shapes.cache is None and shapes.elements else [usual]
+    found = []
+    for weights, cache in by_exactness(quants(quant), caches):
+        of = replace(shapes, cache=cache)
+        tokens = _longest(of, memory, weights, most, fixed=context is not None)
+        found.append(Choice(weights, cache, tokens, of.needs(weights, tokens)))
+    good = [c for c in found if c.context >= min(GOOD, most)]
+    yield from good
+    yield from (c for c in found if c not in good and c.context >= min(SHORTEST, most))
 
 
 def _longest(shapes: Shapes, memory: int, quant: str, most: int, fixed: bool) -> int:

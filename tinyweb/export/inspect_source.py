@@ -117,12 +117,12 @@ def _of_detection(folder: ModelFolder) -> bool:
 
 
 def _devices(shapes: Shapes) -> list[dict[str, Any]]:
-    """For each kind of device the quantisation and context that `--profile` will take; None: nothing fits."""
+    """For each kind of device the quantisation, cache and context that `--profile` will take; None: nothing fits."""
     rows = []
     for profile in PROFILES:
         best = next(choices(shapes, profile.memory - PAGE_BYTES), None)
         row = {"profile": profile.name, "title": profile.title, "memory": profile.memory}
-        chosen = {"quant": None, "context": None, "needs": None} if best is None else best.__dict__
+        chosen = {"quant": None, "cache": None, "context": None, "needs": None} if best is None else best.__dict__
         rows.append(row | {"fits": best is not None} | dict(chosen))
     return rows
 
@@ -200,8 +200,9 @@ def source_table(report: Mapping[str, Any]) -> Table:
     for quant, count in report.get("weight_bytes", {}).items():
         grid.add_row(f"as {quant}", f"{count / 1e6:.1f} MB")
     for device in report.get("devices", ()):
-        what = f"--quant {device['quant']} --context {device['context']}: {size(device['needs'] or 0)}"
-        grid.add_row(device["title"], f"{what} of {size(device['memory'])}" if device["fits"] else "nothing fits")
+        what = " ".join(f"--{option} {device[option]}" for option in ("quant", "cache", "context"))
+        bytes_of = f"{size(device['needs'] or 0)} of {size(device['memory'])}"
+        grid.add_row(device["title"], f"{what}: {bytes_of}" if device["fits"] else "nothing fits")
     if report["export"] and report["supported"]:
         grid.add_row("", f"tinyweb export {report['export']} {json.dumps(report['path'])} -o site")
     return grid

@@ -159,31 +159,36 @@ def _steps(
     largest = section.get("limits", {}).get("maxStorageBufferBindingSize", 0)
     if chat is None or largest > profile.binding:
         return
-    room = profile.memory - needs
+    room = profile.memory - needs + chat.position * chat.context
     found: list[tuple[str, int]] = []
-    for quant, part in _smaller(manifest["model"].get("quant")):
-        saved = int(section["bytes"]["weights"] * (1 - part))
-        context = chat.context + int((room + saved) // chat.position) if chat.position else chat.context
-        found.append((quant, min(context, chat.context)))
-    # as `estimate.choices`: the most exact weights that leave a good context, else any that leave one worth having
+    for options, weights, cache in _smaller(manifest["model"]):
+        free, position = room + section["bytes"]["weights"] * (1 - weights), chat.position * cache
+        found.append((options, min(int(free // position), chat.context) if position else chat.context))
+    # as `estimate.choices`: the most exact that leave a good context, else any that leave one worth having
     enough = (min(least, chat.context) for least in (GOOD, SHORTEST))
     chosen = next((f for least in enough for f in found if f[1] >= least), None)
     if chosen is None:
         return
-    quant, context = chosen
-    if quant:
-        yield f"--quant {quant}"
+    options, context = chosen
+    if options:
+        yield options
     if context < chat.context:
         yield f"--context {context // 64 * 64}"
 
 
-def _smaller(quant: object) -> list[tuple[str, float]]:
-    """Quantisations from the one that is on, and what each leaves of its bytes."""
-    from tinyweb.export.estimate import bits, quants  # a site that fits does without
+def _smaller(model: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
+    """Options for weights and cache, from those that are on, with what each leaves of the bytes of either."""
+    from tinyweb.export.estimate import bits, by_exactness, quants, smaller_caches  # a site that fits does without
+    from tinyweb.models.decoder.cache import ELEMENT_BITS
 
+    quant, cache = str(model.get("quant")), str(model.get("cache"))
     order = ["f32", "f16", *quants()]
-    at = order.index(str(quant)) if quant in order else len(order) - 1
-    return [("" if name == order[at] else name, bits(name) / bits(order[at])) for name in order[at:]]
+    weights = order[order.index(quant) :] if quant in order else order[-1:]
+    caches = smaller_caches(cache) if cache in ELEMENT_BITS else ["f16"]
+    for w, c in by_exactness(weights, caches):
+        changed = [f"--quant {w}"] if w != weights[0] else []
+        changed += [f"--cache {c}"] if c != caches[0] else []
+        yield " and ".join(changed), bits(w) / bits(weights[0]), ELEMENT_BITS[c] / ELEMENT_BITS[caches[0]]
 
 
 def size(count: float) -> str:

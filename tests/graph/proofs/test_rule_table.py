@@ -32,7 +32,8 @@ from tinyweb.dtype import ALL, DType, dtypes
 from tinyweb.graph.ir import Ops, UOp, UPat
 from tinyweb.graph.ir.pattern import Rule
 from tinyweb.graph.symbolic import simplify
-from tinyweb.graph.symbolic.rules import floats, integer_rules, memory, reductions, symbolic
+from tinyweb.graph.symbolic.reductions import reductions
+from tinyweb.graph.symbolic.rules import floats, integer_rules, memory, symbolic
 
 NEEDED, ENOUGH = 5, 10  # proofs per rule and dtype
 TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32)
