@@ -11,8 +11,8 @@ from tests.models.decoder_folders import CONVOLUTIONS, EXPERTS, LATENTS, LLAMA_L
 from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import TinywebError
 from tinyweb.graph.target import Target, cpu_target, wasm_target, webgpu_target
+from tinyweb.kinds import CACHES
 from tinyweb.models import load
-from tinyweb.models.decoder import CACHES
 from tinyweb.models.decoder.cache import Cache
 from tinyweb.tracing import Plan, capture
 

@@ -13,10 +13,10 @@ from tinyweb.graph.ir import Ops
 from tinyweb.graph.lower import lower
 from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.target import SSE, Target, cpu_target, wasm_target
+from tinyweb.kinds import BITS
 from tinyweb.native_runtimes.cpu.runtime import CpuRuntime
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantize import (
-    BITS,
     QuantizedWeight,
     activations_for,
     group_size,

@@ -12,7 +12,8 @@ from tests.native_runtimes.test_half import programs as compiled
 from tinyweb import Tensor, dtypes
 from tinyweb.graph.lower import program_for
 from tinyweb.graph.target import Target, webgpu_target
-from tinyweb.nn.quantize import ACTIVATIONS, QuantizedWeight, quantize
+from tinyweb.kinds import ACTIVATIONS
+from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.render_wgsl import render
 from tinyweb.tracing import capture
 

@@ -16,7 +16,7 @@ from tinyweb.cli.common import (
     FROM,
     AsJson,
     Debug,
-    Quant,
+    RunQuant,
     app,
     located,
     show_progress,
@@ -51,7 +51,7 @@ def bench(
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 256,
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of the answer.")] = 64,
     runs: Annotated[int, typer.Option(min=1, help="How often; figures are medians.")] = 3,
-    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
@@ -72,7 +72,7 @@ def bench(
 
         path = located(source, CHAT)
         asked = {
-            "path": str(path), "quant": quant.value if quant else None, "context": context,
+            "path": str(path), "quant": quant, "context": context,
             "prompt": prompt_tokens, "tokens": tokens, "runs": runs,
         }  # fmt: skip
         rows = _natively(asked, device or [os.environ.get("TINYWEB_DEVICE") or "CPU"], threads or [None])

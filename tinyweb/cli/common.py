@@ -15,6 +15,7 @@ import typer
 
 import tinyweb
 from tinyweb.errors import TinywebError
+from tinyweb.kinds import Activations, CacheKind, ExportQuant, Quant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,58 +37,6 @@ tune_app = typer.Typer(
     help="Find faster kernels for a model by timing them on this machine.", context_settings=HELP, no_args_is_help=True
 )
 app.add_typer(tune_app, name="tune")
-
-
-class Activations(StrEnum):
-    """What quantised weights are multiplied with."""
-
-    float = "float"
-    int8 = "int8"
-
-
-class Quant(StrEnum):
-    """How weights are kept."""
-
-    stored = "stored"
-    f32 = "f32"
-    f16 = "f16"
-    q8 = "q8"
-    q6 = "q6"
-    q5 = "q5"
-    q4 = "q4"
-    q3 = "q3"
-
-
-class ExportQuant(StrEnum):
-    """How an export keeps weights."""
-
-    stored = "stored"
-    f32 = "f32"
-    f16 = "f16"
-    q8 = "q8"
-    q6 = "q6"
-    q5 = "q5"
-    q4 = "q4"
-    q3 = "q3"
-    mixed = "mixed"
-
-
-class Precision(StrEnum):
-    """How weights are kept of models that no file has quantised."""
-
-    f32 = "f32"
-    f16 = "f16"
-    q8 = "q8"
-    q4 = "q4"
-
-
-class Cache(StrEnum):
-    """How a language model keeps keys and values."""
-
-    f16 = "f16"
-    f32 = "f32"
-    q8 = "q8"
-    q4 = "q4"
 
 
 class Backend(StrEnum):
@@ -120,6 +69,7 @@ WeightQuant = Annotated[
         "as stored where that is quantised, as in GGUF files, else q8)."
     ),
 ]
+RunQuant = Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")]
 GROUP = "32"
 Group = Annotated[
     str, typer.Option("--group", metavar="N", help="Weights that share a scale: 32, 64, 128, or channel: a whole row.")
@@ -159,11 +109,11 @@ ActivationsChoice = Annotated[
     typer.Option(help="What 8 or 4 bit weights are multiplied with (default: int8 in WebAssembly, float on GPUs)."),
 ]
 CacheChoice = Annotated[
-    Cache | None,
+    CacheKind | None,
     typer.Option(help="Keys and values of earlier tokens (default: f16; f32 beside weights of 32 bits)."),
 ]
 Targets = Annotated[list[Backend], typer.Option("--target", help="What it is to run on; may be given twice.")]
-ALL_TARGETS = [Backend.webgpu, Backend.wasm]
+ALL_TARGETS = [*Backend]
 ShardBytes = Annotated[int, typer.Option(help="The largest size of one file of weights.")]
 SHARD_BYTES = 16 * 2**20
 Name = Annotated[str | None, typer.Option(help="The model's name in the page (default: its folder's or file's).")]

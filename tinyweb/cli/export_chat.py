@@ -76,11 +76,10 @@ def export_chat(
     from tinyweb.export.profiles import size
 
     console = stderr()
-    rounded = activations.value if activations else None
     options = ExportOptions(
-        quant.value if quant else None, context, shard_bytes, name, force, tune or 0.0, rounded, profile, chat_template,
+        quant, context, shard_bytes, name, force, tune or 0.0, activations, profile, chat_template,
         quant_options(group, zero_points, quant_embedding, quant_head, bytes, calibrate, evaluate),
-        cache=cache.value if cache else None,
+        cache=cache,
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(source, output, options, progress)

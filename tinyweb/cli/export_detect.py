@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -29,14 +28,7 @@ from tinyweb.cli.common import (
     source_argument,
     stderr,
 )
-
-
-class Floats(StrEnum):
-    """How the weights of a detector are stored."""
-
-    f16 = "f16"
-    f32 = "f32"
-
+from tinyweb.kinds import DetectorQuant
 
 Source = Annotated[str, source_argument("A YOLOv8 (.pt, .safetensors, .onnx)")]
 Size = Annotated[
@@ -50,7 +42,7 @@ def export_detect(
     source: Source,
     output: Output,
     size: Size = None,
-    quant: Annotated[Floats, typer.Option(help="Weights: 16 or 32 bit floats.")] = Floats.f16,
+    quant: Annotated[DetectorQuant, typer.Option(help="Weights: 16 or 32 bit floats.")] = "f16",
     max_boxes: Annotated[int, typer.Option(help="Most objects found in one picture.")] = 300,
     target: Targets = ALL_TARGETS,
     shard_bytes: ShardBytes = SHARD_BYTES,
@@ -66,7 +58,7 @@ def export_detect(
     console = stderr()
     options = DetectOptions(
         size=parse_size(size) if size else None,
-        quant=quant.value,
+        quant=quant,
         max_boxes=max_boxes,
         shard_bytes=shard_bytes,
         name=name,

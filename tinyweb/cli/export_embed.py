@@ -80,8 +80,8 @@ def export_embed(
         raise ExportError(f"--lengths {lengths[:40]!r} is no list of numbers: write it as in 32,128,512.") from None
     console = stderr()
     options = EmbedOptions(
-        quant.value if quant else None, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name,
-        force, tune or 0.0, activations.value if activations else None,
+        quant, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name,
+        force, tune or 0.0, activations,
         quant_options(group, zero_points, quant_embedding, None, bytes, calibrate, evaluate),
     )  # fmt: skip
     with show_progress(console) as progress:

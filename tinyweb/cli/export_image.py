@@ -15,7 +15,6 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
-    Precision,
     ShardBytes,
     Targets,
     Tune,
@@ -25,6 +24,7 @@ from tinyweb.cli.common import (
     source_argument,
     stderr,
 )
+from tinyweb.kinds import PictureQuant
 
 
 class Scheduler(StrEnum):
@@ -68,8 +68,8 @@ def export_image(
         ),
     ] = None,
     quant: Annotated[
-        Precision, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
-    ] = Precision.f16,
+        PictureQuant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
+    ] = "f16",
     scheduler: Annotated[Scheduler | None, typer.Option(help="The page's default (default: the model's).")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="The page's default (default: what suits the model).")
@@ -95,7 +95,7 @@ def export_image(
     console = stderr()
     options = ImageOptions(
         sizes=tuple(parse_size(s) for s in size or ()),
-        quant=quant.value,
+        quant=quant,
         scheduler=scheduler.value if scheduler else None,
         steps=steps,
         guidance=guidance,

@@ -12,7 +12,7 @@ from tinyweb.cli.common import (
     CacheChoice,
     ChatSource,
     Debug,
-    Quant,
+    RunQuant,
     TemplateFile,
     Tune,
     app,
@@ -42,7 +42,7 @@ def run_chat(
     device: Annotated[
         str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
     ] = None,
-    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
@@ -79,7 +79,7 @@ def run_chat(
     if tokenizer.completes and system is not None:
         raise typer.BadParameter("this is a base model, which has no --system prompt: write it into the text")
     with show_progress(stderr()) as progress:
-        model = load(folder, quant.value if quant else None, context, device, cache=cache.value if cache else None)
+        model = load(folder, quant, context, device, cache=cache)
         if tune:
             from tinyweb.models.chat import entry_points, usual_calls
             from tinyweb.tuning import tune_kernels

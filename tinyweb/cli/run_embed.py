@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Debug, Quant, located, run_app
+from tinyweb.cli.common import Debug, RunQuant, located, run_app
 from tinyweb.cli.export_embed import EmbedSource, PassagePrefix, QueryPrefix, given_prefixes
 
 
@@ -29,7 +29,7 @@ def run_embed(
     kind: Annotated[Kind, typer.Option(help="What the texts are; some models tell them apart.")] = Kind.passage,
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
-    quant: Annotated[Quant | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    quant: RunQuant = None,
     device: Annotated[
         str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
     ] = None,
@@ -41,7 +41,7 @@ def run_embed(
 
     prefixes = given_prefixes(query_prefix, passage_prefix)
     model = located(source, EMBED)
-    embedder = open_embedder(model, quant.value if quant else None, device, prefixes=prefixes)
+    embedder = open_embedder(model, quant, device, prefixes=prefixes)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
     vectors = embedder.encode(given, kind.value)
     print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import AsJson, Debug, Precision, located, run_app, show_progress, stderr
+from tinyweb.cli.common import AsJson, Debug, located, run_app, show_progress, stderr
 from tinyweb.cli.export_image import ImageSource, Predicts, Scheduler, TokenizerFolder
+from tinyweb.kinds import PictureQuant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,9 @@ def run_image(
     strength: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="How much of --image is painted over.")
     ] = None,
-    quant: Annotated[Precision | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
+    quant: Annotated[
+        PictureQuant | None, typer.Option(help="Precision of weights (default: as they are stored).")
+    ] = None,
     tokenizer: TokenizerFolder = None,
     prediction: Predicts = None,
     device: Annotated[
@@ -56,10 +59,8 @@ def run_image(
 
     if not output.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.parent} to write {output.name} to")
-    found = located(source, IMAGE_HALF if quant and quant is not Precision.f32 else IMAGE)
-    model = StableDiffusion.from_path(
-        found, quant.value if quant else None, device, tokenizer, prediction.value if prediction else None
-    )
+    found = located(source, IMAGE_HALF if quant and quant != "f32" else IMAGE)
+    model = StableDiffusion.from_path(found, quant, device, tokenizer, prediction.value if prediction else None)
     usual = model.source.defaults
     width, height = parse_size(size) if size else (usual.width, usual.height)
     check_size(width, height, model.source.vae.factor)

@@ -12,7 +12,7 @@ from tinyweb.cli.common import (
     CacheChoice,
     ChatSource,
     Debug,
-    Quant,
+    RunQuant,
     located,
     show_progress,
     stderr,
@@ -34,7 +34,7 @@ def tune_chat(
     source: ChatSource,
     seconds: Seconds = 300.0,
     device: TuneDevice = None,
-    quant: Annotated[Quant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers.")] = Quant.q8,
+    quant: RunQuant = None,
     context: Annotated[
         int | None, typer.Option(min=2, help="Tokens of a conversation (default: what the model allows).")
     ] = None,
@@ -50,8 +50,7 @@ def tune_chat(
 
     folder = located(source, CHAT)
     with show_progress(stderr()) as progress:
-        kept = cache.value if cache else None
-        plans = entry_points(load(folder, quant.value, context, device, cache=kept), progress)
+        plans = entry_points(load(folder, quant, context, device, cache=cache), progress)
         _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)
 
 

@@ -28,9 +28,10 @@ from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.kinds import STORED
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
-from tinyweb.nn.precision import STORED, Recipe
+from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.quantization import ChatReader, Quantised, QuantOptions, Report, quantise
 from tinyweb.sources import CHAT, locate

@@ -10,9 +10,10 @@ from math import prod
 
 from tinyweb.export.profiles import GOOD, SHORTEST
 from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.kinds import BITS, CACHES
 from tinyweb.models.chat import BLOCKS, positions
-from tinyweb.models.decoder import DEFAULT_CONTEXT, QUANTS
-from tinyweb.models.decoder.cache import CACHES, ELEMENT_BITS, kind_beside
+from tinyweb.models.decoder import DEFAULT_CONTEXT
+from tinyweb.models.decoder.cache import ELEMENT_BITS, kind_beside
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     ConvConfig,
@@ -23,7 +24,7 @@ from tinyweb.models.decoder.config import (
     StateSpaceConfig,
     TimeMixConfig,
 )
-from tinyweb.nn.quantize import BITS, GROUP
+from tinyweb.nn.quantize import GROUP
 
 SCALE_BITS = 16  # of a group
 
@@ -102,7 +103,7 @@ def bits(quant: str) -> float:
 
 def quants(given: str | None = None) -> list[str]:
     """Those worth choosing among, the most exact first: what has 8 bits or fewer; or the one that was `given`."""
-    return [given] if given else sorted((q for q in QUANTS if q in BITS), key=bits, reverse=True)
+    return [given] if given else sorted(BITS, key=bits, reverse=True)
 
 
 def by_exactness(weights: Iterable[str], caches: Iterable[str]) -> list[tuple[str, str]]:

@@ -12,9 +12,9 @@ from tinyweb.export.estimate import Choice, Shapes, choices, quants, smaller_cac
 from tinyweb.export.inspect import entry_kernels
 from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.kinds import MIXED
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.cache import kind_beside
-from tinyweb.quantization.options import MIXED
 
 
 def choose(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tinyweb.formats.gguf.stored import HELD
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.kinds import BITS, STORED
 from tinyweb.models.stored import nearest
-from tinyweb.nn.precision import STORED
-from tinyweb.nn.quantize import BITS
 
 USUAL = "q8"
 KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly

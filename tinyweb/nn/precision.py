@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.errors import TinywebError
-from tinyweb.nn.quantize import BITS, GROUP, QuantizedWeight, quantize
+from tinyweb.kinds import BITS, KINDS, STORED
+from tinyweb.nn.quantize import GROUP, QuantizedWeight, quantize
 from tinyweb.tensor import Tensor
 
-FLOATS = ("f32", "f16")
-KINDS = (*FLOATS, *BITS)
-STORED = "stored"  # as the checkpoint has them
 GROUPS = (32, 64, 128)
 NO_SMALLER_TABLE = 8  # bits of an embedding that nobody chose: every token passes it twice
 

@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
+from tinyweb.kinds import BITS
 from tinyweb.native_runtimes.cpu.runtime import thread_count
-from tinyweb.nn.quantized_weight import ACTIVATIONS, QuantizedWeight, activations_for, of_codes, quantize_activations
+from tinyweb.nn.quantized_weight import QuantizedWeight, activations_for, of_codes, quantize_activations
 
 __all__ = [
-    "ACTIVATIONS", "BITS", "QuantizedWeight", "activations_for", "group_size", "of_integers", "quantize",
+    "QuantizedWeight", "activations_for", "group_size", "of_integers", "quantize",
     "quantize_activations", "quantize_groups", "quantize_ranges",
 ]  # fmt: skip
-BITS = {"q8": 8, "q6": 6, "q5": 5, "q4": 4, "q3": 3}
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 CHUNK = 1 << 18  # weights a thread quantises at a time: what the search makes of them stays in the processor's cache

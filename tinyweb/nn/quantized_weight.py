@@ -24,9 +24,9 @@ from tinyweb.array.packing import pack
 from tinyweb.dtype import BY_NAME, DType, dtypes, from_numpy
 from tinyweb.graph.ir import Ops, TableArg, UOp, size_max
 from tinyweb.graph.target import Target
+from tinyweb.kinds import ACTIVATIONS
 from tinyweb.tensor import Tensor
 
-ACTIVATIONS = ("float", "int8")
 PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,), 1: (1,)}  # of codes of so many bits
 
 

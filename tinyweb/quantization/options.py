@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyweb.errors import TinywebError
-from tinyweb.nn.precision import GROUPS, KINDS, STORED, Precision, Recipe
-from tinyweb.nn.quantize import BITS, GROUP
+from tinyweb.kinds import BITS, KINDS, MIXED, STORED
+from tinyweb.nn.precision import GROUPS, Precision, Recipe
+from tinyweb.nn.quantize import GROUP
 
-MIXED = "mixed"
 CHANNEL = "channel"
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 

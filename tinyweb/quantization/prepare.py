@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyweb.errors import TinywebError
+from tinyweb.kinds import BITS, MIXED
 from tinyweb.nn.precision import Precision, Recipe, as_floats
-from tinyweb.nn.quantize import BITS, QuantizedWeight, group_size
+from tinyweb.nn.quantize import QuantizedWeight, group_size
 from tinyweb.quantization.calibration import in_readings, second_moments
 from tinyweb.quantization.methods import FULL_PRECISION, Floats, Rounded, feed_back, output_error, search, weight_error
 from tinyweb.quantization.mixed import Choice, choose
-from tinyweb.quantization.options import MIXED, QuantOptions
+from tinyweb.quantization.options import QuantOptions
 from tinyweb.quantization.reader import Reader
 from tinyweb.quantization.report import LayerReport, Report
 from tinyweb.quantization.scaling import scale_channels

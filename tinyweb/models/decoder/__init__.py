@@ -16,18 +16,16 @@ from typing import Protocol
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config
 from tinyweb.formats.source import open_model
+from tinyweb.kinds import ACTIVATIONS, CACHES, KINDS, STORED
 from tinyweb.models.decoder.architectures import read_config
-from tinyweb.models.decoder.cache import CACHES
 from tinyweb.models.decoder.config import DecoderConfig
 from tinyweb.models.decoder.model import Decoder
-from tinyweb.nn.precision import KINDS as QUANTS
-from tinyweb.nn.precision import STORED, Recipe
-from tinyweb.nn.quantize import ACTIVATIONS
+from tinyweb.nn.precision import Recipe
 from tinyweb.sources import CHAT, locate
 
 DEFAULT_CONTEXT = 4096  # where the caller names none; long contexts cost memory
 
-__all__ = ["CACHES", "DEFAULT_CONTEXT", "QUANTS", "Decoder", "DecoderConfig", "ModelSource", "load"]
+__all__ = ["DEFAULT_CONTEXT", "Decoder", "DecoderConfig", "ModelSource", "load"]
 
 
 class ModelSource(Protocol):
@@ -43,8 +41,8 @@ class ModelSource(Protocol):
 
 def check_precision(quant: str | Recipe | None, activations: str | None, cache: str | None = None) -> None:
     """TinywebError for a quantisation, activations or a cache that are none; None is whatever suits."""
-    if isinstance(quant, str) and quant not in (STORED, *QUANTS):
-        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join((STORED, *QUANTS))}")
+    if isinstance(quant, str) and quant not in (STORED, *KINDS):
+        raise TinywebError(f"unknown quantisation {quant!r}: choose one of {', '.join((STORED, *KINDS))}")
     if activations is not None and activations not in ACTIVATIONS:
         raise TinywebError(f"unknown activations {activations!r}: choose one of {', '.join(ACTIVATIONS)}")
     if cache is not None and cache not in CACHES:

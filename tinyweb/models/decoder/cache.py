@@ -12,7 +12,6 @@ from tinyweb.graph.ir import Size
 from tinyweb.nn.quantize import group_size
 from tinyweb.tensor import Tensor
 
-CACHES = ("f16", "f32", "q8", "q4")
 ELEMENT_BITS = {"f16": 16.0, "f32": 32.0, "q8": 8.5, "q4": 5.0}  # scales of groups of 32 included
 HALF_MAX = 65504.0
 

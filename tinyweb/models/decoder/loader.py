@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tinyweb.errors import TinywebError
 from tinyweb.formats.huggingface import Checkpoint
+from tinyweb.kinds import STORED
 from tinyweb.models.decoder.config import (
     AttentionConfig,
     DecoderConfig,
@@ -24,7 +25,7 @@ from tinyweb.models.decoder.config import (
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.layers import Linear, Stacked
 from tinyweb.nn.parameters import parameter
-from tinyweb.nn.precision import STORED, Precision, Recipe, as_floats
+from tinyweb.nn.precision import Precision, Recipe, as_floats
 from tinyweb.nn.quantize import QuantizedWeight
 from tinyweb.tensor import Tensor
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from tinyweb.formats.huggingface import Config
 from tinyweb.formats.source import open_model
-from tinyweb.models.decoder import QUANTS, ModelSource, check_precision
+from tinyweb.models.decoder import ModelSource, check_precision
 from tinyweb.models.encoder.architectures import family, read_config
 from tinyweb.models.encoder.config import EncoderConfig
 from tinyweb.models.encoder.model import Encoder
 from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 
-__all__ = ["QUANTS", "Encoder", "EncoderConfig", "is_encoder", "load"]
+__all__ = ["Encoder", "EncoderConfig", "is_encoder", "load"]
 
 
 def is_encoder(c: Config) -> bool:

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.kinds import BITS
 from tinyweb.nn.layers import Linear
 from tinyweb.nn.norms import GroupNorm, LayerNorm
 from tinyweb.nn.parameters import parameter
-from tinyweb.nn.quantize import BITS, QuantizedWeight, quantize
+from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tensor import Tensor
 
-QUANTS = ("f32", "f16", "q8", "q4")
 HALF_MAX = float(np.finfo(np.float16).max)
 
 
