@@ -119,7 +119,7 @@ def test_an_estimate_that_was_too_low_leads_to_the_next_choice(
 ) -> None:
     narrow(monkeypatch, shapes.needs("q4", 512))
     monkeypatch.setattr(Shapes, "needs", lambda self, quant, context: self.weight_bytes(quant) // 2)
-    monkeypatch.setattr(estimate, "QUANTS", ("q8", "q4"))
+    monkeypatch.setattr(estimate, "BITS", {"q8": 8, "q4": 4})
     made = export_chat(model_folder, tmp_path / "site", ExportOptions(profile="phone"), quiet)
     assert made.quant == "q4" and made.fit is not None and made.fit.fits
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
