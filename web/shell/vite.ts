@@ -3,7 +3,7 @@
 import { createReadStream, existsSync, readFileSync } from "node:fs";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { HtmlTagDescriptor, Plugin, UserConfig } from "vite";
+import { minifySync, type HtmlTagDescriptor, type Plugin, type UserConfig } from "vite";
 import { Notices } from "./licenses.mjs";
 
 export type Task = "chat" | "detect" | "image" | "embed";
@@ -60,20 +60,12 @@ function webManifest({ name, description }: PageOptions): string {
   return `${JSON.stringify(manifest, null, 2)}\n`;
 }
 
-/** Comments that have lines of their own, or stand at a line's end behind spaces, are not worth downloading. */
-function withoutComments(script: string): string {
-  return script
-    .replace(/^\s*\/\*\*[\s\S]*?\*\/\n/gmu, "")
-    .replace(/\/\*\*[^\n]*?\*\/ ?/gu, "")
-    .replace(/^\s*\/\/.*\n/gmu, "");
-}
-
 /** The files beside the page's own that every page has, by name. */
 function sharedFiles(options: PageOptions): Map<string, () => string | Uint8Array> {
   const read = (path: string) => (): Uint8Array => readFileSync(new URL(path, import.meta.url));
   return new Map<string, () => string | Uint8Array>([
     ["theme.js", read("public/theme.js")],
-    ["sw.js", () => withoutComments(readFileSync(new URL("public/sw.js", import.meta.url), "utf8"))], // what the site consists of is written in front of it by the export
+    ["sw.js", () => minifySync("sw.js", new TextDecoder().decode(read("public/sw.js")())).code], // the export writes what the site consists of in front
     ["site.json", () => "null\n"], // not exported: no worker
     ["manifest.webmanifest", () => webManifest(options)],
     ["icon.svg", read(`icons/${options.task}/icon.svg`)],
@@ -123,12 +115,12 @@ function licensesPlugin(): Plugin {
   };
 }
 
-/** The head that all pages have; what is special to one stands in its index.html. */
-function headPlugin({ app, name, description }: PageOptions): Plugin {
+/** The head and body that all pages have; what is special to one stands in its index.html. */
+function documentPlugin({ app, name, description }: PageOptions): Plugin {
   const meta = (attrs: Record<string, string>): HtmlTagDescriptor => ({ tag: "meta", attrs, injectTo: "head-prepend" });
   const link = (attrs: Record<string, string>): HtmlTagDescriptor => ({ tag: "link", attrs, injectTo: "head-prepend" });
   return {
-    name: "tinyweb-head",
+    name: "tinyweb-document",
     transformIndexHtml: {
       order: "post",
       handler: (_html, { server }) => [
@@ -150,6 +142,8 @@ function headPlugin({ app, name, description }: PageOptions): Plugin {
         link({ rel: "apple-touch-icon", href: "./icon-180.png" }),
         link({ rel: "manifest", href: "./manifest.webmanifest" }),
         { tag: "script", attrs: { src: "./theme.js", "data-app": app }, injectTo: "head-prepend" },
+        { tag: "div", attrs: { id: "app" }, injectTo: "body" },
+        { tag: "noscript", children: `${name} runs its model in your browser, and needs JavaScript for it.`, injectTo: "body" },
       ],
     },
   };
@@ -180,7 +174,7 @@ export function pageConfig(root: string, options: PageOptions): UserConfig {
     root: folder,
     base: "./",
     publicDir: `${folder}/public`,
-    plugins: [headPlugin(options), sharedFilesPlugin(options), licensesPlugin(), pretendedModel(folder)],
+    plugins: [documentPlugin(options), sharedFilesPlugin(options), licensesPlugin(), pretendedModel(folder)],
     build: {
       target: ["chrome111", "edge111", "firefox121", "safari16.4"],
       // Every browser of the target preloads modules by itself.

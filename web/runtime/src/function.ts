@@ -7,7 +7,7 @@ import { ModelHost, type HostInfo, type HostSettings } from "./host.js";
 import { Lock } from "./lock.js";
 import type { Pace } from "./pace.js";
 import type { Call } from "./protocol.js";
-import { nextTask } from "./wasm-engine.js";
+import { nextTask } from "./next-task.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */

@@ -9,7 +9,7 @@ import type { Engine, Slice } from "./engine.js";
 import { throwIfAborted, TinywebError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 import type { Block, ChatPlan } from "./tasks.js";
-import { nextTask } from "./wasm-engine.js";
+import { nextTask } from "./next-task.js";
 
 /** What launching a block costs beside its positions (reading the weights above all), in positions. */
 const LAUNCH_COST = 3;

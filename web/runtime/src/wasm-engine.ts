@@ -7,6 +7,7 @@
 import type { Backend, Engine, Slice } from "./engine.js";
 import { describe, TinywebError } from "./errors.js";
 import { CONTROL_BYTES, type Manifest, type WasmTarget } from "./manifest.js";
+import { nextTask } from "./next-task.js";
 import {
   CALL,
   COUNT,
@@ -225,21 +226,4 @@ export class WasmEngine implements Engine {
   private check(): void {
     if (this.failure) throw this.failure;
   }
-}
-
-let channel: MessageChannel | undefined;
-const waiting: (() => void)[] = [];
-
-/** Lets queued events run. A message to oneself, because timers are clamped to 4 ms and slower in hidden pages. */
-export function nextTask(): Promise<void> {
-  return new Promise((resolve) => {
-    const { setImmediate } = globalThis as { setImmediate?(f: () => void): void };
-    if (setImmediate) return setImmediate(resolve);
-    if (!channel) {
-      channel = new MessageChannel();
-      channel.port1.onmessage = () => waiting.shift()?.();
-    }
-    waiting.push(resolve);
-    channel.port2.postMessage(0);
-  });
 }

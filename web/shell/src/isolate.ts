@@ -4,6 +4,7 @@
  */
 
 import type { BackendChoice } from "./model-api";
+import { readFacts, registerWorker } from "./site";
 
 const TRIED = "tinyweb-isolated";
 /** Longer than that a first visit does not wait: it begins with one thread, and the next one has them. */
@@ -29,7 +30,7 @@ function firstTime(): boolean {
 
 /** Whether the site's worker is there to answer the next visit. */
 async function working(serviceWorker: ServiceWorkerContainer): Promise<boolean> {
-  const registration = await serviceWorker.register("./sw.js", { scope: "./", updateViaCache: "none" });
+  const registration = await registerWorker(serviceWorker);
   const worker = registration.installing ?? registration.waiting ?? registration.active;
   if (worker === null) return false;
   return new Promise((resolve) => {
@@ -51,8 +52,7 @@ export async function isolate(backend: BackendChoice): Promise<void> {
   if (backend === "webgpu" || backend === "wasm-single" || !firstTime()) return;
   try {
     if (backend === "auto" && (await hasGpu())) return;
-    const site = await fetch("./site.json", { cache: "no-cache" });
-    if ((await site.json()) === null || !(await working(serviceWorker))) return;
+    if ((await readFacts()) === null || !(await working(serviceWorker))) return;
   } catch {
     return;
   }

@@ -50,7 +50,7 @@ export class Site {
     const own = serviceWorker.controller?.scriptURL === new URL("./sw.js", location.href).href;
     this.become(own ? "ready" : "preparing");
     try {
-      const registration = await serviceWorker.register("./sw.js", { scope: "./", updateViaCache: "none" });
+      const registration = await registerWorker(serviceWorker);
       this.registration = registration;
       this.checkedAt = Date.now();
       registration.addEventListener("updatefound", () => this.watch(registration.installing));
@@ -112,7 +112,12 @@ const LOOK_AGAIN_MS = 3_600_000;
 /** How long a new version may take to come up; the reload shows what there is then. */
 const TAKE_MS = 10_000;
 
-async function readFacts(): Promise<SiteFacts | null> {
+export function registerWorker(serviceWorker: ServiceWorkerContainer): Promise<ServiceWorkerRegistration> {
+  return serviceWorker.register("./sw.js", { scope: "./", updateViaCache: "none" });
+}
+
+/** Null where the page is no exported site. Never throws. */
+export async function readFacts(): Promise<SiteFacts | null> {
   try {
     const response = await fetch("./site.json", { cache: "no-cache" });
     return response.ok ? ((await response.json()) as SiteFacts | null) : null;

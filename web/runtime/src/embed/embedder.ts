@@ -45,7 +45,8 @@ export interface EmbedderInfo extends Omit<FunctionInfo, "functions" | "sections
   logitBias: number;
 }
 
-const EMBED_OPTIONS = ["kind", "onProgress", "onVector", "signal"] satisfies (keyof EmbedOptions)[];
+const PICTURE_OPTIONS = ["onProgress", "onVector", "signal"] satisfies (keyof EmbedOptions)[];
+const EMBED_OPTIONS = ["kind", ...PICTURE_OPTIONS] satisfies (keyof EmbedOptions)[];
 const KINDS = ["query", "passage"] satisfies Kind[];
 const PASSAGE_TOKENS = 96;
 
@@ -120,7 +121,7 @@ export class Embedder {
    * @throws TinywebError "bad-argument" (what is no picture, or a model of texts only) | "aborted" | "device-lost" | …
    */
   async embedImages(images: readonly Picture[], options?: Omit<EmbedOptions, "kind"> | null): Promise<Float32Array[]> {
-    const { onProgress, onVector, signal } = optionsOf(options, "embedImages()", EMBED_OPTIONS.slice(1) as never);
+    const { onProgress, onVector, signal } = optionsOf(options, "embedImages()", PICTURE_OPTIONS);
     if (!Array.isArray(images)) throw unlike("The pictures for embedImages()", "an array of pictures", images);
     const { pictures, dimensions } = this.section;
     if (pictures === null) throw badArgument(`${this.info.model} reads texts only: pictures need a model such as CLIP or SigLIP.`);

@@ -1,5 +1,7 @@
 /** Pictures scaled as in Python (tinyweb/formats/resize.py), byte for byte: as Pillow does it. */
 
+import { nextTask } from "../next-task.js";
+
 /** Functions of the distance, and from which distance on they are 0. */
 const FILTERS = {
   bilinear: { at: (x: number) => Math.max(1 - Math.abs(x), 0), reach: 1 },
@@ -108,7 +110,7 @@ export async function resample(
   width: number,
   height: number,
   { size, shortest, filter }: Scaling,
-  rest: () => Promise<void> = otherTasks,
+  rest: () => Promise<void> = nextTask,
 ): Promise<Uint8Array<ArrayBuffer>> {
   let [w, h] = [size, size];
   if (shortest !== null) {
@@ -125,16 +127,4 @@ export async function resample(
   const half = await (columnsFirst ? pass(given, down, "column", rest) : pass(given, across, "row", rest));
   const { data: found } = await (columnsFirst ? pass(half, across, "row", rest) : pass(half, down, "column", rest));
   return new Uint8Array(found.buffer as ArrayBuffer);
-}
-
-/** Until the page has done what waits: input, frames. */
-export function otherTasks(): Promise<void> {
-  const { port1, port2 } = new MessageChannel();
-  return new Promise((resolve) => {
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(null);
-  });
 }

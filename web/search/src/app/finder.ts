@@ -361,7 +361,7 @@ export class Finder extends Store<FinderState> {
     return now.length;
   }
 
-  /** One picture that cannot be read is no reason to read no other: it has no vector, and is found by nothing. */
+  /** One picture that cannot be read is no reason to read no other: its vector is of zeros, and nothing finds it. */
   private async pictureVectors(model: SearchModel, docs: Doc[], signal: AbortSignal): Promise<(Float32Array<ArrayBuffer> | undefined)[]> {
     const read = async (given: Doc[]): Promise<Float32Array<ArrayBuffer>[]> => {
       const files = given.map(({ file, picture }) => (file ?? picture) as Blob);

@@ -65,6 +65,11 @@ export interface PictureHit {
   score: number;
 }
 
+/** Whether it is a picture that the model has read: one that it could not read has nothing but zeros. */
+export function isRead(doc: Doc): boolean {
+  return doc.picture !== undefined && doc.done > 0 && doc.vectors.some((x) => x !== 0);
+}
+
 /**
  * @param vector of the query, or of a picture, length 1 @param scale what the model's training multiplied cosines with
  * @param except a picture that is not to be found @returns at most `limit` pictures, best first
@@ -72,7 +77,7 @@ export interface PictureHit {
 export function rankPictures(docs: readonly Doc[], vector: Float32Array, scale: number, limit: number, except?: string): PictureHit[] {
   const found: PictureHit[] = [];
   for (const doc of docs) {
-    if (doc.picture === undefined || doc.done === 0 || doc.vectors.length !== vector.length || doc.id === except) continue;
+    if (doc.vectors.length !== vector.length || doc.id === except || !isRead(doc)) continue;
     let score = 0;
     for (let i = 0; i < vector.length; i++) score += (vector[i] as number) * (doc.vectors[i] as number);
     found.push({ doc, score });

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Dialog, DialogHead, Icon } from "tinyweb-shell";
 import type { Doc } from "../app/library";
+import { isRead } from "../app/rank";
 
 /** Thumbnails shown before all are asked for: of what was found, and of what there is. */
 const FEW_FOUND = 24;
@@ -92,7 +93,7 @@ export function PictureDialog({
         <Picture doc={doc} alt={doc.name} />
       </div>
       <div class="passage-actions">
-        <button type="button" class="button" data-testid="similar-picture" disabled={doc.done === 0} onClick={onSimilar}>
+        <button type="button" class="button" data-testid="similar-picture" disabled={!isRead(doc)} onClick={onSimilar}>
           <Icon name="search" />
           Find similar
         </button>

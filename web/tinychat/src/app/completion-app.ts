@@ -110,8 +110,9 @@ export class CompletionApp extends Store<Writing> {
   }
 
   undo(): void {
+    if (this.busy) return;
     const before = this.past.pop();
-    if (this.busy || before === undefined) return;
+    if (before === undefined) return;
     this.made = null;
     this.put({ text: before, problem: "", ended: "" });
     this.save(true);

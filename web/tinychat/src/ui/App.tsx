@@ -20,6 +20,7 @@ import type { ChatApp } from "../app/chat-app";
 import { displayName } from "../app/facts";
 import type { State } from "../app/state";
 import { Messages } from "./Messages";
+import { NewButton } from "./NewButton";
 import { aboutRows } from "./Sampling";
 import { AnswerSettings, conversationData } from "./Settings";
 import { Sidebar } from "./Sidebar";
@@ -97,19 +98,14 @@ export function App({ app }: { app: ChatApp }): JSX.Element {
         </button>
       }
       actions={
-        <button
-          type="button"
-          class="icon-button new-chat"
-          data-testid="new-chat"
-          title="New chat"
+        <NewButton
+          label="New chat"
+          testId="new-chat"
           onClick={() => {
             app.newChat();
             focusPrompt();
           }}
-        >
-          <Icon name="plus" />
-          <span class="new-chat-label">New chat</span>
-        </button>
+        />
       }
       floating={!atEnd && <IconButton class="jump" icon="down" label="Jump to the latest" testId="jump" onClick={jump} />}
       lines={

@@ -3,6 +3,7 @@ import { useRef } from "preact/hooks";
 import { formatSpeed, Icon, IconButton, Layout, Main, useChanges, useCopy, useEscape, useFittedHeight, useFollowing } from "tinyweb-shell";
 import type { CompletionApp, Writing } from "../app/completion-app";
 import { samplingOf } from "../store/settings";
+import { NewButton } from "./NewButton";
 import { aboutRows, SamplingSettings } from "./Sampling";
 
 const HINT = "hint";
@@ -97,7 +98,7 @@ export function Completion({ app }: { app: CompletionApp }): JSX.Element {
     <Layout
       shell={shell}
       busy={state.phase === "reading" || state.phase === "writing" ? "Writing…" : null}
-      actions={<IconButton icon="plus" label="New text" testId="new-text" disabled={app.busy} onClick={() => app.clear()} />}
+      actions={<NewButton label="New text" testId="new-text" disabled={app.busy} onClick={() => app.clear()} />}
       floating={!atEnd && <IconButton class="jump" icon="down" label="Jump to the end" testId="jump" onClick={jump} />}
       dock={<Controls app={app} state={state} />}
       figures={engine.phase === "ready" && speed > 0 ? [{ key: "speed", text: formatSpeed(speed) }] : []}
