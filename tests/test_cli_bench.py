@@ -12,7 +12,8 @@ from gguf import GGUFWriter
 from tests.export.small_model import write_small_model
 from tests.test_cli import COMMAND, Refused, refused, run
 from tinyweb.cli.completion import VARIABLE
-from tinyweb.export.estimate import Shapes, bits, choices, quants
+from tinyweb.export.choices import bits, quants
+from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.inspect_source import inspect_source
 from tinyweb.formats.source import open_model
 from tinyweb.models.decoder.architectures import read_config
@@ -144,7 +145,7 @@ def test_estimates_are_near_what_is_exported(model_folder: Path, tmp_path: Path)
     site = tmp_path / "site"
     assert run("export", "chat", model_folder, "-o", site, "--quant", "q4").returncode == 0
     made = json.loads(run("inspect", site, "--json").stdout)["targets"]["wasm"]["bytes"]
-    assert shapes.weight_bytes("q4") == pytest.approx(made["weights"], rel=0.05)
+    assert shapes.weights.bytes("q4") == pytest.approx(made["weights"], rel=0.05)
     assert 0.9 * made["total"] < shapes.needs("q4", 512) < 1.3 * made["total"]
 
 

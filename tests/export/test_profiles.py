@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from tinyweb.export.estimate import bits
+from tinyweb.export.choices import Weights, bits
 from tinyweb.export.inspect import inspect_site
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, Fit, fits, line
 
 MIB = 1 << 20
+VOCABULARY = 1 << 15
 KERNELS = {"webgpu": {"decode": 100, "prefill_64": 120}, "wasm": {"decode": 150, "prefill_64": 160}}
 
 
 def chat(weights: int, context: int, position: int, largest: int, quant: str = "q8") -> dict[str, Any]:
     """A manifest as far as it counts: a table of embeddings, the other weights, and a cache."""
-    table = weights // 4
+    table, kind = weights // 4, quant if quant in ("f32", "f16", "q8") else "q8"
+    rows, width = (int(8 * part / bits(kind) / VOCABULARY) for part in (weights - table, table))
     buffers = [
-        {"id": 0, "name": "embedding", "kind": "weight", "bytes": table, "shape": [table]},
-        {"id": 1, "name": "layers", "kind": "weight", "bytes": weights - table, "shape": [weights - table]},
+        {"id": 0, "name": "embedding.weight", "kind": "weight", "bytes": table, "shape": [VOCABULARY, width]},
+        {"id": 1, "name": "layers.weight", "kind": "weight", "bytes": weights - table, "shape": [rows, VOCABULARY]},
         {"id": 2, "name": "ids", "kind": "state", "bytes": 4 * context, "shape": [context]},
         {"id": 3, "name": "layer0.kv", "kind": "state", "bytes": context * position, "shape": [2, 1, context, 8]},
     ]
@@ -30,7 +32,7 @@ def chat(weights: int, context: int, position: int, largest: int, quant: str = "
     size = {"weights": weights, "state": context * (position + 4), "temporaries": MIB}
     return {
         "task": "chat",
-        "model": {"quant": quant, "context": context, "parameters": weights},
+        "model": {"quant": quant, "context": context, "parameters": weights, "vocab_size": VOCABULARY},
         "chat": {"decode": "decode", "ids": 2, "prefill": [{"entry": "prefill_64", "block": 64}]},
         "buffers": buffers,
         "targets": {
@@ -92,15 +94,17 @@ def test_what_does_not_fit_says_what_would() -> None:
 
 def test_advice_is_kept(tmp_path: Path) -> None:
     """A quantisation that is proposed fits, for every one it starts from."""
-    for quant in ("f32", "f16", "q8"):
+    for quant in ("f32", "f16", "q8", "Q6_K, Q4_K"):
         for weights in range(256, 8192, 512):
-            for name, fit in by_name(chat(weights * MIB, 8192, 50_000, MIB, quant)).items():
+            manifest = chat(weights * MIB, 8192, 50_000, MIB, quant)
+            for name, fit in by_name(manifest).items():
                 words = str(fit.advice).replace(" and ", " ").split()
                 if fit.fits or "smaller" in words:
                     continue
                 chosen = words[words.index("--quant") + 1] if "--quant" in words else quant
                 context = int(words[words.index("--context") + 1]) if "--context" in words else 8192
-                again = chat(int(weights * MIB * bits(chosen) / bits(quant)), context, 50_000, MIB, chosen)
+                left = Weights.of_manifest(manifest).bytes("stored" if chosen == quant else chosen)
+                again = chat(left, context, 50_000, MIB, chosen)
                 assert by_name(again)[name].fits, (quant, weights, name, fit.advice)
 
 

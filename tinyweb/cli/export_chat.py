@@ -88,8 +88,9 @@ def export_chat(
         f"{made.kernels_per_token} kernels per token"
     )
     if made.fit is not None:
+        weights = f"{made.quant} (what is stored, {made.report.kept})" if made.report.kept else made.quant
         console.print(
-            f"For a {made.fit.title}: --quant {made.report.quant} --cache {made.cache} --context {made.context}, "
+            f"For a {made.fit.title}: --quant {weights} --cache {made.cache} --context {made.context}, "
             f"{size(made.fit.needs)} of {size(made.fit.memory)}",
             markup=False,
         )

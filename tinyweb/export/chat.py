@@ -17,7 +17,7 @@ from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
-from tinyweb.export.precision import described, has_integers, kept, requantised
+from tinyweb.export.precision import described, has_integers, kept, reported
 from tinyweb.export.profiles import PAGE_BYTES, Fit, named_profile
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write_wasm
@@ -103,8 +103,8 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     while True:
         progress("reading the model", 0, 1)
         choice, attempt = None, options
-        if options.profile is not None and options.quant != STORED:
-            choice = choose(opened, options.profile, options.quant, options.cache, options.context, factor)
+        if options.profile is not None:
+            choice = choose(opened, options, factor)
             attempt = replace(options, quant=choice.quant, cache=choice.cache, context=choice.context)
         made = _quantised(opened, tokenizer, attempt, progress)
         progress("reading the model", 1, 1)
@@ -112,10 +112,8 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
             written = _write_bundle(site / "model", opened, made, tokenizer, settings, attempt, progress)
             fit = fit_on(written, options.profile) if options.profile is not None else None
             if fit is not None and not fit.fits:
-                if choice is None or fit.needs <= fit.memory:  # nothing was to be chosen, or it is not the memory
-                    chosen = f"leave out --quant {STORED}, and --profile chooses"
-                    todo = chosen if choice is None else "take a smaller model"
-                    raise ExportError(f"{source} does not fit on a {fit.title}: {fit.limit}: {todo}.")
+                if choice is None or fit.needs <= fit.memory:  # it is not the memory
+                    raise ExportError(f"{source} does not fit on a {fit.title}: {fit.limit}: take a smaller model.")
                 factor = (fit.needs - PAGE_BYTES) / choice.needs
                 raise _Misfit
             write_json(site / REPORT, made.report.record())
@@ -143,7 +141,7 @@ def _quantised(
         return ChatReader(model, tokenizer)
 
     made = quantise(read, quant, options.quantization, progress, reference)
-    return replace(made, report=replace(made.report, requantised=requantised(source, quant)))
+    return replace(made, report=reported(made.report, source, quant))
 
 
 def _write_bundle(

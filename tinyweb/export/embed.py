@@ -19,7 +19,7 @@ from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import write_functions
 from tinyweb.export.loader import write_loader
-from tinyweb.export.precision import described, kept, requantised
+from tinyweb.export.precision import described, kept, reported
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
@@ -82,7 +82,7 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     folder = open_model(path)
     quant, reference = kept(folder, options.quant), "f32" if folder.stored_types() else None
     made = quantise(_reader(folder, options), quant, options.quantization, progress, reference)
-    embedder, report = made.reader.model, replace(made.report, requantised=requantised(folder, quant))
+    embedder, report = made.reader.model, reported(made.report, folder, quant)
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)

@@ -1,16 +1,17 @@
-"""What memory a chat will take on a device, from its config and the shapes of its tensors: before anything is read or
-exported. `profiles.fits` has the exact figures of what was exported."""
+"""What memory a chat will take on a device, from its config and the shapes of its tensors, and what of it fits: before
+anything is read or exported.
+
+What is kept as what, and which is best, is `choices.py`'s; `profiles.fits` has the figures of what was exported, and
+`fitting.py` corrects an estimate by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
 
-from tinyweb.export.profiles import GOOD, SHORTEST
+from tinyweb.export.choices import Weights, by_exactness, preferred, smaller_caches
 from tinyweb.formats.huggingface import Checkpoint
-from tinyweb.kinds import BITS, CACHES
 from tinyweb.models.chat import BLOCKS, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT
 from tinyweb.models.decoder.cache import ELEMENT_BITS, kind_beside
@@ -24,9 +25,6 @@ from tinyweb.models.decoder.config import (
     StateSpaceConfig,
     TimeMixConfig,
 )
-from tinyweb.nn.quantize import GROUP
-
-SCALE_BITS = 16  # of a group
 
 
 @dataclass(frozen=True)
@@ -41,42 +39,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Shapes:
-    """A model without its values. `tables`: numbers of the embedding and the head, `matrices`: of all others that are
-    quantised, `others`: of vectors. `cache`: how positions are kept; None: as suits the weights."""
+    """A model without its values. `cache`: how positions are kept; None: as suits the weights."""
 
     config: DecoderConfig
-    tables: int
-    matrices: int
-    others: int
+    weights: Weights
     cache: str | None = None
 
     @classmethod
     def of(cls, config: DecoderConfig, checkpoint: Checkpoint, cache: str | None = None) -> Shapes:
-        """From the shapes of all tensors: those with a row for each word of the vocabulary are tables."""
-        tables = matrices = others = 0
-        for name in checkpoint:
-            shape = checkpoint.entry(name).shape
-            if len(shape) < 2:
-                others += prod(shape)
-            elif shape[0] == config.vocab_size:
-                tables += prod(shape)
-            else:
-                matrices += prod(shape)
-        return cls(config, tables, matrices, others, cache)
-
-    @property
-    def parameters(self) -> int:
-        return self.tables + self.matrices + self.others
+        return cls(config, Weights.of(checkpoint, config.vocab_size), cache)
 
     @property
     def elements(self) -> int:
         """Of all caches, for one position."""
         return sum(_cached(layer, self.config.hidden_size) for layer in self.config.layers)
-
-    def weight_bytes(self, quant: str) -> int:
-        """Bytes of the weights. With fewer than 8 bits tables keep 8 (`decoder.loader`)."""
-        table = max(bits(quant), bits("q8"))
-        return int((self.tables * table + self.matrices * bits(quant)) / 8) + 4 * self.others
 
     def cache_bytes(self, quant: str, context: int) -> int:
         """Bytes of keys and values, and what else is kept of each position, beside weights of `quant`; and of states,
@@ -93,34 +69,7 @@ class Shapes:
 
     def needs(self, quant: str, context: int) -> int:
         """Bytes on a device, without the page itself."""
-        return self.weight_bytes(quant) + self.cache_bytes(quant, context) + self.working_bytes(context)
-
-
-def bits(quant: str) -> float:
-    """Bits of one weight, its part of a group's scale included."""
-    return BITS[quant] + SCALE_BITS / GROUP if quant in BITS else float(quant.removeprefix("f"))
-
-
-def quants(given: str | None = None) -> list[str]:
-    """Those worth choosing among, the most exact first: what has 8 bits or fewer; or the one that was `given`."""
-    return [given] if given else sorted(BITS, key=bits, reverse=True)
-
-
-def by_exactness(weights: Iterable[str], caches: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of a kind of weights and one of a cache, the most exact first. What has the fewest bits of the two counts
-    first, as it loses most, then the bits of both."""
-
-    def exactness(pair: tuple[str, str]) -> tuple[float, float]:
-        of = bits(pair[0]), ELEMENT_BITS[pair[1]]
-        return min(of), sum(of)
-
-    return sorted(product(weights, caches), key=exactness, reverse=True)
-
-
-def smaller_caches(kind: str) -> list[str]:
-    """The kinds from this one on, the most exact first."""
-    kinds = (c for c in CACHES if ELEMENT_BITS[c] <= ELEMENT_BITS[kind])
-    return sorted(kinds, key=lambda c: ELEMENT_BITS[c], reverse=True)
+        return self.weights.bytes(quant) + self.cache_bytes(quant, context) + self.working_bytes(context)
 
 
 def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int | None = None) -> Iterator[Choice]:
@@ -132,14 +81,14 @@ def choices(shapes: Shapes, memory: int, quant: str | None = None, context: int 
     most = min(shapes.config.positions, context or DEFAULT_CONTEXT)
     usual = shapes.cache or kind_beside(quant == "f32")
     caches = smaller_caches(usual) if shapes.cache is None and shapes.elements else [usual]
-    found = []
-    for weights, cache in by_exactness(quants(quant), caches):
-        of = replace(shapes, cache=cache)
-        tokens = _longest(of, memory, weights, most, fixed=context is not None)
-        found.append(Choice(weights, cache, tokens, of.needs(weights, tokens)))
-    good = [c for c in found if c.context >= min(GOOD, most)]
-    yield from good
-    yield from (c for c in found if c not in good and c.context >= min(SHORTEST, most))
+
+    def found() -> Iterator[tuple[Choice, int]]:
+        for weights, cache in by_exactness([quant] if quant else shapes.weights.quants(), caches):
+            of = replace(shapes, cache=cache)
+            tokens = _longest(of, memory, weights, most, fixed=context is not None)
+            yield Choice(weights, cache, tokens, of.needs(weights, tokens)), tokens
+
+    yield from (choice for choice, _ in preferred(found(), most))
 
 
 def _longest(shapes: Shapes, memory: int, quant: str, most: int, fixed: bool) -> int:

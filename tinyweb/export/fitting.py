@@ -1,42 +1,76 @@
-"""What a chat is exported with so that it fits on a kind of device: chosen by an estimate, and checked when all is
-written."""
+"""What a chat is exported with so that it fits on a kind of device: chosen by an estimate (`estimate.py`) before it is
+read, and checked by the figures of what was written (`profiles.py`), which correct the estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from tinyweb.errors import ExportError
-from tinyweb.export.estimate import Choice, Shapes, choices, quants, smaller_caches
+from tinyweb.export.choices import SHORTEST, smaller_caches
+from tinyweb.export.estimate import Choice, Shapes, choices
 from tinyweb.export.inspect import entry_kernels
-from tinyweb.export.profiles import PAGE_BYTES, SHORTEST, Fit, fits, named_profile, size
+from tinyweb.export.profiles import PAGE_BYTES, Fit, fits, named_profile, size
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.kinds import MIXED
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.cache import kind_beside
+from tinyweb.quantization import QuantOptions
 
 
-def choose(
-    source: ModelFolder, name: str, quant: str | None, cache: str | None, context: int | None, factor: float = 1.0
-) -> Choice:
-    """The best that fits on the profile of this name; what is given is kept. `factor`: what an export needs, in times
-    of its estimate. ExportError where nothing fits."""
-    profile = named_profile(name)
+class Asked(Protocol):
+    """What was said of an export. None: chosen here."""
+
+    @property
+    def profile(self) -> str | None: ...
+    @property
+    def quant(self) -> str | None: ...
+    @property
+    def cache(self) -> str | None: ...
+    @property
+    def context(self) -> int | None: ...
+    @property
+    def quantization(self) -> QuantOptions: ...
+
+
+def choose(source: ModelFolder, asked: Asked, factor: float = 1.0) -> Choice:
+    """The best that fits on the profile that was asked for; what else was said is kept. `factor`: what an export needs,
+    in times of its estimate. ExportError where nothing fits, which says what would."""
+    profile, quant, context = named_profile(str(asked.profile)), asked.quant, asked.context
+    config, checkpoint = read_config(source.config)[0], source.weights()
+    shapes = Shapes.of(config, checkpoint, asked.cache)
+    if asked.quantization.of_integers:  # which blocks of a file are none of
+        shapes = replace(shapes, weights=replace(shapes.weights, kept=False))
     if quant == MIXED:
-        raise ExportError(f"--profile chooses among {', '.join(quants())}: leave out --quant {quant}, or --profile.")
-    shapes = Shapes.of(read_config(source.config)[0], source.weights(), cache)
-    found = next(choices(shapes, int((profile.memory - PAGE_BYTES) / factor), quant, context), None)
+        among = ", ".join(shapes.weights.quants())
+        raise ExportError(f"--profile chooses among {among}: leave out --quant {quant}, or --profile.")
+    memory = int((profile.memory - PAGE_BYTES) / factor)
+    found = next(choices(shapes, memory, quant, context), None)
     if found is not None:
         return found
-    least, kept = quants(quant)[-1], cache or smaller_caches(kind_beside(quant == "f32"))[-1]
-    tokens = context or min(SHORTEST, shapes.config.positions)
-    needs = replace(shapes, cache=kept).needs(least, tokens) * factor + PAGE_BYTES
+    said = {"quant": quant, "cache": asked.cache, "context": context}
+    given = " ".join(f"--{option} {value}" for option, value in said.items() if value is not None)
+    free = next(choices(replace(shapes, cache=None), memory), None) if given else None
+    todo = "take a smaller model, or another --profile"
+    if free is not None:
+        todo = f"leave out {given}, and --quant {free.quant} --cache {free.cache} --context {free.context} is taken"
+    least = _least(shapes, quant, context)
+    needs = int(least.needs * factor) + PAGE_BYTES
     raise ExportError(
         f"{source.name} does not fit on a {profile.title}, which gives a page {size(profile.memory)}: with --quant "
-        f"{least} and a context of {tokens} tokens (--cache {kept}) it still needs {size(needs)}: "
-        "take a smaller model, or another --profile."
+        f"{least.quant} and a context of {least.context} tokens (--cache {least.cache}) it still needs {size(needs)}: "
+        f"{todo}."
     )
+
+
+def _least(shapes: Shapes, quant: str | None, context: int | None) -> Choice:
+    """What takes least of all that is worth proposing."""
+    usual = shapes.cache or smaller_caches(kind_beside(quant == "f32"))[-1]
+    kinds = [quant] if quant else shapes.weights.quants()
+    tokens = context or min(SHORTEST, shapes.config.positions)
+    of = Shapes(shapes.config, shapes.weights, usual)
+    return min((Choice(kind, usual, tokens, of.needs(kind, tokens)) for kind in kinds), key=lambda c: c.needs)
 
 
 def fit_on(written: Mapping[str, Any], profile: str) -> Fit:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyweb.errors import ModelFormatError, SourceError, TinywebError
-from tinyweb.export.estimate import Shapes, choices, quants
+from tinyweb.export.choices import quants
+from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, size
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder
 from tinyweb.formats.source import open_model
+from tinyweb.kinds import STORED
 from tinyweb.sources import CHAT, DETECT, IMAGE, Progress, locate, model_name
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def _texts(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
         "vocab_size": config.vocab_size,
         "context": config.positions,
         "chat_template": tokenizer.template is not None,
-        "weight_bytes": {quant: found.weight_bytes(quant) for quant in quants()},
+        "weight_bytes": {quant: found.weights.bytes(quant) for quant in ([STORED] * found.weights.kept + quants())},
         "devices": _devices(found),
     }
     return "completion" if tokenizer.completes else "chat", facts

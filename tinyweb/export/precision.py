@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyweb.formats.gguf.stored import HELD
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.kinds import BITS, STORED
 from tinyweb.models.stored import nearest
+from tinyweb.quantization.report import Report
 
 USUAL = "q8"
 KEPT = {"q8": "Q8_0", "q4": "Q4_0"}  # types of GGUF that a quantisation holds exactly
@@ -24,6 +27,12 @@ def has_integers(source: ModelFolder, quant: str) -> bool:
 def described(source: ModelFolder, quant: str) -> str:
     """A quantisation for people: of what is stored, its types, the most frequent first."""
     return ", ".join(source.stored_types()) or quant if quant == STORED else quant
+
+
+def reported(report: Report, source: ModelFolder, quant: str) -> Report:
+    """With what became of types that the source has quantised."""
+    held = ", ".join(name for name in source.stored_types() if quant == STORED and name in HELD)
+    return replace(report, kept=held or None, requantised=requantised(source, quant))
 
 
 def requantised(source: ModelFolder, quant: str) -> str | None:

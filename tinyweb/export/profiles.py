@@ -4,6 +4,8 @@ An estimate, made before anybody opens the page: a token of an answer reads ever
 is filled (the roofline of Williams et al. 2009, where bandwidth is the roof), and launches its kernels; a token of a
 prompt is two operations for each weight. Bandwidth is taken as what such devices reach, about 0.7 of their data
 sheets; memory as what browsers let a page have.
+
+Everything here is of a finished bundle, by its manifest; `estimate.py` is for what is not exported yet.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tinyweb.errors import ExportError
+from tinyweb.kinds import STORED
 
 GIB, MIB = 1 << 30, 1 << 20
 PAGE_BYTES = 64 * MIB  # the page itself: code, tokenizer, shards on their way
 PROMPT = 256  # tokens until the first of an answer
-SHORTEST, GOOD = 256, 2048  # tokens of a context that is worth proposing, and for which weights are rounded more
 
 
 @dataclass(frozen=True)
@@ -159,36 +161,36 @@ def _steps(
     largest = section.get("limits", {}).get("maxStorageBufferBindingSize", 0)
     if chat is None or largest > profile.binding:
         return
+    from tinyweb.export.choices import preferred  # a site that fits does without
+
     room = profile.memory - needs + chat.position * chat.context
     found: list[tuple[str, int]] = []
-    for options, weights, cache in _smaller(manifest["model"]):
-        free, position = room + section["bytes"]["weights"] * (1 - weights), chat.position * cache
-        found.append((options, min(int(free // position), chat.context) if position else chat.context))
-    # as `estimate.choices`: the most exact that leave a good context, else any that leave one worth having
-    enough = (min(least, chat.context) for least in (GOOD, SHORTEST))
-    chosen = next((f for least in enough for f in found if f[1] >= least), None)
-    if chosen is None:
-        return
-    options, context = chosen
+    for options, saved, cache in _smaller(manifest):
+        free, position = room + saved, chat.position * cache
+        all_of_it = free >= position * chat.context
+        found.append((options, chat.context if all_of_it else int(free // position) if position else 0))
+    options, context = next(preferred(found, chat.context), ("", 0))
     if options:
         yield options
-    if context < chat.context:
+    if 0 < context < chat.context:
         yield f"--context {context // 64 * 64}"
 
 
-def _smaller(model: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
-    """Options for weights and cache, from those that are on, with what each leaves of the bytes of either."""
-    from tinyweb.export.estimate import bits, by_exactness, quants, smaller_caches  # a site that fits does without
+def _smaller(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Options for weights and cache, from those that are on, with the bytes of the weights that each saves, and what
+    it leaves of the cache's."""
+    from tinyweb.export.choices import Weights, by_exactness, rounder, smaller_caches
     from tinyweb.models.decoder.cache import ELEMENT_BITS
 
+    model, numbers = manifest["model"], Weights.of_manifest(manifest)
     quant, cache = str(model.get("quant")), str(model.get("cache"))
-    order = ["f32", "f16", *quants()]
-    weights = order[order.index(quant) :] if quant in order else order[-1:]
+    now = numbers.bytes(STORED)
+    later = [q for q in rounder(quant) if numbers.bytes(q) < now]
     caches = smaller_caches(cache) if cache in ELEMENT_BITS else ["f16"]
-    for w, c in by_exactness(weights, caches):
-        changed = [f"--quant {w}"] if w != weights[0] else []
+    for w, c in by_exactness([STORED, *later], caches):
+        changed = [f"--quant {w}"] if w != STORED else []
         changed += [f"--cache {c}"] if c != caches[0] else []
-        yield " and ".join(changed), bits(w) / bits(weights[0]), ELEMENT_BITS[c] / ELEMENT_BITS[caches[0]]
+        yield " and ".join(changed), now - numbers.bytes(w), ELEMENT_BITS[c] / ELEMENT_BITS[caches[0]]
 
 
 def size(count: float) -> str:

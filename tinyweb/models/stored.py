@@ -30,6 +30,18 @@ def nearest(kind: str) -> str:
     return "Q4_0" if 8 * form.bytes / form.elements <= FEW else "Q8_0"
 
 
+def kept_bits(kind: str, whole: bool = True) -> float:
+    """Bits of an element of a type as it is held, scales included; where that cannot be, or not as `whole` blocks, of
+    the nearest type."""
+    name = kind if kind in HELD and whole else nearest(kind)
+    form = BY_NAME[name]
+    assert isinstance(form, BlockFormat)
+    (found,) = parts(rows_of(form, np.zeros(form.bytes, np.uint8), (1, form.elements)))
+    codes, types = HELD[name].bits * form.elements, HELD[name].types
+    scales = ((types[n].bits if n in types else 8 * v.itemsize) * v.size for n, v in found.items() if n != "codes")
+    return (codes + sum(scales)) / form.elements
+
+
 def requantised(values: Array, kind: str) -> Array:
     """Numbers (…, width) as rows of blocks of Q4_0 or Q8_0, by our own search for scales; `width` is a multiple of
     32."""

@@ -33,6 +33,11 @@ class QuantOptions:
         """Whether a matrix after the other can be stored as it is read."""
         return self.calibrate is None and self.bytes is None
 
+    @property
+    def of_integers(self) -> bool:
+        """Whether anything is asked for that only weights have which are quantised here."""
+        return self.group != GROUP or self.zero_points or self.calibrate is not None
+
     def recipe(self, quant: str) -> Recipe:
         """How matrices are stored; of "mixed" the layers as they come. TinywebError for what does not go together."""
         integers = quant == MIXED or quant in BITS

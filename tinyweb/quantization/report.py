@@ -33,8 +33,8 @@ class LayerReport:
 @dataclass(frozen=True)
 class Report:
     """`weights`: bytes of all weights; `before`: as f32. `calibration`: tokens that the weights were fitted to.
-    `evaluation`: as of `compare_predictions` or `compare_vectors`, with the file's name. `requantised`: what the source
-    had quantised otherwise."""
+    `evaluation`: as of `compare_predictions` or `compare_vectors`, with the file's name. `kept`: types of the source
+    that run as they are stored; `requantised`: what it had quantised otherwise."""
 
     quant: str
     weights: int
@@ -42,6 +42,7 @@ class Report:
     layers: Sequence[LayerReport]
     calibration: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
+    kept: str | None = None
     requantised: str | None = None
 
     @property
@@ -67,6 +68,7 @@ class Report:
             "version": VERSION,
             "quant": self.quant,
             "bytes": {"weights": self.weights, "f32": self.before},
+            "kept": self.kept,
             "requantised": self.requantised,
             "calibration": self.calibration,
             "evaluation": self.evaluation,
@@ -77,8 +79,9 @@ class Report:
 
 def lines(report: Report) -> list[str]:
     """The report for people: bytes, kinds, the matrices of the largest error, and what was measured."""
+    kept = f" as they are stored ({report.kept})" if report.kept else ""
     found = [
-        f"{report.weights / 1e6:.1f} MB of weights, {100 * report.weights / max(report.before, 1):.0f} % of "
+        f"{report.weights / 1e6:.1f} MB of weights{kept}, {100 * report.weights / max(report.before, 1):.0f} % of "
         f"{report.before / 1e6:.1f} MB in f32"
     ]
     quantised = [layer for layer in report.layers if layer.error > 0]
