@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,21 +73,29 @@ def awq(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
     return {"qweight": pack(values), "qzeros": pack(zeros), "scales": scales}, weight
 
 
-def pack_quantized(bits: int, group: int, zeros: bool, order: bool = False) -> Packer:
+def words(values: np.ndarray, bits: int) -> np.ndarray:
+    """Fields along the last axis as 32-bit words, none in two of them."""
+    each = 32 // bits
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % each)]).astype(np.int64)
+    shifted = padded.reshape(*values.shape[:-1], -1, each) << np.arange(each) * bits
+    return shifted.sum(-1).astype(np.uint32).view(np.int32)
+
+
+def pack_quantized(bits: int, group: int, zeros: bool, order: bool = False, packed: Any = stream) -> Packer:
     def pack(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
         rows, columns = shape
         half = 1 << (bits - 1)
         values, scales = integers(bits, rows, columns) - half, scales_of(rows, columns // group)
         of: Any = np.arange(columns) // group
         parts = {
-            "weight_packed": stream(values + half, bits),
+            "weight_packed": packed(values + half, bits),
             "weight_scale": scales,
             "weight_shape": np.array([rows, columns]),
         }
         points: Any = np.zeros((rows, columns // group), np.int64)
         if zeros:
             points = rng.integers(-half, half, points.shape)
-            parts["weight_zero_point"] = np.ascontiguousarray(stream((points + half).T, bits).T)
+            parts["weight_zero_point"] = np.ascontiguousarray(packed((points + half).T, bits).T)
         if order:
             parts["weight_g_idx"] = of = rng.permutation(of).astype(np.int32)
         return parts, (values - points[:, of]) * scales[:, of].astype(np.float32)
@@ -120,6 +129,33 @@ def nvfp4(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
     packed = (values[:, 0::2] | values[:, 1::2] << 4).astype(np.uint8)
     parts: Any = {"weight_packed": packed, "weight_scale": scales, "weight_global_scale": whole.reshape(1)}
     return parts, numbers * np.repeat(scales.float().numpy() / whole, 16, 1)
+
+
+def mxfp4(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
+    values, exponents = integers(4, *shape), rng.integers(118, 132, (shape[0], shape[1] // 32)).astype(np.uint8)
+    numbers = np.array([*E2M1, *(-x for x in E2M1)], np.float32)[values]
+    packed = (values[:, 0::2] | values[:, 1::2] << 4).astype(np.uint8)
+    scales = 2.0 ** (exponents.astype(np.float32) - 127)
+    return {"weight_packed": packed, "weight_scale": exponents}, numbers * np.repeat(scales, 32, 1)
+
+
+def awq_symmetric(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
+    """Without zero points: 8 stands for 0."""
+    rows, columns = shape
+    values, scales, of = integers(4, columns, rows), scales_of(columns // 64, rows), np.arange(columns) // 64
+    packed = stream(values.reshape(len(values), -1, 8)[..., list(AWQ_ORDER)].reshape(values.shape), 4)
+    return {"qweight": packed, "scales": scales}, ((values - 8.0) * scales[of].astype(np.float32)).T
+
+
+def gptq_symmetric(shape: np.ndarray) -> tuple[Parts, np.ndarray]:
+    """What `sym` writes: all zero points are the middle, stored less one; every group in order."""
+    rows, columns = shape
+    values, scales, of = integers(4, columns, rows), scales_of(columns // 32, rows), np.arange(columns) // 32
+    parts = {
+        "qweight": stream(values.T, 4).T, "qzeros": np.full((columns // 32, rows // 8), 0x77777777, np.int32),
+        "scales": scales, "g_idx": of.astype(np.int32),
+    }  # fmt: skip
+    return parts, ((values - 8) * scales[of].astype(np.float32)).T
 
 
 def four_bits(kind: str, nested: bool) -> Packer:
@@ -169,8 +205,8 @@ def mlx(bits: int, group: int) -> Packer:
     return pack
 
 
-def compressed(kind: str, bits: int = 4) -> dict[str, Any]:
-    groups = {"group_0": {"weights": {"num_bits": bits}}}
+def compressed(kind: str, bits: int = 4, **more: Any) -> dict[str, Any]:
+    groups = {"group_0": {"weights": {"num_bits": bits, **more}, "format": None}}
     return {"quant_method": "compressed-tensors", "format": kind, "config_groups": groups}
 
 
@@ -183,6 +219,13 @@ CASES: dict[str, tuple[dict[str, Any], Packer]] = {
     "gptq v2": (
         {"quant_method": "gptq", "bits": 2, "group_size": 32, "checkpoint_format": "gptq_v2"}, gptq(2, 32, False, 0),
     ),
+    "gptq, symmetric": ({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True}, gptq_symmetric),
+    "gptq, groups of 64": ({"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False}, gptq(4, 64, False, 1)),
+    "gptq v2, act-order": (
+        {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "checkpoint_format": "gptq_v2"},
+        gptq(4, 32, True, 0),
+    ),
+    "awq, symmetric": ({"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": False}, awq_symmetric),
     "awq": ({"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"}, awq),
     "compressed-tensors": (compressed("pack-quantized"), pack_quantized(4, 32, False)),
     "compressed-tensors, zero points": (compressed("pack-quantized"), pack_quantized(4, 16, True)),
@@ -191,6 +234,18 @@ CASES: dict[str, tuple[dict[str, Any], Packer]] = {
     "compressed-tensors, int8": (compressed("int-quantized", 8), int_quantized),
     "compressed-tensors, fp8": (compressed("float-quantized", 8), fp8("weight_scale", 1, 0)),
     "compressed-tensors, nvfp4": (compressed("nvfp4-pack-quantized"), nvfp4),
+    "compressed-tensors, mxfp4": (compressed("mxfp4-pack-quantized"), mxfp4),
+    "compressed-tensors, 3 bits": (compressed("pack-quantized", 3), pack_quantized(3, 32, True)),
+    "compressed-tensors, 3 bits, words of their own": (
+        compressed("pack-quantized", 3), pack_quantized(3, 32, True, packed=words),
+    ),
+    "compressed-tensors, 5 bits": (compressed("pack-quantized", 5), pack_quantized(5, 16, True)),
+    "compressed-tensors, 6 bits, words of their own": (
+        compressed("pack-quantized", 6), pack_quantized(6, 64, True, packed=words),
+    ),
+    "compressed-tensors, blocks": (
+        compressed("float-quantized", 8, block_structure=[40, 24]), fp8("weight_scale", 40, 24),
+    ),
     "fp8, blocks": ({"quant_method": "fp8", "weight_block_size": [32, 48]}, fp8("weight_scale_inv", 32, 48)),
     "fp8, one scale": ({"quant_method": "fp8"}, fp8("weight_scale", 0, 0)),
     "fbgemm fp8": ({"quant_method": "fbgemm_fp8"}, fp8("weight_scale", 1, 0)),
@@ -199,6 +254,9 @@ CASES: dict[str, tuple[dict[str, Any], Packer]] = {
     "fp4": (BNB, four_bits("fp4", False)),
     "int8": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, eight_bits),
     "mlx": ({"bits": 4, "group_size": 64}, mlx(4, 64)),
+    "mlx, 2 bits": ({"bits": 2, "group_size": 32}, mlx(2, 32)),
+    "mlx, 5 bits": ({"bits": 5, "group_size": 32}, mlx(5, 32)),
+    "mlx, 8 bits": ({"bits": 8, "group_size": 64}, mlx(8, 64)),
     "mlx, 3 bits": ({"bits": 3, "group_size": 32}, mlx(3, 32)),
     "mlx, 6 bits": ({"bits": 6, "group_size": 32}, mlx(6, 32)),
 }  # fmt: skip
@@ -237,6 +295,43 @@ def test_values(case: str, tmp_path: Path) -> None:
         assert found.entry(name).shape == values.shape
         np.testing.assert_allclose(found.read(name, values.shape), values, rtol=1e-6, atol=1e-7)
     assert found.read("model.norm.weight", (COLUMNS,)).sum() == COLUMNS
+
+
+def test_layers_of_other_bits(tmp_path: Path) -> None:
+    """Of compressed-tensors: a matrix's shape says which of the config's bits it has."""
+    up = "model.layers.0.mlp.up_proj"
+    want = packed_folder(tmp_path, *CASES["compressed-tensors, zero points"])
+    stored = {n: v for n, v in _stored(tmp_path).items() if not n.startswith(up)}
+    parts, want[f"{up}.weight"] = pack_quantized(8, 32, False)(np.array([ROWS, COLUMNS]))
+    save_file(stored | {f"{up}.{n}": tensor(v) for n, v in parts.items()}, tmp_path / "model.safetensors")
+    groups = {str(b): {"weights": {"num_bits": b}, "format": "pack-quantized"} for b in (4, 8)}
+    settings = {"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": groups}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": settings}))
+    found = ModelFolder(tmp_path).weights()
+    for name, values in want.items():
+        np.testing.assert_allclose(found.read(name, values.shape), values, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("field", ["blocksize", "nested_blocksize"])
+def test_blocks_larger_than_the_weight_cost_nothing(field: str, tmp_path: Path) -> None:
+    """Memory is that of the weight, whatever the state says."""
+    packed_folder(tmp_path, *CASES["nf4, nested"])
+    stored = _stored(tmp_path)
+    for name in [n for n in stored if "quant_state" in n]:
+        state = json.loads(stored[name].numpy().tobytes()) | {field: (1 << 31) - 1}
+        stored[name] = tensor(np.frombuffer(json.dumps(state).encode(), np.uint8))
+        if field == "blocksize":
+            for part, count in (("absmax", 1), ("nested_absmax", 1)):
+                stored[f"{name.partition('.weight')[0]}.weight.{part}"] = stored[
+                    f"{name.partition('.weight')[0]}.weight.{part}"
+                ][:count].clone()
+    save_file(stored, tmp_path / "model.safetensors")
+    found = ModelFolder(tmp_path).weights()
+    tracemalloc.start()
+    assert np.isfinite(found.read("model.layers.0.mlp.up_proj.weight", (ROWS, COLUMNS))).all()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_experts_of_gpt_oss(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Two numbers lie in a byte, the first in the high half; a JSON of the state lies 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -53,22 +54,23 @@ def _state(stored: Stored, name: str) -> dict[str, Any]:
 
 
 def _four_bits(stored: Stored, name: str, state: dict[str, Any]) -> Floats:
-    count = int(np.prod(state["shape"], dtype=np.int64))
-    stored_shape = stored.shape(name)
-    if int(np.prod(stored_shape, dtype=np.int64)) != -(-count // 2):
+    count, stored_shape = math.prod(state["shape"]), stored.shape(name)
+    if math.prod(stored_shape) != -(-count // 2):
         raise stored.wrong(name, f"has shape {stored_shape}, which does not hold {state['shape']} in 4 bits")
     pairs = stored.read(name, kind="int").astype(np.uint8).reshape(-1)
     nibbles = np.stack([pairs >> 4, pairs & 15], -1).reshape(-1)[:count]
-    blocks = -(-count // state["block"])
+    size = min(state["block"], count)
+    blocks = -(-count // size)
     if state["nested"]:
         codes = stored.read(name + ".absmax", (blocks,), kind="int").astype(np.uint8)
         table = stored.floats(name + ".nested_quant_map", (256,))
         outer = stored.floats(name + ".nested_absmax", (-(-blocks // state["nested"]),))
-        scales = table[codes] * np.repeat(outer, state["nested"])[:blocks] + np.float32(state["offset"])
+        outer = np.repeat(outer, min(state["nested"], blocks))[:blocks]
+        scales = table[codes] * outer + np.float32(state["offset"])
     else:
         scales = stored.floats(name + ".absmax", (blocks,))
     values = stored.floats(name + ".quant_map", (16,))[nibbles]
-    return (values * np.repeat(scales, state["block"])[:count]).reshape(state["shape"])
+    return (values * np.repeat(scales, size)[:count]).reshape(state["shape"])
 
 
 def _eight_bits(stored: Stored, stem: str, shape: tuple[int, ...]) -> Floats:

@@ -16,6 +16,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.formats.packed.tensors import Floats, Stored, Weight, fields
 
+ZEROS_LESS = {"gptq": 1, "gptq_v2": 0}  # by how much less zero points are stored
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the column, of eight, that each nibble of a word belongs to
 
 
@@ -23,7 +24,12 @@ def gptq(stored: Stored, config: Config) -> Iterator[Weight]:
     bits, group = config.integer("bits", 2, 8), _group(config)
     if bits not in (2, 3, 4, 8):
         raise ModelFormatError(f"{config.where}: 'bits' of GPTQ can be 2, 3, 4 or 8, found {bits}")
-    less = 0 if config.word("checkpoint_format", "gptq") == "gptq_v2" else 1
+    layout = config.word("checkpoint_format", "gptq")
+    if layout not in ZEROS_LESS:
+        raise ModelFormatError(
+            f"{config.where}: GPTQ's checkpoint_format {layout[:20]!r} is not supported; known: {', '.join(ZEROS_LESS)}"
+        )
+    less = ZEROS_LESS[layout]
     for stem in stored.ending(".qweight"):
         words, columns = _matrix(stored, stem + ".qweight")
         rows = words * 32 // bits

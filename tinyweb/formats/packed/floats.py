@@ -10,28 +10,37 @@ import numpy as np
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
-from tinyweb.formats.packed.tensors import Floats, Stored, Weight, fields
+from tinyweb.formats.packed.tensors import Array, Floats, Stored, Weight, fields
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 MX_GROUP, NV_GROUP = 32, 16
+Sizes = tuple[int, ...]
 
 
 def fp8(stored: Stored, config: Config) -> Iterator[Weight]:
     """`weight` times `weight_scale` (fbgemm, per tensor) or `weight_scale_inv` (blocks, whose sizes the config has)."""
-    block = config.values.get("weight_block_size")
-    if block is not None and not (isinstance(block, list) and len(block) == 2 and all(_is_size(b) for b in block)):
-        raise ModelFormatError(f"{config.where}: 'weight_block_size' must be two sizes, found {str(block)[:40]}")
+    block = block_size(config, "weight_block_size")
     for end in ("weight_scale_inv", "weight_scale"):
         for stem in stored.ending("." + end):
             if stem + ".weight" in stored:
-                yield widened(stored, stem, end, "", tuple(block) if block and end.endswith("inv") else None)
+                yield widened(stored, stem, end, "", block if end.endswith("inv") else None)
+
+
+def block_size(config: Config, name: str) -> Sizes | None:
+    """Rows and columns of the blocks that have a scale each, where the config says any."""
+    block = config.values.get(name)
+    if block is None:
+        return None
+    if not (isinstance(block, list) and len(block) == 2 and all(_is_size(b) for b in block)):
+        raise ModelFormatError(f"{config.where}: {name!r} must be two sizes, found {str(block)[:40]}")
+    return block[0], block[1]
 
 
 def _is_size(value: object) -> bool:
     return type(value) is int and 0 < value <= 1 << 16
 
 
-def widened(stored: Stored, stem: str, scale: str, zero: str, block: tuple[int, int] | None = None) -> Weight:
+def widened(stored: Stored, stem: str, scale: str, zero: str, block: Sizes | None = None) -> Weight:
     """A matrix of small numbers, of the shape of the weight: (value − zero point) · scale."""
     name = stem + ".weight"
     shape = stored.shape(name)
@@ -41,7 +50,7 @@ def widened(stored: Stored, stem: str, scale: str, zero: str, block: tuple[int, 
     return Weight(name, shape, parts, partial(_widen, stored, stem, scale, zero, block))
 
 
-def _widen(stored: Stored, stem: str, scale: str, zero: str, block: tuple[int, int] | None) -> Floats:
+def _widen(stored: Stored, stem: str, scale: str, zero: str, block: Sizes | None) -> Floats:
     values = stored.read(stem + ".weight").astype(np.float32)
     scales = _spread(stored, f"{stem}.{scale}", values.shape, block)
     if zero and f"{stem}.{zero}" in stored:
@@ -49,7 +58,7 @@ def _widen(stored: Stored, stem: str, scale: str, zero: str, block: tuple[int, i
     return values * scales
 
 
-def _spread(stored: Stored, name: str, shape: tuple[int, ...], block: tuple[int, int] | None) -> Floats:
+def _spread(stored: Stored, name: str, shape: tuple[int, ...], block: Sizes | None) -> Floats:
     """Scales, or zero points, each over its part of a matrix."""
     found = stored.read(name).astype(np.float32)
     if not np.isfinite(found).all():
@@ -59,11 +68,13 @@ def _spread(stored: Stored, name: str, shape: tuple[int, ...], block: tuple[int,
     if found.ndim == 1:
         found = found[:, None]
     if found.ndim == 2 and len(shape) == 2:
-        sizes = block or tuple(-(-n // max(f, 1)) for n, f in zip(shape, found.shape, strict=True))
-        if tuple(-(-n // s) for n, s in zip(shape, sizes, strict=True)) == found.shape:
-            for axis, (size, length) in enumerate(zip(sizes, shape, strict=True)):
-                found = np.repeat(found, size, axis).take(range(length), axis) if size > 1 else found
-            return found
+        even = tuple(max(-(-n // max(f, 1)), 1) for n, f in zip(shape, found.shape, strict=True))
+        for sizes in (block, even) if block else (even,):
+            if tuple(-(-n // s) for n, s in zip(shape, sizes, strict=True)) == found.shape:
+                for axis, (size, length) in enumerate(zip(sizes, shape, strict=True)):
+                    if found.shape[axis] > 1 and size > 1:  # one is broadcast
+                        found = found.take(np.arange(length) // size, axis)
+                return found
     raise stored.wrong(name, f"has shape {found.shape}, which does not fit a weight of {shape}")
 
 
@@ -79,25 +90,39 @@ def mxfp4(stored: Stored, config: Config) -> Iterator[Weight]:
 
 
 def _mxfp4(stored: Stored, stem: str, shape: tuple[int, ...]) -> Floats:
-    scales = stored.read(stem + "_scales", shape[:3], kind="int").astype(np.int32) - 127
+    scales = _powers(stored.read(stem + "_scales", shape[:3], kind="int"))
     blocks = stored.read(stem + "_blocks", kind="int").astype(np.uint8)
-    values = np.ldexp(E2M1[fields(blocks, 4, MX_GROUP)], scales[..., None])
+    with np.errstate(invalid="ignore"):
+        values = E2M1[fields(blocks, 4, MX_GROUP)] * scales[..., None]
     return values.reshape(shape[0], shape[1], -1).swapaxes(1, 2)
 
 
+def _powers(exponents: Array) -> Floats:
+    """2^(n − 127) of E8M0, of which 255 is no number."""
+    exponents = exponents.astype(np.int32)
+    with np.errstate(over="ignore"):
+        powers = np.ldexp(np.float32(1), exponents - 127)
+    return np.where(exponents == 255, np.float32(np.nan), powers)
+
+
 def fp4_weight(stored: Stored, stem: str) -> Weight:
-    """NVFP4 as compressed-tensors stores it: nibbles, E4M3 scales for 16 inputs, divided by one scale for all."""
-    name = stem + ".weight_packed"
-    shape = stored.shape(name)
-    if len(shape) != 2 or (shape[1] * 2) % NV_GROUP:
-        raise stored.wrong(name, f"has shape {shape}, which is no matrix in groups of {NV_GROUP}")
+    """As compressed-tensors stores nibbles: NVFP4, E4M3 scales for 16 inputs, divided by one scale for all; or, where
+    there is none for all, MXFP4, scales 2^(n − 127) for 32."""
+    name, whole_name = stem + ".weight_packed", stem + ".weight_global_scale"
+    shape, group = stored.shape(name), NV_GROUP if whole_name in stored else MX_GROUP
+    if len(shape) != 2 or (shape[1] * 2) % group:
+        raise stored.wrong(name, f"has shape {shape}, which is no matrix in groups of {group}")
     rows, columns = shape[0], shape[1] * 2
 
     def make() -> Floats:
-        scales = stored.floats(stem + ".weight_scale", (rows, columns // NV_GROUP))
-        whole = stored.floats(stem + ".weight_global_scale", (), (1,)).reshape(1, 1)
+        scale, few = stem + ".weight_scale", (rows, columns // group)
+        if whole_name in stored:
+            scales = stored.floats(scale, few) / stored.floats(whole_name, (), (1,)).reshape(1, 1)
+        else:
+            scales = _powers(stored.read(scale, few, kind="int"))
         nibbles = fields(stored.read(name, kind="int").astype(np.uint8), 4, columns)
-        return E2M1[nibbles] * np.repeat(scales / whole, NV_GROUP, 1)
+        with np.errstate(invalid="ignore"):  # 0 times infinity: who reads weights refuses both
+            return E2M1[nibbles] * np.repeat(scales, group, 1)
 
     ends = ("weight_packed", "weight_scale", "weight_global_scale", "input_global_scale")
     parts = tuple(n for e in ends if (n := f"{stem}.{e}") in stored)
