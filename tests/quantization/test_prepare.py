@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.export.small_model import write_small_model
+from tests.models.decoder_folders import OTHERS
 from tinyweb import Tensor
 from tinyweb.errors import TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
@@ -112,6 +113,25 @@ def test_scaled_channels_compute_the_same(folder: Path, text: Path) -> None:
     for name, values in moments.items():
         np.testing.assert_allclose(again[name], values, atol=1e-3 * np.abs(values).max())
     assert [s.name for group in in_readings(sites) for s in group] == NAMES
+
+
+def test_scaled_channels_of_a_norm_that_others_read(tmp_path: Path) -> None:
+    """Gemma 3n adds what its norm gives to what attention gives: only norms that nothing else reads are scaled."""
+    OTHERS["Gemma 3n"].write(tmp_path)
+    matrices: list[Any] = []
+    model = load(tmp_path, Recipe.of("f32").watched(lambda w, v: matrices.append(w)), 16, "INTERPRETER", "float")
+    sites = find_sites(model, matrices)
+    ids = np.random.default_rng(3).integers(3, 60, (1, 12)).astype(np.int32)
+    want = model(Tensor(ids, device="INTERPRETER")).numpy()
+
+    def read(tokens: Tensor) -> Any:
+        return model.project(model.forward(tokens, 0, model.caches))
+
+    moments = second_moments(read, sites, [ids[0]], model.device)
+    before = {site.name: site.values() for site in sites}
+    scale_channels(model, sites, moments, lambda site: Precision("q3", 8))
+    assert any(not np.array_equal(site.values(), before[site.name]) for site in sites)
+    np.testing.assert_allclose(model(Tensor(ids, device="INTERPRETER")).numpy(), want, atol=2e-4 * np.abs(want).max())
 
 
 def test_few_at_a_time(folder: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.models.decoder.attention import Attention
+from tinyweb.models.decoder.layer import Layer
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
 from tinyweb.nn.layers import Linear
@@ -56,7 +57,7 @@ def scale_channels(
 
 
 def _feeds(model: Any, sites: Sequence[Site]) -> Iterator[Feed]:
-    """Norms with all that reads them, then the matrices of gated MLPs."""
+    """Norms that nothing but matrices reads, with these, and the matrices of gated MLPs."""
     of_layer = {id(owner.layer): site for site in sites for owner in site.owners if len(site.owners) == 1}
 
     def feed(source: Norm | Linear | None, layers: Sequence[Linear | None]) -> Iterator[Feed]:
@@ -66,19 +67,23 @@ def _feeds(model: Any, sites: Sequence[Site]) -> Iterator[Feed]:
         if all(s is not None and isinstance(s.weight, Tensor) for s in found):
             yield Feed(source, [s for s in found if s is not None])
 
+    def norm_feed(norm: Norm | None, layers: Sequence[Linear | None]) -> Iterator[Feed]:
+        if norm is not None and norm.weight is not None and norm.weight.ndim == 1:
+            yield from feed(norm, layers)
+
     for layer in getattr(getattr(model, "model", model), "layers", []):
-        mixer = getattr(layer, "mixer", None) or getattr(layer, "attention", None)
-        norms = [getattr(layer, name, None) for name in ("attention_norm", "mlp_norm")]
-        mlp = layer.mlp
-        if type(mixer) is not Attention or type(mlp) is not Mlp:
+        if not isinstance(layer, Layer):
             continue
-        inner = [mlp.gate, mlp.up]
-        shared = layer.config.parallel and norms[1] is None
-        for norm, readers in ((norms[0], [mixer.qkv, *(inner if shared else [])]), (norms[1], inner)):
-            if isinstance(norm, Norm) and norm.weight is not None and norm.weight.ndim == 1:
-                yield from feed(norm, readers)
-        if mlp.gate is not None and not mlp.config.shift and mlp.config.limit is None:
-            yield from feed(mlp.up, [mlp.down])
+        mlp = layer.mlp if isinstance(layer.mlp, Mlp) and layer.mlp_shift is None else None
+        inner = [] if mlp is None else [mlp.gate, mlp.up]
+        both = layer.config.parallel and layer.mlp_norm is None
+        # what is beside the mixer takes what the norm gives as it is, routers are not scaled
+        if isinstance(layer.mixer, Attention) and layer.side is None and not (both and mlp is None):
+            yield from norm_feed(layer.attention_norm, [layer.mixer.qkv, *(inner if both else [])])
+        if mlp is not None:
+            yield from norm_feed(layer.mlp_norm, inner)
+            if mlp.gate is not None and not mlp.config.shift and mlp.config.limit is None:
+                yield from feed(mlp.up, [mlp.down])
 
 
 def _best(feed: Feed, forms: Sequence[Precision], moments: dict[str, Floats]) -> Floats | None:
