@@ -1,0 +1,182 @@
+"""What a lowering knows of the node it stands for: attributes, checked, and values that have to be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyweb.device import is_recording
+from tinyweb.dtype import to_dtype
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.onnx.graph import Graph, Node
+from tinyweb.formats.onnx.messages import Attribute, joined
+from tinyweb.formats.onnx.tensors import Files, dense, value_of
+from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
+from tinyweb.tensor import Tensor
+
+Host: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = "Host | Tensor"
+
+_KINDS = {1: "a number", 2: "a whole number", 3: "text", 4: "a tensor", 5: "a graph", 6: "numbers", 7: "whole numbers",
+          8: "texts", 11: "a sparse tensor", 13: "a type"}  # fmt: skip
+FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = range(1, 9)
+SPARSE = 11
+NEEDED: Any = object()  # the default of an attribute that must be given
+
+
+class Held:
+    """A value of a type that tinyweb lacks, in a wider one. The interpreter carries the type along."""
+
+    def __init__(self, value: Any, kind: ElementType):
+        self.value, self.kind = value, kind
+
+
+class Call:
+    """One node that is being lowered."""
+
+    def __init__(
+        self,
+        node: Node,
+        device: str,
+        files: Files,
+        run: Callable[[Graph, Sequence[Any]], list[Any]],
+        kinds: Sequence[ElementType | None] = (),
+    ):
+        self.node, self.device, self._files, self._run, self.kinds = node, device, files, run, kinds
+        self.version, self.op = node.version, node.op
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+    def error(self, message: str) -> ModelFormatError:
+        return ModelFormatError(f"{self.node.label}: {message}")
+
+    def unsupported(self, message: str) -> NotImplementedError:
+        return NotImplementedError(f"{self.node.label}: {message}")
+
+    # -- attributes ---------------------------------------------------------------------------------------------------
+    def _attribute(self, name: str, kind: int, needed: bool) -> Attribute | None:
+        found = self.node.attributes.get(name)
+        if found is None:
+            if needed:
+                raise self.error(f"attribute {name!r} is missing: {_KINDS[kind]}")
+            return None
+        if found.kind != kind:
+            raise self.error(
+                f"attribute {name!r} is {_KINDS.get(found.kind, 'of an unknown kind')}, not {_KINDS[kind]}"
+            )
+        return found
+
+    def has(self, name: str) -> bool:
+        return name in self.node.attributes
+
+    @overload
+    def integer(self, name: str, default: None) -> int | None: ...
+    @overload
+    def integer(self, name: str, default: int = ...) -> int: ...
+    def integer(self, name: str, default: Any = NEEDED) -> int | None:
+        """A whole number; the default stands for one that is not given."""
+        a = self._attribute(name, INT, default is NEEDED)
+        return default if a is None else a.i
+
+    @overload
+    def real(self, name: str, default: None) -> float | None: ...
+    @overload
+    def real(self, name: str, default: float = ...) -> float: ...
+    def real(self, name: str, default: Any = NEEDED) -> float | None:
+        a = self._attribute(name, FLOAT, default is NEEDED)
+        return default if a is None else a.f
+
+    def text(self, name: str, default: Any = NEEDED) -> str:
+        a = self._attribute(name, STRING, default is NEEDED)
+        return str(default) if a is None else bytes(a.s).decode("utf-8", "replace")
+
+    def choice(self, name: str, default: str, among: Sequence[str]) -> str:
+        """Text that is one of a few words."""
+        found = self.text(name, default)
+        if found not in among:
+            raise self.error(f"attribute {name!r} is {found!r}, not one of {', '.join(among)}")
+        return found
+
+    @overload
+    def integers(self, name: str, default: None) -> list[int] | None: ...
+    @overload
+    def integers(self, name: str, default: Sequence[int] = ...) -> list[int]: ...
+    def integers(self, name: str, default: Any = NEEDED) -> list[int] | None:
+        a = self._attribute(name, INTS, default is NEEDED)
+        if a is None:
+            return None if default is None else list(default)
+        return [int(n) for n in joined(a.ints, np.int64)]
+
+    @overload
+    def reals(self, name: str, default: None) -> list[float] | None: ...
+    @overload
+    def reals(self, name: str, default: Sequence[float] = ...) -> list[float]: ...
+    def reals(self, name: str, default: Any = NEEDED) -> list[float] | None:
+        a = self._attribute(name, FLOATS, default is NEEDED)
+        if a is None:
+            return None if default is None else list(default)
+        return [float(x) for x in joined(a.floats, np.float32)]
+
+    def texts(self, name: str, default: Sequence[str] = ()) -> list[str]:
+        a = self._attribute(name, STRINGS, False)
+        return list(default) if a is None else [s.decode("utf-8", "replace") for s in a.strings]
+
+    def tensor(self, name: str) -> Any:
+        """The value of a tensor, as `Held` where tinyweb lacks its type."""
+        a = self._attribute(name, TENSOR, True)
+        assert a is not None
+        if a.t is None:
+            raise self.error(f"attribute {name!r} has no tensor")
+        value, kind = value_of(a.t, self._files)
+        return Held(value, kind) if kind.held else value
+
+    def sparse(self, name: str) -> Host:
+        """The array of a sparse tensor."""
+        a = self._attribute(name, SPARSE, True)
+        assert a is not None
+        if a.sparse is None:
+            raise self.error(f"attribute {name!r} has no tensor")
+        return dense(a.sparse, self._files)
+
+    def kind(self, number: int) -> ElementType:
+        return kind_of(number, self.node.label)
+
+    # -- graphs -------------------------------------------------------------------------------------------------------
+    def graph(self, name: str) -> Graph:
+        if name not in self.node.graphs:
+            raise self.error(f"attribute {name!r} is missing: a graph")
+        return self.node.graphs[name]
+
+    def run(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a graph of the node."""
+        return self._run(graph, inputs)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+    def lift(self, value: Array) -> Tensor:
+        return lift(value, self.device)
+
+    def known(self, value: Any, what: str = "an input") -> Host:
+        """A value that decides shapes, as a NumPy array. NotImplementedError where it is computed from inputs while a
+        jit or an export records."""
+        if isinstance(value, np.ndarray):
+            return value
+        if not isinstance(value, Tensor):
+            raise self.error(f"{what} is no tensor")
+        if is_recording():
+            raise self.unsupported(f"{what} decides shapes or steps, so it must not depend on the model's inputs")
+        return np.asarray(value.numpy())
+
+
+def lift(value: Any, device: str) -> Tensor:
+    """A value as a Tensor on a device."""
+    if isinstance(value, Tensor):
+        return value if value.device == device else value.to(device)
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise NotImplementedError("text is supported only where it is known")
+    return Tensor(np.ascontiguousarray(array).reshape(array.shape), dtype=to_dtype(array.dtype), device=device)
+
+
+__all__ = ["BY_NAME", "Array", "Call", "Held", "Host", "lift"]

@@ -1,0 +1,142 @@
+"""Evaluates a graph: node by node, on Tensors, and on NumPy arrays as long as everything is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyweb.device import not_recording
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.onnx.call import Call, Held, lift
+from tinyweb.formats.onnx.graph import Graph, Node
+from tinyweb.formats.onnx.registry import Operator, find
+from tinyweb.formats.onnx.tensors import Files
+from tinyweb.formats.onnx.types import ElementType
+from tinyweb.tensor import Tensor
+
+WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
+# what a lowering raises for values it cannot take
+WRONG = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError, AssertionError)
+
+
+@dataclass
+class Scope:
+    """Values by name, and the scope around it."""
+
+    outer: Scope | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    kinds: dict[str, ElementType] = field(default_factory=dict)  # of those in a wider type
+
+    def find(self, name: str) -> tuple[Any, ElementType | None]:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name], scope.kinds.get(name)
+            scope = scope.outer
+        raise ModelFormatError(f"{name!r} is used before it is made")
+
+    def set(self, name: str, value: Any) -> None:
+        if isinstance(value, Held):
+            self.kinds[name], value = value.kind, value.value
+        self.values[name] = value
+
+
+@dataclass
+class Interpreter:
+    """Evaluates graphs on a device. `lifted` keeps the Tensors of initializers from call to call."""
+
+    device: str
+    files: Files
+    lifted: dict[int, tuple[Any, Tensor]]
+
+    def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
+        """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
+        scope = Scope(outer)
+        for name in graph.constants:
+            value, kind = graph.constant(name, self.files)
+            scope.set(name, Held(value, kind) if kind.held else value)
+        for name, value in inputs.items():
+            scope.set(name, value)
+        for node in graph.nodes:
+            results = self.node(node, scope)
+            for name, value in zip(node.outputs, results):
+                if name:
+                    scope.set(name, value)
+        found = [scope.find(p.name) for p in graph.outputs]
+        return [value if kind is None else Held(value, kind) for value, kind in found]
+
+    def node(self, node: Node, scope: Scope) -> list[Any]:
+        """What a node gives."""
+        found = [scope.find(n) if n else (None, None) for n in node.inputs]
+        inputs, kinds = [v for v, _ in found], [k for _, k in found]
+        if node.body is not None:
+            given = [v if k is None else Held(v, k) for v, k in found]
+            ports = [p.name for p in node.body.inputs]
+            return self.run(node.body, dict(zip(ports, given + [None] * (len(ports) - len(given)))))
+        operator = find(node.domain, node.op, node.version)
+        if operator is None:
+            raise NotImplementedError(f"{node.label}: the operator is not supported in version {node.version}")
+        while inputs and inputs[-1] is None and not operator.takes(len(inputs)):
+            inputs.pop()
+        if not operator.takes(len(inputs)):
+            raise ModelFormatError(f"{node.label} has {len(inputs)} inputs")
+
+        def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
+            return self.run(graph, dict(zip((p.name for p in graph.inputs), values)), scope)
+
+        call = Call(node, self.device, self.files, run, kinds)
+        try:
+            return self._lower(operator, call, inputs)
+        except NotImplementedError as e:
+            raise e if str(e).startswith(node.label) else NotImplementedError(f"{node.label}: {e}") from None
+        except RecursionError:
+            raise ModelFormatError(f"{node.label}: graphs are nested too deep") from None
+        except WRONG as e:
+            raise ModelFormatError(f"{node.label}: {e}") from e
+
+    def _lower(self, operator: Operator, call: Call, inputs: list[Any]) -> list[Any]:
+        if operator.raw:
+            return _several(operator.function(call, *inputs))
+        known = all(v is None or isinstance(v, np.ndarray) for v in inputs)
+        if known and (operator.folds or any(isinstance(v, np.ndarray) and v.dtype == object for v in inputs)):
+            with np.errstate(all="ignore"):
+                return _several(operator.function(call, *inputs))
+        given = [
+            v if v is None else call.known(v, f"input {i + 1}") if i in operator.host else self.lift(v, call)
+            for i, v in enumerate(inputs)
+        ]
+        if not known or operator.keeps:
+            return _several(operator.function(call, *given))
+        with not_recording():
+            return [_value(v) for v in _several(operator.function(call, *given))]
+
+    def lift(self, value: Any, call: Call) -> Tensor:
+        """The Tensor of a value, one for each array."""
+        if isinstance(value, np.ndarray):
+            held = self.lifted.get(id(value))
+            if held is None or held[0] is not value:
+                with not_recording():
+                    held = (value, lift(value, self.device))
+                if value.size > 16:
+                    self.lifted[id(value)] = held
+            return held[1]
+        if not isinstance(value, Tensor):
+            raise call.error(f"an input is no tensor but {type(value).__name__}")
+        return lift(value, self.device)
+
+
+def _several(result: Any) -> list[Any]:
+    results = list(result) if isinstance(result, tuple) else [result]
+    return [np.asarray(v) if isinstance(v, np.generic) else v for v in results]
+
+
+def _value(value: Any) -> Any:
+    """A known value as a NumPy array, if it is small and NumPy has its type."""
+    if isinstance(value, Held):
+        return Held(_value(value.value), value.kind)
+    if not isinstance(value, Tensor) or value.dtype.held_wider or not value.numel() <= WORTH_KNOWING:
+        return value.realize() if isinstance(value, Tensor) else value
+    return np.asarray(value.numpy())

@@ -1,0 +1,144 @@
+"""ONNX models as functions of Tensors."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyweb.device import Device
+from tinyweb.dtype import DType, from_numpy, promote
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.onnx.call import Held, lift
+from tinyweb.formats.onnx.graph import Builder, Graph, Port
+from tinyweb.formats.onnx.interpret import Interpreter
+from tinyweb.formats.onnx.messages import ModelMessage
+from tinyweb.formats.onnx.protobuf import DamagedError, Reader
+from tinyweb.formats.onnx.tensors import Files
+from tinyweb.tensor import Tensor
+
+
+class OnnxModel:
+    """An ONNX model: `model(**{name: Tensor})` gives its outputs by name.
+
+    `inputs` and `outputs` list names, dtypes and shapes; a symbolic size is its name, None one that is not told. Nodes
+    are lowered to methods of Tensor. What is known (shapes, initializers, and what is computed from them alone) is
+    computed at the call, so that sizes are plain numbers; values of inputs that decide sizes are read back, which jit
+    and exports refuse with the node's name. Opsets 7 to 28.
+
+    ModelFormatError where the file is damaged, nodes form a circle, a name stands for nothing, or data lies outside of
+    the model's folder; NotImplementedError, with the node, where an operator is not supported.
+    """
+
+    def __init__(self, source: str | Path | bytes):
+        path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
+        data: Any = source if path is None else _mapped(path)
+        self.path = path
+        where = "the model" if path is None else str(path)
+        try:
+            message = Reader(data).message(ModelMessage, 0, len(data))
+        except (DamagedError, ValueError):
+            raise ModelFormatError(f"{where} is no ONNX model, or damaged: download it again") from None
+        self._files = Files(None if path is None else path.parent)
+        self.metadata = {e.key: e.value for e in message.metadata}
+        self.opsets = {o.domain: o.version for o in message.opsets}
+        self.producer = message.producer
+        try:
+            self.graph: Graph = Builder(message, self._files).main()
+        except RecursionError:
+            raise ModelFormatError(f"{where}: graphs are nested too deep") from None
+        constants = self.graph.constants
+        self.inputs: list[Port] = [p for p in self.graph.inputs if p.name not in constants]
+        self.outputs: list[Port] = self.graph.outputs
+        self._lifted: dict[str, dict[int, tuple[Any, Tensor]]] = {}
+
+    def __call__(self, /, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name. Inputs are Tensors; lists of them for sequences, None for an optional that is absent;
+        NumPy arrays are values known beforehand, and the only way to give text.
+
+        TypeError for a name that is no input, one that is missing, or another dtype or shape than the model says.
+        """
+        ports = {p.name: p for p in self.graph.inputs}
+        for name in inputs:
+            if name not in ports:
+                raise TypeError(f"{name!r} is no input of the model, which has {', '.join(map(repr, ports)) or 'none'}")
+        for p in self.inputs:
+            if p.name not in inputs and not p.type.startswith("optional"):
+                raise TypeError(f"input {p.name!r} is missing: {p.type} of shape {p.shape}")
+        sizes: dict[str, int] = {}
+        given = {n: _given(ports[n], v, sizes) for n, v in inputs.items()}
+        given |= {p.name: None for p in self.inputs if p.name not in given}
+        device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
+        run = Interpreter(device, self._files, self._lifted.setdefault(device, {}))
+        results = run.run(self.graph, given)
+        return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
+
+    def __repr__(self) -> str:
+        return f"<OnnxModel {', '.join(p.name for p in self.inputs)} → {', '.join(p.name for p in self.outputs)}>"
+
+
+def _mapped(path: Path) -> Any:
+    try:
+        with path.open("rb") as f:
+            return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as e:
+        raise ModelFormatError(f"{path} cannot be read: {e.strerror or e}") from None
+    except ValueError:  # mmap: the file is empty
+        raise ModelFormatError(f"{path} is no ONNX model, or damaged: download it again") from None
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, list):
+        return [t for v in value for t in _tensors(v)]
+    value = value.value if isinstance(value, Held) else value
+    return [value] if isinstance(value, Tensor) else []
+
+
+def _given(port: Port, value: Any, sizes: dict[str, int]) -> Any:
+    """An input, checked; `sizes` are the symbolic ones found so far."""
+    if value is None or isinstance(value, list | tuple):
+        if port.type.startswith("tensor"):
+            raise TypeError(f"input {port.name!r} is a Tensor, got {type(value).__name__}")
+        return value if value is None else list(value)
+    if not isinstance(value, Tensor | np.ndarray):
+        raise TypeError(f"input {port.name!r} is a Tensor, got {type(value).__name__}")
+    kind = port.kind
+    if isinstance(value, Tensor) and kind is not None and value.dtype is not kind.dtype:
+        if kind.dtype is None or not _holds(value.dtype, kind.dtype):
+            name = kind.name if kind.dtype is None else kind.dtype.name
+            raise TypeError(f"input {port.name!r} has dtype {value.dtype.name}, the model takes {name}")
+        value = value.cast(kind.dtype)
+    if port.shape is not None:
+        _fits(port, value.shape, sizes)
+    return Held(value, kind) if kind is not None and kind.held else value
+
+
+def _holds(given: DType, wanted: DType) -> bool:
+    """Whether numbers of one type are taken for another: from a narrower one of its kind, or from the NumPy type that
+    holds it."""
+    if given.is_float is not wanted.is_float or "bool" in (given.kind, wanted.kind):
+        return False
+    return promote(given, wanted) is wanted or (wanted.held_wider and given is from_numpy(wanted.numpy))
+
+
+def _fits(port: Port, shape: tuple[Any, ...], sizes: dict[str, int]) -> None:
+    wanted = port.shape
+    assert wanted is not None
+    fits = len(wanted) == len(shape) and all(not isinstance(w, int) or w == n for w, n in zip(wanted, shape))
+    for w, n in zip(wanted, shape):
+        if fits and isinstance(w, str) and isinstance(n, int):
+            fits = sizes.setdefault(w, n) == n
+    if not fits:
+        names = f" with {', '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
+        raise TypeError(f"input {port.name!r} has shape {tuple(shape)}, the model takes {wanted}{names}")
+
+
+def _result(value: Any, device: str) -> Any:
+    value = value.value if isinstance(value, Held) else value
+    if isinstance(value, list):
+        return [_result(v, device) for v in value]
+    if value is None or (isinstance(value, np.ndarray) and value.dtype == object):
+        return value
+    return lift(value, device)

@@ -1,0 +1,1 @@
+"""Operators of ONNX by family: functions of a call and its inputs."""

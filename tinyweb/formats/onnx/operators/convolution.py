@@ -1,0 +1,89 @@
+"""Convolutions and their transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyweb.dtype import dtypes
+from tinyweb.formats.onnx.call import Call
+from tinyweb.formats.onnx.operators.common import cast, fixed
+from tinyweb.formats.onnx.operators.windows import windows
+from tinyweb.formats.onnx.registry import op
+from tinyweb.tensor import Tensor
+
+
+def of_axes(call: Call, name: str, n: int) -> Any:
+    """The method of Tensor for so many axes."""
+    if not 1 <= n <= 3:
+        raise call.unsupported(f"{n} axes beside batch and channels; one to three are supported")
+    return getattr(Tensor, f"{name}{n}d")
+
+
+def convolve(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    n = x.ndim - 2
+    if w.ndim != x.ndim:
+        raise call.error(f"weights have {w.ndim} axes, the input {x.ndim}")
+    at = windows(call, [fixed(s) for s in x.shape[2:]], [fixed(s) for s in w.shape[2:]])
+    compute = of_axes(call, "conv", n)
+    y: Tensor = compute(x, w, b, stride=at.step, padding=at.padding, dilation=at.apart, groups=call.integer("group", 1))
+    return y
+
+
+@op("Conv")
+def conv(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    return cast(convolve(call, x, w, b), x.dtype)
+
+
+@op("ConvInteger")
+def conv_integer(
+    call: Call, x: Tensor, w: Tensor, zero_x: Tensor | None = None, zero_w: Tensor | None = None
+) -> Tensor:
+    return cast(convolve(call, centred(x, zero_x), centred(w, zero_w, 0)), dtypes.int32)
+
+
+def centred(x: Tensor, zero: Tensor | None, axis: int | None = None) -> Tensor:
+    """Integers less their zero point, one for all or for each place along an axis, as int32."""
+    y = x.cast(dtypes.int32)
+    if zero is None:
+        return y
+    z = zero.cast(dtypes.int32)
+    return y - (z.reshape(()) if z.numel() == 1 else z.reshape(*(-1 if i == axis else 1 for i in range(x.ndim))))
+
+
+@op("ConvTranspose")
+def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    n, sizes = x.ndim - 2, [fixed(s) for s in x.shape[2:]]
+    kernel = [fixed(s) for s in w.shape[2:]]
+    step, apart = call.integers("strides", [1] * n), call.integers("dilations", [1] * n)
+    more = call.integers("output_padding", [0] * n)
+    full = [(size - 1) * s + d * (k - 1) + 1 for size, s, d, k in zip(sizes, step, apart, kernel)]
+    around = _borders(call, sizes, full, step, more)
+    compute = of_axes(call, "conv_transpose", n)
+    options: dict[str, Any] = {"stride": step, "dilation": apart, "groups": call.integer("group", 1)}
+    if all(before == after >= 0 for before, after in around) and all(m < s for m, s in zip(more, step)):
+        y: Tensor = compute(x, w, b, padding=[p for p, _ in around], output_padding=more, **options)
+        return cast(y, x.dtype)
+    y = compute(x, w, None, **options)
+    y = y.pad([(0, 0), (0, 0), *((-before, m - after) for (before, after), m in zip(around, more))])
+    return cast(y if b is None else y + b.reshape(-1, *(1,) * n), x.dtype)
+
+
+def _borders(
+    call: Call, sizes: Sequence[int], full: Sequence[int], step: Sequence[int], more: Sequence[int]
+) -> list[tuple[int, int]]:
+    """What is cut off in front and behind along each axis."""
+    n = len(sizes)
+    pads, wanted, how = (
+        call.integers("pads", [0] * (2 * n)),
+        call.integers("output_shape", None),
+        call.text("auto_pad", ""),
+    )
+    if wanted is None and how.startswith("SAME"):
+        wanted = [size * s for size, s in zip(sizes, step)]
+    if wanted is None:
+        return [(pads[i], pads[i + n]) for i in range(n)]
+    wanted = wanted[-n:]
+    totals = [f + m - w for f, m, w in zip(full, more, wanted)]
+    lower = how != "SAME_UPPER"  # which end the odd one is cut from
+    return [(t - t // 2, t // 2) if lower else (t // 2, t - t // 2) for t in totals]

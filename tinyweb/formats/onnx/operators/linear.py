@@ -1,0 +1,72 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tinyweb.dtype import dtypes
+from tinyweb.formats.onnx.call import Call
+from tinyweb.formats.onnx.operators.common import cast, fixed, wide
+from tinyweb.formats.onnx.registry import op
+from tinyweb.tensor import Tensor
+
+
+@op("MatMul")
+def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    return a.matmul(b, dtype=a.dtype)
+
+
+@op("Gemm")
+def gemm(call: Call, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+    a = a.transpose(0, 1) if call.integer("transA", 0) else a
+    b = b.transpose(0, 1) if call.integer("transB", 0) else b
+    alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
+    y = a.matmul(b, dtype=a.dtype)
+    y = y if alpha == 1 else y * alpha
+    if c is not None:
+        y = y + (c if beta == 1 else c * beta)
+    return cast(y, a.dtype)
+
+
+@op("Einsum")
+def einsum(call: Call, *values: Tensor) -> Tensor:
+    equation = re.sub(r"\s", "", call.text("equation"))
+    return cast(Tensor.einsum(equation, *values), values[0].dtype)
+
+
+@op("Det")
+def det(call: Call, x: Tensor) -> Tensor:
+    return cast(wide(x).det(), x.dtype)
+
+
+@op("FusedMatMul", domain="com.microsoft")
+def fused_matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    if call.integer("transBatchA", 0) or call.integer("transBatchB", 0):
+        a = _batch_last(a) if call.integer("transBatchA", 0) else a
+        b = _batch_last(b) if call.integer("transBatchB", 0) else b
+    a = a.transpose(-1, -2) if call.integer("transA", 0) and a.ndim > 1 else a
+    b = b.transpose(-1, -2) if call.integer("transB", 0) and b.ndim > 1 else b
+    return cast(a.matmul(b) * call.real("alpha", 1.0), a.dtype)
+
+
+def _batch_last(x: Tensor) -> Tensor:
+    """The first axis goes to the last but one."""
+    return x.permute(*range(1, x.ndim - 1), 0, x.ndim - 1)
+
+
+def wide_integer(x: Tensor, zero: Any) -> Tensor:
+    """8-bit integers less their zero point, as int32."""
+    y = x.cast(dtypes.int32)
+    return y if zero is None else y - zero
+
+
+@op("MatMulInteger")
+def matmul_integer(
+    call: Call, a: Tensor, b: Tensor, zero_a: Tensor | None = None, zero_b: Tensor | None = None
+) -> Tensor:
+    if zero_a is not None:
+        zero_a = zero_a.cast(dtypes.int32)
+        zero_a = zero_a.reshape(*zero_a.shape, 1) if zero_a.ndim == 1 and fixed(zero_a.shape[0]) > 1 else zero_a
+    zero_b = zero_b.cast(dtypes.int32) if zero_b is not None else None
+    return wide_integer(a, zero_a).matmul(wide_integer(b, zero_b), dtype=dtypes.int32)

@@ -1,0 +1,256 @@
+"""Operators that rename, join, cut, repeat or pad elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyweb.dtype import dtypes
+from tinyweb.formats.onnx.call import Array, Call, Host
+from tinyweb.formats.onnx.operators.common import (
+    broadcast_to,
+    cast,
+    fixed,
+    join,
+    permute,
+    reshape,
+    size_of,
+    whole_axes,
+    whole_axis,
+)
+from tinyweb.formats.onnx.registry import op
+from tinyweb.tensor import Tensor
+
+
+@op("Shape", raw=True)
+def shape(call: Call, x: Array) -> Host:
+    sizes = np.array(x.shape, np.int64)
+    return sizes[slice(call.integer("start", 0), call.integer("end", None))]
+
+
+@op("Size", raw=True)
+def size(call: Call, x: Array) -> Host:
+    return np.array(size_of(x.shape), np.int64)
+
+
+@op("Reshape", host=(1,), folds=True)
+def lower_reshape(call: Call, x: Array, target: Host | None = None) -> Any:
+    wanted = call.integers("shape") if target is None else [int(n) for n in target.reshape(-1)]
+    if not call.integer("allowzero", 0):
+        if any(n == 0 and i >= len(x.shape) for i, n in enumerate(wanted)):
+            raise call.error(f"shape {wanted} takes a size that {list(x.shape)} has not")
+        wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]  # type: ignore[misc]
+    if wanted.count(-1) == 1:
+        rest = size_of([n for n in wanted if n != -1])
+        if rest == 0:
+            raise call.error(f"shape {wanted} leaves a size open that may be anything")
+        wanted = [size_of(x.shape) // rest if n == -1 else n for n in wanted]
+    if size_of(wanted) != size_of(x.shape):
+        raise call.error(f"{list(x.shape)} has not as many elements as {wanted}")
+    return reshape(x, wanted)
+
+
+@op("Flatten", folds=True)
+def flatten(call: Call, x: Array) -> Any:
+    axis = call.integer("axis", 1)
+    if not -len(x.shape) <= axis <= len(x.shape):
+        raise call.error(f"axis {axis} is outside of {len(x.shape)} axes")
+    axis += len(x.shape) if axis < 0 else 0
+    return reshape(x, (size_of(x.shape[:axis]), size_of(x.shape[axis:])))
+
+
+@op("Transpose", folds=True)
+def transpose(call: Call, x: Array) -> Any:
+    axes = call.integers("perm", list(range(len(x.shape)))[::-1])
+    if sorted(axes) != list(range(len(x.shape))):
+        raise call.error(f"perm {axes} is no order of {len(x.shape)} axes")
+    return permute(x, axes)
+
+
+@op("Squeeze", host=(1,), folds=True)
+def squeeze(call: Call, x: Array, axes: Host | None = None) -> Any:
+    named = call.integers("axes", None) if axes is None else axes.tolist()
+    if named is None:
+        named = [i for i, n in enumerate(x.shape) if n == 1]
+    out = whole_axes(call, named, len(x.shape))
+    if any(x.shape[a] != 1 for a in out):
+        raise call.error(f"axes {named} of {list(x.shape)} are not all of size 1")
+    return reshape(x, [n for i, n in enumerate(x.shape) if i not in out])
+
+
+@op("Unsqueeze", host=(1,), folds=True)
+def unsqueeze(call: Call, x: Array, axes: Host | None = None) -> Any:
+    named = call.integers("axes") if axes is None else axes.reshape(-1).tolist()
+    new = whole_axes(call, named, len(x.shape) + len(named))
+    rest = iter(x.shape)
+    return reshape(x, [1 if i in new else next(rest) for i in range(len(x.shape) + len(new))])
+
+
+@op("Expand", host=(1,), folds=True)
+def expand(call: Call, x: Array, target: Host) -> Any:
+    return broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(target.tolist())))  # type: ignore[arg-type]
+
+
+@op("Concat", folds=True)
+def concat(call: Call, *values: Array) -> Any:
+    if not values:
+        raise call.error("nothing is joined")
+    axis = whole_axis(call, call.integer("axis", 1) if call.version < 4 else call.integer("axis"), len(values[0].shape))
+    # an empty list of sizes has one axis and no elements
+    return join(values, axis)
+
+
+@op("Split", host=(1,), folds=True)
+def split(call: Call, x: Array, sizes: Host | None = None) -> Any:
+    axis = whole_axis(call, call.integer("axis", 0), len(x.shape))
+    total, count = fixed(x.shape[axis]), len(call.node.outputs)
+    parts = call.integers("split", None) if sizes is None else sizes.tolist()
+    if parts is None:
+        count = call.integer("num_outputs", count)
+        each = -(-total // count)
+        parts = [max(min(each, total - i * each), 0) for i in range(count)]
+    if sum(parts) != total or min(parts, default=0) < 0:
+        raise call.error(f"parts {parts} are not what axis {axis} of {list(x.shape)} has")
+    ends = np.cumsum(parts).tolist()
+    return tuple(x[(slice(None),) * axis + (slice(e - n, e),)] for e, n in zip(ends, parts))
+
+
+@op("Slice", host=(1, 2, 3, 4), folds=True)
+def lower_slice(
+    call: Call,
+    x: Array,
+    starts: Host | None = None,
+    ends: Host | None = None,
+    axes: Host | None = None,
+    steps: Host | None = None,
+) -> Any:
+    begin = call.integers("starts") if starts is None else starts.tolist()
+    end = call.integers("ends") if ends is None else ends.tolist()
+    named = (call.integers("axes", None) if starts is None else None) if axes is None else axes.tolist()
+    step = [1] * len(begin) if steps is None else steps.tolist()
+    along = whole_axes(call, range(len(begin)) if named is None else named, len(x.shape))
+    if not len(begin) == len(end) == len(along) == len(step) or 0 in step:
+        raise call.error(f"starts {begin}, ends {end}, axes {along} and steps {step} do not go together")
+    where: list[Any] = [slice(None)] * len(x.shape)
+    for a, b, e, s in zip(along, begin, end, step):
+        n = fixed(x.shape[a])
+        if s > 0:
+            where[a] = slice(_held(b, n, 0, n), _held(e, n, 0, n), s)
+        else:
+            first, last = _held(b, n, -1, n - 1), _held(e, n, -1, n - 1)
+            where[a] = slice(first, None if last < 0 else last, s) if first >= 0 else slice(0, 0)
+    return x[tuple(where)]
+
+
+def _held(at: int, n: int, low: int, high: int) -> int:
+    return max(low, min(high, at + n if at < 0 else at))
+
+
+@op("Tile", host=(1,), folds=True)
+def tile(call: Call, x: Array, repeats: Host) -> Any:
+    counts = repeats.tolist()
+    if len(counts) != len(x.shape):
+        raise call.error(f"repeats {counts} are not one for each of {len(x.shape)} axes")
+    return np.tile(x, counts) if isinstance(x, np.ndarray) else x.repeat(*counts) if counts else x
+
+
+@op("Pad", host=(1, 3))
+def pad(
+    call: Call, x: Tensor, pads: Host | None = None, value: Tensor | None = None, axes: Host | None = None
+) -> Tensor:
+    around = call.integers("pads" if call.version > 1 else "paddings") if pads is None else pads.tolist()
+    mode = call.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    along = range(x.ndim) if axes is None else whole_axes(call, axes.tolist(), x.ndim)
+    if len(around) != 2 * len(along):
+        raise call.error(f"pads {around} are not two for each of {len(along)} axes")
+    by_axis = [(0, 0)] * x.ndim
+    for i, a in enumerate(along):
+        by_axis[a] = (around[i], around[i + len(along)])
+    if mode != "constant":
+        return _around(x, by_axis, mode)
+    number = call.real("value", 0.0) if value is None else value
+    if isinstance(number, float):
+        return cast(padded(x, by_axis, number), x.dtype)
+    # what is not there is told from what is by a border of ones
+    ones = padded(Tensor.ones(*x.shape, dtype=dtypes.bool, device=x.device), by_axis, 0)
+    return cast(ones.where(padded(x, by_axis, 0), number.reshape(())), x.dtype)
+
+
+def padded(x: Tensor, by_axis: list[tuple[int, int]], value: float) -> Tensor:
+    return x.pad(by_axis, value=value)
+
+
+def _around(x: Tensor, by_axis: list[tuple[int, int]], mode: str) -> Tensor:
+    """By reading elements again: borders may be wider than what they mirror."""
+    for axis, (before, after) in enumerate(by_axis):
+        n = fixed(x.shape[axis])
+        if not before and not after:
+            continue
+        at = np.arange(-before, n + after)
+        if mode == "edge":
+            at = at.clip(0, n - 1)
+        elif mode == "wrap":
+            at = at % n
+        else:
+            at = np.abs((at + n - 1) % max(2 * n - 2, 1) - (n - 1)) if n > 1 else at * 0
+        x = x.take(Tensor(at.astype(np.int32), device=x.device), axis)
+    return x
+
+
+@op("SpaceToDepth")
+def space_to_depth(call: Call, x: Tensor) -> Tensor:
+    b = call.integer("blocksize")
+    dcr = call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR"
+    n, c, h, w = (fixed(s) for s in x.shape)
+    t = x.reshape(n, c, h // b, b, w // b, b)
+    t = t.permute(0, 3, 5, 1, 2, 4) if dcr else t.permute(0, 1, 3, 5, 2, 4)
+    return t.reshape(n, c * b * b, h // b, w // b)
+
+
+@op("DepthToSpace")
+def depth_to_space(call: Call, x: Tensor) -> Tensor:
+    b = call.integer("blocksize")
+    n, c, h, w = (fixed(s) for s in x.shape)
+    if call.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
+        t = x.reshape(n, b, b, c // b**2, h, w).permute(0, 3, 4, 1, 5, 2)
+    else:
+        t = x.reshape(n, c // b**2, b, b, h, w).permute(0, 1, 4, 2, 5, 3)
+    return t.reshape(n, c // b**2, h * b, w * b)
+
+
+@op("CenterCropPad", host=(1,))
+def center_crop_pad(call: Call, x: Tensor, target: Host) -> Tensor:
+    along = whole_axes(call, call.integers("axes", range(x.ndim)), x.ndim)
+    around, cut = [(0, 0)] * x.ndim, [(0, fixed(n)) for n in x.shape]
+    for a, wanted in zip(along, target.tolist()):
+        n = fixed(x.shape[a])
+        if wanted < n:
+            cut[a] = ((n - wanted) // 2, (n - wanted) // 2 + wanted)
+        else:
+            around[a] = ((wanted - n) // 2, wanted - n - (wanted - n) // 2)
+    return cast(x.shrink(cut).pad(around), x.dtype)
+
+
+@op("Trilu", host=(1,))
+def trilu(call: Call, x: Tensor, k: Host | None = None) -> Tensor:
+    at = 0 if k is None else int(k.reshape(-1)[0])
+    if size_of(x.shape) == 0:
+        return x
+    at = max(-fixed(x.shape[-2]) - 1, min(fixed(x.shape[-1]) + 1, at))
+    return cast(x.triu(at) if call.integer("upper", 1) else x.tril(at), x.dtype)
+
+
+@op("ReverseSequence", host=(1,))
+def reverse_sequence(call: Call, x: Tensor, lengths: Host) -> Tensor:
+    batch, time = call.integer("batch_axis", 1), call.integer("time_axis", 0)
+    if {batch, time} != {0, 1}:
+        raise call.error("batch_axis and time_axis must be 0 and 1")
+    steps = np.arange(fixed(x.shape[time]))[None, :]
+    each = lengths.reshape(-1, 1)
+    at = np.where(steps < each, each - 1 - steps, steps).astype(np.int32)  # (batch, time)
+    rows = np.arange(fixed(x.shape[batch]), dtype=np.int32)[:, None]
+    if batch == 1:
+        at, rows = at.T, rows.T
+    place = Tensor(np.ascontiguousarray(at), device=x.device), Tensor(np.ascontiguousarray(rows), device=x.device)
+    return x[place[1], place[0]] if batch == 0 else x[place[0], place[1]]

@@ -1,0 +1,176 @@
+"""Values as integers (or small floats) times a scale: per tensor, per axis, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyweb.dtype import dtypes
+from tinyweb.formats.onnx.call import Call, Held
+from tinyweb.formats.onnx.operators.casting import convert_to, kind_of_value
+from tinyweb.formats.onnx.operators.common import cast, fixed, whole_axis
+from tinyweb.formats.onnx.operators.convolution import centred, convolve
+from tinyweb.formats.onnx.operators.linear import matmul_integer
+from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.types import BY_NAME, ElementType
+from tinyweb.tensor import Tensor
+
+
+def spread(call: Call, t: Tensor, shape: Sequence[Any], axis: int, block: int) -> Tensor:
+    """A scale or zero point beside the values it is for: one for all, one for each place of an axis, or one for each
+    block of `block` of them."""
+    if t.numel() == 1 and t.ndim <= 1:
+        return t.reshape(())
+    at = whole_axis(call, axis, len(shape))
+    if block:
+        n, parts = int(shape[at]), fixed(t.shape[at])
+        if t.ndim != len(shape) or not -(-n // block) == parts:
+            raise call.error(f"scales of shape {list(t.shape)} are not one for {block} of axis {at} of {list(shape)}")
+        wide = t.unsqueeze(at + 1).expand(*t.shape[: at + 1], block, *t.shape[at + 1 :])
+        wide = wide.reshape(*t.shape[:at], parts * block, *t.shape[at + 1 :])
+        return wide.shrink([(0, n) if i == at else None for i in range(t.ndim)]) if parts * block != n else wide
+    if t.ndim == 1 and t.numel() == shape[at]:
+        return t.reshape(*(-1 if i == at else 1 for i in range(len(shape))))
+    raise call.error(f"scales of shape {list(t.shape)} do not go with axis {at} of {list(shape)}")
+
+
+@op("QuantizeLinear")
+@op("QuantizeLinear", domain="com.microsoft")
+def quantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Any:
+    kind: ElementType = BY_NAME["uint8"]
+    if zero is not None:
+        kind = kind_of_value(zero, call.kinds[2])
+    elif call.integer("output_dtype", 0):
+        kind = call.kind(call.integer("output_dtype"))
+    axis, block = call.integer("axis", 1), call.integer("block_size", 0)
+    precision = call.integer("precision", 0)
+    dtype = call.kind(precision).dtype if precision else None
+    compute = dtype or (dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32)
+    s = spread(call, scale, x.shape, axis, block).cast(compute)
+    y = cast(cast(x, compute) / s, compute)
+    z = None if zero is None else spread(call, zero, x.shape, axis, block)
+    assert kind.dtype is not None
+    if kind.dtype.is_float:
+        return convert_to(call, cast(y, dtypes.float32) if z is None else y + z.cast(compute), kind)
+    low, high = (-2, 1) if kind.held else (int(kind.dtype.min), int(kind.dtype.max))
+    y = y.round() if z is None else y.round() + z.cast(compute)
+    whole = y.clamp(low, high).cast(dtypes.int32)
+    return Held(whole.cast(kind.dtype), kind) if kind.held else whole.cast(kind.dtype)
+
+
+@op("DequantizeLinear", keeps=True)
+@op("DequantizeLinear", domain="com.microsoft", keeps=True)
+def dequantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    axis, block = call.integer("axis", 1), call.integer("block_size", 0)
+    dtype = call.kind(call.integer("output_dtype")).dtype if call.integer("output_dtype", 0) else scale.dtype
+    assert dtype is not None
+    wide = dtypes.float32 if x.dtype.is_float else dtypes.int32
+    y = x.cast(wide)
+    if zero is not None:
+        y = y - spread(call, zero, x.shape, axis, block).cast(wide)
+    result = y.cast(dtypes.float32) * spread(call, scale, x.shape, axis, block).cast(dtypes.float32)
+    return cast(result, dtype)
+
+
+@op("DynamicQuantizeLinear")
+def dynamic_quantize_linear(call: Call, x: Tensor) -> Any:
+    low, high = x.min().minimum(0), x.max().maximum(0)
+    scale = (high - low) / 255
+    safe = scale.eq(0).where(1.0, scale)
+    zero = (-low / safe).round().clamp(0, 255)
+    y = ((x / safe).round() + zero).clamp(0, 255)
+    return y.cast(dtypes.uint8), scale, zero.cast(dtypes.uint8)
+
+
+def rescaled(sums: Tensor, factor: Tensor, zero: Tensor) -> Tensor:
+    """int32 sums as integers of the zero point's type."""
+    y = (sums.cast(dtypes.float32) * factor).round() + zero.cast(dtypes.float32)
+    return y.clamp(int(zero.dtype.min), int(zero.dtype.max)).cast(dtypes.int32).cast(zero.dtype)
+
+
+@op("QLinearMatMul")
+def qlinear_matmul(
+    call: Call, a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor,
+    y_scale: Tensor, y_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    sums = matmul_integer(call, a, b, a_zero, b_zero)
+    row = a_scale.reshape(*a_scale.shape, 1) if a_scale.ndim == 1 and a_scale.numel() != 1 else a_scale
+    f32 = dtypes.float32
+    return rescaled(sums, row.cast(f32) * b_scale.cast(f32) / y_scale.cast(f32), y_zero)
+
+
+@op("QLinearConv")
+def qlinear_conv(
+    call: Call, x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor,
+    y_scale: Tensor, y_zero: Tensor, b: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    sums = cast(convolve(call, centred(x, x_zero), centred(w, w_zero, 0)), dtypes.int32)
+    lead = (-1, *(1,) * (x.ndim - 2))
+    if b is not None:
+        sums = sums + b.reshape(*lead)
+    scale = w_scale.reshape(()) if w_scale.numel() == 1 else w_scale.reshape(*lead)
+    return rescaled(sums, x_scale.reshape(()) * scale / y_scale.reshape(()), y_zero.reshape(()))
+
+
+def _integer(x: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
+    y = x.cast(dtypes.float32)
+    return (y if zero is None else y - zero.cast(dtypes.float32)) * scale
+
+
+def _back(y: Tensor, scale: Tensor, zero: Tensor | None, like: Tensor) -> Tensor:
+    dtype = like.dtype if zero is None else zero.dtype
+    q = (y / scale).round()
+    q = q if zero is None else q + zero.cast(dtypes.float32)
+    return q.clamp(int(dtype.min), int(dtype.max)).cast(dtypes.int32).cast(dtype)
+
+
+@op("QLinearAdd", "QLinearMul", domain="com.microsoft")
+def qlinear_binary(
+    call: Call, a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None,
+    c_scale: Tensor, c_zero: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    x, y = _integer(a, a_scale, a_zero), _integer(b, b_scale, b_zero)
+    return _back(x + y if call.op == "QLinearAdd" else x * y, c_scale, c_zero, a)
+
+
+@op("QLinearSigmoid", "QLinearLeakyRelu", domain="com.microsoft")
+def qlinear_unary(
+    call: Call, x: Tensor, scale: Tensor, zero: Tensor | None, y_scale: Tensor, y_zero: Tensor | None = None
+) -> Tensor:
+    y = _integer(x, scale, zero)
+    y = y.sigmoid() if call.op == "QLinearSigmoid" else y.leaky_relu(call.real("alpha", 0.01))
+    return _back(y, y_scale, y_zero, x)
+
+
+@op("QLinearGlobalAveragePool", domain="com.microsoft")
+def qlinear_global_average_pool(
+    call: Call, x: Tensor, scale: Tensor, zero: Tensor, y_scale: Tensor, y_zero: Tensor
+) -> Tensor:
+    last = call.integer("channels_last", 0)
+    axes = tuple(range(1, x.ndim - 1)) if last else tuple(range(2, x.ndim))
+    return _back(_integer(x, scale, zero).mean(axes, True), y_scale, y_zero, x)
+
+
+@op("QLinearConcat", domain="com.microsoft")
+def qlinear_concat(call: Call, scale: Tensor, zero: Tensor, *parts: Tensor) -> Tensor:
+    values = [_integer(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    axis = whole_axis(call, call.integer("axis"), values[0].ndim)
+    return _back(Tensor.cat(*values, axis=axis), scale, zero, parts[0])
+
+
+@op("DynamicQuantizeMatMul", domain="com.microsoft")
+def dynamic_quantize_matmul(
+    call: Call, a: Tensor, b: Tensor, scale: Tensor, zero: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    whole, a_scale, a_zero = dynamic_quantize_linear(call, a)
+    y: Tensor = matmul_integer(call, whole, b, a_zero, zero).cast(dtypes.float32) * (a_scale * scale)
+    return y if bias is None else y + bias
+
+
+@op("MatMulIntegerToFloat", domain="com.microsoft")
+def matmul_integer_to_float(
+    call: Call, a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, a_zero: Tensor | None = None,
+    b_zero: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    y: Tensor = matmul_integer(call, a, b, a_zero, b_zero).cast(dtypes.float32) * (a_scale * b_scale)
+    return y if bias is None else y + bias

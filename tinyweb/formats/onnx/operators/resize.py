@@ -1,0 +1,183 @@
+"""Resizing: each axis by itself, as weighted sums of neighbours whose places and weights are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyweb.dtype import dtypes
+from tinyweb.formats.onnx.call import Call, Host
+from tinyweb.formats.onnx.operators.common import cast, fixed, whole_axes, wide
+from tinyweb.formats.onnx.registry import op
+from tinyweb.tensor import Tensor
+
+MANY = 16  # neighbours: from there on a product with a matrix takes their place
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+               "tf_crop_and_resize", "tf_half_pixel_for_nn")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one axis is resized: `n` elements to `out`, `scale` times as many, from `begin` to `end` of it."""
+
+    axis: int
+    n: int
+    out: int
+    scale: float
+    begin: float = 0.0
+    end: float = 1.0
+
+
+def _origin(call: Call, a: Axis, mode: str) -> Host:
+    """The places of the new elements among the old ones."""
+    x, n, out, s = np.arange(a.out, dtype=np.float64), a.n, a.out, a.scale
+    if mode == "align_corners":
+        return x * (n - 1) / (n * s - 1) if out > 1 else x * 0
+    if mode == "asymmetric":
+        return x / s
+    if mode == "tf_crop_and_resize":
+        if out > 1:
+            return a.begin * (n - 1) + x * (a.end - a.begin) * (n - 1) / (out - 1)
+        return np.full(out, 0.5 * (a.begin + a.end) * (n - 1))
+    if mode == "tf_half_pixel_for_nn":
+        return (x + 0.5) / s
+    if mode == "pytorch_half_pixel" and out <= 1:
+        return x * 0 - 0.0
+    half = (x + 0.5) / s - 0.5
+    if mode == "half_pixel_symmetric":
+        half = half + n / 2 * (1 - out / (n * s))
+    return half
+
+
+def _nearest(at: Host, how: str) -> Host:
+    if how == "floor":
+        return np.floor(at)
+    if how == "ceil":
+        return np.ceil(at)
+    return np.ceil(at - 0.5) if how == "round_prefer_floor" else np.floor(at + 0.5)
+
+
+def _kernel(mode: str, a: float) -> Any:
+    """The weight of a neighbour by its distance: a triangle, or Keys' cubic convolution (1981)."""
+
+    def cubic(d: Host) -> Host:
+        d = np.abs(d)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+    def linear(d: Host) -> Host:
+        near: Host = np.maximum(1 - np.abs(d), 0)
+        return near
+
+    return cubic if mode == "cubic" else linear
+
+
+def _taps(call: Call, a: Axis, mode: str, at: Host) -> tuple[Host, Host]:
+    """(places, weights) of the neighbours: (out, neighbours) each."""
+    reach = 2 if mode == "cubic" else 1
+    stretch = max(1.0, 1 / a.scale) if call.integer("antialias", 0) else 1.0
+    reach = math.ceil(reach * stretch)
+    first = np.floor(at).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
+    weights = _kernel(mode, call.real("cubic_coeff_a", -0.75))((first - at[:, None]) / stretch)
+    if call.integer("exclude_outside", 0) or stretch > 1:
+        outside = (first < 0) | (first >= a.n)
+        weights = np.where(outside & bool(call.integer("exclude_outside", 0)), 0, weights)
+        weights = weights / weights.sum(1, keepdims=True)
+    return first.clip(0, a.n - 1), weights
+
+
+def resize_axis(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str) -> Tensor:
+    at = _origin(call, a, coordinates)
+    if mode == "nearest":
+        how = call.choice("nearest_mode", "round_prefer_floor",
+                          ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))  # fmt: skip
+        places = _nearest(at, "floor" if call.version < 11 or coordinates == "tf_half_pixel_for_nn" else how)
+        places = places.clip(0, a.n - 1).astype(np.int32)
+        times = a.out // a.n
+        if (places == np.arange(a.out) // max(times, 1)).all() and times * a.n == a.out:  # each element again and again
+            shape = list(x.shape)
+            y = x.unsqueeze(a.axis + 1).expand(*shape[: a.axis + 1], times, *shape[a.axis + 1 :])
+            return y.reshape(*shape[: a.axis], a.out, *shape[a.axis + 1 :])
+        return x.take(Tensor(places, device=x.device), a.axis)
+    places, weights = _taps(call, a, mode, at)
+    lead, behind = (1,) * a.axis, (1,) * (x.ndim - a.axis - 1)
+    if places.shape[1] > MANY:
+        matrix = np.zeros((a.n, a.out), np.float64)
+        np.add.at(matrix, (places, np.arange(a.out)[:, None]), weights)
+        y = x.movedim(a.axis, -1).matmul(Tensor(matrix.astype(np.float32), device=x.device))
+        return y.movedim(-1, a.axis)
+    total: Any = None
+    for k in range(places.shape[1]):
+        if not weights[:, k].any():
+            continue
+        part = x.take(Tensor(np.ascontiguousarray(places[:, k], np.int32), device=x.device), a.axis)
+        w = Tensor(np.ascontiguousarray(weights[:, k], np.float32), device=x.device).reshape(*lead, -1, *behind)
+        total = part * w if total is None else total + part * w
+    assert total is not None
+    return total  # type: ignore[no-any-return]
+
+
+def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: Host | None) -> list[Axis]:
+    along = whole_axes(call, call.integers("axes", range(x.ndim)), x.ndim)
+    old = [fixed(x.shape[a]) for a in along]
+    if sizes is not None and sizes.size:
+        wanted = [int(n) for n in sizes]
+        policy = call.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+        factors = [w / n for w, n in zip(wanted, old)]
+        if policy != "stretch":
+            one = min(factors) if policy == "not_larger" else max(factors)
+            factors, wanted = [one] * len(old), [math.floor(one * n + 0.5) for n in old]
+    elif scales is not None and scales.size:
+        factors = [float(s) for s in scales]
+        wanted = []
+    else:
+        raise call.error("neither sizes nor scales are given")
+    if len(factors) != len(along):
+        raise call.error(f"{len(factors)} scales or sizes are given for {len(along)} axes")
+    found, crop = [], roi is not None and call.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    for i, (a, n) in enumerate(zip(along, old)):
+        begin, end = (float(roi[i]), float(roi[i + len(along)])) if crop and roi is not None else (0.0, 1.0)
+        out = wanted[i] if wanted else math.floor(n * (end - begin) * factors[i])
+        found.append(Axis(a, n, out, factors[i], begin, end))
+    return found
+
+
+@op("Resize", since=10, host=(1, 2, 3))
+def resize(
+    call: Call, x: Tensor, roi: Host | None = None, scales: Host | None = None, sizes: Host | None = None
+) -> Tensor:
+    if call.version == 10:
+        roi, scales = None, roi
+    default = "asymmetric" if call.version == 10 else "half_pixel"
+    coordinates = call.choice("coordinate_transformation_mode", default, COORDINATES)
+    mode = call.choice("mode", "nearest", ("nearest", "linear", "cubic"))
+    return _resize(call, x, _axes(call, x, roi, scales, sizes), mode, coordinates)
+
+
+def _resize(call: Call, x: Tensor, axes: list[Axis], mode: str, coordinates: str) -> Tensor:
+    y, outside = x if mode == "nearest" else wide(x if x.dtype.is_float else x.cast(dtypes.float32)), []
+    for a in axes:
+        if coordinates == "tf_crop_and_resize":
+            at = _origin(call, a, coordinates)
+            outside.append((a, (at < 0) | (at > a.n - 1)))
+        elif a.out == a.n and a.scale == 1:
+            continue
+        y = resize_axis(call, y, a, mode, coordinates)
+    for a, beyond in outside:
+        if beyond.any():
+            gone = Tensor(beyond, device=x.device).reshape(*(-1 if i == a.axis else 1 for i in range(x.ndim)))
+            y = gone.where(call.real("extrapolation_value", 0.0), y)
+    if not x.dtype.is_float and mode != "nearest":
+        y = y.round().clamp(x.dtype.min, x.dtype.max)
+    return cast(y, x.dtype)
+
+
+@op("Upsample", host=(1,))
+def upsample(call: Call, x: Tensor, scales: Host | None = None) -> Tensor:
+    factors = np.array(call.reals("scales"), np.float32) if scales is None else scales
+    mode = call.choice("mode", "nearest", ("nearest", "linear", "bilinear"))
+    return _resize(call, x, _axes(call, x, None, factors, None), mode.removeprefix("bi"), "asymmetric")
