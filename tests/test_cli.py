@@ -20,6 +20,7 @@ from typer.main import get_command
 from tests.export.small_model import write_small_model
 from tinyweb.cli import _printable, app, main
 
+MODELS = Path(__file__).parents[1] / "assets" / "models"
 COMMAND = [sys.executable, "-m", "tinyweb.cli"]
 
 
@@ -112,9 +113,16 @@ def test_version() -> None:
         (["tune", "function", "nowhere:nothing"], "nowhere"),
         (["inspect", "nowhere"], "nowhere does not exist"),
         (["inspect", "nowhere", "--verify"], "nowhere is no exported site"),
+        (["export", "chat", MODELS / "tinyembed", "-o", "x"], "`tinyweb export embed` and `tinyweb run embed` take it"),
+        (["export", "embed", MODELS / "tinyyolo", "-o", "x"], "is an object detector, not a model of vectors"),
+        (["export", "detect", MODELS / "tinychat-7m", "-o", "x"], "is a language model, not an object detector"),
+        (["export", "image", MODELS / "tinychat-7m", "-o", "x"], "`tinyweb export chat` and `tinyweb run chat` take"),
+        (["run", "chat", MODELS / "tinysd", "--prompt", "x"], "is a model that paints, not a language model"),
+        (["tune", "chat", MODELS / "tinyembed"], "is a model of vectors (embeddings), not a language model"),
+        (["run", "image", MODELS / "tinysd", "x", "-o", MODELS], "is a folder: give the name of a picture"),
     ],
 )
-def test_wrong_words(refused: Refused, arguments: list[str], says: str) -> None:
+def test_wrong_words(refused: Refused, arguments: list[str | Path], says: str) -> None:
     assert says in refused(*arguments)
 
 

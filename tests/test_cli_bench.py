@@ -45,7 +45,7 @@ def test_bench_says_what_cannot_be(small_model: Path, refused: Refused, tmp_path
     assert "more than the context of 64" in refused("bench", small_model, "--tokens", "63", "--prompt-tokens", "2")
     assert "unknown device" in refused("bench", small_model, "--device", "ABACUS", *FAST)
     assert "does not exist" in refused("bench", "nowhere")
-    assert "no language model" in refused("bench", MODELS / "tinyembed", *FAST)
+    assert "not a language model" in refused("bench", MODELS / "tinyembed", *FAST)
     done = run("bench", small_model, "--device", "ABACUS", "--device", "CPU", *FAST, "--json")
     broken, works = json.loads(done.stdout)["results"]
     assert "unknown device" in broken["error"] and works["tokens_per_second"] > 0

@@ -1,5 +1,6 @@
 """Where a site is written: whole or not at all, and never over anything that is not a site."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -191,3 +192,25 @@ def test_json_is_readable_and_right(tmp_path: Path) -> None:
     text = (tmp_path / "x.json").read_text()
     assert json.loads(text) == value
     assert max(map(len, text.splitlines())) <= 120 and len(text.splitlines()) == 17
+
+
+def test_a_place_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made on the way to it is gone again."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"x/site cannot be made: .*file is a file; choose another folder"):
+        check_output(tmp_path / "file" / "x" / "site", force=False)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    said = r"site cannot be made: .*: Permission denied; choose another folder"
+    with pytest.raises(ExportError, match=said), new_site(tmp_path / "a" / "b" / "site"):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as raised, new_site(tmp_path / "site"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert raised.value.filename == str(tmp_path / "site") and list(tmp_path.iterdir()) == []

@@ -70,7 +70,7 @@ def bench(
     else:
         from tinyweb.sources import CHAT
 
-        path = located(source, CHAT)
+        path = located(source, CHAT, "chat")
         asked = {
             "path": str(path), "quant": quant, "context": context,
             "prompt": prompt_tokens, "tokens": tokens, "runs": runs,

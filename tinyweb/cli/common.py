@@ -166,12 +166,16 @@ def users_code() -> Iterator[None]:
         raise TinywebError(f"{os.path.relpath(file)}, line {line}: {said} (--debug shows more)") from error
 
 
-def located(source: str, wanted: Wanted) -> Path:
-    """The model's folder or file on this machine; what has to be downloaded is shown."""
+def located(source: str, wanted: Wanted, command: str) -> Path:
+    """The model's folder or file on this machine, one of those that `tinyweb run COMMAND` takes; what has to be
+    downloaded is shown."""
+    from tinyweb.export.inspect_source import expect
     from tinyweb.sources import locate
 
     with show_progress(stderr()) as progress:
-        return locate(source, wanted, progress)
+        path = locate(source, wanted, progress)
+    expect(path, command)
+    return path
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def run_detect(
     from tinyweb.sources import DETECT
 
     pixels = read_image(image)
-    detector = YOLOv8.load(located(source, DETECT), device).detector(parse_size(size) if size else None)
+    detector = YOLOv8.load(located(source, DETECT, "detect"), device).detector(parse_size(size) if size else None)
     detector.detect(pixels, confidence, iou)  # compiles
     begun = time.perf_counter()
     found = detector.detect(pixels, confidence, iou)

@@ -40,7 +40,7 @@ def run_embed(
     from tinyweb.sources import EMBED
 
     prefixes = given_prefixes(query_prefix, passage_prefix)
-    model = located(source, EMBED)
+    model = located(source, EMBED, "embed")
     embedder = open_embedder(model, quant, device, prefixes=prefixes)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
     vectors = embedder.encode(given, kind.value)

@@ -57,9 +57,11 @@ def run_image(
     from tinyweb.models.stable_diffusion.pipeline import check_size
     from tinyweb.sources import IMAGE, IMAGE_HALF
 
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder: give the name of a picture, as in {output / 'picture.png'}")
     if not output.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.parent} to write {output.name} to")
-    found = located(source, IMAGE_HALF if quant and quant != "f32" else IMAGE)
+    found = located(source, IMAGE_HALF if quant and quant != "f32" else IMAGE, "image")
     model = StableDiffusion.from_path(found, quant, device, tokenizer, prediction.value if prediction else None)
     usual = model.source.defaults
     width, height = parse_size(size) if size else (usual.width, usual.height)

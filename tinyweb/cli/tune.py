@@ -48,7 +48,7 @@ def tune_chat(
     from tinyweb.sources import CHAT
     from tinyweb.tuning import tune_kernels
 
-    folder = located(source, CHAT)
+    folder = located(source, CHAT, "chat")
     with show_progress(stderr()) as progress:
         plans = entry_points(load(folder, quant, context, device, cache=cache), progress)
         _show_tuned(tune_kernels(plans, device, seconds, calls=usual_calls(plans), progress=progress), as_json)

@@ -14,6 +14,7 @@ from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
 from tinyweb.export.fitting import choose, fit_on
 from tinyweb.export.inspect import kernels_per_token
+from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import ChatFacts, manifest, write_manifest
 from tinyweb.export.memory import Named, plan_memory, read_memory
@@ -94,6 +95,7 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     if options.profile is not None:
         named_profile(options.profile)  # before the work, not after it
     folder = locate(source, CHAT, progress)
+    expect(folder, "chat")
     opened = open_model(folder)
     settings = Settings.of_folder(opened)
     tokenizer = Tokenizer.from_folder(opened, options.chat_template)

@@ -10,6 +10,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import TARGETS, write_functions
+from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.site import check_output, check_page, copy_page, new_site
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
@@ -68,6 +69,7 @@ def export_detect(
     check_output(output, o.force)
     check_page("detect")
     path = locate(source, DETECT, progress)
+    expect(path, "detect")
     progress("reading", 0, 1)
     model = YOLOv8.load(path, DEVICE, QUANTS[o.quant])
     detector = model.detector(o.size, max_boxes=o.max_boxes)

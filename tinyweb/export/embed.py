@@ -18,6 +18,7 @@ import numpy as np
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import write_functions
+from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.precision import described, kept, reported
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
@@ -78,6 +79,7 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     check_shard_bytes(options.shard_bytes)
     lengths = check_lengths(options.lengths)
     path = locate(source, EMBED, progress)
+    expect(path, "embed")
     progress("reading the model", 0, 1)
     folder = open_model(path)
     quant, reference = kept(folder, options.quant), "f32" if folder.stored_types() else None

@@ -19,6 +19,7 @@ from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import TARGETS, Functions, write_functions
+from tinyweb.export.inspect_source import expect
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import write_manifest
 from tinyweb.export.site import FORMAT, VERSION, check_output, check_page, copy_page, new_site
@@ -94,6 +95,7 @@ def export_image(
     check_page("image")
     check_shard_bytes(o.shard_bytes)
     path = locate(source, IMAGE if o.quant == "f32" else IMAGE_HALF, progress)
+    expect(path, "image")
     progress("reading", 0, 1)
     model = Source.open(path, o.tokenizer, o.prediction)
     model = replace(model, defaults=_defaults(model, o))

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinyweb.errors import ModelFormatError, SourceError, TinywebError
+from tinyweb.errors import ExportError, ModelFormatError, SourceError, TinywebError
 from tinyweb.export.choices import quants
 from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, size
@@ -25,6 +25,11 @@ COMMANDS = {
     "detection": "detect",
 }  # fmt: skip
 """The `tinyweb export` of each kind of model."""
+CALLED = {
+    "chat": "a language model", "embed": "a model of vectors (embeddings)", "image": "a model that paints",
+    "detect": "an object detector",
+}  # fmt: skip
+"""What the models of each `tinyweb export` are called."""
 CHECKPOINTS = (".pt", ".pth", ".onnx", ".safetensors")
 
 
@@ -39,6 +44,33 @@ def locate_any(source: str, progress: Progress | None = None) -> Path:
             except SourceError:
                 continue
         raise error from None
+
+
+def expect(path: Path, command: str) -> None:
+    """ExportError where the folder `path` has a model that another command than `tinyweb export` (or `run`) `command`
+    takes, by the names of its files and its config: what it lacks of this one says little."""
+    found = _command_of(path) if path.is_dir() else None
+    if found not in (command, None) and (found, command) != ("chat", "embed"):  # texts have vectors there too
+        others = f"`tinyweb export {found}` and `tinyweb run {found}`"
+        raise ExportError(f"{path} is {CALLED[str(found)]}, not {CALLED[command]}: {others} take it.")
+
+
+def _command_of(folder: Path) -> str | None:
+    """None where there is no config.json that would say it."""
+    from tinyweb.models import encoder
+
+    if _of_pictures(folder):
+        return "image"
+    if not (folder / "config.json").is_file():
+        return None
+    model = ModelFolder(folder)
+    if _of_detection(model):
+        return "detect"
+    return "embed" if encoder.is_encoder(model.config) else "chat"
+
+
+def _of_pictures(path: Path) -> bool:
+    return path.is_dir() and ((path / "model_index.json").is_file() or (path / "unet").is_dir())
 
 
 def inspect_source(path: Path) -> dict[str, Any]:
@@ -59,13 +91,14 @@ def inspect_source(path: Path) -> dict[str, Any]:
 
 
 def _facts(path: Path) -> tuple[str, dict[str, Any]]:
-    if path.is_dir() and ((path / "model_index.json").is_file() or (path / "unet").is_dir()):
+    if _of_pictures(path):
         return "pictures", _pictures(path)
     if path.suffix == ".gguf" or (path / "config.json").is_file():
         return _texts(open_model(path))
     if path.suffix == ".safetensors" and _original(path):
         return "pictures", _pictures(path)
-    if path.is_dir() and not any(p.suffix in CHECKPOINTS for p in path.iterdir()):
+    checkpoints = any(p.suffix in CHECKPOINTS for p in (path.iterdir() if path.is_dir() else [path]))
+    if not checkpoints:
         raise ModelFormatError(
             f"{path} is neither an exported site nor a model: give a folder with config.json or model_index.json, a "
             "GGUF file, or a checkpoint (.pt, .onnx, .safetensors)"

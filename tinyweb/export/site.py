@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -75,7 +76,14 @@ def check_output(output: Path, force: bool) -> None:
     """ExportError where a site cannot be written at `output`; nothing is touched."""
     if output.is_symlink() and not output.exists():
         raise ExportError(f"{output} is a link to nowhere: choose another folder with -o.")
+    above = next(p for p in (output.absolute(), *output.absolute().parents) if os.path.lexists(p))
     if not output.exists():
+        if not above.is_dir():
+            raise ExportError(f"{output} cannot be made: {above} is a file; choose another folder with -o.")
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise ExportError(
+                f"{output} cannot be made: {above} must not be written to; choose another folder with -o."
+            )
         return
     if not output.is_dir():
         raise ExportError(f"{output} is a file: choose another name for the site's folder with -o.")
@@ -98,27 +106,33 @@ def new_site(output: Path, force: bool = False) -> Iterator[Path]:
     """An empty folder to write the site into; on a clean exit it becomes `output`, on any other it disappears."""
     check_output(output, force)
     output = output.resolve()
-    made = _make_parents(output.parent)
-    work = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
+    made = [p for p in (output.parent, *output.parent.parents) if not p.exists()]  # innermost first
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
+    except OSError as error:
+        _remove_empty(made)
+        raise ExportError(
+            f"{output} cannot be made: {output.parent}: {error.strerror}; choose another folder with -o."
+        ) from None
     try:
         yield work
         if (work / WORKER).is_file():
             seal(work)
         work.chmod(0o755)  # a temporary folder is private; a site is not
         _move_into_place(work, output)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(work, ignore_errors=True)
-        for folder in made:
-            if not any(folder.iterdir()):
-                folder.rmdir()
+        _remove_empty(made)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            error.filename = str(output)  # writes to a file that is open do not say it
         raise
 
 
-def _make_parents(folder: Path) -> list[Path]:
-    """Create `folder`; those that were not there before, innermost first."""
-    missing = [p for p in (folder, *folder.parents) if not p.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _move_into_place(work: Path, output: Path) -> None:

@@ -167,7 +167,8 @@ def _beginning(backend: tokenizers.Tokenizer, config: Config, bos: int | None) -
 
 def _given_template(path: Path) -> str:
     if not path.is_file():
-        raise ModelFormatError(f"{path} does not exist: give a file with a chat template (Jinja2)")
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise ModelFormatError(f"{path} {what}: give a file with a chat template (Jinja2)")
     return read_text(path, 4 * MAX_TEMPLATE)
 
 

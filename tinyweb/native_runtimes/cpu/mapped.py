@@ -29,10 +29,14 @@ class Arena:
     def __init__(self, nbytes: int) -> None:
         chosen = os.environ.get("TMPDIR") or (LASTING if Path(LASTING).is_dir() else None)
         with tempfile.TemporaryFile(dir=chosen) as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, nbytes)  # or a full disk would end the process later
-            else:
-                file.truncate(nbytes)
+            try:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, nbytes)  # or a full disk would end the process later
+                else:
+                    file.truncate(nbytes)
+            except OSError as error:
+                error.filename = f"{chosen or tempfile.gettempdir()} (TMPDIR)"
+                raise
             self.map = mmap.mmap(file.fileno(), nbytes)
         self.view = memoryview(self.map)
         self.address: int = np.frombuffer(self.view, np.uint8).ctypes.data
