@@ -185,7 +185,10 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
         pytest.param("Gemma 3", marks=pytest.mark.slow),
         "LFM2-MoE",
         "Mamba-2",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("Granite 4, experts", "RWKV-7", "Gemma 3n")),
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("Granite 4, experts", "RWKV-7", "Gemma 3n", "Llama 4", "Bamba")
+        ),
     ],
 )
 def test_other_architectures(model_folder: Path, tmp_path: Path, name: str) -> None:

@@ -199,12 +199,53 @@ EXPERTS = {
         "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size_mlp": 24, "attention_chunk_size": 7,
         "floor_scale": 5, "attn_scale": 0.7,
     }, config="Llama4TextConfig"),
+    "Llama 4, no experts": Small("Llama4ForCausalLM", {
+        "moe_layers": [], "no_rope_layers": [], "head_dim": 8, "intermediate_size_mlp": 24, "use_qk_norm": False,
+        "attention_chunk_size": 5, "attn_temperature_tuning": False,
+    }, config="Llama4TextConfig"),
     "gpt-oss": Small("GptOssForCausalLM", {
         **WINDOWED, "num_local_experts": 5, "num_experts_per_tok": 2, "head_dim": 8, "swiglu_limit": 0.5,
         "rope_parameters": {
             "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
             "truncate": False,
         },
+    }),
+}  # fmt: skip
+EARLIER = {
+    "GPT-Neo": Small("GPTNeoForCausalLM", {
+        "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": WINDOW,
+    }),
+    "GPT-J": Small("GPTJForCausalLM", {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 40, "rotary_dim": 6,
+    }),
+    "OPT": Small("OPTForCausalLM", {"ffn_dim": 40, "word_embed_proj_dim": 32, "pad_token_id": 1}),
+    "StarCoder 1": Small("GPTBigCodeForCausalLM", {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 40,
+    }),
+    "StarCoder 1, all keys": Small("GPTBigCodeForCausalLM", {
+        "n_embd": 20, "n_layer": 2, "n_head": 4, "n_positions": 64, "multi_query": False,
+    }),
+    "Falcon": Small("FalconForCausalLM", {"ffn_hidden_size": 40, "bias": True}),
+    "Falcon, groups": Small("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "Falcon, in a row": Small("FalconForCausalLM", {"multi_query": False, "parallel_attn": False}),
+}  # fmt: skip
+LATER = {
+    "Nemotron": Small("NemotronForCausalLM", {"mlp_bias": True}),
+    "Arcee": Small("ArceeForCausalLM"),
+    "Seed-OSS": Small("SeedOssForCausalLM", {"head_dim": 12, "attention_out_bias": True}),
+    "Helium": Small("HeliumForCausalLM", {"head_dim": 8, "attention_bias": True}),
+    "Code World Model": Small("CwmForCausalLM", {**WINDOWED, "head_dim": 12}),
+    "VaultGemma": Small("VaultGemmaForCausalLM", {**WINDOWED, "head_dim": 8, "attn_logit_softcapping": 2.0}),
+    "dots.llm1": Small("Dots1ForCausalLM", {
+        **WINDOWED, "head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 12,
+        "n_shared_experts": 2, "first_k_dense_replace": 1, "max_window_layers": 1,
+    }),
+    "GLM-4.5": Small("Glm4MoeForCausalLM", {
+        "head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "n_group": 2,
+        "topk_group": 1, "use_qk_norm": True, "attention_bias": True,
+    }),
+    "Granite-MoE, shared": Small("GraniteMoeSharedForCausalLM", {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 24, "residual_multiplier": 0.6,
     }),
 }  # fmt: skip
 CONVOLUTIONS = {

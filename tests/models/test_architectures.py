@@ -16,8 +16,10 @@ from safetensors.numpy import load_file, save_file
 
 from tests.models.decoder_folders import (
     CONVOLUTIONS,
+    EARLIER,
     EXPERTS,
     LATENTS,
+    LATER,
     LLAMA_LIKE,
     OTHERS,
     SCALINGS,
@@ -36,7 +38,8 @@ from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.nn.rotary import frequencies
 from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES | EARLIER | LATER
+QUICK = ("Falcon, groups", "OPT", "Nemotron")  # of those made of the same parts as others
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
@@ -76,7 +79,13 @@ def check(folder: Path, texts: np.ndarray, want: np.ndarray, device: str, steps:
         np.testing.assert_allclose(decode(start.bind(at)).numpy()[0], want[1, at], atol=tolerance)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in EARLIER | LATER and name not in QUICK else name
+        for name in MODELS
+    ],
+)
 def test_against_transformers(judged, name: str) -> None:
     folder, texts, want = judged(name)
     assert 0.3 < want.std() < 30

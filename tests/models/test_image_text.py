@@ -218,6 +218,10 @@ def test_what_fills_texts_is_told_by_the_tokenizer(made: Made, tmp_path: Path) -
     backend.save(str(tmp_path / "tokenizer.json"))
     found = load(tmp_path)
     assert found.pad == 1 and found.tokens(["a"])[0][3:] == [1] * 17
+    backend.enable_padding(pad_id=64, pad_token="[UNK]")
+    backend.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ModelFormatError, match="filled with token 64, the model has 64"):
+        load(tmp_path)
     with pytest.raises(TinywebError, match="allows 20 only"):
         load(tmp_path, context=10)
 

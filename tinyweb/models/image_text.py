@@ -201,6 +201,10 @@ def _texts(
         allowed = f"{c.positions} only" if config.filled else f"3 to {c.positions}"
         raise TinywebError(f"texts of {longest} tokens are not possible: {folder.path} allows {allowed}")
     pad = _pad(folder, backend, config) if config.filled else None
+    if pad is not None and pad >= c.vocab_size:
+        raise ModelFormatError(
+            f"{folder.path}: short texts are to be filled with token {pad}, the model has {c.vocab_size}"
+        )
     name, bias = ("text_projection", False) if config.family == "CLIP" else (model.load.prefix + "head", True)
     layer = model.load.plain(name, config.width, bias)
     settings = EmbeddingSettings(pooling=("lasttoken",), max_length=longest)

@@ -44,26 +44,50 @@ class Rotary:
     """Rotary position embedding (Su et al. 2021): pairs (x[i], x[i + width/2]) are turned by position · frequency[i].
 
     `table` is (2, positions, width/2), float32: cosines and sines. `turned`: how many of the `width` elements are
-    turned, those of the first turned/2 pairs; None: all. `context`: the longest text, which some scalings depend on;
-    None: all positions.
+    turned, those of the first turned/2 pairs; None: all. `context`: the longest text, for which scalings that depend
+    on a text's length are chosen; None: all positions.
     """
 
     def __init__(
         self, width: int, positions: int, theta: float, scaling: RotaryScaling, device: str | None = None,
         turned: int | None = None, context: int | None = None,
     ):  # fmt: skip
-        turned = width if turned is None else turned
-        each = frequencies(turned, theta, scaling, positions if context is None else context)
-        angles = np.arange(positions, dtype=np.float32)[:, None] * each
-        table = np.stack([np.cos(angles), np.sin(angles)]) * np.float32(scaling.magnitude)
-        still = np.zeros((2, positions, (width - turned) // 2), np.float32)
+        self.width, self.positions, self.theta, self.scaling = width, positions, theta, scaling
+        self.device, self.turned = device, width if turned is None else turned
+        self.context = positions if context is None else context
+        self.table = self._now = self._for(self.context)
+        self._made = (self._depends(self.context), self.table)  # the last one
+
+    def suit(self, length: int | None) -> None:
+        """From now on turns as a text of `length` tokens needs it, where the scaling depends on that (`dynamic`,
+        `longrope`); None: as the context does."""
+        if self.scaling.kind not in ADAPTIVE:
+            return
+        wanted = self._depends(self.context if length is None else length)
+        if wanted == self._depends(self.context):
+            self._now = self.table
+            return
+        if self._made[0] != wanted:
+            self._made = (wanted, self._for(self.context if length is None else length))
+        self._now = self._made[1]
+
+    def _depends(self, length: int) -> int:
+        """What a table for texts of so many tokens depends on."""
+        original = self.scaling.original
+        return max(length, original) if self.scaling.kind == "dynamic" else int(length > original)
+
+    def _for(self, length: int) -> Tensor:
+        each = frequencies(self.turned, self.theta, self.scaling, length)
+        angles = np.arange(self.positions, dtype=np.float32)[:, None] * each
+        table = np.stack([np.cos(angles), np.sin(angles)]) * np.float32(self.scaling.magnitude)
+        still = np.zeros((2, self.positions, (self.width - self.turned) // 2), np.float32)
         still[0] = 1
-        self.table = Tensor(np.concatenate([table, still], axis=2), device=device)
+        return Tensor(np.concatenate([table, still], axis=2), device=self.device)
 
     def __call__(self, x: Tensor, start: Size) -> Tensor:
         """x (…, tokens, heads, width), tokens at positions start, start + 1, …; the same shape."""
         *outer, tokens, heads, width = x.shape
-        now = self.table[:, start : start + tokens].reshape(2, tokens, 1, 1, width // 2)
+        now = self._now[:, start : start + tokens].reshape(2, tokens, 1, 1, width // 2)
         cosine, sine = now[0], now[1]
         pairs = x.reshape(*outer, tokens, heads, 2, width // 2)
         # (a, b) → (a cos − b sin, b cos + a sin): the partner of each half is the other one
@@ -139,3 +163,4 @@ _SCALED: dict[str, Callable[[int, float, RotaryScaling, int], Floats]] = {
     "longrope": _longrope,
 }
 SCALINGS = tuple(_SCALED)
+ADAPTIVE = ("dynamic", "longrope")  # those that depend on a text's length

@@ -280,8 +280,9 @@ class Names:
     """What a checkpoint calls the parts, without `.weight` and `.bias`.
 
     All but the head are below the one of `prefixes` that a checkpoint has: none, where it was saved without a head.
-    Parts of a layer are below `layer`, where {} is its number. `qkv` and `gate_up` are one name where the matrices are
-    one, rows below each other, or (`by_head`) query, key and value of a head after the other. `each_norm`: of norms
+    Parts of a layer are below `layer`, where {} is its number. The table of positions begins with `unused_positions`
+    rows that no token has. `qkv` and `gate_up` are one name where the matrices are one, rows below each other, or
+    (`by_head`) for each key/value head its queries, the key and the value. `each_norm`: of norms
     with a weight for each head, {} the head; "" where these weights are one tensor. `transposed`: matrices are (in,
     out). `experts_gate_up` and `experts_down`: {} is the expert, or all are one tensor with a first axis for them,
     fused as `gate_up` is; `experts_transposed`: these are (experts, in, out) without `.weight`; `experts_woven`: gate
@@ -291,6 +292,7 @@ class Names:
     prefixes: tuple[str, ...] = ("model.",)
     embedding: str = "embed_tokens"
     positions: str = ""
+    unused_positions: int = 0
     norm: str = "norm"
     embedding_norm: str = ""
     head: str = "lm_head"

@@ -83,12 +83,12 @@ class Loader:
         if c.keys_of is not None:
             return self._query(layer, c)
         rows = [c.heads * c.width, c.kv_heads * c.width, c.kv_heads * c.width]
-        weights = self._stack(layer, self.names.qkv, rows, self.config.hidden_size, c.heads)
+        weights = self._stack(layer, self.names.qkv, rows, self.config.hidden_size, c.kv_heads)
         query, key, value = weights
         parts = [self._turned(query, c), self._turned(key, c), value]
         bias = None
         if c.bias:
-            query, key, value = self._stack(layer, self.names.qkv, rows, None, c.heads)
+            query, key, value = self._stack(layer, self.names.qkv, rows, None, c.kv_heads)
             bias = np.concatenate([self._turned(query, c), self._turned(key, c), value])
         return self._linear(parts, bias)
 
@@ -225,8 +225,8 @@ class Loader:
 
     def positions(self, rows: int) -> Tensor:
         """The table of learned positions, with as many rows as the cache has: those beyond the text are zeros."""
-        name = f"{self.prefix}{self.names.positions}.weight"
-        values = self._read(name, (self.config.positions, self.config.hidden_size))[:rows]
+        name, unused = f"{self.prefix}{self.names.positions}.weight", self.names.unused_positions
+        values = self._read(name, (unused + self.config.positions, self.config.hidden_size))[unused : unused + rows]
         return self._dense(np.pad(values, ((0, rows - len(values)), (0, 0))))
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -263,9 +263,9 @@ class Loader:
         return values
 
     def _stack(
-        self, layer: str, names: Sequence[str], rows: list[int], width: int | None, heads: int = 0
+        self, layer: str, names: Sequence[str], rows: list[int], width: int | None, groups: int = 0
     ) -> list[Array]:
-        """Matrices (rows, width), or vectors (rows,) where `width` is None."""
+        """Matrices (rows, width), or vectors (rows,) where `width` is None. `groups`: key/value heads, if there are."""
 
         def read(name: str, count: int) -> Array:
             if width is None:
@@ -276,9 +276,10 @@ class Loader:
             return [read(name, count) for name, count in zip(names, rows, strict=True)]
         (name,) = names
         values = read(name, sum(rows))
-        if self.names.by_head and heads:
-            split = values.reshape(heads, len(rows), -1, *values.shape[1:])
-            return [split[:, i].reshape(-1, *values.shape[1:]) for i in range(len(rows))]
+        if self.names.by_head and groups:
+            split = values.reshape(groups, -1, *values.shape[1:])
+            parts = np.split(split, np.cumsum([count // groups for count in rows])[:-1], axis=1)
+            return [part.reshape(-1, *values.shape[1:]) for part in parts]
         return np.split(values, np.cumsum(rows)[:-1])
 
     def _turned(self, values: Array, c: AttentionConfig) -> Array:

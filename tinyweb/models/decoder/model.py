@@ -126,7 +126,9 @@ class Decoder:
     def __call__(self, tokens: Tensor, start_pos: int = 0) -> Tensor:
         """Logits (batch, tokens, vocab), float32, of ids (batch, tokens) at positions start_pos, start_pos + 1, …
 
-        Positions before `start_pos` are taken from earlier calls with the same batch size. Raises ValueError where
+        Positions before `start_pos` are taken from earlier calls with the same batch size. Rotary positions whose
+        scaling depends on a text's length (dynamic, LongRoPE) are those of a text of start_pos + tokens, where the
+        entry points of a chat have those of the whole context. Raises ValueError where
         the ids have no such shape or leave the context, or where a model with a state has not read what is before.
         """
         if tokens.ndim != 2 or not tokens.dtype.is_int or not all(isinstance(s, int) and s > 0 for s in tokens.shape):
@@ -138,15 +140,24 @@ class Decoder:
             raise ValueError(f"{count} tokens from position {start_pos} leave the context of {self.context}")
         if not self.rewinds:
             self._go_back(tokens, start_pos)
-        caches = self.caches if batch == 1 else self._batch_caches.setdefault(batch, self._new_caches(batch))
+        if batch > 1 and batch not in self._batch_caches:
+            self._batch_caches[batch] = self._new_caches(batch)
+        caches = self.caches if batch == 1 else self._batch_caches[batch]
         # the variable's range keeps the last token inside the cache, however many there are
         start = Variable("start_pos", 0, min(self.context - 1, self.positions - count)).bind(start_pos)
-        return self.project(self.forward(tokens, start, caches)).realize()
+        for rotary in self.rotaries.values():
+            rotary.suit(start_pos + count)
+        try:
+            return self.project(self.forward(tokens, start, caches)).realize()
+        finally:
+            for rotary in self.rotaries.values():
+                rotary.suit(None)
 
     def _go_back(self, tokens: Tensor, start: int) -> None:
         """Makes states stand before `start`, by reading again what is before it; notes the ids that come."""
-        batch = int(tokens.numpy().shape[0])
-        read = self._read.get(batch, np.zeros((batch, 0), np.int32))
+        ids = tokens.numpy().astype(np.int32)
+        batch = len(ids)
+        read = self._read.get(batch, ids[:, :0])
         if start > read.shape[1]:
             raise ValueError(
                 f"position {start} cannot come next: a state knows what it has read, {read.shape[1]} tokens"
@@ -154,7 +165,7 @@ class Decoder:
         if 0 < start < read.shape[1]:
             self._read[batch] = read[:, :0]
             self(Tensor(read[:, :start], device=self.device))
-        self._read[batch] = np.concatenate([read[:, :start], tokens.numpy().astype(np.int32)], axis=1)
+        self._read[batch] = np.concatenate([read[:, :start], ids], axis=1)
 
     # -- entry points of a chat ---------------------------------------------------------------------------------------
     def prefill(self, block: int, start_pos: UOp, count: UOp) -> Tensor:

@@ -87,8 +87,8 @@ class StateSpace:
         return (read[0] if len(read) == 1 else read[0].cat(*read[1:], axis=-2)).permute(0, 3, 1, 2, 4)
 
     def _gated(self, y: Tensor, gate: Tensor) -> Tensor:
-        """The norm, over the channels of each group, of y (batch, tokens, inner), times the gate."""
-        y = y * ACTIVATIONS[self.config.activation](gate)
+        """The norm, over the channels of each group, of y (batch, tokens, inner) times the SiLU of the gate."""
+        y = y * gate.silu()
         norm = self.gate_norm
         if norm is None:
             return y

@@ -10,6 +10,7 @@ from tinyweb.models.decoder.architectures import (
     cohere,
     deepseek,
     experts,
+    first,
     gemma,
     glm,
     gpt,
@@ -69,6 +70,20 @@ ARCHITECTURES: dict[str, Read] = {
     "PhiForCausalLM": gpt.phi,
     "StableLmForCausalLM": gpt.stablelm,
     "Starcoder2ForCausalLM": gpt.starcoder2,
+    "NemotronForCausalLM": gpt.nemotron,
+    "ArceeForCausalLM": llama.plain_mlp,
+    "SeedOssForCausalLM": llama.seed_oss,
+    "HeliumForCausalLM": llama.helium,
+    "CwmForCausalLM": llama.cwm,
+    "VaultGemmaForCausalLM": gemma.vault_gemma,
+    "Dots1ForCausalLM": deepseek.dots,
+    "Glm4MoeForCausalLM": deepseek.glm4_moe,
+    "GraniteMoeSharedForCausalLM": experts.granite_moe_shared,
+    "FalconForCausalLM": first.falcon,
+    "OPTForCausalLM": first.opt,
+    "GPTJForCausalLM": first.gpt_j,
+    "GPTNeoForCausalLM": first.gpt_neo,
+    "GPTBigCodeForCausalLM": first.gpt_bigcode,
 }
 """By the names in `architectures` of config.json."""
 

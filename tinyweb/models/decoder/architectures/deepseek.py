@@ -1,16 +1,25 @@
-"""DeepSeek-V2 and V3 (DeepSeek-AI 2024): latent attention, experts in groups, some for all tokens."""
+"""DeepSeek-V2 and V3 (DeepSeek-AI 2024): latent attention, experts in groups, some for all tokens. And those that have
+the experts alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields
-from tinyweb.models.decoder.config import DecoderConfig, ExpertsConfig, LatentConfig, LayerConfig, Names, NormConfig
+from tinyweb.models.decoder.config import (
+    AttentionConfig,
+    DecoderConfig,
+    ExpertsConfig,
+    LatentConfig,
+    LayerConfig,
+    Names,
+    NormConfig,
+)
 
 SHARED = "mlp.shared_experts."
 NAMES = Names(shared_gate_up=(SHARED + "gate_proj", SHARED + "up_proj"), shared_down=SHARED + "down_proj")
@@ -27,9 +36,7 @@ def deepseek2(c: Config) -> tuple[DecoderConfig, Names]:
 
 def deepseek3(c: Config) -> tuple[DecoderConfig, Names]:
     """V3: scores are sigmoids; a bias decides with them which experts are chosen."""
-    normalised = c.flag("norm_topk_prob", True)
-    parts = {"scores": "sigmoid", "normalised": normalised, "choice_bias": True, **_groups(c), "group_best": 2}
-    return _decoder(c, c.flag("rope_interleave", True), parts), NAMES
+    return _decoder(c, c.flag("rope_interleave", True), _sigmoid(c, True)), NAMES
 
 
 def _groups(c: Config) -> dict[str, int]:
@@ -39,9 +46,38 @@ def _groups(c: Config) -> dict[str, int]:
     return {"groups": groups, "groups_chosen": c.integer("topk_group", 1, groups, 1)}
 
 
+def dots(c: Config) -> tuple[DecoderConfig, Names]:
+    """dots.llm1 (rednote-hilab 2025): V3's experts beside attention with normalised queries and keys, windows from a
+    layer on."""
+    norm, first = fields.rms(c), c.integer("max_window_layers", 0, 1024, 62)
+    attention = fields.attention(c, fields.rotary(c), norm=norm)
+    attentions = [replace(attention, window=window) for window in fields.windows(c, lambda i: i >= first)]
+    return _sparse(c, attentions, norm, _sigmoid(c, False)), NAMES
+
+
+def glm4_moe(c: Config) -> tuple[DecoderConfig, Names]:
+    """GLM-4.5 and 4.6 (Zhipu AI 2025): V3's experts, half of each head turned."""
+    norm = fields.rms(c, default=1e-5)
+    own, bias = norm if c.flag("use_qk_norm", False) else None, c.flag("attention_bias", False)
+    attention = fields.attention(c, fields.rotary(c, part=0.5), norm=own, bias=bias)
+    return _sparse(c, [attention] * fields.layer_count(c), norm, _sigmoid(c, True)), NAMES
+
+
+def _sigmoid(c: Config, normalised: bool) -> dict[str, Any]:
+    """V3's routing; `normalised` where the file does not say it."""
+    own = {"normalised": c.flag("norm_topk_prob", normalised), "scores": "sigmoid"}
+    return {**own, "choice_bias": True, **_groups(c), "group_best": 2}
+
+
 def _decoder(c: Config, interleaved: bool, routing: Mapping[str, Any]) -> DecoderConfig:
     c.integer("moe_layer_freq", 1, 1, 1)  # experts in all layers behind the dense ones
-    latent, norm = _latent(c, interleaved), fields.rms(c)
+    return _sparse(c, [_latent(c, interleaved)] * fields.layer_count(c), fields.rms(c), routing)
+
+
+def _sparse(
+    c: Config, mixers: Sequence[AttentionConfig | LatentConfig], norm: NormConfig, routing: Mapping[str, Any]
+) -> DecoderConfig:
+    """Experts behind the first, dense layers."""
     mlp, first = fields.mlp(c), c.integer("first_k_dense_replace", 0, 1024, 0)
     count, shared = c.integer("n_routed_experts", 1, 4096), c.integer("n_shared_experts", 0, 4096, 0)
     each = replace(mlp, width=c.integer("moe_intermediate_size", 1, 1 << 20), bias=False)
@@ -55,8 +91,8 @@ def _decoder(c: Config, interleaved: bool, routing: Mapping[str, Any]) -> Decode
         **routing,
     )
     layers = [
-        LayerConfig(latent, mlp if i < first else experts, before_attention=norm, before_mlp=norm)
-        for i in range(fields.layer_count(c))
+        LayerConfig(mixer, mlp if i < first else experts, before_attention=norm, before_mlp=norm)
+        for i, mixer in enumerate(mixers)
     ]
     return fields.decoder(c, layers, norm)
 
@@ -80,7 +116,7 @@ def _latent(c: Config, interleaved: bool) -> LatentConfig:
 
 def _far(c: Config) -> float:
     """What scaled positions multiply queries and keys with, each."""
-    given = c.section("rope_parameters") or c.section("rope_scaling")
-    if given is None or given.word("rope_type", given.word("type", "default")) == "default":
+    given = fields.rope(c)
+    if given.word("rope_type", given.word("type", "default")) == "default":
         return 1.0
     return fields.growth(given.number("factor", 1e-3, 1e6), given.number("mscale_all_dim", 0, 1e3, 0))

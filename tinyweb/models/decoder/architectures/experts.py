@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tinyweb.errors import ModelFormatError
@@ -56,15 +56,15 @@ def mixtral(c: Config) -> tuple[DecoderConfig, Names]:
 
 def qwen2_moe(c: Config) -> tuple[DecoderConfig, Names]:
     """Qwen1.5-MoE and Qwen2-MoE: beside the chosen experts one that all tokens go through, behind a gate."""
-    config, names = llama.qwen2(c) if c.flag("qkv_bias", True) else llama.llama(c)
+    config, names = llama.qwen2(c)
     experts = _experts(c, "moe_intermediate_size", _normalised(c))
     shared = replace(experts.mlp, width=c.integer("shared_expert_intermediate_size", 1, 1 << 20))
     return _with(config, replace(experts, shared=shared, shared_gate=True), _sparse(c)), names
 
 
 def qwen3_moe(c: Config) -> tuple[DecoderConfig, Names]:
-    """Qwen3-MoE (Yang et al. 2025)."""
-    config, names = llama.qwen3(c)
+    """Qwen3-MoE (Yang et al. 2025): windows, if they are asked for, are in all layers."""
+    config, names = llama.qwen3(Config({**c.values, "max_window_layers": 0, "layer_types": None}, c.where))
     return _with(config, _experts(c, "moe_intermediate_size", _normalised(c)), _sparse(c)), names
 
 
@@ -81,6 +81,16 @@ def granite_moe(c: Config) -> tuple[DecoderConfig, Names]:
         router=BLOCK + "router.layer", experts_gate_up=(BLOCK + "input_linear",), experts_down=BLOCK + "output_linear"
     )
     return _with(config, _experts(c, "intermediate_size")), names
+
+
+def granite_moe_shared(c: Config) -> tuple[DecoderConfig, Names]:
+    """Granite-MoE with an MLP for all tokens beside the experts."""
+    config, names = granite_moe(c)
+    width, experts = c.integer("shared_intermediate_size", 0, 1 << 20, 0), config.layers[0].mlp
+    assert isinstance(experts, ExpertsConfig)
+    shared = replace(experts, shared=replace(experts.mlp, width=width)) if width else experts
+    names = replace(names, shared_gate_up=("shared_mlp.input_linear",), shared_down="shared_mlp.output_linear")
+    return _with(config, shared), names
 
 
 def olmoe(c: Config) -> tuple[DecoderConfig, Names]:
@@ -115,22 +125,15 @@ def gpt_oss(c: Config) -> tuple[DecoderConfig, Names]:
 
 def llama4(c: Config) -> tuple[DecoderConfig, Names]:
     """Llama 4 (Meta 2025): chunks of positions, none in some layers; an MLP for all tokens beside the experts."""
-    norm, count = fields.rms(c, default=1e-5), _count(c)
+    norm = fields.rms(c, default=1e-5)
     mlp = MlpConfig(c.integer("intermediate_size", 1, 1 << 20), fields.activation(c))
     dense = replace(mlp, width=c.integer("intermediate_size_mlp", 1, 1 << 20, 16384))
-    chosen = c.integer("num_experts_per_tok", 1, count, 1)
-    experts = ExpertsConfig(
-        count, chosen, mlp, scores="sigmoid", normalised=False, weighted_inputs=True, shared=mlp
-    )  # fmt: skip
-    every = c.integer("interleave_moe_layer_step", 1, 1024, 1)
-    sparse = c.ids("moe_layers") if c.values.get("moe_layers") is not None else None
+    sparse = _llama4_sparse(c)
+    experts = _llama4_experts(c, mlp) if sparse else None
     layers = [
-        LayerConfig(
-            attention, experts if (i in sparse if sparse is not None else (i + 1) % every == 0) else dense, norm,
-            before_mlp=norm,
-        )
+        LayerConfig(attention, experts if experts and i in sparse else dense, norm, before_mlp=norm)
         for i, attention in enumerate(_llama4_attentions(c))
-    ]  # fmt: skip
+    ]
     names = Names(
         gate_up=("feed_forward.gate_proj", "feed_forward.up_proj"), down="feed_forward.down_proj",
         router="feed_forward.router", experts_gate_up=("feed_forward.experts.gate_up_proj",),
@@ -141,18 +144,36 @@ def llama4(c: Config) -> tuple[DecoderConfig, Names]:
     return fields.decoder(c, layers, norm), names
 
 
+def _llama4_sparse(c: Config) -> Sequence[int]:
+    """The layers that have experts."""
+    if c.values.get("moe_layers") is not None:
+        return c.ids("moe_layers")
+    every = c.integer("interleave_moe_layer_step", 1, 1024, 1)
+    return range(every - 1, fields.layer_count(c), every)
+
+
+def _llama4_experts(c: Config, mlp: MlpConfig) -> ExpertsConfig:
+    count = _count(c)
+    chosen = c.integer("num_experts_per_tok", 1, count, 1)
+    return ExpertsConfig(count, chosen, mlp, scores="sigmoid", normalised=False, weighted_inputs=True, shared=mlp)
+
+
 def _llama4_attentions(c: Config) -> list[AttentionConfig]:
     """Layers with positions see a chunk of them; scores of the others grow with the text."""
     turned = llama.positioned(c)
     norm = replace(fields.rms(c, default=1e-5), weight=False) if c.flag("use_qk_norm", True) else None
-    chunk = c.integer("attention_chunk_size", 1, fields.MOST) if c.values.get("attention_chunk_size") else None
+    absent = fields.MOST if "attention_chunk_size" in c.values else 8192
+    chunk = c.integer("attention_chunk_size", 1, fields.MOST, absent)
     growth = None
-    if c.flag("attn_temperature_tuning", True):
+    tuned = c.values.get("attn_temperature_tuning")  # the first files have a number
+    if tuned if type(tuned) is int else c.flag("attn_temperature_tuning", True):
         weight = c.number("attn_scale", 0, 1e3, 0.1)
         growth = GrowthConfig(weight, int(c.number("floor_scale", 1, fields.MOST, 8192)), 1)
     near = fields.attention(c, fields.rotary(c, theta=500000.0, interleaved=True), norm=norm)
     far = replace(near, rotary=None, norm=None, growth=growth)
-    kinds = c.values.get("layer_types") or ["chunked_attention" if there else "full_attention" for there in turned]
+    kinds = c.values.get("layer_types")
+    if kinds is None:
+        kinds = ["chunked_attention" if there else "full_attention" for there in turned]
     if not isinstance(kinds, list) or len(kinds) != len(turned) or any(k not in LLAMA4_KINDS for k in kinds):
         raise ModelFormatError(
             f"{c.where}: 'layer_types' must name {len(turned)} layers, each {' or '.join(LLAMA4_KINDS)}, "

@@ -84,11 +84,9 @@ def attention(c: Config, rotary: Callable[[int], RotaryConfig | None], **parts: 
     kv_heads = c.integer("num_key_value_heads", 1, heads, heads)
     if c.values.get("head_dim") is None and hidden % heads:
         raise ModelFormatError(f"{c.where}: 'hidden_size' {hidden} is no multiple of 'num_attention_heads' {heads}")
-    width = c.integer("head_dim", 2, 1024, hidden // heads)
+    width = c.integer("head_dim", 1, 1024, hidden // heads)
     if heads % kv_heads:
         raise ModelFormatError(f"{c.where}: {heads} attention heads are no multiple of {kv_heads} key/value heads")
-    if width % 2:
-        raise ModelFormatError(f"{c.where}: 'head_dim' must be even for rotary positions, found {width}")
     if "bias" not in parts:
         parts["bias"] = parts["output_bias"] = c.flag("attention_bias", False)
     return AttentionConfig(heads, kv_heads, width, parts.pop("scale", 1 / math.sqrt(width)), rotary(width), **parts)
@@ -163,9 +161,14 @@ def rotary(
     `theta` and `part` (how much of a head is turned) count where the file does not say them; `kinds`: other names of
     scalings.
     """
-    given = c.section("rope_parameters") or c.section("rope_scaling") or Config({}, c.where)
+    given = rope(c)
     given = given.section(KINDS[0]) or given
     return _rotary(c, given, theta, part, interleaved, kinds or {})
+
+
+def rope(c: Config) -> Config:
+    """What a file says of rotary positions in one place; empty where it says nothing there."""
+    return c.section("rope_parameters") or c.section("rope_scaling") or Config({}, c.where)
 
 
 def local_rotary(c: Config, theta: float) -> Callable[[int], RotaryConfig]:
@@ -183,6 +186,8 @@ def _rotary(
 
     def of(width: int) -> RotaryConfig:
         turned = int(width * part)
+        if width % 2:
+            raise ModelFormatError(f"{c.where}: 'head_dim' must be even for rotary positions, found {width}")
         if turned % 2 or not turned:
             raise ModelFormatError(
                 f"{c.where}: 'partial_rotary_factor' {part:g} turns {turned} of {width} elements: "

@@ -22,7 +22,6 @@ from tinyweb.models.decoder.config import (
     StreamsConfig,
 )
 
-# the files of Gemma 1 say "gelu" and mean the approximation by tanh
 TANH = "gelu_pytorch_tanh"
 SANDWICH = Names(before_mlp="pre_feedforward_layernorm")
 
@@ -32,8 +31,8 @@ def _norm(c: Config) -> NormConfig:
 
 
 def _mlp(c: Config) -> MlpConfig:
-    made = fields.mlp(c, bias=False, default=TANH, key="hidden_activation")
-    return replace(made, activation="gelu_tanh") if made.activation == "gelu" else made
+    width = c.integer("intermediate_size", 1, 1 << 20)
+    return MlpConfig(width, fields.activation(c, "hidden_activation", TANH))
 
 
 def _decoder(c: Config, layers: list[LayerConfig], cap: float | None = None) -> DecoderConfig:
@@ -42,9 +41,11 @@ def _decoder(c: Config, layers: list[LayerConfig], cap: float | None = None) -> 
 
 
 def gemma(c: Config) -> tuple[DecoderConfig, Names]:
-    """Gemma 1."""
+    """Gemma 1, whose files say "gelu" and mean the approximation by tanh."""
     attention, norm = fields.attention(c, fields.rotary(c)), _norm(c)
-    layer = LayerConfig(attention, _mlp(c), before_attention=norm, before_mlp=norm)
+    mlp = fields.mlp(c, bias=False, default=TANH)
+    mlp = replace(mlp, activation="gelu_tanh") if mlp.activation == "gelu" else mlp
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
     return _decoder(c, [layer] * fields.layer_count(c)), Names()
 
 
@@ -56,13 +57,21 @@ def gemma2(c: Config) -> tuple[DecoderConfig, Names]:
     return _decoder(c, layers, _cap(c, "final_logit_softcapping", 30)), SANDWICH
 
 
+def vault_gemma(c: Config) -> tuple[DecoderConfig, Names]:
+    """VaultGemma (2025): Gemma 2 without the norms behind attention and MLP."""
+    config, names = gemma2(c)
+    layers = tuple(replace(layer, after_attention=None, after_mlp=None) for layer in config.layers)
+    return replace(config, layers=layers), names
+
+
 def gemma3(c: Config) -> tuple[DecoderConfig, Names]:
-    """Gemma 3: queries and keys are normalised, five of six layers have a window and a rotary base of their own."""
+    """Gemma 3: queries and keys are normalised in place of soft caps of scores (whatever the file says of these), five
+    of six layers have a window and a rotary base of their own."""
     if c.flag("use_bidirectional_attention", False):
         raise ModelFormatError(f"{c.where}: 'use_bidirectional_attention' is not supported: this is no decoder")
     every = c.integer("sliding_window_pattern", 1, 1024, 6)
     windows = fields.windows(c, lambda i: (i + 1) % every != 0)
-    parts = {"scale": _scale(c), "softcap": _cap(c, "attn_logit_softcapping", None), "norm": _norm(c)}
+    parts = {"scale": _scale(c), "norm": _norm(c)}
     near = fields.attention(c, fields.local_rotary(c, c.number("rope_local_base_freq", 1, 1e12, 10000.0)), **parts)
     far = fields.attention(c, fields.rotary(c, theta=1e6), **parts)
     layers = [_sandwich(c, far if window is None else replace(near, window=window)) for window in windows]

@@ -1,4 +1,5 @@
-"""Those with layer norms and, but for StableLM, an MLP of two layers: GPT-2, GPT-NeoX, Phi, StableLM, StarCoder 2."""
+"""Those with layer norms and, but for StableLM, an MLP of two layers: GPT-2, GPT-NeoX, Phi, StableLM, StarCoder 2,
+Nemotron."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def gpt2(c: Config) -> tuple[DecoderConfig, Names]:
     """GPT-2 (Radford et al. 2019): positions are learned, matrices are (in, out)."""
     for name in ("n_embd", "n_layer", "n_head", "n_positions"):
         c.integer(name, 1, fields.MOST)  # errors say the names in the file
-    c = _ungrouped(Config({**c.values, **{name: c.values.get(old) for name, old in SAME_NAMES.items()}}, c.where))
+    c = renamed(c, SAME_NAMES)
     hidden = fields.hidden_size(c)
     norm = fields.layer_norm(c, "layer_norm_epsilon")
     wide = c.integer("n_inner", 1, 1 << 20, 4 * hidden)
@@ -41,6 +42,11 @@ def gpt2(c: Config) -> tuple[DecoderConfig, Names]:
         gate_up=("mlp.c_fc",), down="mlp.c_proj", transposed=True,
     )  # fmt: skip
     return fields.decoder(c, layers, norm, tied=True, learned_positions=True), names
+
+
+def renamed(c: Config, names: dict[str, str]) -> Config:
+    """The fields of a file that calls them otherwise, and whose heads have keys and values of their own."""
+    return _ungrouped(Config({**c.values, **{name: c.values.get(old) for name, old in names.items()}}, c.where))
 
 
 def _ungrouped(c: Config) -> Config:
@@ -107,3 +113,12 @@ def starcoder2(c: Config) -> tuple[DecoderConfig, Names]:
     ]
     names = Names(gate_up=("mlp.c_fc",), down="mlp.c_proj")
     return fields.decoder(c, layers, norm, tied=True), names
+
+
+def nemotron(c: Config) -> tuple[DecoderConfig, Names]:
+    """Nemotron and Minitron (Parmar et al. 2024): norm weights are distances from 1, half of each head is turned."""
+    norm = replace(fields.layer_norm(c, "norm_eps"), offset=1)
+    attention = fields.attention(c, fields.rotary(c, part=0.5))
+    mlp = fields.mlp(c, gated=False, default="relu2")
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
+    return fields.decoder(c, [layer] * fields.layer_count(c), norm), Names(gate_up=("mlp.up_proj",))

@@ -37,7 +37,7 @@ def mistral(c: Config) -> tuple[DecoderConfig, Names]:
 def ministral3(c: Config) -> tuple[DecoderConfig, Names]:
     """Ministral 3: behind the positions of training queries grow with their logarithm."""
     config, names = mistral(c)
-    given = c.section("rope_parameters") or Config({}, c.where)
+    given = fields.rope(c)
     weight = given.number("llama_4_scaling_beta", 0, 1e3, 0)
     if not weight:
         return config, names
@@ -48,8 +48,8 @@ def ministral3(c: Config) -> tuple[DecoderConfig, Names]:
 
 
 def qwen2(c: Config) -> tuple[DecoderConfig, Names]:
-    """Qwen 2 and 2.5 (Yang et al. 2024): queries, keys and values have biases."""
-    attention = fields.attention(c, fields.rotary(c), bias=True)
+    """Qwen 2 and 2.5 (Yang et al. 2024): queries, keys and values have biases, in mixtures of experts if asked for."""
+    attention = fields.attention(c, fields.rotary(c), bias=c.flag("qkv_bias", True))
     return fields.decoder(c, layers(c, windowed(attention, qwen_windows(c))), fields.rms(c)), Names()
 
 
@@ -79,9 +79,10 @@ def smollm3(c: Config) -> tuple[DecoderConfig, Names]:
 
 
 def positioned(c: Config) -> list[bool]:
-    """For each layer whether it has rotary positions: `no_rope_layers`, where 1 means that it has."""
+    """For each layer whether it has rotary positions: `no_rope_layers`, where 1 means that it has. An empty list says
+    nothing (as Llama 4's first files have it)."""
     count, given = fields.layer_count(c), c.values.get("no_rope_layers")
-    if given is None:
+    if given is None or given == []:
         every = c.integer("no_rope_layer_interval", 1, 1 << 30, 4)
         return [(i + 1) % every != 0 for i in range(count)]
     if not isinstance(given, list) or len(given) != count or any(v not in (0, 1) for v in given):
@@ -104,3 +105,33 @@ def phi3(c: Config) -> tuple[DecoderConfig, Names]:
     attention = fields.attention(c, fields.rotary(c, kinds=kinds))
     names = Names(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",))
     return fields.decoder(c, layers(c, windowed(attention, fields.windows(c, lambda i: True))), fields.rms(c)), names
+
+
+def plain_mlp(c: Config) -> tuple[DecoderConfig, Names]:
+    """Arcee's foundation models (2025): Llama whose MLP has two layers, with squares of a ReLU between them."""
+    config, _ = llama(c)
+    mlp = fields.mlp(c, gated=False, default="relu2")
+    layers = tuple(replace(layer, mlp=mlp) for layer in config.layers)
+    return replace(config, layers=layers), Names(gate_up=("mlp.up_proj",))
+
+
+def seed_oss(c: Config) -> tuple[DecoderConfig, Names]:
+    """Seed-OSS (ByteDance 2025): biases of queries, keys and values, and of the output apart."""
+    biases = {"bias": c.flag("attention_bias", True), "output_bias": c.flag("attention_out_bias", False)}
+    attention = fields.attention(c, fields.rotary(c), **biases)
+    return fields.decoder(c, layers(c, [attention] * fields.layer_count(c)), fields.rms(c)), Names()
+
+
+def helium(c: Config) -> tuple[DecoderConfig, Names]:
+    """Helium (Kyutai 2025): pairs of rotary positions are neighbours; the output has no bias."""
+    rotary = fields.rotary(c, theta=100000.0, interleaved=True)
+    attention = fields.attention(c, rotary, bias=c.flag("attention_bias", False))
+    return fields.decoder(c, layers(c, [attention] * fields.layer_count(c)), fields.rms(c)), Names()
+
+
+def cwm(c: Config) -> tuple[DecoderConfig, Names]:
+    """Code World Model (Meta 2025): windows in three of four layers."""
+    attention = fields.attention(c, fields.rotary(c, theta=1e6), bias=False)
+    return fields.decoder(
+        c, layers(c, windowed(attention, fields.windows(c, lambda i: i % 4 != 0))), fields.rms(c)
+    ), Names()

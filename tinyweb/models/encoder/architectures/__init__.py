@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
@@ -34,6 +35,8 @@ MODEL_TYPES = {
 }  # fmt: skip
 """By `model_type`, in files without `architectures`."""
 
+LONGEST = 1 << 17  # tokens of a text, whatever a file says: tables of angles and distances have a row for each
+
 
 def family(c: Config) -> str | None:
     """The row of ARCHITECTURES for a config.json; None where there is none."""
@@ -50,6 +53,13 @@ def read_config(c: Config) -> tuple[EncoderConfig, EncoderNames]:
 
     Raises ModelFormatError, which names the field that is missing, wrong or not supported.
     """
+    config, names = _read(c)
+    if config.first_position is None:  # else the checkpoint has a row for each
+        config = replace(config, positions=min(config.positions, LONGEST))
+    return config, names
+
+
+def _read(c: Config) -> tuple[EncoderConfig, EncoderNames]:
     found = family(c)
     if found is None and (language_model := decoders.family(c)):
         return decoders.decoder(c, language_model)
