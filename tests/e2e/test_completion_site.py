@@ -68,6 +68,7 @@ def test_it_continues_as_python_does(
         page.get_by_test_id("text").fill(BEGINNING)
         text = go_on(page)
         assert text == BEGINNING + expected and expected.startswith(" ")
+        assert page.get_by_test_id("text").evaluate("(field) => field.scrollHeight <= field.clientHeight")
         page.get_by_test_id("undo").click()
         assert page.get_by_test_id("text").input_value() == BEGINNING
         page.reload()

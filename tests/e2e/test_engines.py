@@ -18,6 +18,7 @@ from tests.e2e.test_offline import publish
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
 # threads where the engine has shared memory; elsewhere the page takes one thread by itself
+HEIGHT = "document.querySelector('dialog')?.getBoundingClientRect().height"
 BACKENDS = {"chromium": "wasm", "firefox": "wasm", "webkit": "wasm-single"}
 
 
@@ -83,6 +84,18 @@ def test_visits(engine: Engine, exported_page: Exported, served: Serve, tested: 
     first.becomes("ready")
     assert first.backend() == backend
     use(first)
+
+
+@pytest.mark.parametrize(("engine", "tested"), parameters(lambda name, page: page.task == "chat"), indirect=["engine"])
+def test_dialogs(engine: Engine, exported_page: Exported, served: Serve, tested: ExportedPage) -> None:
+    """They are as high as what is in them."""
+    tab = visit(engine, f"{served(exported_page(tested)).address}/?backend=wasm-single")
+    tab.click("settings")
+    tab.until(f"{HEIGHT} > 200")
+    tab.click("about-open")
+    tab.until(f"document.querySelector('{by_test_id('about-dialog')}') && {HEIGHT} > 200")
+    tab.click("close-about")
+    tab.until("document.querySelector('dialog') === null")
 
 
 @pytest.mark.parametrize(

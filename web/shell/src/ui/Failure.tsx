@@ -35,18 +35,18 @@ export function Failure({ failure, shell }: { failure: Told; shell: AnyShell }):
       <div>
         <h2>{failure.title}</h2>
         <p>{failure.text}</p>
-        {failure.detail !== "" && (
-          <details>
-            <summary>Details</summary>
-            <p>{failure.detail}</p>
-          </details>
-        )}
         <div class="failure-actions">
           {remedies.map((remedy, index) => (
             <button key={remedy} type="button" class={index === 0 ? "button primary" : "button"} data-testid={remedy} onClick={act[remedy]}>
               {REMEDY_LABELS[remedy]}
             </button>
           ))}
+          {failure.detail !== "" && (
+            <details>
+              <summary>Details</summary>
+              <p>{failure.detail}</p>
+            </details>
+          )}
         </div>
       </div>
     </div>

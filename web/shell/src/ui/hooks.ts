@@ -50,7 +50,7 @@ export function useFittedHeight(field: RefObject<HTMLTextAreaElement | null>, te
       const around = element.parentElement?.style;
       if (around) around.minHeight = `${element.parentElement?.offsetHeight ?? 0}px`;
       element.style.height = "auto";
-      element.style.height = `${element.scrollHeight}px`;
+      element.style.height = `${element.scrollHeight + element.offsetHeight - element.clientHeight}px`; // with its border
       element.style.overflowY = element.scrollHeight > element.clientHeight + 1 ? "auto" : "hidden";
       if (around) around.minHeight = "";
     };

@@ -156,6 +156,8 @@ function settleBlocks(fragment: DocumentFragment): void {
     if (element.matches("code")) element.removeAttribute("class");
   }
   for (const table of fragment.querySelectorAll("table")) wrap(table, "table-scroll").tabIndex = 0;
+  // Markers and borders stand where the text begins.
+  for (const block of fragment.querySelectorAll<HTMLElement>("ul, ol, blockquote, table")) block.dir = "auto";
 }
 
 /** The answer's Markdown as nodes. Text that cannot be parsed is shown as it is. */

@@ -18,7 +18,7 @@ export function aboutRows({ facts, engine, figures }: AboutModel): AboutRow[] {
   if (facts.fidelity !== undefined) rows.push(["Beside f32", facts.fidelity.replaceAll(" %", "\u00a0%")]);
   const info = engine.phase === "ready" ? engine.info : null;
   const context = info?.context ?? facts.context;
-  if (context !== undefined) rows.push(["Remembers", `${context} tokens, question and answer together`]);
+  if (context !== undefined) rows.push(["Remembers", `${context} tokens, read and written together`]);
   if (info === null) return rows;
   const { firstTokenMs = 0 } = figures ?? {};
   if (firstTokenMs > 0) rows.push(["First token", `after ${Math.round(firstTokenMs)} ms`]);

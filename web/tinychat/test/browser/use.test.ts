@@ -125,6 +125,31 @@ describe("talking", () => {
     });
   });
 
+  test("what is written from right to left begins there, also in the list and while it is written", async () => {
+    const text = "שלום, how are you?";
+    await using({}, async ({ page }) => {
+      /** Whether the first word stands right of what follows it. */
+      const fromRight = (selector: string): Promise<boolean> =>
+        page.locator(selector).evaluate((element) => {
+          const words = document.createTreeWalker(element, NodeFilter.SHOW_TEXT).nextNode() as Text;
+          const left = (start: number, end: number): number => {
+            const range = document.createRange();
+            range.setStart(words, start);
+            range.setEnd(words, end);
+            return range.getBoundingClientRect().left;
+          };
+          return left(0, 4) > left(6, words.length);
+        });
+      await reaches(page, "ready");
+      await page.getByTestId("prompt").fill(text);
+      expect(await page.getByTestId("prompt").evaluate((field) => getComputedStyle(field).unicodeBidi)).toBe("plaintext");
+      await ask(page, text);
+      expect(await fromRight(".bubble")).toBe(true);
+      expect(await fromRight(".history-open")).toBe(true);
+      expect(await fromRight(".prose p")).toBe(false);
+    });
+  });
+
   test("what the model no longer sees is told", async () => {
     await using({ mock: "small,fast" }, async ({ page }) => {
       await reaches(page, "ready");

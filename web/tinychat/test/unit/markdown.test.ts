@@ -22,7 +22,9 @@ describe("Markdown", () => {
   });
 
   test("lists", () => {
-    expect(html("3. a\n4. b\n   - c").replaceAll("\n", "")).toBe('<ol start="3"><li>a</li><li>b<ul><li>c</li></ul></li></ol>');
+    expect(html("3. a\n4. b\n   - c").replaceAll("\n", "")).toBe(
+      '<ol start="3" dir="auto"><li>a</li><li>b<ul dir="auto"><li>c</li></ul></li></ol>',
+    );
     expect(element("- [x] done\n- [ ] open").textContent).toContain("☑ done");
     expect(element("- [x] done").querySelector("input")).toBeNull();
   });
@@ -158,6 +160,7 @@ describe("hostile text", () => {
     "href",
     "target",
     "rel",
+    "dir",
     "start",
     "align",
     "class",
