@@ -87,6 +87,19 @@ def test_extreme_groups(bits: int) -> None:
     np.testing.assert_allclose(got[5], groups[5], rtol=1e-3)
 
 
+@pytest.mark.parametrize("bits", sorted(BITS.values()))
+@pytest.mark.parametrize("size", [3e-5, 1e-6, 2e-7])
+def test_groups_of_the_smallest_scales(bits: int, size: float) -> None:
+    """No half float is below 6e-8: weights are not 0 for that, and none is off by more than a step."""
+    groups = size * random(200, 32)
+    values, scales = quantize_groups(groups, bits)
+    assert (scales != 0).all() and values.any(axis=1).mean() > 0.99
+    wrong = values.astype(np.float32) * scales.astype(np.float32)[:, None] - groups
+    step = np.maximum(np.abs(groups).max(axis=1, keepdims=True) / (1 << (bits - 1)), 2.0**-24)
+    assert (np.abs(wrong) <= 1.01 * step).mean() > 0.99
+    assert np.linalg.norm(wrong) < (0.2 if bits < 6 else 0.1 if size < 1e-6 else 0.05) * np.linalg.norm(groups)
+
+
 def test_group_sizes() -> None:
     assert {w: group_size(w) for w in (256, 192, 48, 40, 72, 8, 20, 517, 1)} == {
         256: 32, 192: 32, 48: 16, 40: 8, 72: 8, 8: 8, 20: None, 517: None, 1: None
@@ -301,7 +314,7 @@ def test_groups_by_the_million_are_taken_in_turns(bits: int, monkeypatch: pytest
 def test_scales_stay_half_floats() -> None:
     groups = np.array([[65504 * 127, -65504 * 127], [1e30, 0], [1e-9, -1e-9], [127, -64.5], [0, -1e30]], np.float32)
     values, scales = quantize_groups(groups, 8)
-    assert scales.tolist() == [65504, 65504, 1, 1, 65504]
+    assert scales.tolist() == [65504, 65504, 2**-24, 1, 65504]
     assert values.tolist() == [[127, -127], [127, 0], [0, 0], [127, -64], [0, -127]]
 
 

@@ -33,7 +33,7 @@ __all__ = [
 GROUP = 32
 SMALLEST_GROUP = 8  # below, the scales outweigh what the integers save
 CHUNK = 1 << 18  # weights a thread quantises at a time: what the search makes of them stays in the processor's cache
-HALF_MAX = float(np.finfo(np.float16).max)
+HALF_MAX, HALF_LEAST = float(np.finfo(np.float16).max), np.float32(np.finfo(np.float16).smallest_subnormal)
 Floats = npt.NDArray[np.float32]
 
 
@@ -143,9 +143,10 @@ def _side_by_side(work: Callable[[slice], None], groups: npt.NDArray[Any]) -> No
 
 
 def _half(scale: Floats) -> Floats:
-    """A scale as it is stored: rounded to half precision, and no zero (an all-zero group has any scale)."""
+    """A scale as it is stored: rounded to half precision, and no zero: the least number where it is too small for
+    that, and any (1) of an all-zero group."""
     rounded = np.clip(scale, -HALF_MAX, HALF_MAX).astype(np.float16).astype(np.float32)
-    return np.where(rounded == 0, np.float32(1), rounded)
+    return np.where(rounded == 0, np.where(scale == 0, np.float32(1), np.copysign(HALF_LEAST, scale)), rounded)
 
 
 def _round(groups: Floats, scale: Floats, low: int, high: int) -> Floats:
@@ -153,7 +154,11 @@ def _round(groups: Floats, scale: Floats, low: int, high: int) -> Floats:
 
 
 def _eight_bits(groups: Floats, bits: int, importance: Floats | np.float32) -> tuple[Floats, Floats]:
-    scale = _half(np.abs(groups).max(axis=1) / 127)
+    largest = np.abs(groups).max(axis=1)
+    scale = _half(largest / 127)
+    # half floats are far from each other near 0: the next one, where the largest would be cut off
+    short = (largest > 127.5 * scale) & (scale < HALF_MAX)
+    scale[short] = np.nextafter(scale[short].astype(np.float16), np.float16(np.inf))
     return _round(groups, scale, -127, 127), scale
 
 
