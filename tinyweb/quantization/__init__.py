@@ -7,7 +7,8 @@
     made.reader.model, made.report.record()
 
 - `options`: what may be asked, and what goes together.
-- `methods`: rounding with scales of least error, and with error feedback (GPTQ); `scaling`: of channels (AWQ).
+- `methods`: rounding with scales of least error, and with error feedback (GPTQ); `descent`: what is left to gain after
+  it; `scaling`: of channels (AWQ).
 - `calibration`: what matrices are multiplied with while the model reads a text.
 - `mixed`: bits for each matrix within so many bytes.
 - `texts`, `reader`: text files as blocks of tokens, and how kinds of models read them.

@@ -37,12 +37,20 @@ class Rounded:
     zeros: npt.NDArray[np.int8] | None
     bits: int
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        high = (1 << (self.bits - 1)) - 1
+        return (-high if self.bits == 8 and self.zeros is None else -high - 1), high
+
+    def multiples(self) -> Floats:
+        """What scales are multiplied with (rows, groups, group)."""
+        values = self.values.astype(np.float32)
+        return values if self.zeros is None else values - self.zeros[..., None]
+
     def dense(self) -> Floats:
         """The matrix (rows, in)."""
-        values = self.values.astype(np.float32)
-        if self.zeros is not None:
-            values -= self.zeros[..., None]
-        return (values * self.scales[..., None].astype(np.float32)).reshape(len(values), -1)
+        return (self.multiples() * self.scales[..., None].astype(np.float32)).reshape(len(self.values), -1)
 
     def weight(self, device: str | None) -> QuantizedWeight:
         """As a model holds it."""
@@ -72,7 +80,7 @@ def feed_back(weight: Floats, precision: Precision, moments: Floats) -> Rounded 
     started = search(weight, precision, diagonal + DAMPING * diagonal.mean() + np.float32(1e-30))
     if started is None:
         return None
-    low, high = (-127, 127) if started.bits == 8 else (-(1 << (started.bits - 1)), (1 << (started.bits - 1)) - 1)
+    low, high = started.range
     group = started.values.shape[2]
     order = np.argsort(-diagonal, kind="stable")
     factor = _feedback_factor(moments[np.ix_(order, order)])

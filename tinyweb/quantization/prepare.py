@@ -14,6 +14,7 @@ from tinyweb.kinds import BITS, MIXED
 from tinyweb.nn.precision import Precision, Recipe, as_floats
 from tinyweb.nn.quantize import QuantizedWeight, group_size
 from tinyweb.quantization.calibration import in_readings, second_moments
+from tinyweb.quantization.descent import refine
 from tinyweb.quantization.methods import FULL_PRECISION, Floats, Rounded, feed_back, output_error, search, weight_error
 from tinyweb.quantization.mixed import Choice, choose
 from tinyweb.quantization.options import QuantOptions
@@ -226,7 +227,8 @@ def _put(site: Site, precision: Precision, moments: Floats | None, device: str |
     values = site.values()
     rounded: Rounded | None
     if moments is not None and precision.bits is not None and precision.bits < FULL_PRECISION:
-        rounded = feed_back(values, precision, moments)
+        fed = feed_back(values, precision, moments)
+        rounded = None if fed is None else refine(values, fed, moments)
     else:
         rounded = search(values, precision, None if moments is None else np.diagonal(moments))
     if rounded is None:
