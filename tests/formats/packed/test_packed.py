@@ -399,6 +399,9 @@ def changes(config: dict[str, Any], stored: Tensors) -> Iterator[tuple[str, dict
         if value.ndim:
             yield f"{name} cut", config, stored | {name: value[:-1].contiguous()}
             yield f"{name} flat", config, stored | {name: value.reshape(-1).contiguous()}
+            yield f"{name} empty", config, stored | {name: value[:0].contiguous()}
+            yield f"{name} of one axis more", config, stored | {name: value[None].contiguous()}
+            yield f"{name} of one", config, stored | {name: value.reshape(-1)[:1].contiguous()}
         yield (
             f"{name} of another type",
             config,

@@ -32,14 +32,16 @@ def bitsandbytes(stored: Stored, config: Config) -> Iterator[Weight]:
     for stem in stored.ending(".SCB"):
         name = stem + ".weight"
         shape = stored.shape(name)
+        if len(shape) != 2:
+            raise stored.wrong(name, f"has shape {shape}, where a matrix is expected")
         parts = tuple(n for n in (name, stem + ".SCB", stem + ".weight_format") if n in stored)
         yield Weight(name, shape, parts, partial(_eight_bits, stored, stem, shape))
 
 
 def _state(stored: Stored, name: str) -> dict[str, Any]:
     """What the bytes beside a weight say, checked."""
-    (size,) = stored.shape(name) or (0,)
     try:
+        (size,) = stored.shape(name)
         if size > MAX_STATE:
             raise ValueError
         found = json.loads(stored.read(name, kind="int").astype(np.uint8).tobytes().decode("utf-8"))
@@ -48,7 +50,7 @@ def _state(stored: Stored, name: str) -> dict[str, Any]:
         sizes = [*shape, block, *([nested] if nested is not None else [])]
         if not 1 <= len(shape) <= 3 or any(type(n) is not int or not 0 < n < 1 << 31 for n in sizes):
             raise ValueError
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise stored.wrong(name, "is no state of bitsandbytes") from None
     return {"shape": tuple(shape), "block": block, "nested": nested, "offset": offset}
 

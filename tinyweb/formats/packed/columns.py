@@ -96,6 +96,6 @@ def _group(config: Config) -> int | None:
 
 def _matrix(stored: Stored, name: str) -> tuple[int, int]:
     shape = stored.shape(name)
-    if len(shape) != 2:
+    if len(shape) != 2 or not all(shape):
         raise stored.wrong(name, f"has shape {shape}, where a matrix is expected")
     return shape[0], shape[1]

@@ -64,7 +64,7 @@ def _spread(stored: Stored, name: str, shape: tuple[int, ...], block: Sizes | No
     if not np.isfinite(found).all():
         raise stored.wrong(name, "holds infinities or NaNs")
     if found.size == 1:
-        return found.reshape(1, 1)
+        return found.reshape((1,) * len(shape))
     if found.ndim == 1:
         found = found[:, None]
     if found.ndim == 2 and len(shape) == 2:
