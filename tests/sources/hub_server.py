@@ -42,6 +42,8 @@ class Hub:
     sent: dict[str, int] = field(default_factory=dict)  # bytes by file
     wrong_size: set[str] = field(default_factory=set)
     status: int | None = None  # what all requests are answered with
+    statuses: dict[str, int] = field(default_factory=dict)  # what requests for a file are answered with
+    ranges: int | None = 0  # bytes that lie between what is asked for and what is sent; None: it knows no ranges
 
 
 def tag_of(content: bytes) -> str:
@@ -75,6 +77,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             revision, _, file = rest.partition("/")
             if (repository := self.allowed(name, revision)) is None:
                 return None
+            if file in hub.statuses:
+                return self.fail(hub.statuses[file], "EntryNotFound" if hub.statuses[file] == 404 else "")
             if file not in repository.files:
                 return self.fail(404, "EntryNotFound")
             content = repository.files[file]
@@ -122,8 +126,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             if self.headers.get("If-None-Match") == headers["ETag"]:
                 return self.head(304, headers)
             wanted, only = self.headers.get("Range"), self.headers.get("If-Range")
-            if wanted and only in (None, headers["ETag"]):
-                begin, status = int(wanted.removeprefix("bytes=").split("-")[0]), 206
+            if wanted and only in (None, headers["ETag"]) and hub.ranges is not None:
+                begin, status = int(wanted.removeprefix("bytes=").split("-")[0]) + hub.ranges, 206
                 headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
             rest = content[begin:]
             self.head(status, {**headers, "Content-Length": str(len(rest))})
@@ -138,7 +142,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             return None
 
         def fail(self, status: int, code: str = "") -> None:
-            self.head(status, {"Content-Length": "0", **({"X-Error-Code": code} if code else {})})
+            headers = {"X-Error-Code": code} if code else {"Location": self.path} if status == 302 else {}
+            self.head(status, {"Content-Length": "0", **headers})
 
         def head(self, status: int, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -1,6 +1,7 @@
 """Models from a hub: a local server stands in, with its redirects, ranges, faults and refusals."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from huggingface_hub import constants
 
 from tests.sources.hub_server import Hub, Repository
 from tinyweb.errors import SourceError
-from tinyweb.sources import CHAT, locate, model_name
+from tinyweb.sources import CHAT, address, locate, model_name
 
 NAME = "maker/tiny-model"
 FOLDER: dict[str, bytes] = {
@@ -64,9 +65,8 @@ def test_a_second_time_nothing_is_sent_and_without_the_hub_the_cache_serves(
     assert locate(NAME, CHAT) == first
 
 
-def test_a_broken_download_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_download_goes_on(hub: Hub) -> None:
     fill(hub)
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 10)  # what is smaller is not kept
     whole = len(FOLDER["model.safetensors"])
     hub.cuts["model.safetensors"] = [whole // 3, whole // 3]
     found = locate(NAME, CHAT)
@@ -85,6 +85,14 @@ def test_a_gated_model(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(hub, gated=True, token="secret")
     told = refused()
     assert f"open {hub.address}/{NAME}" in told and "hf auth login" in told
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    assert locate(NAME, CHAT).is_dir()
+
+
+def test_a_private_model(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(hub, token="secret")
+    told = refused()
+    assert "or it is private" in told and "hf auth login" in told
     monkeypatch.setenv("HF_TOKEN", "secret")
     assert locate(NAME, CHAT).is_dir()
 
@@ -111,7 +119,10 @@ def test_no_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_of_another_size(hub: Hub) -> None:
     fill(hub)
     hub.wrong_size.add("model.safetensors")
-    assert "did not come whole" in refused()
+    told = refused()
+    assert "did not come whole" in told and "run the same command again" in told
+    hub.wrong_size.clear()
+    assert (locate(NAME, CHAT) / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
 
 
 def test_a_full_disk(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +132,46 @@ def test_a_full_disk(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     told = refused()
     assert "has room for" in told and "HF_HOME" in told
     assert not any("/resolve/" in request for request in hub.requests)
+
+
+def test_a_disk_that_fills_up(hub: Hub, monkeypatch: pytest.MonkeyPatch, full_disk: Callable[[int], None]) -> None:
+    fill(hub)
+    monkeypatch.setattr(address, "CHUNK", 1 << 10)
+    whole = len(FOLDER["model.safetensors"])
+    full_disk(whole // 2)
+    told = refused()
+    assert "is full: make room" in told and "HF_HOME" in told and "goes on where it stopped" in told
+    full_disk(2 * whole)
+    found = locate(NAME, CHAT)
+    assert (found / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    assert any(request.endswith("-") and "bytes=51" in request for request in hub.requests), hub.requests
+    assert names(found.parents[1] / "blobs") == sorted(p.resolve().name for p in found.iterdir())  # nothing else
+
+
+def test_a_download_that_breaks_for_good_goes_on_the_next_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(hub)
+    monkeypatch.setattr(address, "CHUNK", 1 << 10)
+    whole = len(FOLDER["model.safetensors"])
+    hub.cuts["model.safetensors"] = [whole // 2] + [0] * 20
+    told = refused()
+    assert "model.safetensors of maker/tiny-model did not come whole" in told and "goes on where it stopped" in told
+    hub.cuts.clear()
+    found = locate(NAME, CHAT)
+    assert (found / "model.safetensors").read_bytes() == FOLDER["model.safetensors"]
+    assert hub.sent["model.safetensors"] < 1.1 * whole
+
+
+@pytest.mark.parametrize(("status", "said"), [(404, "is missing on"), (403, "status 403"), (500, "status 500")])
+def test_a_file_that_is_refused(hub: Hub, status: int, said: str) -> None:
+    """Though the hub lists it; what came before it is kept."""
+    fill(hub)
+    hub.statuses["model.safetensors"] = status
+    told = refused()
+    assert said in told and "run the same command again; it goes on where it stopped" in told
+    hub.statuses.clear()
+    sent = dict(hub.sent)
+    assert names(locate(NAME, CHAT)) == ["LICENSE", "config.json", "model.safetensors", "tokenizer.json"]
+    assert all(hub.sent[name] == sent[name] for name in sent)
 
 
 def test_names_that_leave_the_folder_are_passed_by(hub: Hub) -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,42 @@ def test_an_address_that_breaks_for_good_goes_on_the_next_time(hub: Hub, address
     hub.cuts["tiny.gguf"] = []
     assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == CONTENT
     assert hub.sent["tiny.gguf"] == len(CONTENT)
+
+
+@pytest.mark.parametrize("ranges", [None, 7])
+def test_a_server_without_the_right_ranges(hub: Hub, address: str, ranges: int | None) -> None:
+    """It sends all of the file, or another part than was asked for: the file comes from its beginning."""
+    hub.ranges = ranges
+    hub.cuts["tiny.gguf"] = [1_000_000]
+    assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == CONTENT
+
+
+def test_an_address_and_a_disk_that_fills_up(hub: Hub, address: str, full_disk: Callable[[int], None]) -> None:
+    full_disk(len(CONTENT) // 2)
+    with pytest.raises(SourceError, match=r"is full: make room.*TINYWEB_CACHE.*it goes on where it stopped"):
+        locate(f"{address}/tiny.gguf", CHAT)
+    full_disk(2 * len(CONTENT))
+    assert locate(f"{address}/tiny.gguf", CHAT).read_bytes() == CONTENT
+    assert any("bytes=" in request for request in hub.requests)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "is not for everybody"), (403, "is not for everybody"), (404, "check the address"),
+                         (410, "check the address"), (429, "try again later"), (500, "try again later")],
+)  # fmt: skip
+def test_an_address_that_is_refused(
+    hub: Hub, address: str, monkeypatch: pytest.MonkeyPatch, status: int, said: str
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    hub.statuses["tiny.gguf"] = status
+    with pytest.raises(SourceError, match=said):
+        locate(f"{address}/tiny.gguf", CHAT)
+
+
+def test_an_address_that_leads_to_itself(hub: Hub, address: str) -> None:
+    hub.statuses["tiny.gguf"] = 302
+    with pytest.raises(SourceError, match="status 302"):
+        locate(f"{address}/tiny.gguf", CHAT)
 
 
 def test_an_address_whose_file_changes(hub: Hub, address: str) -> None:

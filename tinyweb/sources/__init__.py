@@ -12,6 +12,7 @@ where there is no network.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ __all__ = [
     "parse",
 ]
 
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))  # what a disk says that has no room
 Progress = Callable[[str, int, int], None]  # step, bytes done, bytes in all
 
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"

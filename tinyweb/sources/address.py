@@ -23,7 +23,7 @@ from filelock import FileLock
 
 import tinyweb
 from tinyweb.errors import SourceError
-from tinyweb.sources import Progress
+from tinyweb.sources import FULL, Progress
 
 STEP = "downloading"
 ENDINGS = (".gguf", ".safetensors", ".onnx", ".pt")
@@ -46,12 +46,24 @@ def fetch(address: str, progress: Progress) -> Path:
     folder = cache_folder() / hashlib.sha256(address.encode()).hexdigest()[:24]
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
-        return _Download(address, folder / name).run(progress)
+        return Download(address, folder / name).run(progress)
 
 
-class _Download:
-    def __init__(self, address: str, target: Path):
-        self.address, self.target = address, target
+class Download:
+    """The file of an address, put where `target` is once it is whole. `name`: what messages call it; `size`: bytes that
+    it must have; `variable`: that of the environment that names its place."""
+
+    def __init__(
+        self, address: str, target: Path, name: str | None = None, size: int | None = None,
+        variable: str = "TINYWEB_CACHE",
+    ):  # fmt: skip
+        self.address, self.target, self.name, self.size, self.variable = (
+            address,
+            target,
+            name or address,
+            size,
+            variable,
+        )
         self.part, self.facts = target.with_name(target.name + ".part"), target.with_name(target.name + ".json")
 
     def run(self, progress: Progress) -> Path:
@@ -72,9 +84,16 @@ class _Download:
                 if attempt == TRIES - 1 or (attempt and self._had() == had):
                     said = getattr(error, "reason", None) or error
                     raise SourceError(
-                        f"{self.address} did not come whole ({said}): run the same command again; it goes on where it "
+                        f"{self.name} did not come whole ({said}): run the same command again; it goes on where it "
                         "stopped"
                     ) from None
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                raise SourceError(
+                    f"the disk of {self.target.parent} is full: make room, or name another place by the environment "
+                    f"variable {self.variable}, and run the same command again; it goes on where it stopped"
+                ) from None
         raise AssertionError
 
     def _had(self) -> int:
@@ -82,10 +101,10 @@ class _Download:
 
     def _refused(self, error: urllib.error.HTTPError) -> SourceError:
         if error.code in (401, 403):
-            return SourceError(f"{self.address} is not for everybody (status {error.code}): download it yourself")
+            return SourceError(f"{self.name} is not for everybody (status {error.code}): download it yourself")
         if error.code in (404, 410):
-            return SourceError(f"there is nothing at {self.address} (status {error.code}): check the address")
-        return SourceError(f"the server answered {self.address} with status {error.code}: try again later")
+            return SourceError(f"there is nothing at {self.name} (status {error.code}): check the address")
+        return SourceError(f"the server answered {self.name} with status {error.code}: try again later")
 
     def _tag(self) -> str | None:
         try:
@@ -105,6 +124,9 @@ class _Download:
             request.add_header("If-Range", tag)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                if answer.status == 206 and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {had}-"):
+                    self.part.unlink(missing_ok=True)  # from its beginning
+                    raise ConnectionError("another part came than was asked for")
                 self._receive(answer, had if answer.status == 206 else 0, progress)
         except urllib.error.HTTPError as error:
             if error.code == 304:
@@ -116,12 +138,18 @@ class _Download:
 
     def _receive(self, answer: Any, had: int, progress: Progress) -> None:
         length = answer.headers.get("Content-Length")
-        total = had + int(length) if length and length.isdigit() else None
+        total = had + int(length) if length and length.isdigit() else self.size
+        if self.size not in (None, total):
+            self.part.unlink(missing_ok=True)
+            raise SourceError(
+                f"{self.name} did not come whole (the server has {total} bytes of {self.size}): run the same command "
+                "again"
+            )
         free = shutil.disk_usage(self.target.parent).free
         if total is not None and total - had > free - MARGIN:
             raise SourceError(
-                f"{self.address} has {total / 1e9:.1f} GB and {self.target.parent} room for {free / 1e9:.1f} GB: make "
-                "room, or name another place by the environment variable TINYWEB_CACHE"
+                f"{self.name} has {total / 1e9:.1f} GB and {self.target.parent} room for {free / 1e9:.1f} GB: make "
+                f"room, or name another place by the environment variable {self.variable}"
             )
         self.facts.write_text(json.dumps({"etag": answer.headers.get("ETag")}), "utf-8")
         with self.part.open("r+b" if had else "wb") as file:
@@ -132,7 +160,9 @@ class _Download:
                 had += len(chunk)
                 progress(STEP, had, total or had)
                 if total is None and had > free - MARGIN:
-                    raise SourceError(f"{self.address} does not end before the disk is full: make room")
+                    raise SourceError(f"{self.name} does not end before the disk is full: make room")
         if total is not None and had != total:
             raise ConnectionError(f"{had} of {total} bytes came")
         os.replace(self.part, self.target)
+        if self.size is not None:  # it is not asked for again
+            self.facts.unlink()

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub, through `huggingface_hub`: its cache, its token, its way to go on after a break."""
+"""Models on the Hugging Face hub, through `huggingface_hub`: its cache, its token. Large files go on after a break."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
-from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+from filelock import FileLock
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    snapshot_download,
+)
 from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is its connections' library's
     EntryNotFoundError,
     GatedRepoError,
@@ -24,11 +33,13 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError 
 from huggingface_hub.utils import tqdm as hub_progress  # type: ignore[attr-defined]  # documented, without __all__
 
 from tinyweb.errors import SourceError
-from tinyweb.sources import HubName, Progress
+from tinyweb.sources import FULL, HubName, Progress
+from tinyweb.sources.address import Download
 from tinyweb.sources.wanted import Choice, Wanted
 
 STEP = "downloading"
 MAX_FILES = 100_000  # names of a repository that are looked through
+LARGE = 1 << 16  # bytes of a file that goes on where it stopped
 MARGIN = 64 << 20  # bytes of the disk that are left alone
 
 
@@ -75,6 +86,7 @@ def _download(source: HubName, choice: Choice, sizes: dict[str, int], progress: 
     before, folders = 0, set()
     told = _Bytes(progress, total)
     for name in choice.files:
+        _keep_what_comes(source, name, sizes[name], told.after(before))
         at = hf_hub_download(
             source.repository, name, revision=source.revision, cache_dir=constants.HF_HUB_CACHE,
             endpoint=constants.ENDPOINT, library_name="tinyweb", tqdm_class=told.of_file(before),
@@ -87,12 +99,42 @@ def _download(source: HubName, choice: Choice, sizes: dict[str, int], progress: 
     return folder / choice.main if choice.main else folder
 
 
+def _keep_what_comes(source: HubName, name: str, size: int, progress: Progress) -> None:
+    """Puts a large file where `huggingface_hub` looks for it: what that downloads itself begins anew in each run."""
+    if size < LARGE:
+        return
+    url = hf_hub_url(source.repository, name, revision=source.revision, endpoint=constants.ENDPOINT)
+    told = get_hf_file_metadata(
+        url, timeout=constants.HF_HUB_ETAG_TIMEOUT, library_name="tinyweb", endpoint=constants.ENDPOINT
+    )
+    # what the hub itself sends may need the token, which other hosts must not see
+    if not told.etag or not told.commit_hash or urlsplit(told.location).netloc == urlsplit(constants.ENDPOINT).netloc:
+        return
+    repository = _folder(source)
+    blob = repository / "blobs" / told.etag
+    if blob.parent != repository / "blobs" or (repository / "snapshots" / told.commit_hash / name).exists():
+        return
+    blob.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(repository / "download.lock"):
+        if not blob.exists():
+            Download(told.location, blob, f"{name} of {source.repository}", told.size, "HF_HOME").run(progress)
+
+
+def _folder(source: HubName) -> Path:
+    """Of a repository in the cache of `huggingface_hub`."""
+    return Path(constants.HF_HUB_CACHE) / f"models--{source.repository.replace('/', '--')}"
+
+
 @dataclass(frozen=True)
 class _Bytes:
     """Tells of bytes as they come: not of files that are here already."""
 
     progress: Progress
     total: int
+
+    def after(self, before: int) -> Progress:
+        """That of one file, before which so many bytes came."""
+        return lambda step, done, _: self.progress(step, min(before + done, self.total), self.total)
 
     def of_file(self, before: int) -> type[Any]:
         """A tqdm that draws nothing, for one file, before which so many bytes came."""
@@ -115,8 +157,7 @@ class _Bytes:
 def _check_room(source: HubName, choice: Choice, sizes: dict[str, int]) -> None:
     """A download that cannot fit is not begun."""
     cache = Path(constants.HF_HUB_CACHE)
-    repository = cache / f"models--{source.repository.replace('/', '--')}"
-    here = sum(f.stat().st_size for f in (repository / "blobs").glob("*") if f.is_file())
+    here = sum(f.stat().st_size for f in (_folder(source) / "blobs").glob("*") if f.is_file())
     needed = sum(sizes[name] for name in choice.files) - here  # of other revisions, too: it is an estimate
     place = next((p for p in (cache, *cache.parents) if p.exists()), Path("/"))
     free = shutil.disk_usage(place).free
@@ -187,6 +228,11 @@ def _told(source: HubName) -> Iterator[None]:
         said = str(error) or type(error).__name__
         raise SourceError(f"the connection to {constants.ENDPOINT} broke while {name} came ({said}): {again}") from None
     except OSError as error:
+        if error.errno in FULL:
+            raise SourceError(
+                f"the disk of {constants.HF_HUB_CACHE} is full: make room, or name another place by the environment "
+                f"variable HF_HOME, and {again}"
+            ) from None
         if error.strerror is not None:  # of the disk: the command line says it
             raise
         raise SourceError(f"{name} did not come whole: {again}") from None
