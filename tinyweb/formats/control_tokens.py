@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import tokenizers
+
+from tinyweb.errors import ModelFormatError
 
 MARK = "\ufdd0"  # a noncharacter: not for interchange (Unicode, 23.7)
 _BETWEEN_BARS = re.compile(r"<[|｜].+[|｜]>", re.DOTALL)  # control tokens that some models do not call special
@@ -67,8 +71,24 @@ class ControlTokens:
         return {**content, "model": model, "normalizer": normalizer, "added_tokens": added}
 
 
+@contextmanager
+def understood(where: str | Path = "tokenizer.json") -> Iterator[None]:
+    """ModelFormatError, which names the file, where the library finds in here that a tokenizer is damaged."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, ModelFormatError):
+        raise
+    except BaseException as e:
+        # the library reports damage as a plain Exception, or (a Rust panic) as a BaseException of its own
+        raise ModelFormatError(
+            f"{where} is no tokenizer this version understands ({str(e)[:200]}): download it again"
+        ) from None
+
+
 def guarded_backend(backend: tokenizers.Tokenizer) -> tuple[ControlTokens, tokenizers.Tokenizer]:
-    """The control tokens of `backend`, and a copy of it for texts that they have guarded."""
+    """The control tokens of `backend`, and a copy of it for texts that they have guarded. ModelFormatError where its
+    parts do not fit together."""
     content = json.loads(backend.to_str())
     control = ControlTokens(content)
-    return control, tokenizers.Tokenizer.from_str(json.dumps(control.guarded(content), ensure_ascii=False))
+    with understood():
+        return control, tokenizers.Tokenizer.from_str(json.dumps(control.guarded(content), ensure_ascii=False))

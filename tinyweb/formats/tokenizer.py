@@ -11,7 +11,7 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
 from tinyweb.formats.source import open_model
 
@@ -46,12 +46,12 @@ class Tokenizer:
         tokens = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config.values.get(name))) is not None}
         generation = folder.read_config("generation_config.json", required=False)
         eos = generation.ids("eos_token_id") or folder.config.ids("eos_token_id")
-        named = backend.token_to_id(tokens["eos_token"]) if "eos_token" in tokens else None
+        with understood(config.where):
+            bos, named = (backend.token_to_id(tokens[n]) if n in tokens else None for n in ("bos_token", "eos_token"))
         if named is not None and named not in eos:
             eos = (*eos, named)
         if not eos:
             raise ModelFormatError(f"{folder.path} names no end token: add 'eos_token_id' to generation_config.json")
-        bos = backend.token_to_id(tokens["bos_token"]) if "bos_token" in tokens else None
         if template is None:
             chat = _template(folder, config, tokens)
         else:
@@ -65,11 +65,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; special tokens written in it are recognised, none are added."""
-        return list(self.backend.encode(text, add_special_tokens=False).ids)
+        with understood():
+            return list(self.backend.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out. Bytes that are no UTF-8 become U+FFFD."""
-        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+        with understood():
+            return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
     def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """The prompt's text for messages {"role": "system" | "user" | "assistant", "content": text}."""
@@ -84,9 +86,11 @@ class Tokenizer:
         control, backend = self._guarded
         guarded = [{key: control.guard(value) for key, value in message.items()} for message in messages]
         if self.template is None:
-            text = "".join(message["content"] for message in guarded)
-            return [*self.begin, *backend.encode(text, add_special_tokens=False).ids]
-        return list(backend.encode(self.render(guarded), add_special_tokens=False).ids)
+            begin, text = self.begin, "".join(message["content"] for message in guarded)
+        else:
+            begin, text = (), self.render(guarded)
+        with understood():
+            return [*begin, *backend.encode(text, add_special_tokens=False).ids]
 
     @cached_property
     def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:
@@ -138,15 +142,8 @@ def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
 
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
     parse_json(text, str(path))  # with clear messages
-    try:
+    with understood(path):
         return tokenizers.Tokenizer.from_str(text)
-    except BaseException as e:
-        # the library reports damage as a plain Exception, or (a Rust panic) as a BaseException of its own
-        if isinstance(e, KeyboardInterrupt | SystemExit | GeneratorExit):
-            raise
-        raise ModelFormatError(
-            f"{path} is no tokenizer this version understands ({str(e)[:200]}): download it again"
-        ) from None
 
 
 def _token_text(value: Any) -> str | None:
@@ -160,7 +157,8 @@ def _beginning(backend: tokenizers.Tokenizer, config: Config, bos: int | None) -
     """Ids that a text of a base model begins with: as tokenizer_config.json says, else as tokenizer.json does it."""
     if isinstance(said := config.values.get("add_bos_token"), bool):
         return [bos] if said and bos is not None else []
-    plain, whole = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
+    with understood():
+        plain, whole = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
     starts = (i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain)
     return list(whole[: next(starts, 0)])
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import tokenizers
 
 from tinyweb.errors import ModelFormatError, TinywebError
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder, parse_json_list
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import read_backend
@@ -266,7 +266,8 @@ class Embedder:
         whole = [control.guard(prefix + t) for t in texts]
         if self.settings.lowercase:
             whole = [t.lower() for t in whole]
-        return [list(e.ids) for e in backend.encode_batch(whole, add_special_tokens=True)]
+        with understood():
+            return [list(e.ids) for e in backend.encode_batch(whole, add_special_tokens=True)]
 
     @cached_property
     def _guarded(self) -> tuple[ControlTokens, tokenizers.Tokenizer]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tokenizers
 
 from tinyweb.errors import ModelFormatError, TinywebError
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, ModelFolder
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import read_backend
@@ -75,7 +75,9 @@ class Reranker:
     def score(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """Scores (pairs,) float32 of (query, passage), the better the higher."""
         control, backend = self._guarded  # a text that names a special token is text
-        read = backend.encode_batch([(control.guard(a), control.guard(b)) for a, b in pairs], add_special_tokens=True)
+        texts = [(control.guard(a), control.guard(b)) for a, b in pairs]
+        with understood():
+            read = backend.encode_batch(texts, add_special_tokens=True)
         out = np.empty(len(read), np.float32)
         waiting = sorted(range(len(read)), key=lambda i: len(read[i].ids))
         for length in padded_lengths(self.max_length, (*LENGTHS, 2048)):

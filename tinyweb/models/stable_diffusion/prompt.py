@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend
+from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, read_json, read_text
 
 BOS, EOS = "<|startoftext|>", "<|endoftext|>"
@@ -54,15 +54,17 @@ class PromptTokenizer:
         limit = Config({"model_max_length": limit}, str(folder / "tokenizer_config.json")).integer(
             "model_max_length", 2, MAX_LENGTH
         )
-        backend.post_processor = processors.TemplateProcessing(
-            single=[first, "$A", last], special_tokens=[(first, bos), (last, eos)]
-        )
+        with understood(folder):
+            backend.post_processor = processors.TemplateProcessing(
+                single=[first, "$A", last], special_tokens=[(first, bos), (last, eos)]
+            )
         return cls(backend, bos, eos, pad, min(limit, length))
 
     def __call__(self, prompt: str) -> list[int]:
         """bos, the prompt's ids (what does not fit is cut off), eos, padding: `length` ids."""
         control, backend = self._guarded  # a prompt that names a special token is text
-        ids = list(backend.encode(control.guard(prompt)).ids)
+        with understood():
+            ids = list(backend.encode(control.guard(prompt)).ids)
         if len(ids) > self.length:
             ids = [*ids[: self.length - 1], self.eos]
         return ids + [self.pad] * (self.length - len(ids))
@@ -79,7 +81,8 @@ def _text(value: Any, default: str) -> str:
 
 
 def _id(backend: tokenizers.Tokenizer, text: str, folder: Path) -> int:
-    found = backend.token_to_id(text)
+    with understood(folder):
+        found = backend.token_to_id(text)
     if found is None:
         raise ModelFormatError(f"{folder}: the tokenizer has no token {text[:40]!r}: its files are not of one model")
     return int(found)
