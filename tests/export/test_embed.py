@@ -19,6 +19,8 @@ from tinyweb.export.loader import write_loader
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.models import load
 from tinyweb.models.embedding import Embedder, pad
+from tinyweb.quantization import Report
+from tinyweb.quantization.evaluation import compare_vectors
 
 TEXTS = ["the cat sat.", "trees, trees, trees: a b c d e f g h"]
 
@@ -39,7 +41,8 @@ def write(site: Path, folder: Path, quant: str) -> dict[str, Any]:
     embedder = Embedder.from_folder(folder, quant, "CPU")
     site.mkdir()
     write_texts(site / "model", ModelFolder(folder))
-    manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent)
+    measured = Report(quant, 1, 4, [], evaluation={"text": "t", **compare_vectors(*2 * [np.eye(4, dtype=np.float32)])})
+    manifest = write_embedder(site / "model", "little", embedder, (8, 24), options, silent, measured)
     write_loader(site / "model", manifest)
     return manifest
 
@@ -51,6 +54,7 @@ def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tm
     section = manifest["embed"]
     assert (section["dimensions"], section["max_length"], section["pooling"]) == (128, 24, ["cls", "mean"])
     assert section["prefixes"] == {"query": "query: ", "passage": "passage: "}
+    assert manifest["model"]["fidelity"] == "cosine 1.0000, the same nearest piece in 100.0 %"
     embedder = Embedder.from_folder(folder, quant, activations="int8" if quant == "q8" else "float")
     ids = embedder.tokens(TEXTS, "query")
     made = []

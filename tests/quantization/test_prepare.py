@@ -17,6 +17,7 @@ from tinyweb.models.embedding import Embedder
 from tinyweb.nn.precision import Precision, Recipe
 from tinyweb.quantization import ChatReader, EmbedReader, QuantOptions, Report, quantise
 from tinyweb.quantization.calibration import in_readings, second_moments
+from tinyweb.quantization.evaluation import compare_vectors
 from tinyweb.quantization.report import lines
 from tinyweb.quantization.scaling import scale_channels
 from tinyweb.quantization.sites import find_sites
@@ -168,3 +169,9 @@ def test_embedders(model_folder: Path, text: Path) -> None:
         assert 0.9 < record["evaluation"]["cosine"]["mean"] < 1 and record["evaluation"]["pieces"] >= 4
     assert fitted["evaluation"]["cosine"]["mean"] > plain["evaluation"]["cosine"]["mean"]
     assert fitted["bytes"] == plain["bytes"]
+
+
+def test_pieces_that_have_no_choice_have_no_agreement() -> None:
+    few = compare_vectors(*2 * [np.eye(2, dtype=np.float32)])
+    assert few == {"pieces": 2, "cosine": {"mean": 1.0, "least": 1.0}}
+    assert Report("q8", 1, 4, [], evaluation={"text": "t", **few}).fidelity == "cosine 1.0000"

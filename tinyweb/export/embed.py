@@ -91,9 +91,11 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     name = options.name or model_name(path)
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
-        exact = replace(options, quant=described(folder, quant))
+        exact = replace(options, quant=described(folder, report.quant))
         write_json(site / REPORT, report.record())
-        written = write_embedder(site / "model", name, embedder, text_lengths(embedder, lengths), exact, progress)
+        written = write_embedder(
+            site / "model", name, embedder, text_lengths(embedder, lengths), exact, progress, report
+        )
         write_loader(site / "model", written)
         copy_page(site, "embed", path)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"], report)
@@ -124,10 +126,11 @@ def text_lengths(embedder: Embedder, wanted: Sequence[int]) -> tuple[int, ...]:
 
 
 def write_embedder(
-    bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress
-) -> dict[str, Any]:
+    bundle: Path, name: str, embedder: Embedder, lengths: Sequence[int], options: EmbedOptions, progress: Progress,
+    report: Report | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write the bundle but for the loader; its manifest. Its texts are there. What is embedded is cut after the last of
-    `lengths` tokens."""
+    `lengths` tokens. `report`: what became of the weights."""
     model, settings = embedder.model, embedder.settings
     images = embedder.images if isinstance(embedder, ImageText) else None
     networks: list[Encoder | ImageEncoder] = [model] if images is None else [model, images.model]
@@ -180,7 +183,7 @@ def write_embedder(
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "quant": options.quant or "",
-    }
+    } | ({"fidelity": report.fidelity} if report is not None and report.fidelity else {})
     return write_functions(
         bundle, name, functions, task="embed", sections={"embed": section}, model=figures, files=FILES,
         prepare=prepare if rounded else None, shard_bytes=options.shard_bytes, tune=options.tune,

@@ -57,7 +57,7 @@ def compare_predictions(before: Predictions, after: Predictions) -> dict[str, An
 
 def compare_vectors(before: npt.NDArray[np.float32], after: npt.NDArray[np.float32]) -> dict[str, Any]:
     """For a report: of vectors (pieces of text, dimensions) the mean and the least cosine between before and after;
-    the part of pieces whose nearest other one is the same."""
+    the part of pieces whose nearest other one is the same, where there is a choice: of three pieces or more."""
     first, second = (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (before, after))
     cosines = (first * second).sum(1)
     nearest = []
@@ -65,8 +65,5 @@ def compare_vectors(before: npt.NDArray[np.float32], after: npt.NDArray[np.float
         similar = vectors @ vectors.T
         np.fill_diagonal(similar, -np.inf)
         nearest.append(similar.argmax(1))
-    return {
-        "pieces": len(before),
-        "cosine": {"mean": float(cosines.mean()), "least": float(cosines.min())},
-        "agreement": float((nearest[0] == nearest[1]).mean()),
-    }
+    found = {"pieces": len(before), "cosine": {"mean": float(cosines.mean()), "least": float(cosines.min())}}
+    return found | ({"agreement": float((nearest[0] == nearest[1]).mean())} if len(before) > 2 else {})

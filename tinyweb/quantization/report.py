@@ -60,7 +60,7 @@ class Report:
             return (
                 f"perplexity {100 * e['perplexity_growth']:+.2f} %, the same next token in {100 * e['agreement']:.1f} %"
             )
-        return f"cosine {e['cosine']['mean']:.4f}, the same nearest piece in {100 * e['agreement']:.1f} %"
+        return f"cosine {e['cosine']['mean']:.4f}" + _nearest(e, ", ")
 
     def record(self) -> dict[str, Any]:
         """For report.json."""
@@ -118,6 +118,11 @@ def _measured(e: dict[str, Any]) -> list[str]:
         ]
     c = e["cosine"]
     return [
-        f"On {e['pieces']} pieces of {e['text']}: cosine to f32 {c['mean']:.5f} (least {c['least']:.5f}); the same "
-        f"nearest piece in {100 * e['agreement']:.1f} %"
+        f"On {e['pieces']} pieces of {e['text']}: cosine to f32 {c['mean']:.5f} (least {c['least']:.5f})"
+        + _nearest(e, "; ")
     ]
+
+
+def _nearest(e: dict[str, Any], before: str) -> str:
+    """How often the nearest piece is the same; nothing of so few that there is no choice."""
+    return f"{before}the same nearest piece in {100 * e['agreement']:.1f} %" if "agreement" in e else ""

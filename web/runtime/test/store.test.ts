@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
+import { sha256Hex } from "../src/hash.js";
 import { parseManifest } from "../src/manifest.js";
 import { loadWeights, type StoreSettings, type WeightsProgress } from "../src/store.js";
 import { fakeBundle } from "./fake-bundle.js";
@@ -63,6 +64,20 @@ describe("weights store", () => {
     expectWeights(await load());
     expect(server.asked.map(({ path }) => path).sort()).toEqual(PATHS);
     expect(server.mostOpen).toBe(2);
+  });
+
+  it("hashes one shard at a time, also after one that could not be hashed", async () => {
+    let now = 0;
+    let most = 0;
+    const hash = async (bytes: Uint8Array<ArrayBuffer>): Promise<string> => {
+      most = Math.max(most, ++now);
+      await new Promise((done) => setTimeout(done, 5));
+      now--;
+      return sha256Hex(bytes);
+    };
+    expectWeights(await load({ hash }));
+    expect(most).toBe(1);
+    await expect(load({ cache: undefined, hash: () => Promise.reject(Error("no hash")) })).rejects.toThrow("no hash");
   });
 
   it("downloads nothing on the second visit", async () => {

@@ -10,7 +10,11 @@ export type AboutRow = readonly [label: string, value: string];
 /** What a page says of its model first. */
 export function modelRows(name: string | undefined, sizes: ModelSizes): AboutRow[] {
   const parts = modelSizes(sizes);
-  return [...(name === undefined ? [] : [["Model", name] as const]), ...(parts.length === 0 ? [] : [["Size", parts.join(", ")] as const])];
+  const rows: AboutRow[] = [];
+  if (name !== undefined) rows.push(["Model", name]);
+  if (parts.length > 0) rows.push(["Size", parts.join(", ")]);
+  if (sizes.fidelity !== undefined) rows.push(["Beside f32", sizes.fidelity.replaceAll(" %", "\u00a0%")]);
+  return rows;
 }
 
 /** Limits of the GPU that models of this kind run into. */

@@ -66,21 +66,19 @@ export function backendName(backend: string, adapter?: string | null): string {
   return threads === undefined ? (BACKEND_NAMES[backend] ?? backend) : `WASM, ${threads} threads`;
 }
 
-const QUANT_NAMES: Record<string, string> = {
-  f32: "32-bit weights",
-  f16: "16-bit weights",
-  q8: "8-bit weights",
-  q4: "4-bit weights",
-};
-
+/** "8-bit weights" for "q8" or "f16"; what is no name of ours, as the types of a file's blocks, stays as it is. */
 export function quantName(quant: string): string {
-  return QUANT_NAMES[quant] ?? quant;
+  if (quant === "mixed") return "weights of 3 to 8 bits";
+  const bits = /^[qf](\d+)$/.exec(quant)?.[1];
+  return bits === undefined ? quant : `${bits}-bit weights`;
 }
 
 /** How large a model is, as far as that is known. */
 export interface ModelSizes {
   parameters?: number;
   quant?: string;
+  /** What quantised weights cost, measured beside f32. */
+  fidelity?: string;
   modelBytes?: number;
 }
 

@@ -77,7 +77,10 @@ test("names", () => {
   expect(backendName("wasm-single", "1 CPU thread")).toBe("WASM, one thread");
   expect(backendName("something-new")).toBe("something-new");
   expect(quantName("q4")).toBe("4-bit weights");
-  expect(quantName("q3")).toBe("q3");
+  expect(quantName("q3")).toBe("3-bit weights");
+  expect(quantName("f16")).toBe("16-bit weights");
+  expect(quantName("mixed")).toBe("weights of 3 to 8 bits");
+  expect(quantName("Q6_K, Q4_K")).toBe("Q6_K, Q4_K");
 });
 
 test("sentences", () => {

@@ -15,7 +15,6 @@ interface AboutModel {
 /** What is known of the model, beyond what the shell knows of every one. */
 export function aboutRows({ facts, engine, figures }: AboutModel): AboutRow[] {
   const rows = modelRows(facts.name, facts);
-  if (facts.fidelity !== undefined) rows.push(["Beside f32", facts.fidelity.replaceAll(" %", "\u00a0%")]);
   const info = engine.phase === "ready" ? engine.info : null;
   const context = info?.context ?? facts.context;
   if (context !== undefined) rows.push(["Remembers", `${context} tokens, read and written together`]);
