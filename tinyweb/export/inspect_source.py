@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "chat": "chat", "completion": "chat", "embedding": "embed", "reranking": None, "pictures": "image",
-    "detection": "detect",
+    "detection": "detect", "graph": "onnx",
 }  # fmt: skip
 """The `tinyweb export` of each kind of model."""
 CALLED = {
@@ -35,6 +35,8 @@ CHECKPOINTS = (".pt", ".pth", ".onnx", ".safetensors")
 
 def locate_any(source: str, progress: Progress | None = None) -> Path:
     """The model at `source`, whatever it is for; SourceError as `locate` raises it for a chat."""
+    if source.endswith(".onnx") and (path := Path(source)).is_file():
+        return path
     try:
         return locate(source, CHAT, progress)
     except SourceError as error:
@@ -103,7 +105,23 @@ def _facts(path: Path) -> tuple[str, dict[str, Any]]:
             f"{path} is neither an exported site nor a model: give a folder with config.json or model_index.json, a "
             "GGUF file, or a checkpoint (.pt, .onnx, .safetensors)"
         )
+    if path.suffix == ".onnx":
+        return _graph(path)
     return "detection", _detection(path)
+
+
+def _graph(path: Path) -> tuple[str, dict[str, Any]]:
+    """A detector that `tinyweb export detect` takes, or any other graph: operators, sizes, what is not supported."""
+    from tinyweb.formats.onnx import OnnxModel
+    from tinyweb.formats.onnx.report import report
+
+    found = report(OnnxModel(path))
+    if found["unsupported"]:
+        found["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in found["unsupported"])
+    try:
+        return "detection", found | {"supported": True, "reason": None} | _detection(path)
+    except TinywebError:
+        return "graph", found
 
 
 def _original(path: Path) -> bool:
@@ -223,6 +241,17 @@ def source_table(report: Mapping[str, Any]) -> Table:
     for key in ("architecture", "layers", "vocab_size", "context", "size", "scheduler", "steps"):
         if key in report:
             grid.add_row(key.replace("_", " "), str(report[key]))
+    for key in ("inputs", "outputs"):
+        for p in report.get(key, ()):
+            grid.add_row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
+    for name, places in report.get("dynamic", {}).items():
+        grid.add_row("symbolic size", f"{name}: {', '.join(places)} (--dim {name}=…)")
+    if operators := report.get("operators"):
+        grid.add_row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
+    for key, title in (("unsupported", "not supported"), ("host", "reads values back")):
+        for u in report.get(key, ()):
+            more = " …" if u["count"] > len(u["nodes"]) else ""
+            grid.add_row(title, f"{u['operator']} (version {u['version']}): {', '.join(u['nodes'])}{more}")
     if "parameters" in report:
         grid.add_row("parameters", f"{report['parameters'] / 1e6:.1f} million")
     if "stored" in report:

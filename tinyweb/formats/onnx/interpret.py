@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.device import not_recording
+from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Call, Held, lift
 from tinyweb.formats.onnx.graph import Graph, Node
@@ -17,6 +18,7 @@ from tinyweb.formats.onnx.tensors import Files
 from tinyweb.formats.onnx.types import ElementType
 from tinyweb.tensor import Tensor
 
+WORTH_HALVING = 1 << 8  # elements of a matrix
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
 # what a lowering raises for values it cannot take
 WRONG = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError, AssertionError)
@@ -29,6 +31,7 @@ class Scope:
     outer: Scope | None = None
     values: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, ElementType] = field(default_factory=dict)  # of those in a wider type
+    constant: set[str] = field(default_factory=set)  # what is the same in every call
 
     def find(self, name: str) -> tuple[Any, ElementType | None]:
         scope: Scope | None = self
@@ -38,6 +41,12 @@ class Scope:
             scope = scope.outer
         raise ModelFormatError(f"{name!r} is used before it is made")
 
+    def is_constant(self, name: str) -> bool:
+        scope: Scope | None = self
+        while scope is not None and name not in scope.values:
+            scope = scope.outer
+        return scope is not None and name in scope.constant
+
     def set(self, name: str, value: Any) -> None:
         if isinstance(value, Held):
             self.kinds[name], value = value.kind, value.value
@@ -45,12 +54,23 @@ class Scope:
 
 
 @dataclass
+class Kept:
+    """What is the same in every call on a device: Tensors of known arrays, with the names these go by in the graph, and
+    what nodes make of initializers alone."""
+
+    tensors: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    results: dict[int, list[Any]] = field(default_factory=dict)
+
+
+@dataclass
 class Interpreter:
-    """Evaluates graphs on a device. `lifted` keeps the Tensors of initializers from call to call."""
+    """Evaluates graphs on a device. `kept` lives from call to call. `half`: large weights lie in half floats."""
 
     device: str
     files: Files
-    lifted: dict[int, tuple[Any, Tensor]]
+    kept: Kept
+    half: bool = False
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
         """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
@@ -58,15 +78,33 @@ class Interpreter:
         for name in graph.constants:
             value, kind = graph.constant(name, self.files)
             scope.set(name, Held(value, kind) if kind.held else value)
+            scope.constant.add(name)
+            self.kept.names.setdefault(id(value), name)
         for name, value in inputs.items():
             scope.set(name, value)
+            scope.constant.discard(name)
         for node in graph.nodes:
-            results = self.node(node, scope)
+            constant = self._is_constant(node, scope)
+            results = self.kept.results.get(id(node)) if constant else None
+            if results is None:
+                results = self.node(node, scope)
+            if constant:
+                self.kept.results[id(node)] = results
             for name, value in zip(node.outputs, results):
                 if name:
                     scope.set(name, value)
+                    if constant:
+                        scope.constant.add(name)
+                        self.kept.names.setdefault(id(value), name)
         found = [scope.find(p.name) for p in graph.outputs]
         return [value if kind is None else Held(value, kind) for value, kind in found]
+
+    @staticmethod
+    def _is_constant(node: Node, scope: Scope) -> bool:
+        """Whether a node gives the same in every call: it draws nothing, holds no graph, and reads constants alone."""
+        operator = None if node.graphs or node.body else find(node.domain, node.op, node.version)
+        drawn = operator is None or operator.draws
+        return not drawn and all(scope.is_constant(n) for n in node.inputs if n)
 
     def node(self, node: Node, scope: Scope) -> list[Any]:
         """What a node gives."""
@@ -116,13 +154,17 @@ class Interpreter:
     def lift(self, value: Any, call: Call) -> Tensor:
         """The Tensor of a value, one for each array."""
         if isinstance(value, np.ndarray):
-            held = self.lifted.get(id(value))
+            held = self.kept.tensors.get(id(value))
             if held is None or held[0] is not value:
                 with not_recording():
-                    held = (value, lift(value, self.device))
-                if value.size > 16:
-                    self.lifted[id(value)] = held
-            return held[1]
+                    made = lift(value, self.device)
+                    if self.half and made.dtype is dtypes.float32 and value.ndim > 1 and value.size >= WORTH_HALVING:
+                        made = made.cast(dtypes.float16).realize()
+                held = (value, made)
+                if id(value) in self.kept.names:
+                    self.kept.tensors[id(value)] = held
+            kept = held[1]
+            return kept.cast(dtypes.float32) if kept.dtype is dtypes.float16 and value.dtype == np.float32 else kept
         if not isinstance(value, Tensor):
             raise call.error(f"an input is no tensor but {type(value).__name__}")
         return lift(value, self.device)

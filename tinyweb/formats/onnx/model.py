@@ -13,7 +13,7 @@ from tinyweb.dtype import DType, from_numpy, promote
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Held, lift
 from tinyweb.formats.onnx.graph import Builder, Graph, Port
-from tinyweb.formats.onnx.interpret import Interpreter
+from tinyweb.formats.onnx.interpret import Interpreter, Kept
 from tinyweb.formats.onnx.messages import ModelMessage
 from tinyweb.formats.onnx.protobuf import DamagedError, Reader
 from tinyweb.formats.onnx.tensors import Files
@@ -26,13 +26,14 @@ class OnnxModel:
     `inputs` and `outputs` list names, dtypes and shapes; a symbolic size is its name, None one that is not told. Nodes
     are lowered to methods of Tensor. What is known (shapes, initializers, and what is computed from them alone) is
     computed at the call, so that sizes are plain numbers; values of inputs that decide sizes are read back, which jit
-    and exports refuse with the node's name. Opsets 7 to 28.
+    and exports refuse with the node's name. Opsets 7 to 28. `half`: matrices of weights lie in half floats.
 
     ModelFormatError where the file is damaged, nodes form a circle, a name stands for nothing, or data lies outside of
     the model's folder; NotImplementedError, with the node, where an operator is not supported.
     """
 
-    def __init__(self, source: str | Path | bytes):
+    def __init__(self, source: str | Path | bytes, *, half: bool = False):
+        self.half = half
         path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
         data: Any = source if path is None else _mapped(path)
         self.path = path
@@ -52,7 +53,7 @@ class OnnxModel:
         constants = self.graph.constants
         self.inputs: list[Port] = [p for p in self.graph.inputs if p.name not in constants]
         self.outputs: list[Port] = self.graph.outputs
-        self._lifted: dict[str, dict[int, tuple[Any, Tensor]]] = {}
+        self._kept: dict[tuple[str, bool], Kept] = {}
 
     def __call__(self, /, **inputs: Any) -> dict[str, Any]:
         """The outputs by name. Inputs are Tensors; lists of them for sequences, None for an optional that is absent;
@@ -71,9 +72,15 @@ class OnnxModel:
         given = {n: _given(ports[n], v, sizes) for n, v in inputs.items()}
         given |= {p.name: None for p in self.inputs if p.name not in given}
         device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
-        run = Interpreter(device, self._files, self._lifted.setdefault(device, {}))
+        run = Interpreter(device, self._files, self._kept.setdefault((device, self.half), Kept()), self.half)
         results = run.run(self.graph, given)
         return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
+
+    def weights(self, device: str) -> dict[str, Tensor]:
+        """The Tensors of initializers, and of what is made of them alone, that calls on a device have used so far, by
+        their names in the graph."""
+        kept = self._kept.get((device, self.half), Kept())
+        return {kept.names[key]: tensor for key, (_, tensor) in kept.tensors.items()}
 
     def __repr__(self) -> str:
         return f"<OnnxModel {', '.join(p.name for p in self.inputs)} → {', '.join(p.name for p in self.outputs)}>"

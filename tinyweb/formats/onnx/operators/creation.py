@@ -91,22 +91,22 @@ def _draw(call: Call, shape: list[int], default: DType, device: str) -> Tensor:
     return cast(x, dtype)
 
 
-@op("RandomUniform", "RandomNormal", raw=True)
+@op("RandomUniform", "RandomNormal", raw=True, draws=True)
 def random(call: Call) -> Tensor:
     return _draw(call, call.integers("shape"), dtypes.float32, call.device)
 
 
-@op("RandomUniformLike", "RandomNormalLike", keeps=True)
+@op("RandomUniformLike", "RandomNormalLike", keeps=True, draws=True)
 def random_like(call: Call, x: Tensor) -> Tensor:
     return _draw(call, [fixed(n) for n in x.shape], x.dtype if x.dtype.is_float else dtypes.float32, x.device)
 
 
-@op("Bernoulli", keeps=True)
+@op("Bernoulli", keeps=True, draws=True)
 def bernoulli(call: Call, x: Tensor) -> Tensor:
     return cast(x.bernoulli(generator=generator(call)), _dtype(call, x.dtype))
 
 
-@op("Multinomial", keeps=True)
+@op("Multinomial", keeps=True, draws=True)
 def multinomial(call: Call, x: Tensor) -> Tensor:
     dtype = _dtype(call, dtypes.int32)
     drawn = (
@@ -117,7 +117,7 @@ def multinomial(call: Call, x: Tensor) -> Tensor:
     return cast(drawn, dtype)
 
 
-@op("Dropout", keeps=True)
+@op("Dropout", keeps=True, draws=True)
 def dropout(call: Call, x: Tensor, ratio: Tensor | None = None, training: Tensor | None = None) -> Any:
     everything = Tensor.ones(*x.shape, dtype=dtypes.bool, device=x.device)
     if training is None or not bool(number(call.known(training, "training_mode"))):

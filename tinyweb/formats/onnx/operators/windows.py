@@ -45,7 +45,7 @@ def windows(call: Call, sizes: Sequence[int], kernel: Sequence[int] | None = Non
         else:
             around.append((0, 0) if how == "VALID" else (pads[i], pads[i + n]))
         padded, more = size + sum(around[-1]), 0
-        if call.integer("ceil_mode", 0) and padded >= reach:
+        if call.integer("ceil_mode", 0):
             count = -(-(padded - reach) // step[i]) + 1
             if (count - 1) * step[i] >= size + around[-1][0]:
                 count -= 1

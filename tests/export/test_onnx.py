@@ -1,0 +1,109 @@
+"""ONNX graphs as bundles, and what `tinyweb inspect` tells of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.export.test_function import calls
+from tinyweb import Tensor
+from tinyweb.cli.export_onnx import sizes
+from tinyweb.errors import ExportError
+from tinyweb.export.inspect_source import inspect_source, source_table
+from tinyweb.export.onnx import OnnxOptions, export_onnx
+from tinyweb.formats.onnx import OnnxModel
+
+RANDOM = np.random.default_rng(0)
+CONSTANTS = {
+    "zero": np.array([0]), "one": np.array([1]), "rest": np.array([-1]),
+    "conv": RANDOM.standard_normal((32, 3, 3, 3)).astype(np.float32),
+    "head": RANDOM.standard_normal((10, 32)).astype(np.float32),
+}  # fmt: skip
+NODES = [
+    helper.make_node("Shape", ["x"], ["s"]),
+    helper.make_node("Slice", ["s", "zero", "one"], ["b"]),
+    helper.make_node("Concat", ["b", "rest"], ["t"], axis=0),
+    helper.make_node("Conv", ["x", "conv"], ["c"], pads=[1, 1, 1, 1]),
+    helper.make_node("Relu", ["c"], ["r"]),
+    helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+    helper.make_node("Reshape", ["p", "t"], ["f"]),
+    helper.make_node("Transpose", ["head"], ["turned"]),
+    helper.make_node("MatMul", ["f", "turned"], ["y"]),
+]
+
+
+def write(path: Path, *more: Any) -> Path:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10])
+    held = [numpy_helper.from_array(v, n) for n, v in CONSTANTS.items()]
+    graph = helper.make_graph([*NODES, *more], "g", [x], [y], held)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]), path
+    )
+    return path
+
+
+def test_a_graph_with_two_batches(tmp_path: Path) -> None:
+    path = write(tmp_path / "small.onnx")
+    made = export_onnx(path, tmp_path / "site", OnnxOptions({"batch": [1, 2]}, targets=["wasm"]))
+    weights = {b["name"]: b["shape"] for b in made["buffers"] if b["kind"] == "weight"}
+    assert weights == {"weights.conv": [32, 3, 3, 3], "weights.turned": [32, 10]}, "once, laid out at export"
+    x = [RANDOM.standard_normal((n, 3, 8, 8)).astype(np.float32) for n in (1, 2)]
+    got = calls(tmp_path / "site", [("run_1", {"x": x[0]}), ("run_2", {"x": x[1]})])
+    model = OnnxModel(path)
+    for given, found in zip(x, got):
+        np.testing.assert_allclose(found["y"], model(x=Tensor(given))["y"].numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_half_floats(tmp_path: Path) -> None:
+    path = write(tmp_path / "small.onnx")
+    sizes_of = []
+    for quant in (None, "f16"):
+        made = export_onnx(path, tmp_path / str(quant), OnnxOptions({"batch": [1]}, quant, targets=["wasm"]))
+        sizes_of.append(sum(b["bytes"] for b in made["buffers"] if b["kind"] == "weight"))
+    assert sizes_of[0] == 2 * sizes_of[1]
+
+
+def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    path = write(tmp_path / "small.onnx")
+    for dims, quant, message in (
+        ({}, None, r"Sizes are left open: .*--dim batch=1"),
+        ({"b": [1]}, None, "no size called 'b'; it has batch"),
+        ({"batch": list(range(1, 20))}, None, "make 19 functions"),
+        ({"batch": [1]}, "q9", "--quant q9 is not"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            export_onnx(path, tmp_path / "site", OnnxOptions(dims, quant))
+    odd = [helper.make_node("Odd", ["y"], ["q"], domain="own"), helper.make_node("Even", ["q"], ["e"], name="second")]
+    path = write(tmp_path / "odd.onnx", *odd)
+    with pytest.raises(ExportError, match=r"2 operators are not supported: Even .*at second; own.Odd .*at Odd#9"):
+        export_onnx(path, tmp_path / "site", OnnxOptions({"batch": [1]}))
+    found = inspect_source(path)
+    assert not found["supported"] and "own.Odd" in found["reason"]
+    assert [(u["operator"], u["nodes"]) for u in found["unsupported"]] == [("Even", ["second"]), ("own.Odd", ["Odd#9"])]
+
+
+def test_inspect(tmp_path: Path) -> None:
+    path = write(tmp_path / "small.onnx", helper.make_node("NonZero", ["y"], ["n"], name="where"))
+    found = inspect_source(path)
+    assert (found["kind"], found["export"], found["supported"]) == ("graph", "onnx", True)
+    assert found["operators"]["Conv"] == 1 and sum(found["operators"].values()) == 10
+    assert found["inputs"] == [{"name": "x", "type": "tensor(float)", "dtype": "float32", "shape": ["batch", 3, 8, 8]}]
+    assert found["dynamic"] == {"batch": ["x[0]", "y[0]"]}
+    assert found["host"] == [{"operator": "NonZero", "version": 17, "count": 1, "nodes": ["where"]}]
+    assert found["stored"] == {"int64": 3, "float": 1184} and found["initializer_bytes"] == 3 * 8 + 1184 * 4
+    assert found["bytes"] == path.stat().st_size
+    assert json.dumps(found) and source_table(found).row_count > 5
+
+
+def test_sizes_on_the_command_line() -> None:
+    assert sizes(["a=1", "b=16,64", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": [2, 3, 4]}
+    for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1"):
+        with pytest.raises(ExportError, match="--dim"):
+            sizes([wrong])

@@ -1,0 +1,79 @@
+"""`tinyweb export onnx`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinyweb.cli.common import (
+    ALL_TARGETS,
+    SHARD_BYTES,
+    Debug,
+    Force,
+    Name,
+    Output,
+    ShardBytes,
+    Targets,
+    Tune,
+    export_app,
+    show_progress,
+    stderr,
+)
+from tinyweb.errors import ExportError
+
+
+def sizes(given: list[str]) -> dict[str, list[int]]:
+    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI."""
+    found: dict[str, list[int]] = {}
+    for text in given:
+        name, equals, values = text.rpartition("=")
+        try:
+            if not equals or not name:
+                raise ValueError
+            low, colon, high = values.partition(":")
+            found[name] = list(range(int(low), int(high) + 1)) if colon else [int(v) for v in values.split(",")]
+        except ValueError:
+            raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
+        if not found[name] or min(found[name]) < 0:
+            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one below 0.")
+    return found
+
+
+@export_app.command("onnx")
+def export_onnx(
+    model: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model, here.", show_default=False)],
+    output: Output,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N", help="What a symbolic size is (repeatable): NAME=1, NAME=16,64 or NAME=1:4; each is one "
+            "function of the bundle."
+        ),
+    ] = None,
+    quant: Annotated[str | None, typer.Option(help="Weights: f32 as they are (default), or f16.")] = None,
+    target: Targets = ALL_TARGETS,
+    shard_bytes: ShardBytes = SHARD_BYTES,
+    name: Name = None,
+    force: Force = False,
+    tune: Tune = None,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Write an ONNX graph as a bundle that a page of your own calls: model.run({name: typed array})."""
+    from tinyweb.export.onnx import OnnxOptions
+    from tinyweb.export.onnx import export_onnx as export
+
+    console = stderr()
+    options = OnnxOptions(
+        sizes(dim or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0
+    )  # fmt: skip
+    with show_progress(console) as progress:
+        made = export(model, output, options, progress)
+    weights = made["weights"]
+    console.print(f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s)")
+    for entry, ends in made["functions"].items():
+        told = [
+            ", ".join(f"{e['name']} {e['dtype']}{e['shape']}" for e in ends[side]) for side in ("inputs", "outputs")
+        ]
+        console.print(f"{entry}: {' → '.join(told)}", highlight=False, markup=False)

@@ -1,0 +1,118 @@
+"""ONNX graphs as bundles that a page calls: `model.run({name: typed array})`.
+
+    export_onnx("model.onnx", "site", OnnxOptions(dims={"batch": [1], "length": [16, 64]}))
+
+Each combination of the named sizes is a function of its own, all of which share the weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tinyweb.errors import ExportError
+from tinyweb.export.compile import Progress
+from tinyweb.export.function import ENTRY, TARGETS, export_functions
+from tinyweb.export.weights import DEFAULT_SHARD_BYTES
+from tinyweb.formats.onnx import OnnxModel, Port
+from tinyweb.formats.onnx.report import report
+from tinyweb.tensor import Tensor
+
+MAX_FUNCTIONS = 16
+DEVICE = "CPU"
+QUANTS = ("f32", "f16")
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """`dims`: for each symbolic size the numbers it is exported with. `quant`: "f32", or "f16" for matrices of weights
+    in half floats. The others as in `export_function`."""
+
+    dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    quant: str | None = None
+    name: str | None = None
+    targets: Sequence[str] = TARGETS
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    force: bool = False
+    tune: float = 0.0
+
+
+class OnnxFunction:
+    """A model as a function of Tensors by name. Its weights have the names of the graph."""
+
+    def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor]):
+        self.model = model
+        model(**examples)  # what is known is computed once, outside of the recording
+        self.weights = model.weights(DEVICE)
+
+    def __call__(self, /, **inputs: Tensor) -> dict[str, Tensor]:
+        found = self.model(**inputs)
+        return {f"{n}_out" if n in inputs else n: t for n, t in found.items()}
+
+
+def export_onnx(
+    source: str | Path, folder: str | Path, options: OnnxOptions | None = None,
+    progress: Progress = lambda step, done, total: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Write the model at `source` to `folder` as a bundle of functions (docs/onnx.md); returns the manifest.
+
+    ExportError where an operator is not supported (all of them are named), a size is left open, or inputs are of a kind
+    that a page cannot give; ModelFormatError where the file is damaged; NotImplementedError, with the node, for a shape
+    that depends on values.
+    """
+    options = options or OnnxOptions()
+    if options.quant not in (None, *QUANTS):
+        raise ExportError(f"ONNX weights are exported as they are or in half floats: --quant {options.quant} is not "
+                          f"supported, choose one of {', '.join(QUANTS)}.")  # fmt: skip
+    model = OnnxModel(source, half=options.quant == "f16")
+    check_supported(model)
+    functions = {
+        name: (OnnxFunction(model, examples), examples) for name, examples in _examples(model, options.dims).items()
+    }
+    return export_functions(
+        functions, folder, name=options.name or Path(source).stem, targets=options.targets,
+        shard_bytes=options.shard_bytes, force=options.force, tune=options.tune, progress=progress,
+    )  # fmt: skip
+
+
+def check_supported(model: OnnxModel) -> None:
+    """ExportError that names every operator which is not supported, and where it stands."""
+    missing = report(model)["unsupported"]
+    if missing:
+        each = "; ".join(f"{m['operator']} (version {m['version']}) at {', '.join(m['nodes'][:3])}"
+                         f"{' …' if m['count'] > 3 else ''}" for m in missing)  # fmt: skip
+        raise ExportError(f"{len(missing)} operators are not supported: {each}")
+
+
+def _examples(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Tensor]]:
+    """Example inputs for each combination of the sizes, by the name of its function."""
+    names = list(dict.fromkeys(s for p in model.inputs for s in _sizes(p) if isinstance(s, str)))
+    if unknown := [n for n in dims if n not in names]:
+        raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
+    if left := [n for n in names if n not in dims]:
+        raise ExportError(f"Sizes are left open: say what they are, as in --dim {left[0]}=1 ({', '.join(left)}).")
+    chosen = list(itertools.product(*(dims[n] for n in names)))
+    if not 1 <= len(chosen) <= MAX_FUNCTIONS:
+        raise ExportError(f"The sizes make {len(chosen)} functions: 1 to {MAX_FUNCTIONS} can be exported.")
+    found = {}
+    for values in chosen:
+        sizes = dict(zip(names, values))
+        name = ENTRY if len(chosen) == 1 else "_".join([ENTRY, *map(str, values)])
+        found[name] = {p.name: _example(p, sizes) for p in model.inputs}
+    return found
+
+
+def _sizes(p: Port) -> Sequence[int | str]:
+    if p.dtype is None or p.shape is None or not p.type.startswith("tensor"):
+        raise ExportError(f"Input {p.name!r} is {p.type}{'' if p.shape else ' without a shape'}: a page can give "
+                          "tensors of numbers with known shapes only.")  # fmt: skip
+    return [f"{p.name}[{i}]" if s is None else s for i, s in enumerate(p.shape)]
+
+
+def _example(p: Port, sizes: Mapping[str, int]) -> Tensor:
+    shape = [sizes[s] if isinstance(s, str) else s for s in _sizes(p)]
+    assert p.dtype is not None
+    return Tensor.zeros(*shape, dtype=p.dtype, device=DEVICE)
