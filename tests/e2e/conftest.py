@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import browser as browser_tool  # tools/browser.py
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.control.shared import Shared
 from tests.e2e.engines import Chromium, Engine, firefox, webkit
-from tests.e2e.pages import ExportedPage, export_arguments
+from tests.e2e.pages import TIMEOUT_MS, ExportedPage, export_arguments, wait_for
 from tests.models.tiny_diffusion import write_tiny_diffusion
 from tinyweb.serve import SiteServer, open_server
 
@@ -123,6 +124,32 @@ def served() -> Iterator[Callable[..., Served]]:
     for state in running:
         if state.thread.is_alive():
             state.stop()
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    with chromium.new_context() as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        yield context
+
+
+@pytest.fixture
+def open_site(chromium: Browser, served: Callable[..., Served]) -> Iterator[Callable[..., Page]]:
+    """Opens an exported site on a device of its own: its page, when the model is ready, which throws no error."""
+    problems: list[str] = []
+    with ExitStack() as contexts:
+
+        def open_one(site: Path, query: str = "?backend=wasm", **device: Any) -> Page:
+            context = contexts.enter_context(chromium.new_context(**device))
+            context.set_default_timeout(TIMEOUT_MS)
+            page = context.new_page()
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.goto(f"{served(site).address}/{query}")
+            wait_for(page, "ready")
+            return page
+
+        yield open_one
+    assert problems == []
 
 
 @pytest.fixture(scope="session")

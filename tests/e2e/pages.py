@@ -20,6 +20,7 @@ WORKSPACES = {"chat": "tinychat", "detect": "yolo", "image": "stable_diffusion",
 MOCKS = {task: ROOT / "web" / name / "test/mock" for task, name in WORKSPACES.items()}
 TIMEOUT_MS = 180_000  # two cores may be shared with other work
 expect.set_options(timeout=60_000)
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 844},
     "device_scale_factor": 3,
@@ -159,11 +160,12 @@ class ExportedPage:
 
 
 DETECT = ExportedPage("detect", "tinyyolo", (), use_detect)
+EMBED = ExportedPage("embed", "tinyembed", ("--lengths", "32,128"), use_search)
 PAGES = (
     ExportedPage("chat", "tinychat-7m", ("--quant", "q8"), use_chat),
     DETECT,
     ExportedPage("image", "tinysd", (), use_image),
-    ExportedPage("embed", "tinyembed", ("--lengths", "32,128"), use_search),
+    EMBED,
 )
 """Of the tasks whose page is part of tinyweb; a page joins the tests of all pages by its line here."""
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,6 @@ from tests.e2e.pages import PHONE, TIMEOUT_MS, open_page, wait_for
 from tests.e2e.pages import ask as say
 
 Serve = Callable[..., Served]
-
-
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with chromium.new_context() as context:
-        yield context
 
 
 def used_backend(page: Page) -> str | None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 from tests.conftest import ROOT
 from tests.control.shared import Shared
 from tests.e2e.conftest import Served, _export
-from tests.e2e.pages import PHONE, TIMEOUT_MS, wait_for
+from tests.e2e.pages import DESKTOP, PHONE, TIMEOUT_MS, wait_for
 from tests.e2e.test_pages import AXE, SMALL_PRINT, TOO_SMALL
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -83,7 +83,7 @@ def test_it_continues_as_python_does(
 def test_it_is_accessible(
     chromium: Browser, site: Path, served: Callable[..., Served], scheme: str, phone: bool
 ) -> None:
-    options = PHONE if phone else {"viewport": {"width": 1280, "height": 800}}
+    options = PHONE if phone else DESKTOP
     with chromium.new_context(**options, color_scheme=scheme, reduced_motion="reduce", bypass_csp=True) as context:
         page = context.new_page()
         page.goto(f"{served(site).address}/?backend=wasm")

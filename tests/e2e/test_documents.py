@@ -11,7 +11,7 @@ from typing import Any
 import page_size
 
 from tests.e2e.conftest import ExportedSite
-from tests.e2e.pages import PAGES, ExportedPage
+from tests.e2e.pages import EMBED, ExportedPage
 from tinyweb.export.inspect import inspect_site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_kernels_of_a_token(exported: ExportedSite) -> None:
 def test_sizes_of_a_site(exported: ExportedSite, exported_page: Callable[[ExportedPage], Path]) -> None:
     """README.md's whole page; downloads of models in their cards."""
     assert not page_size.over_budget("chat site", page_size.exported_files(exported("q8")), page_size.PAGE_BUDGET)
-    embed = exported_page(next(page for page in PAGES if page.task == "embed"))
+    embed = exported_page(EMBED)
     download = f"{inspect_site(embed)['bytes']['download'] / 1e6:.1f} MB"
     told = {
         "docs/search.md": "{} with 8-bit weights",

@@ -2,7 +2,7 @@
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,6 @@ REFUSE_IN_PAGES = "".join(
     f'Object.defineProperty(globalThis, "{name}", {{ get: no }});' for name in ("localStorage", "sessionStorage")
 )
 OTHERS = [pytest.param(page, id=page.task, marks=pytest.mark.slow) for page in PAGES[1:]]
-
-
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with chromium.new_context() as context:
-        context.set_default_timeout(TIMEOUT_MS)
-        yield context
 
 
 def visit(context: BrowserContext, address: str, query: str = "?backend=wasm-single") -> Page:

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile, PngInfo
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.e2e.conftest import Served
@@ -25,13 +25,6 @@ from tinyweb.export.site import BUILT
 Serve = Callable[..., Served]
 SINGLE = "?backend=wasm-single"
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' blob:"
-
-
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with chromium.new_context() as context:
-        context.set_default_timeout(TIMEOUT_MS)
-        yield context
 
 
 @pytest.fixture

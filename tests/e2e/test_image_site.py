@@ -5,7 +5,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,6 @@ MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "tinysd"
 IMAGE = next(page for page in PAGES if page.task == "image")
 
 Serve = Callable[..., Served]
-
-
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with chromium.new_context() as context:
-        yield context
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.control.browsers import launch
 from tests.e2e.conftest import Served
-from tests.e2e.pages import DETECT, LOSE, TIMEOUT_MS, ExportedPage, find, open_page, until, wait_for
+from tests.e2e.pages import DETECT, EMBED, LOSE, TIMEOUT_MS, ExportedPage, find, open_page, until, wait_for
 from tests.e2e.test_detect_site import IMAGES, TRUTH, as_video, boxes, judge
 from tests.e2e.test_detect_sources import COUNT_FLYING
-from tests.e2e.test_search_site import EMBED, QUERIES, TEXT
+from tests.e2e.test_search_site import QUERIES, TEXT
 
 Exported = Callable[[ExportedPage], Path]
 Serve = Callable[..., Served]

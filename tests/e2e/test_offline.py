@@ -3,11 +3,11 @@ files of two exports are never mixed."""
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page
 
 from tests.e2e.conftest import Served
 from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, ask, pretended, until, wait_for
@@ -17,12 +17,6 @@ from tinyweb.export.site import BUILT, copy_page, seal
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
 CHAT = PAGES[0]
-
-
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with chromium.new_context() as context:
-        yield context
 
 
 def visit(context: BrowserContext, address: str) -> Page:

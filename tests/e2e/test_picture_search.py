@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.e2e.conftest import Served
-from tests.e2e.pages import TIMEOUT_MS, wait_for
 from tests.models.image_text_folders import random_model, write_folder
 from tinyweb.export.embed import EmbedOptions, export_embed
 from tinyweb.models import load
@@ -35,15 +33,8 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def page(chromium: Browser, served: Callable[..., Served], site: tuple[Path, Path]) -> Iterator[Page]:
-    context = chromium.new_context(viewport={"width": 390, "height": 844})
-    opened = context.new_page()
-    opened.set_default_timeout(TIMEOUT_MS)
-    opened.on("pageerror", lambda error: pytest.fail(str(error)))
-    opened.goto(f"{served(site[0]).address}/?backend=wasm")
-    wait_for(opened, "ready")
-    yield opened
-    context.close()
+def page(open_site: Callable[..., Page], site: tuple[Path, Path]) -> Page:
+    return open_site(site[0], viewport={"width": 390, "height": 844})
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -1,19 +1,16 @@
 """The exported search page in headless Chromium: one's own text found in other words, on both backends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.e2e.conftest import Served
-from tests.e2e.pages import PAGES, TIMEOUT_MS, ExportedPage, find, use_search, wait_for
+from tests.e2e.pages import DESKTOP, EMBED, PHONE, ExportedPage, find, use_search
 from tinyweb.models.embedding import Embedder
 
-DESKTOP = {"viewport": {"width": 1280, "height": 800}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True, "has_touch": True}
-EMBED = next(page for page in PAGES if page.task == "embed")
 TINYEMBED = Path(__file__).parents[2] / "assets" / "models" / "tinyembed"
 
 TEXT = """The ferry to the island was cancelled because the sea was too rough.
@@ -29,26 +26,6 @@ QUERIES = {
     "fixing antique watches": "sister",
     "boat trip called off due to waves": "ferry",
 }
-
-
-@pytest.fixture
-def open_site(
-    chromium: Browser, exported_page: Callable[[ExportedPage], Path], served: Callable[..., Served]
-) -> Iterator[Callable[..., Page]]:
-    contexts = []
-
-    def open_page(device: dict[str, object], query: str) -> Page:
-        contexts.append(chromium.new_context(**device))
-        page: Page = contexts[-1].new_page()
-        page.set_default_timeout(TIMEOUT_MS)
-        page.on("pageerror", lambda error: pytest.fail(str(error)))
-        page.goto(f"{served(exported_page(EMBED)).address}/{query}")
-        wait_for(page, "ready")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
 
 
 def test_the_site_carries_the_models_licence(exported_page: Callable[[ExportedPage], Path]) -> None:
@@ -72,9 +49,12 @@ def test_the_site_carries_the_models_licence(exported_page: Callable[[ExportedPa
     ],
 )
 def test_a_pasted_text_is_found_in_other_words(
-    open_site: Callable[..., Page], device: dict[str, object], backend: str
+    open_site: Callable[..., Page],
+    exported_page: Callable[[ExportedPage], Path],
+    device: dict[str, Any],
+    backend: str,
 ) -> None:
-    page = open_site(device, f"?backend={backend}")
+    page = open_site(exported_page(EMBED), f"?backend={backend}", **device)
     assert page.get_by_test_id("backend").get_attribute("data-backend") == backend
     use_search(page)
     page.get_by_test_id("text").fill(TEXT)
@@ -86,10 +66,12 @@ def test_a_pasted_text_is_found_in_other_words(
     assert "landlord" in find(page, "housing is getting more expensive")[0]
 
 
-def test_the_same_vectors_as_in_python(open_site: Callable[..., Page]) -> None:
+def test_the_same_vectors_as_in_python(
+    open_site: Callable[..., Page], exported_page: Callable[[ExportedPage], Path]
+) -> None:
     """embed() of the library, on texts of all lengths, beside the Embedder of the same precision."""
     texts = ["Short.", *TEXT.split("\n\n"), TEXT, TEXT * 4, ""]
-    page = open_site(DESKTOP, "?backend=wasm")
+    page = open_site(exported_page(EMBED), **DESKTOP)
     got = page.evaluate(
         """async (texts) => {
           const { load } = await import("./model/model.js");

@@ -2,31 +2,21 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import Served
-from tests.e2e.pages import TIMEOUT_MS, ExportedPage, find, until, wait_for
-from tests.e2e.test_search_site import DESKTOP, EMBED
+from tests.e2e.pages import DESKTOP, EMBED, TIMEOUT_MS, ExportedPage, find, until, wait_for
 
 WORDS = ("winter", "river", "engine", "garden", "letter", "market", "signal", "copper", "window", "thunder", "harbour")
 
 
 @pytest.fixture
-def page(
-    chromium: Browser, exported_page: Callable[[ExportedPage], Path], served: Callable[..., Served]
-) -> Iterator[Page]:
-    with chromium.new_context(**DESKTOP) as context:
-        made = context.new_page()
-        made.set_default_timeout(TIMEOUT_MS)
-        made.on("pageerror", lambda error: pytest.fail(str(error)))
-        made.goto(f"{served(exported_page(EMBED)).address}/?backend=wasm")
-        wait_for(made, "ready")
-        yield made
+def page(open_site: Callable[..., Page], exported_page: Callable[[ExportedPage], Path]) -> Page:
+    return open_site(exported_page(EMBED), **DESKTOP)
 
 
 def given(name: str, content: str | bytes) -> dict[str, Any]:
