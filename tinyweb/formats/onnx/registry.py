@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 Lowering: TypeAlias = Callable[..., Any]
 FAMILIES = (
-    "attention", "casting", "control", "convolution", "creation", "elementwise", "gathering", "geometry",
+    "attention", "casting", "contrib", "control", "convolution", "creation", "elementwise", "gathering", "geometry",
     "images", "linear", "losses", "movement", "normalization", "pooling", "quantization", "recurrent", "reductions",
     "resize", "sequences", "signal", "strings", "training", "trees",
 )  # fmt: skip

@@ -1,0 +1,143 @@
+"""What onnxruntime makes of operators of com.microsoft: writes peer_answers.npz, which test_contrib.py reads.
+
+To be run where the peers of `make bench` are: .venv-bench/bin/python tests/formats/onnx/peer_answers.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime  # type: ignore[import-not-found]
+from onnx import helper
+
+RANDOM = np.random.default_rng(0)
+MICROSOFT = "com.microsoft"
+FILE = Path(__file__).with_name("peer_answers.npz")
+ANSWERS: dict[str, Any] = {}
+
+
+def case(name: str, op: str, inputs: list[Any], outputs: int = 1, domain: str = MICROSOFT, **attributes: Any) -> None:
+    """One node: its model, inputs and outputs under `name`."""
+    names = [f"i{k}" if v is not None else "" for k, v in enumerate(inputs)]
+    node = helper.make_node(op, names, [f"o{k}" for k in range(outputs)], domain=domain, **attributes)
+    feed = {n: v for n, v in zip(names, inputs) if n}
+    given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+             for n, v in feed.items()]  # fmt: skip
+    made = [onnx.ValueInfoProto(name=f"o{k}") for k in range(outputs)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(helper.make_graph([node], name, given, made), opset_imports=opsets, ir_version=10)
+    content = model.SerializeToString()
+    results = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feed)
+    ANSWERS[f"{name}/model"] = np.frombuffer(content, np.uint8)
+    ANSWERS.update({f"{name}/{n}": v for n, v in feed.items()})
+    ANSWERS.update({f"{name}/o{k}": v for k, v in enumerate(results)})
+
+
+def f32(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> Any:
+    return RANDOM.integers(0, 256, shape, np.uint8)
+
+
+def scale(value: float) -> Any:
+    return np.array(value, np.float32)
+
+
+def zero(value: int) -> Any:
+    return np.array(value, np.uint8)
+
+
+def elementwise() -> None:
+    x = f32(2, 5, 16)
+    case("fast_gelu", "FastGelu", [x, f32(16)])
+    case("bias_gelu", "BiasGelu", [x, f32(16)])
+    case("quick_gelu", "QuickGelu", [x], alpha=1.5)
+    case("gelu", "Gelu", [x])
+    case("fused_matmul", "FusedMatMul", [f32(3, 4, 5), f32(3, 6, 5)], transB=1, alpha=0.5)
+    case("fused_matmul_a", "FusedMatMul", [f32(3, 5, 4), f32(3, 5, 6)], transA=1)
+    rows = f32(2, 5, 16)
+    case("skip_norm", "SkipLayerNormalization", [x, rows, f32(16), f32(16), f32(16)], epsilon=1e-5)
+    case("skip_simple_norm", "SkipSimplifiedLayerNormalization", [x, rows, f32(16), f32(16)], epsilon=1e-5)
+    case("simple_norm", "SimplifiedLayerNormalization", [x, f32(16)], domain="", axis=-1, epsilon=1e-5)
+    ids = RANDOM.integers(0, 9, (2, 5)).astype(np.int32)
+    tables = [f32(10, 16), f32(8, 16), f32(2, 16), f32(16), f32(16), np.ones((2, 5), np.int32)]
+    case("embed_norm", "EmbedLayerNormalization", [ids, ids % 2, *tables], 2)
+
+
+def few_bits() -> None:
+    n, k = 24, 64
+    for bits in (4, 8):
+        for block in (16, 32):
+            blocks = k // block
+            given = [f32(2, 3, k) / 64, u8(n, blocks, block * bits // 8), f32(n, blocks)]
+            sizes = {"N": n, "K": k, "bits": bits, "block_size": block}
+            case(f"matmul_{bits}_{block}", "MatMulNBits", given, **sizes)
+            zeros = u8(n, -(-blocks * bits // 8))
+            case(f"matmul_{bits}_{block}_zeros", "MatMulNBits", [*given, zeros], **sizes)
+    case("matmul_odd", "MatMulNBits", [f32(3, 80) / 64, u8(7, 3, 16), f32(7, 3), u8(7, 2)], N=7, K=80, bits=4,
+         block_size=32)  # fmt: skip
+    rows = {"gather_axis": 0, "quantize_axis": 1, "block_size": 16, "bits": 4}
+    case("gather", "GatherBlockQuantized", [u8(10, 16), np.array([[1, 9], [3, 0]]), f32(10, 2)], **rows)
+    case("gather_zeros", "GatherBlockQuantized", [u8(10, 32), np.array([1, 9]), f32(10, 4), u8(10, 2)], **rows)
+
+
+def attention() -> None:
+    cos, sin = f32(20, 4), f32(20, 4)
+    case("rotary", "RotaryEmbedding", [f32(2, 5, 16), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]]), cos, sin])
+    case("rotary_pairs", "RotaryEmbedding", [f32(2, 2, 5, 8), np.array([2]), cos, sin], interleaved=1)
+    q, k, v = f32(2, 5, 16), f32(2, 6, 16), f32(2, 6, 16)
+    own = [f32(2, 5, 16) for _ in range(3)]
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+    case("heads", "MultiHeadAttention", [q, k, v], num_heads=4)
+    case("heads_bias", "MultiHeadAttention", [q, k, v, f32(48)], num_heads=4)
+    case("heads_mask", "MultiHeadAttention", [*own, None, mask], num_heads=4)
+    case("heads_scores", "MultiHeadAttention", [q, k, v, None, None, f32(1, 4, 5, 6)], num_heads=4)
+    case("heads_causal", "MultiHeadAttention", own, num_heads=4, unidirectional=1)
+    step, past = [f32(2, 1, 16) for _ in range(3)], [f32(2, 4, 7, 4) for _ in range(2)]
+    case("heads_past", "MultiHeadAttention", [*step, None, None, None, *past], 3, num_heads=4)
+    packed = [f32(2, 5, 16), f32(16, 48), f32(48)]
+    case("packed", "Attention", packed, num_heads=4)
+    case("packed_lengths", "Attention", [*packed, np.array([5, 3], np.int32)], num_heads=4)
+    case("packed_mask", "Attention", [*packed, mask], num_heads=4)
+    case("packed_causal", "Attention", packed, num_heads=4, unidirectional=1)
+
+
+def groups() -> None:
+    heads = {"num_heads": 4, "kv_num_heads": 2}
+    cos, sin = f32(20, 8), f32(20, 8)
+    prompt = [f32(2, 5, 64), f32(2, 5, 32), f32(2, 5, 32), None, None]
+    lengths = [np.array([4, 4], np.int32), np.array(5, np.int32)]
+    case("groups", "GroupQueryAttention", [*prompt, *lengths], 3, **heads)
+    case("groups_rotary", "GroupQueryAttention", [*prompt, *lengths, cos, sin], 3, do_rotary=1, **heads)
+    case("groups_window", "GroupQueryAttention", [*prompt, *lengths], 3, local_window_size=2, **heads)
+    case("groups_cap", "GroupQueryAttention", [*prompt, *lengths], 3, softcap=2.0, **heads)
+    past = [f32(2, 2, 6, 16), f32(2, 2, 6, 16), np.array([6, 6], np.int32), np.array(7, np.int32), cos, sin]
+    step = [f32(2, 1, 64), f32(2, 1, 32), f32(2, 1, 32)]
+    case("groups_past", "GroupQueryAttention", [*step, *past], 3, do_rotary=1, **heads)
+    case("groups_packed", "GroupQueryAttention", [f32(2, 1, 128), None, None, *past], 3, do_rotary=1, **heads)
+
+
+def integers() -> None:
+    a, b = [u8(3, 4), scale(0.1), zero(120)], [u8(3, 4), scale(0.2), zero(100)]
+    case("add", "QLinearAdd", [*a, *b, scale(0.3), zero(110)])
+    case("mul", "QLinearMul", [*a, *b, scale(0.9), zero(110)])
+    case("sigmoid", "QLinearSigmoid", [u8(3, 40), scale(0.05), zero(120), scale(1 / 256), zero(0)])
+    case("leaky", "QLinearLeakyRelu", [*a, scale(0.1), zero(110)], alpha=0.1)
+    case("mean", "QLinearGlobalAveragePool", [u8(2, 3, 4, 4), scale(0.1), zero(120), scale(0.05), zero(110)])
+    parts = [u8(2, 3), scale(0.1), zero(120), u8(2, 5), scale(0.3), zero(20)]
+    case("concat", "QLinearConcat", [scale(0.2), zero(100), *parts], axis=1)
+    case("dynamic", "DynamicQuantizeMatMul", [f32(3, 16), u8(16, 8), scale(0.02), zero(128), f32(8)])
+    given = [u8(3, 16), u8(16, 8), scale(0.1), scale(0.02), zero(120), zero(130), f32(8)]
+    case("to_float", "MatMulIntegerToFloat", given)
+
+
+if __name__ == "__main__":
+    for made in (elementwise, few_bits, attention, groups, integers):
+        made()
+    np.savez_compressed(FILE, **ANSWERS)
+    print(
+        f"{FILE.name}: {len({name.split('/')[0] for name in ANSWERS})} cases of onnxruntime {onnxruntime.__version__}"
+    )

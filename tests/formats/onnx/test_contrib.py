@@ -1,0 +1,28 @@
+"""Operators of com.microsoft: what onnxruntime made of them (peer_answers.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyweb import Tensor
+from tinyweb.formats.onnx import OnnxModel
+
+ANSWERS = np.load(Path(__file__).with_name("peer_answers.npz"))
+NAMES = sorted({name.split("/")[0] for name in ANSWERS.files})
+QUICK = NAMES[::6]
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
+def test_as_onnxruntime(name: str) -> None:
+    model = OnnxModel(ANSWERS[f"{name}/model"].tobytes())
+    got = model(**{p.name: Tensor(ANSWERS[f"{name}/{p.name}"]) for p in model.inputs})
+    for p in model.outputs:
+        want = ANSWERS[f"{name}/{p.name}"]
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(got[p.name].numpy(), want, rtol=1e-4, atol=1e-4)
+        else:
+            steps = np.abs(got[p.name].numpy().astype(np.int64) - want.astype(np.int64))
+            assert want.shape == got[p.name].shape and steps.max() <= 1
