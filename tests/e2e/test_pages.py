@@ -134,6 +134,18 @@ def test_asks_nobody_else_and_evaluates_nothing(context: BrowserContext, served:
     assert tried == [False, False, False]
 
 
+def test_a_script_that_does_not_come(context: BrowserContext, served: Serve, site: Path) -> None:
+    """The reader is told what to do, and comes into the page with it."""
+    page = context.new_page()
+    page.route("**/assets/page-*.js", lambda route: route.abort())
+    page.goto(f"{served(site).address}/?mock=fast")
+    page.get_by_text("is opening. Should nothing more appear, reload the page.").wait_for()
+    page.unroute_all()
+    page.reload()
+    wait_for(page, "ready")
+    assert not page.get_by_text("is opening.").is_visible()
+
+
 def test_says_whose_code_it_holds(context: BrowserContext, served: Serve, site: Path, task: str) -> None:
     page = visit(context, served, site)
     page.get_by_test_id("settings").click()

@@ -143,6 +143,13 @@ function documentPlugin({ app, name, description }: PageOptions): Plugin {
         link({ rel: "manifest", href: "./manifest.webmanifest" }),
         { tag: "script", attrs: { src: "./theme.js", "data-app": app }, injectTo: "head-prepend" },
         { tag: "div", attrs: { id: "app" }, injectTo: "body" },
+        // What is seen while the page's script is on its way, or does not come.
+        {
+          tag: "p",
+          attrs: { class: "opening" },
+          children: `${name} is opening. Should nothing more appear, reload the page.`,
+          injectTo: "body",
+        },
         { tag: "noscript", children: `${name} runs its model in your browser, and needs JavaScript for it.`, injectTo: "body" },
       ],
     },
