@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
         assert len(said) == 1 and said[0].startswith("tinyweb: "), err
         assert said[0].endswith((".", "!", "?"))
         return said[0]
+
+    return run_it
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command that goes well prints. Runs it in this process, which keeps its kernels."""
+
+    def run_it(*arguments: str | Path) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        assert not ended.value.code, err
+        return out
 
     return run_it
 
@@ -285,7 +300,7 @@ main(["work"])
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path) -> None:
+def test_export_and_inspect(refused: Refused, said: Callable[..., str], small_model: Path, tmp_path: Path) -> None:
     """Twice the same bytes, whatever the site is called; what inspect says of it; --force."""
     sites = [tmp_path / "one", tmp_path / "else/two"]
     for site in sites:
@@ -299,7 +314,7 @@ def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path)
     assert [str(p) for p in first if first[p] != second[p]] == []
     assert str(tmp_path).encode() not in b"".join(data for path, data in first.items() if path.parts[0] == "model")
 
-    report = json.loads(run("inspect", sites[0], "--json", "--verify").stdout)
+    report = json.loads(said("inspect", sites[0], "--json", "--verify"))
     assert report["verified"] is True
     assert report["model"] | {"parameters": 0} == {
         "architecture": "llama", "parameters": 0, "layers": 1, "vocab_size": 4096, "context": 32, "quant": "q8",
@@ -308,14 +323,14 @@ def test_export_and_inspect(refused: Refused, small_model: Path, tmp_path: Path)
     assert report["weights"]["shards"] == -(-report["bytes"]["download"] // 39936)
     assert 0 < report["kernels_per_token"] <= 16 * 1 + 8  # where activations are rounded, on processors
     assert report["limits"]["maxStorageBuffersPerShaderStage"] <= 8
-    assert "kernels per token" in run("inspect", sites[0]).stdout
+    assert "kernels per token" in said("inspect", sites[0])
 
     assert "is not empty" in refused("export", "chat", small_model, "-o", sites[0])
-    assert run("export", "chat", small_model, "-o", sites[0], "--quant", "f16", "--force").returncode == 0
-    assert json.loads(run("inspect", sites[0], "--json").stdout)["model"]["quant"] == "f16"
+    said("export", "chat", small_model, "-o", sites[0], "--quant", "f16", "--force")
+    assert json.loads(said("inspect", sites[0], "--json"))["model"]["quant"] == "f16"
 
 
-def test_run_chat_answers(model_folder: Path) -> None:
+def test_run_chat_answers(model_folder: Path, said: Callable[..., str]) -> None:
     arguments = [
         "run",
         "chat",
@@ -327,7 +342,7 @@ def test_run_chat_answers(model_folder: Path) -> None:
         "--temperature",
         "0",
     ]
-    answer = json.loads(run(*arguments, "--json").stdout)
+    answer = json.loads(said(*arguments, "--json"))
     assert re.search(r"\b12\b", answer["text"])
     assert answer["tokens"][-1] == 4 and all(isinstance(t, int) for t in answer["tokens"])
     assert answer["prompt_tokens"] == len(answer["prompt_ids"]) > 10
@@ -335,23 +350,17 @@ def test_run_chat_answers(model_folder: Path) -> None:
     assert run(*arguments).stdout == answer["text"] + "\n"
 
 
-def test_run_chat_with_a_system_prompt_and_a_seed(model_folder: Path) -> None:
-    arguments = [
-        "run",
-        "chat",
-        model_folder,
-        "--prompt",
-        "Tell me a story.",
-        "--max-tokens",
-        "12",
-        "--json",
-        "--temperature",
-        "1.5",
-    ]
+def test_run_chat_with_a_system_prompt_and_a_seed(small_model: Path, said: Callable[..., str]) -> None:
+    asked = ["--prompt", "Tell me a story.", "--max-tokens", "12", "--json", "--temperature", "1.5"]
+
+    def answer(*more: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(said("run", "chat", small_model, *asked, *more))
+        return found
+
     system = ["--system", "You are TinyChat.", "--top-k", "0", "--top-p", "1", "--repetition-penalty", "1.1"]
-    first, again, other = (json.loads(run(*arguments, *system, "--seed", seed).stdout) for seed in ("1", "1", "2"))
+    first, again, other = (answer(*system, "--seed", seed) for seed in ("1", "1", "2"))
     assert first["tokens"] == again["tokens"] != other["tokens"]
-    assert first["prompt_tokens"] > json.loads(run(*arguments, "--seed", "1").stdout)["prompt_tokens"]
+    assert first["prompt_tokens"] > answer("--seed", "1")["prompt_tokens"]
 
 
 def test_run_chat_without_a_prompt_reads_the_input(model_folder: Path) -> None:

@@ -21,7 +21,7 @@ LIMIT = 16384  # bytes of the logits; the table has 8 or 16 times as many, the c
 CONTEXT = 511
 
 
-@pytest.mark.parametrize("quant", ["q8", "q4", "f16"])
+@pytest.mark.parametrize("quant", ["q8", *(pytest.param(q, marks=pytest.mark.slow) for q in ("q4", "f16"))])
 def test_chat_on_parts(tmp_path: Path, model_folder: Path, quant: str) -> None:
     model = write_small_model(tmp_path / "small", model_folder)
     config = json.loads((model / "config.json").read_text())

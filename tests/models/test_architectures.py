@@ -134,7 +134,7 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["Mamba-2", "Granite 4", "RWKV-7"])
+@pytest.mark.parametrize("name", ["Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7"])
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
     folder, texts, want = judged(name)

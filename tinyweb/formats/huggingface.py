@@ -238,7 +238,7 @@ class Checkpoint:
         for tensor, name in where.items():
             if tensor not in files[name].entries:
                 raise ModelFormatError(
-                    f"{index} puts tensor {tensor!r} into {name}, but it is not there: download both again"
+                    f"{index} puts tensor {tensor[:80]!r} into {name}, but it is not there: download both again"
                 )
             self._home[tensor] = files[name]
 
@@ -252,7 +252,7 @@ class Checkpoint:
         """Dtype and shape of a tensor, without reading it."""
         if name not in self._home:
             raise ModelFormatError(
-                f"the checkpoint in {self.folder} has no tensor {name!r}: it is incomplete or of another model"
+                f"the checkpoint in {self.folder} has no tensor {name[:80]!r}: it is incomplete or of another model"
             )
         return self._home[name].entries[name]
 
@@ -285,7 +285,7 @@ class Checkpoint:
         entry = self.entry(name)
         if entry.shape != shape:
             raise ModelFormatError(
-                f"{self._home[name].path}: tensor {name!r} has shape {entry.shape}, config.json makes it {shape}: "
+                f"{self._home[name].path}: tensor {name[:80]!r} has shape {entry.shape}, config.json makes it {shape}: "
                 "the files are not of one model"
             )
 
@@ -295,13 +295,13 @@ class Checkpoint:
         entry = self.entry(name)
         if not entry.dtype.is_float:
             raise ModelFormatError(
-                f"{self._home[name].path}: tensor {name!r} holds {entry.dtype.name}, weights must be floating point: "
-                "use the model that was not quantised"
+                f"{self._home[name].path}: tensor {name[:80]!r} holds {entry.dtype.name}, weights must be floating "
+                "point: use the model that was not quantised"
             )
         values = self._home[name].read(name)
         if not np.isfinite(values).all():
             file = self._home[name].path
             raise ModelFormatError(
-                f"{file}: tensor {name!r} holds infinities or NaNs: the file is damaged, download it again"
+                f"{file}: tensor {name[:80]!r} holds infinities or NaNs: the file is damaged, download it again"
             )
         return values

@@ -64,7 +64,7 @@ class SafetensorsFile:
         entry = self.entries.get(name)
         if entry is None:
             raise ModelFormatError(
-                f"{self.path} has no tensor {name!r}: the checkpoint is incomplete or of another model"
+                f"{self.path} has no tensor {name[:80]!r}: the checkpoint is incomplete or of another model"
             )
         if entry.dtype.held_wider:  # unknown to NumPy, and with it to the library
             word = np.dtype(f"<u{entry.dtype.itemsize}")
@@ -74,7 +74,7 @@ class SafetensorsFile:
             return np.asarray(self._file.get_tensor(name))  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as e:
             raise ModelFormatError(
-                f"{self.path}: tensor {name!r} cannot be read ({e}): download the file again"
+                f"{self.path}: tensor {name[:80]!r} cannot be read ({e}): download the file again"
             ) from None
 
 
@@ -115,10 +115,10 @@ def _read_header(path: Path) -> list[TensorEntry]:
     for entry in entries:
         if entry.begin != at:
             what = "overlaps the tensor before it" if entry.begin < at else "leaves a gap before it"
-            raise ModelFormatError(f"{path}: tensor {entry.name!r} {what}; the file is damaged, download it again")
+            raise ModelFormatError(f"{path}: tensor {entry.name[:80]!r} {what}; the file is damaged, download it again")
         if entry.end > size:
             raise ModelFormatError(
-                f"{path} is truncated: tensor {entry.name!r} ends at byte {entry.end}, the file at {size}; "
+                f"{path} is truncated: tensor {entry.name[:80]!r} ends at byte {entry.end}, the file at {size}; "
                 "download it again"
             )
         at = entry.end
@@ -138,7 +138,7 @@ def _unique(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _entry(path: Path, name: str, fields: Any, data_at: int) -> TensorEntry:
     """One header item, checked for itself."""
-    where = f"{path}: tensor {name!r}"
+    where = f"{path}: tensor {name[:80]!r}"
     if not isinstance(fields, dict):
         raise ModelFormatError(f"{where} has no description; the file is damaged, download it again")
     kind, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")

@@ -38,16 +38,18 @@ class NamedTensors(ABC):
         """The values, all finite, of a floating-point tensor that must have `shape`; bfloat16 comes as float32."""
         if (found := self.shape(name)) != shape:
             raise ModelFormatError(
-                f"{self.path}: tensor {name!r} has shape {found} where {shape} is expected: it is of another model"
+                f"{self.path}: tensor {name[:80]!r} has shape {found} where {shape} is expected: it is of another model"
             )
         values = self._values(self.prefix + name)
         if not np.issubdtype(values.dtype, np.floating):
             raise ModelFormatError(
-                f"{self.path}: tensor {name!r} holds {values.dtype}, weights must be floating point: use the model "
-                "that was not quantised"
+                f"{self.path}: tensor {name[:80]!r} holds {values.dtype}, weights must be floating point: use the "
+                "model that was not quantised"
             )
         if not np.isfinite(values).all():
-            raise ModelFormatError(f"{self.path}: tensor {name!r} holds infinities or NaNs: download the file again")
+            raise ModelFormatError(
+                f"{self.path}: tensor {name[:80]!r} holds infinities or NaNs: download the file again"
+            )
         return values
 
     @abstractmethod

@@ -20,7 +20,11 @@ ANSWERS: dict[str, Any] = json.loads(RECORD.read_text())
 AGAIN = "make the record again: python -m tests.formats.gguf.peer_record"
 
 
-@pytest.mark.parametrize("name", NAMES)
+# what each has that others have not: grouped heads, soft caps and windows, learned positions, biases, experts, a state
+QUICK = ("Llama 3", "Gemma 2", "GPT-2", "Phi 3", "Qwen 3", "Mixtral", "RWKV-7")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     said = ANSWERS["models"][name]
     path = write_model(name, tmp_path)

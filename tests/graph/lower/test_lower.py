@@ -19,7 +19,12 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("target", [interpreter_target(), webgpu_target()], ids=lambda t: t.name)
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case",
+    # those of one row are the longest, and without a schedule they are as those of many
+    [pytest.param(c, marks=pytest.mark.slow) if "_alone" in c.name else c for c in CASES],
+    ids=lambda c: c.name,
+)
 def test_unscheduled(case: Case, target: Target) -> None:
     check(case, case.kernel, target)
 

@@ -206,19 +206,20 @@ def test_casts_of_casts_through_all_types() -> None:
     assert check_chains([d for d in ALL if d.kind != "index"]) > 400
 
 
+# Z3 takes the square of the digits: many times as long for 32 bits as for 16
+@pytest.mark.parametrize("dtype", [dtypes.float16, pytest.param(dtypes.float32, marks=pytest.mark.slow)], ids=lambda d: d.name)
 @pytest.mark.parametrize("rule", numbered(floats))
-def test_float_rule(rule: Rule) -> None:
-    for dtype in (dtypes.float16, dtypes.float32):
-        proofs = 0
-        for seed in range(200):
-            u = float_instance(rule[0], dtype, random.Random(seed), {})
-            if u is None or proofs >= NEEDED:
-                continue
-            out = result(rule, u)
-            if out is not None:
-                prove_same(u, out, seconds=60)
-                proofs += 1
-        assert proofs >= NEEDED, f"{name_of(rule)} of {dtype.name}: {proofs} proofs"
+def test_float_rule(rule: Rule, dtype: DType) -> None:
+    proofs = 0
+    for seed in range(200):
+        u = float_instance(rule[0], dtype, random.Random(seed), {})
+        if u is None or proofs >= NEEDED:
+            continue
+        out = result(rule, u)
+        if out is not None:
+            prove_same(u, out, seconds=60)
+            proofs += 1
+    assert proofs >= NEEDED, f"{name_of(rule)} of {dtype.name}: {proofs} proofs"
 
 
 class Accesses(Numbers):

@@ -48,7 +48,9 @@ def scaling(f: Facts) -> Fields | None:
         return found | {"original_max_position_embeddings": length} | f.optional(more)
     if kind in ("linear", "none") or "rope.scaling.type" not in f.own.values:
         return {"rope_type": "linear", "factor": factor} if factor not in (0.0, 1.0) else None
-    raise ModelFormatError(f"{f.where}: rotary scaling {kind!r} is not supported; known: none, linear, yarn, longrope")
+    raise ModelFormatError(
+        f"{f.where}: rotary scaling {kind[:40]!r} is not supported; known: none, linear, yarn, longrope"
+    )
 
 
 def _factors(f: Facts) -> Fields | None:
@@ -62,7 +64,7 @@ def _factors(f: Facts) -> Fields | None:
         if tensor is None:
             return None
         if len(tensor.shape) != 1 or tensor.shape[0] > 1 << 16:
-            raise ModelFormatError(f"{f.where}: tensor {tensor.name!r} has shape {tensor.shape}, must be one row")
+            raise ModelFormatError(f"{f.where}: tensor {tensor.name[:80]!r} has shape {tensor.shape}, must be one row")
         found.append([float(v) for v in tensor.numpy()])
     length = f.integer("rope.scaling.original_context_length", MOST, f.integer("context_length"))
     return {

@@ -117,7 +117,9 @@ def parts(rows: Rows, name: str = "") -> Iterator[dict[str, npt.NDArray[Any]]]:
         shapes = {"codes": (len(some), -1, how.group)}
         found = {n: v.reshape(shapes.get(n, (len(some), -1))) for n, v in _numbers(form, how, blocks).items()}
         if not _surely_finite(form, found) and not np.isfinite(form.decode(blocks)).all():
-            raise ModelFormatError(f"tensor {name!r} holds infinities or NaNs: the file is damaged, download it again")
+            raise ModelFormatError(
+                f"tensor {name[:80]!r} holds infinities or NaNs: the file is damaged, download it again"
+            )
         yield found
 
 

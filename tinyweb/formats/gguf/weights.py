@@ -72,12 +72,12 @@ class GgufWeights:
 
     def _add(self, name: str, weight: Weight) -> None:
         if name in self.entries:
-            raise ModelFormatError(f"{self.path} holds what a checkpoint calls {name!r} twice; it is damaged")
+            raise ModelFormatError(f"{self.path} holds what a checkpoint calls {name[:80]!r} twice; it is damaged")
         self.entries[name] = weight
 
     def _tensor(self, name: str) -> GgufTensor:
         if name not in self._facts.file.tensors:
-            raise ModelFormatError(f"{self.path} lacks the tensor {name!r}: it is incomplete")
+            raise ModelFormatError(f"{self.path} lacks the tensor {name[:80]!r}: it is incomplete")
         return self._facts.file.tensors[name]
 
     def _joined(self, join: Join, parts: list[GgufTensor]) -> Weight:
@@ -195,7 +195,8 @@ class GgufWeights:
     def _require(self, tensor: GgufTensor, holds: bool) -> None:
         if not holds:
             raise ModelFormatError(
-                f"{tensor.path}: tensor {tensor.name!r} has shape {tensor.shape}, which does not fit the model's heads"
+                f"{tensor.path}: tensor {tensor.name[:80]!r} has shape {tensor.shape}, which does not fit the "
+                "model's heads"
             )
 
 

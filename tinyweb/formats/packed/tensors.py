@@ -61,8 +61,8 @@ class Stored:
 
     def wrong(self, name: str, what: str) -> ModelFormatError:
         return ModelFormatError(
-            f"the checkpoint in {self.checkpoint.folder}: tensor {name!r} {what}: the files are damaged, or of a kind "
-            "of quantisation that is not supported"
+            f"the checkpoint in {self.checkpoint.folder}: tensor {name[:80]!r} {what}: the files are damaged, or of a "
+            "kind of quantisation that is not supported"
         )
 
 

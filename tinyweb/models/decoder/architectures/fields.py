@@ -62,7 +62,7 @@ def layer_norm(c: Config, key: str = "layer_norm_eps", bias: bool = True) -> Nor
 def activation(c: Config, key: str = "hidden_act", default: str = "silu") -> str:
     name = c.word(key, default)
     if name not in ACTIVATIONS:
-        raise ModelFormatError(f"{c.where}: {key!r} {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+        raise ModelFormatError(f"{c.where}: {key!r} {name[:40]!r} is not supported; known: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
@@ -202,7 +202,9 @@ def _scaling(c: Config, given: Config, theta: float, turned: int, kinds: Mapping
     kind = given.word("rope_type", given.word("type", "default"))
     kind = kinds.get(kind, kind)
     if kind not in SCALINGS:
-        raise ModelFormatError(f"{given.where}: rotary scaling {kind!r} is not supported; known: {', '.join(SCALINGS)}")
+        raise ModelFormatError(
+            f"{given.where}: rotary scaling {kind[:40]!r} is not supported; known: {', '.join(SCALINGS)}"
+        )
     if kind == "default":
         return RotaryScaling()
     longest = positions(c)
