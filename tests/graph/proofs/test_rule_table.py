@@ -207,7 +207,13 @@ def test_casts_of_casts_through_all_types() -> None:
 
 
 # Z3 takes the square of the digits: many times as long for 32 bits as for 16
-@pytest.mark.parametrize("dtype", [dtypes.float16, pytest.param(dtypes.float32, marks=pytest.mark.slow)], ids=lambda d: d.name)
+FLOATS = [
+    pytest.param(dtypes.float16, id="float16"),
+    pytest.param(dtypes.float32, id="float32", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rule", numbered(floats))
 def test_float_rule(rule: Rule, dtype: DType) -> None:
     proofs = 0
