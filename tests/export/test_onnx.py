@@ -65,7 +65,7 @@ def test_half_floats(tmp_path: Path) -> None:
     path = write(tmp_path / "small.onnx")
     sizes_of = []
     for quant in (None, "f16"):
-        made = export_onnx(path, tmp_path / str(quant), OnnxOptions({"batch": [1]}, quant, targets=["wasm"]))
+        made = export_onnx(path, tmp_path / str(quant), OnnxOptions({"batch": [1]}, quant=quant, targets=["wasm"]))
         sizes_of.append(sum(b["bytes"] for b in made["buffers"] if b["kind"] == "weight"))
     assert sizes_of[0] == 2 * sizes_of[1]
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         ({"batch": [1]}, "q9", "--quant q9 is not"),
     ):
         with pytest.raises(ExportError, match=message):
-            export_onnx(path, tmp_path / "site", OnnxOptions(dims, quant))
+            export_onnx(path, tmp_path / "site", OnnxOptions(dims, quant=quant))
     odd = [helper.make_node("Odd", ["y"], ["q"], domain="own"), helper.make_node("Even", ["q"], ["e"], name="second")]
     path = write(tmp_path / "odd.onnx", *odd)
     with pytest.raises(ExportError, match=r"2 operators are not supported: Even .*at second; own.Odd .*at Odd#9"):
@@ -100,6 +100,35 @@ def test_inspect(tmp_path: Path) -> None:
     assert found["stored"] == {"int64": 3, "float": 1184} and found["initializer_bytes"] == 3 * 8 + 1184 * 4
     assert found["bytes"] == path.stat().st_size
     assert json.dumps(found) and source_table(found).row_count > 5
+
+
+def test_a_condition_and_an_input_that_is_fixed(tmp_path: Path) -> None:
+    """Fixed, one branch is left; given by the page, both are computed and one is chosen."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None]),
+              helper.make_tensor_value_info("rate", TensorProto.INT64, [])]  # fmt: skip
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None])
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node(op, ["x"], [out])], name, [], [helper.make_empty_tensor_value_info(out)]
+        )
+        for name, op, out in (("then_branch", "Neg", "a"), ("else_branch", "Exp", "b"))
+    }
+    nodes = [helper.make_node("Equal", ["rate", "wanted"], ["c"]), helper.make_node("If", ["c"], ["y"], **branches)]
+    wanted = numpy_helper.from_array(np.array(16000), "wanted")
+    path = tmp_path / "rate.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, [y], [wanted]), opset_imports=opsets), path)
+    x = np.array([1.0, 2.0], np.float32)
+    dims = {"x[0]": [2]}
+    export_onnx(path, tmp_path / "fixed", OnnxOptions(dims, {"rate": 16000}, targets=["wasm"]))
+    assert calls(tmp_path / "fixed", [("run", {"x": x})])[0]["y"].tolist() == [-1.0, -2.0]
+    export_onnx(path, tmp_path / "open", OnnxOptions(dims, targets=["wasm"]))
+    rates = [np.array(r, np.int64) for r in (8000, 16000)]
+    got = calls(tmp_path / "open", [("run", {"x": x, "rate": r}) for r in rates])
+    np.testing.assert_allclose(got[0]["y"], np.exp(x), rtol=1e-5)
+    assert got[1]["y"].tolist() == [-1.0, -2.0]
+    with pytest.raises(ExportError, match="no input of numbers called 'r'"):
+        export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"r": 1}))
 
 
 def test_sizes_on_the_command_line() -> None:

@@ -41,6 +41,20 @@ def sizes(given: list[str]) -> dict[str, list[int]]:
     return found
 
 
+def numbers(given: list[str]) -> dict[str, float]:
+    """What `--fix` says."""
+    found = {}
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise ExportError(f"--fix {text[:60]!r} is no number: write NAME=16000.")
+    return found
+
+
 @export_app.command("onnx")
 def export_onnx(
     model: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model, here.", show_default=False)],
@@ -51,6 +65,10 @@ def export_onnx(
             metavar="NAME=N", help="What a symbolic size is (repeatable): NAME=1, NAME=16,64 or NAME=1:4; each is one "
             "function of the bundle."
         ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
     ] = None,
     quant: Annotated[str | None, typer.Option(help="Weights: f32 as they are (default), or f16.")] = None,
     target: Targets = ALL_TARGETS,
@@ -66,7 +84,7 @@ def export_onnx(
 
     console = stderr()
     options = OnnxOptions(
-        sizes(dim or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0
+        sizes(dim or []), numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(model, output, options, progress)

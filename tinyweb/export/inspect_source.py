@@ -245,7 +245,7 @@ def source_table(report: Mapping[str, Any]) -> Table:
         for p in report.get(key, ()):
             grid.add_row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
     for name, places in report.get("dynamic", {}).items():
-        grid.add_row("symbolic size", f"{name}: {', '.join(places)} (--dim {name}=…)")
+        grid.add_row("symbolic size", f"{name}: {', '.join(places)} (--dim '{name}=1')")
     if operators := report.get("operators"):
         grid.add_row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
     for key, title in (("unsupported", "not supported"), ("host", "reads values back")):

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tinyweb.errors import ExportError
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import ENTRY, TARGETS, export_functions
@@ -29,9 +31,11 @@ QUANTS = ("f32", "f16")
 @dataclass(frozen=True)
 class OnnxOptions:
     """`dims`: for each symbolic size the numbers it is exported with. `quant`: "f32", or "f16" for matrices of weights
-    in half floats. The others as in `export_function`."""
+    in half floats. `fixed`: inputs that are known, with their values, which a page does not give. The others as in
+    `export_function`."""
 
     dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     quant: str | None = None
     name: str | None = None
     targets: Sequence[str] = TARGETS
@@ -43,13 +47,13 @@ class OnnxOptions:
 class OnnxFunction:
     """A model as a function of Tensors by name. Its weights have the names of the graph."""
 
-    def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor]):
-        self.model = model
-        model(**examples)  # what is known is computed once, outside of the recording
+    def __init__(self, model: OnnxModel, examples: Mapping[str, Tensor], fixed: Mapping[str, Any]):
+        self.model, self.fixed = model, fixed
+        model(**examples, **fixed)  # what is known is computed once, outside of the recording
         self.weights = model.weights(DEVICE)
 
     def __call__(self, /, **inputs: Tensor) -> dict[str, Tensor]:
-        found = self.model(**inputs)
+        found = self.model(**inputs, **self.fixed)
         return {f"{n}_out" if n in inputs else n: t for n, t in found.items()}
 
 
@@ -69,8 +73,11 @@ def export_onnx(
                           f"supported, choose one of {', '.join(QUANTS)}.")  # fmt: skip
     model = OnnxModel(source, half=options.quant == "f16")
     check_supported(model)
+    fixed = _fixed(model, options.fixed)
+    given = [p for p in model.inputs if p.name not in fixed]
     functions = {
-        name: (OnnxFunction(model, examples), examples) for name, examples in _examples(model, options.dims).items()
+        name: (OnnxFunction(model, examples, fixed), examples)
+        for name, examples in _examples(given, options.dims).items()
     }
     return export_functions(
         functions, folder, name=options.name or Path(source).stem, targets=options.targets,
@@ -87,9 +94,21 @@ def check_supported(model: OnnxModel) -> None:
         raise ExportError(f"{len(missing)} operators are not supported: {each}")
 
 
-def _examples(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Tensor]]:
+def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs that are known, as NumPy arrays of their types."""
+    found = {}
+    for name, value in values.items():
+        p = next((p for p in model.inputs if p.name == name), None)
+        if p is None or p.dtype is None:
+            raise ExportError(f"The model has no input of numbers called {name!r} that could be fixed.")
+        shape = [n if isinstance(n, int) else 1 for n in p.shape or ()]
+        found[name] = np.asarray(value, p.dtype.numpy).reshape(shape)
+    return found
+
+
+def _examples(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Tensor]]:
     """Example inputs for each combination of the sizes, by the name of its function."""
-    names = list(dict.fromkeys(s for p in model.inputs for s in _sizes(p) if isinstance(s, str)))
+    names = list(dict.fromkeys(s for p in inputs for s in _sizes(p) if isinstance(s, str)))
     if unknown := [n for n in dims if n not in names]:
         raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
     if left := [n for n in names if n not in dims]:
@@ -101,7 +120,7 @@ def _examples(model: OnnxModel, dims: Mapping[str, Sequence[int]]) -> dict[str, 
     for values in chosen:
         sizes = dict(zip(names, values))
         name = ENTRY if len(chosen) == 1 else "_".join([ENTRY, *map(str, values)])
-        found[name] = {p.name: _example(p, sizes) for p in model.inputs}
+        found[name] = {p.name: _example(p, sizes) for p in inputs}
     return found
 
 

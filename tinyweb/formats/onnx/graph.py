@@ -10,6 +10,7 @@ from tinyweb.dtype import DType
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.messages import (
     Attribute,
+    Dimension,
     FunctionMessage,
     GraphMessage,
     ModelMessage,
@@ -239,8 +240,15 @@ def port(value: ValueMessage) -> Port:
     kind = kind_of(tensor.kind, f"{value.name!r}") if tensor.kind else None
     shape: tuple[int | str | None, ...] | None = None
     if tensor.shape is not None:
-        shape = tuple(d.value if d.value is not None else d.name or None for d in tensor.shape.dims)
+        shape = tuple(_size(d) for d in tensor.shape.dims)
     return Port(value.name, None if kind is None else kind.dtype, shape, text, kind)
+
+
+def _size(d: Dimension) -> int | str | None:
+    """Exporters write what they do not know in several ways."""
+    if d.value is not None:
+        return d.value if d.value >= 0 else None
+    return d.name if d.name not in ("", "?") else None
 
 
 def type_text(t: TypeMessage) -> str:

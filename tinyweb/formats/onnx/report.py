@@ -72,7 +72,7 @@ def _dynamic(model: OnnxModel) -> dict[str, list[str]]:
     for p in (*model.inputs, *model.outputs):
         for axis, size in enumerate(p.shape or ()):
             if not isinstance(size, int):
-                found.setdefault(size or "?", []).append(f"{p.name}[{axis}]")
+                found.setdefault(size or f"{p.name}[{axis}]", []).append(f"{p.name}[{axis}]")
     return found
 
 

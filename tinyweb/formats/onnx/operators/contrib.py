@@ -116,8 +116,8 @@ def gather_block_quantized(
     if missing:
         values = values.pad([(0, 0)] * (values.ndim - 1) + [(0, missing)])
     parts = (values.reshape(*values.shape[:-1], blocks, block) - z) * scale.unsqueeze(-1)
-    y = parts.reshape(*values.shape[:-1], blocks * block)
-    return cast(y[..., :width], scales.dtype)
+    y: Tensor = parts.reshape(*values.shape[:-1], blocks * block)[..., :width]
+    return cast(y, scales.dtype)
 
 
 # -- attention --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyweb.device import is_recording
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Held, lift
 from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, whole_axis
@@ -17,8 +18,27 @@ MAX_STEPS = 1 << 20
 
 @op("If", raw=True)
 def lower_if(call: Call, condition: Array) -> Any:
+    if is_recording() and isinstance(condition, Tensor):
+        return _both(call, condition.reshape(()))
     chosen = bool(number(call.known(condition, "the condition")))
     return tuple(call.run(call.graph("then_branch" if chosen else "else_branch"), []))
+
+
+def _both(call: Call, condition: Tensor) -> Any:
+    """In a recording both branches are computed, and one is taken, which has to have the other's shape."""
+    pairs = zip(*(call.run(call.graph(name), []) for name in ("then_branch", "else_branch")))
+    found = []
+    for a, b in pairs:
+        if any(v is None or isinstance(v, list) for v in (a, b)):
+            raise call.unsupported("the condition depends on inputs, and a branch gives no tensor")
+        x, y = lift(plain(a), call.device), lift(plain(b), call.device)
+        if x.shape != y.shape or x.dtype is not y.dtype:
+            raise call.unsupported(
+                f"the condition depends on inputs, and the branches differ: {x.dtype.name} {list(x.shape)} and "
+                f"{y.dtype.name} {list(y.shape)}"
+            )
+        found.append(condition.where(x, y))
+    return tuple(found)
 
 
 def _true(call: Call, value: Any, what: str) -> bool:
