@@ -22,6 +22,8 @@ const app = new CompletionApp({
   nextFrame,
 });
 
+addEventListener("storage", () => app.changedElsewhere());
+addEventListener("pageshow", () => app.changedElsewhere()); // while the browser keeps a page for going back, it is told nothing
 addEventListener("pagehide", () => app.save());
 
 const root = document.getElementById("app");

@@ -128,6 +128,16 @@ export class CompletionApp extends Store<Writing> {
     this.save(true);
   }
 
+  /** Another tab has saved its text: it is shown here, too, unless this tab is ahead of storage. */
+  changedElsewhere(): void {
+    const kept = this.shell.storage.get(TEXT);
+    if (this.busy || typeof kept !== "string" || kept === this.state.text || this.state.text !== this.saved) return;
+    this.remember(this.state.text);
+    this.made = null;
+    this.saved = kept;
+    this.put({ text: kept, problem: "", ended: "" });
+  }
+
   stop(): void {
     this.abort?.abort();
     if (this.state.phase === "queued") this.put({ phase: "idle" });
@@ -172,7 +182,8 @@ export class CompletionApp extends Store<Writing> {
     let end: Partial<Writing> = {};
     try {
       const figures = await this.shell.model.run((chat, running) => this.stream(chat, before, running), abort.signal);
-      end = { figures, ended: figures.stopReason === "end" ? AT_END : figures.droppedMessages > 0 ? FORGOTTEN : "" };
+      const notes = [figures.droppedMessages > 0 ? FORGOTTEN : "", figures.stopReason === "end" ? AT_END : ""];
+      end = { figures, ended: notes.join(" ").trim() };
     } catch (error) {
       if (!abort.signal.aborted && errorCode(error) !== "aborted") {
         end = { problem: describeBreak(error, this.shell.options.words, "The text broke off") };

@@ -68,6 +68,41 @@ describe("a text", () => {
     expect(app.state).toMatchObject({ text: "x a", phase: "idle", problem: "" });
   });
 
+  test("that is too long for the model is told so, also where it ends", async () => {
+    const { app, chat } = await ready();
+    for (const stopReason of ["end", "max-tokens"] as const) {
+      chat.ended = { ...chat.ended, droppedMessages: 2, stopReason };
+      app.write("x");
+      app.continue();
+      await settle();
+      expect(app.state.ended).toContain("beginning no longer fits");
+      expect(app.state.ended.includes("sees an end")).toBe(stopReason === "end");
+    }
+  });
+
+  test("is what another tab made of it, unless it was changed here", async () => {
+    const around = bench();
+    const { shell } = around.app;
+    const make = (): CompletionApp => new CompletionApp({ shell, ticks: () => 5000, newSeed: () => 1, nextFrame: queueMicrotask });
+    const [here, there] = [make(), make()];
+    there.write("Once");
+    there.save();
+    here.changedElsewhere();
+    expect(here.state.text).toBe("Once");
+    here.undo();
+    expect(here.state.text).toBe("");
+    here.write("Mine");
+    there.write("Theirs");
+    there.save();
+    here.changedElsewhere();
+    expect(here.state.text).toBe("Mine");
+    here.save();
+    there.changedElsewhere();
+    expect(there.state.text).toBe("Mine");
+    there.undo();
+    expect(there.state.text).toBe("Theirs");
+  });
+
   test("says why it broke off", async () => {
     const { app } = await ready([[" a", failure("out-of-memory")]]);
     app.write("x");
