@@ -316,6 +316,9 @@ def test_models_that_cannot_be(tmp_path: Path) -> None:
         model.weights().read("lm_head.weight", (5, 32))
     with pytest.raises(ModelFormatError, match=r"holds nothing that would be tokenizer\.json"):
         model.text("tokenizer.json", required=True)
+    named = GgufModel(write(tmp_path / "a", whole | {"tokenizer.ggml.model": [1, 2]}, EMBEDDING))
+    with pytest.raises(ModelFormatError, match=r"'tokenizer\.ggml\.model' must be"):
+        named.text("tokenizer.json")
 
 
 def test_rows_of_no_numbers(tmp_path: Path) -> None:

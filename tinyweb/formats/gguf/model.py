@@ -47,7 +47,7 @@ class GgufModel(ModelFolder):
     @cached_property
     def _files(self) -> dict[str, Any]:
         found: dict[str, Any] = {"config.json": self.config.values}
-        if self._facts.file.metadata.get("tokenizer.ggml.model", "none") != "none":
+        if self._facts.tokens.word("tokenizer.ggml.model", "none") != "none":
             made = {"tokenizer": tokenizer_json, "tokenizer_config": tokenizer_config}
             made["generation_config"] = generation_config
             found |= {f"{name}.json": make(self._facts) for name, make in made.items()}
