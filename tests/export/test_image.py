@@ -78,11 +78,12 @@ def functions_of(site: Path, part: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_exported_modules_compute_the_same(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quant", ["f32", "q5"])
+def test_the_exported_modules_compute_the_same(folder: Path, tmp_path: Path, quant: str) -> None:
     source = Source.open(folder)
     source = replace(source, defaults=replace(source.defaults, guidance=4.0))
-    manifest = write(tmp_path / "site", source, ImageOptions(sizes=((16, 16),), quant="f32", targets=("wasm",)))
-    model, random = StableDiffusion(source), np.random.default_rng(0)
+    manifest = write(tmp_path / "site", source, ImageOptions(sizes=((16, 16),), quant=quant, targets=("wasm",)))
+    model, random = StableDiffusion(source, quant), np.random.default_rng(0)
     ids = np.array([source.tokenizer("a red circle")], np.int32)
     latents = random.standard_normal((1, 4, 4, 4)).astype(np.float32)
     states = np.concatenate([model.encode_prompt(p) for p in ("", "a red circle")])

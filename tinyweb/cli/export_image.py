@@ -24,7 +24,7 @@ from tinyweb.cli.common import (
     source_argument,
     stderr,
 )
-from tinyweb.kinds import PictureQuant
+from tinyweb.kinds import Kind
 
 
 class Scheduler(StrEnum):
@@ -68,7 +68,7 @@ def export_image(
         ),
     ] = None,
     quant: Annotated[
-        PictureQuant, typer.Option(help="Weights: 32 or 16 bit floats, 8 or 4 bit integers (never the autoencoder's).")
+        Kind, typer.Option(help="Weights: 32 or 16 bit floats, integers of 8 to 3 bits (never the autoencoder's).")
     ] = "f16",
     scheduler: Annotated[Scheduler | None, typer.Option(help="The page's default (default: the model's).")] = None,
     steps: Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from tinyweb.cli.common import AsJson, Debug, located, run_app, show_progress, stderr
 from tinyweb.cli.export_image import ImageSource, Predicts, Scheduler, TokenizerFolder
-from tinyweb.kinds import PictureQuant
+from tinyweb.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +39,7 @@ def run_image(
     strength: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="How much of --image is painted over.")
     ] = None,
-    quant: Annotated[
-        PictureQuant | None, typer.Option(help="Precision of weights (default: as they are stored).")
-    ] = None,
+    quant: Annotated[Kind | None, typer.Option(help="Precision of weights (default: as they are stored).")] = None,
     tokenizer: TokenizerFolder = None,
     prediction: Predicts = None,
     device: Annotated[

@@ -299,9 +299,9 @@ def _manifest(
 
 
 def _weights(manifest: Mapping[str, Any]) -> int:
-    """Numbers that a part's weights stand for; scales of quantised ones are none."""
-    named = [b for b in manifest["buffers"] if b["kind"] == "weight"]
-    return sum(int(np.prod(b["shape"], dtype=np.int64)) for b in named if not b["name"].endswith(".scales"))
+    """Numbers that a part's weights stand for; scales of quantised ones are none, nor are the codes' upper bits."""
+    named = [(b["name"].rpartition(".")[2], b["shape"]) for b in manifest["buffers"] if b["kind"] == "weight"]
+    return sum(int(np.prod(s, dtype=np.int64)) for name, s in named if not name.startswith(("scales", "upper")))
 
 
 def _bytes(manifest: Mapping[str, Any]) -> dict[str, int]:

@@ -30,7 +30,7 @@ class Weights(Protocol):
 class Reader:
     """Reads layers whose names begin with `prefix`, and brings their weights into the precision `quant`.
 
-    `quant`: "f32", "f16", "q8" or "q4"; None keeps what is stored. Norms and biases are float32; so are weights that
+    `quant`: "f32", "f16", "q8" … "q3"; None keeps what is stored. Norms and biases are float32; so are weights that
     half floats cannot hold. Rows that do not divide into groups, and small matrices, stay half floats when quantised.
     """
 

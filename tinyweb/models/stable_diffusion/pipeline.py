@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
 from tinyweb.errors import TinywebError
+from tinyweb.kinds import BITS
 from tinyweb.models.schedulers import latent_noise, plan_steps
 from tinyweb.models.stable_diffusion.autoencoder import Decoder, Encoder
 from tinyweb.models.stable_diffusion.clip import TextEncoder
@@ -70,7 +71,7 @@ def encode_picture(encoder: Encoder, image: Tensor) -> dict[str, Tensor]:
 class StableDiffusion:
     """A model on one device; parts are read when they are first needed.
 
-    `quant`: precision of weights ("f32", "f16", "q8", "q4"; None: as stored; the autoencoder is never quantised).
+    `quant`: precision of weights ("f32", "f16", "q8" … "q3"; None: as stored; the autoencoder is never quantised).
     """
 
     def __init__(self, source: Source, quant: str | None = None, device: str | None = None):
@@ -230,7 +231,7 @@ class StableDiffusion:
 
 def unquantised(quant: str | None) -> str | None:
     """The precision of the autoencoder beside a UNet of this one: quantised weights would show in every pixel."""
-    return "f16" if quant in ("q8", "q4") else quant
+    return "f16" if quant in BITS else quant
 
 
 def tile_limits(factor: int, tile: int = TILE, overlap: int = OVERLAP) -> tuple[int, int]:

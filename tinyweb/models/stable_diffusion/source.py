@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Checkpoint, Config, read_json
-from tinyweb.kinds import PICTURE_QUANTS
+from tinyweb.kinds import KINDS
 from tinyweb.models.schedulers import PREDICTIONS, SchedulerConfig, default_scheduler
 from tinyweb.models.stable_diffusion.autoencoder import Decoder, Encoder, VAEConfig
 from tinyweb.models.stable_diffusion.clip import TextConfig, TextEncoder
@@ -159,8 +159,8 @@ class Source:
 
     # -- parts --------------------------------------------------------------------------------------------------------
     def _reader(self, part: str, quant: str | None, device: str | None) -> Reader:
-        if quant is not None and quant not in PICTURE_QUANTS:
-            raise TinywebError(f"There is no quantisation {quant!r}: choose one of {', '.join(PICTURE_QUANTS)}.")
+        if quant is not None and quant not in KINDS:
+            raise TinywebError(f"There is no quantisation {quant!r}: choose one of {', '.join(KINDS)}.")
         return Reader(self.weights[part], quant, device)
 
     def load_text_encoder(self, quant: str | None = None, device: str | None = None) -> TextEncoder:
