@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.formats.onnx_file import onnx_model
+from tests.formats.onnx.file import onnx_model
 from tests.models.yolov8_reference import YOLOv8Reference
 from tinyweb.errors import ModelFormatError
 from tinyweb.models.yolov8 import SCALES, YOLOv8

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config, ModelFolder, read_json
-from tinyweb.formats.onnx_weights import OnnxWeights
+from tinyweb.formats.onnx.weights import OnnxWeights
 from tinyweb.formats.tensors import NamedTensors, SafetensorsWeights
 from tinyweb.formats.torch_checkpoint import TorchCheckpoint
 from tinyweb.models.detection import Settings

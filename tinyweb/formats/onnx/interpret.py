@@ -21,7 +21,10 @@ from tinyweb.tensor import Tensor
 WORTH_HALVING = 1 << 8  # elements of a matrix
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
 # what a lowering raises for values it cannot take
-WRONG = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError, AssertionError)
+WRONG = (
+    TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError, AssertionError,
+    MemoryError,
+)  # fmt: skip
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Protocol Buffers, read by tables of fields: https://protobuf.dev/programming-guides/encoding
 
-A message is a dataclass whose `FIELDS` say which number is which attribute, and of what kind. What no table names is
-passed over. Bytes stay views of the file; nothing of it is copied or executed.
+A message is a dataclass whose `FIELDS` say which number is which attribute, and of what kind. What no table names, or
+is of another wire type, is passed over. Bytes stay views of the file; nothing of it is copied or executed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ MAX_DEPTH = 64  # of messages within messages: subgraphs in subgraphs
 MAX_TEXT = 1 << 20  # bytes of a name
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MASK = (1 << 64) - 1  # what is longer is cut off
 
 
 class DamagedError(ValueError):
@@ -56,7 +57,7 @@ class Reader:
                 self._scalar(found, name, content, wire, at, to)
                 continue
             if wire != BYTES:
-                raise DamagedError
+                continue
             if isinstance(content, tuple):
                 getattr(found, name).append(self.message(content[0], at, to, depth + 1))
             else:
@@ -77,15 +78,13 @@ class Reader:
         elif kind == "blobs" and wire == BYTES:
             getattr(found, name).append(bytes(self.data[at:to]))
         elif kind in ("ints", "uints") and wire in (VARINT, BYTES):
-            values = np.array([at], np.uint64) if wire == VARINT else self.varints(at, to)
+            values = np.array([at & MASK], np.uint64) if wire == VARINT else self.varints(at, to)
             getattr(found, name).append(values.view(np.int64) if kind == "ints" else values)
         elif kind in ("floats", "doubles") and wire in (BYTES, FIXED32, FIXED64):
             dtype = np.dtype("<f4" if kind == "floats" else "<f8")
             if (to - at) % dtype.itemsize:
                 raise DamagedError
             getattr(found, name).append(np.frombuffer(self.data, dtype, (to - at) // dtype.itemsize, at))
-        else:
-            raise DamagedError
 
     def text(self, begin: int, end: int) -> str:
         if end - begin > MAX_TEXT:
@@ -143,5 +142,5 @@ class Reader:
 
 def signed(value: int) -> int:
     """A varint as a number of 64 bits with a sign."""
-    value &= (1 << 64) - 1
+    value &= MASK
     return value - (1 << 64) if value >> 63 else value

@@ -13,7 +13,7 @@ from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, 
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
-MAX_STEPS = 1 << 20
+MAX_STEPS = 1 << 16
 
 
 @op("If", raw=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.formats.onnx_file import field, onnx_model, varint
+from tests.formats.onnx.file import field, onnx_model, varint
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats import onnx_weights
-from tinyweb.formats.onnx_weights import OnnxWeights
+from tinyweb.formats.onnx import weights as onnx_weights
+from tinyweb.formats.onnx.weights import OnnxWeights
 
 NO_MODEL = "no ONNX model, or damaged"
 NO_WEIGHT = "of a kind that is no weight's, or damaged"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.formats.onnx_file import field, onnx_model
+from tests.formats.onnx.file import field, onnx_model
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.onnx_weights import OnnxWeights
+from tinyweb.formats.onnx.weights import OnnxWeights
 
 WEIGHTS: dict[str, np.ndarray] = {
     "a.weight": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
