@@ -40,6 +40,34 @@ def test_ids_and_text(tmp_path: Path) -> None:
         t.render([])
 
 
+def test_texts_are_neither_cut_nor_filled_up(tmp_path: Path) -> None:
+    """Whatever tokenizer.json has from training; a multiple of 2³¹ would take all memory."""
+    path = folder(tmp_path) / "tokenizer.json"
+    backend: Any = tokenizers.Tokenizer.from_file(str(path))
+    backend.enable_truncation(2)
+    backend.enable_padding(pad_to_multiple_of=1 << 31)
+    backend.save(str(path))
+    t = Tokenizer.from_folder(tmp_path)
+    assert t.encode("a b a b") == [0, 1, 0, 1] and t.prompt([{"role": "user", "content": "b a b"}]) == [4, 1, 0, 1]
+
+
+def test_the_largest_id(tmp_path: Path) -> None:
+    """The library makes room for all ids up to it."""
+    path = folder(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    for parts, limit in ((content["model"]["vocab"], 1 << 24), (content["added_tokens"][0], (1 << 32) - 1)):
+        key = "a" if "a" in parts else "id"
+        usual, parts[key] = parts[key], limit
+        if key == "a":
+            path.write_text(json.dumps(content))
+            assert Tokenizer.from_folder(tmp_path).encode("a") == [limit]
+            parts[key] = limit + 1
+        path.write_text(json.dumps(content))
+        with pytest.raises(ModelFormatError, match=f"a token with the id {parts[key]}, beyond the limit of {1 << 24}"):
+            Tokenizer.from_folder(tmp_path)
+        parts[key] = usual
+
+
 def test_a_base_model_continues_a_text(tmp_path: Path) -> None:
     """It begins as tokenizer.json, or tokenizer_config.json, says; what looks like an end token is text."""
     pieces = [{"role": "user", "content": text} for text in ("a ", "b <end>")]

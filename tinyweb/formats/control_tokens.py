@@ -18,6 +18,7 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError
 
+MAX_ID = 1 << 24  # of a token; the largest vocabularies have a sixtieth of that
 MARK = "\ufdd0"  # a noncharacter: not for interchange (Unicode, 23.7)
 _BETWEEN_BARS = re.compile(r"<[|｜].+[|｜]>", re.DOTALL)  # control tokens that some models do not call special
 

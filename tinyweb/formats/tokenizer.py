@@ -11,7 +11,7 @@ import tokenizers
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
+from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
 from tinyweb.formats.source import open_model
 
@@ -141,9 +141,24 @@ def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
 
 
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:
-    parse_json(text, str(path))  # with clear messages
+    _check_ids(parse_json(text, str(path)), path)  # with clear messages
     with understood(path):
-        return tokenizers.Tokenizer.from_str(text)
+        backend = tokenizers.Tokenizer.from_str(text)
+    # of training: a text is neither cut nor filled up, which could take all memory
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+def _check_ids(content: dict[str, Any], path: Path) -> None:
+    """The library makes room for as many tokens as the largest id says."""
+    model, added = content.get("model"), content.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
+    ids += [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    largest = max((i for i in ids if type(i) is int), default=0)
+    if largest > MAX_ID:
+        raise ModelFormatError(f"{path} has a token with the id {largest}, beyond the limit of {MAX_ID}; refused")
 
 
 def _token_text(value: Any) -> str | None:

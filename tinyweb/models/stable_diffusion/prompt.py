@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
+from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, read_json, read_text
 
 BOS, EOS = "<|startoftext|>", "<|endoftext|>"
@@ -91,16 +91,13 @@ def _id(backend: tokenizers.Tokenizer, text: str, folder: Path) -> int:
 def _from_json(path: Path) -> tokenizers.Tokenizer:
     from tinyweb.formats.tokenizer import load_backend
 
-    backend = load_backend(path)
-    backend.no_padding()
-    backend.no_truncation()
-    return backend
+    return load_backend(path)
 
 
 def _from_merges(folder: Path, special: tuple[str, ...]) -> tokenizers.Tokenizer:
     """`special`: tokens that are recognised where a prompt has them written out, the padding among them."""
     vocabulary = read_json(folder / "vocab.json")
-    if not all(type(i) is int and 0 <= i < 1 << 31 for i in vocabulary.values()):
+    if not all(type(i) is int and 0 <= i <= MAX_ID for i in vocabulary.values()):
         raise ModelFormatError(f"{folder / 'vocab.json'} does not give every token a number: download it again")
     lines = read_text(folder / "merges.txt").split("\n")
     split = [line.split() for line in lines if line.strip() and not line.startswith("#version")]
