@@ -12,21 +12,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.control.browsers import launch
 from tests.e2e.conftest import Served
-from tests.e2e.pages import DETECT, TIMEOUT_MS, ExportedPage, wait_for
+from tests.e2e.pages import DESKTOP, DETECT, PHONE, TIMEOUT_MS, ExportedPage, wait_for
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
 IMAGES = Path(__file__).resolve().parents[2] / "assets" / "models" / "tinyyolo" / "test_images"
 TRUTH: dict[str, Any] = json.loads((IMAGES / "ground_truth.json").read_text())["images"]
-DEVICES: dict[str, dict[str, Any]] = {
-    "desktop": {"viewport": {"width": 1280, "height": 800}},
-    "phone": {
-        "viewport": {"width": 390, "height": 844},
-        "device_scale_factor": 3,
-        "is_mobile": True,
-        "has_touch": True,
-    },
-}
+DEVICES = {"desktop": DESKTOP, "phone": PHONE}
 
 
 def visit(context: BrowserContext, address: str, query: str) -> Page:

@@ -62,7 +62,7 @@ const NO_GPU: Telling = {
 const TELLINGS: Record<string, Telling> = {
   "download-failed": {
     title: "The download did not finish",
-    text: "What has arrived so far is kept. Check the connection, then try again.",
+    text: "What has arrived so far is kept. Check the connection and try again. If that does not help, a file is missing where the page comes from.",
     remedies: ["retry"],
   },
   "hash-mismatch": {
