@@ -68,3 +68,16 @@ ERRORS = [
 def test_errors(call, message) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("device", ["CPU", "WASM"])
+def test_results_rounded_to_bfloat16_are_those_of_every_row(device: str) -> None:
+    """What is rounded by its bits is picked from a vector that holds a lane for each query."""
+    random = np.random.default_rng(0)
+    q, k, v = (random.random((6, 4, 8)).astype(np.float32) for _ in range(3))
+
+    def attend(device: str) -> np.ndarray:
+        a, b, c = (Tensor(t, device=device).bfloat16().realize().float() for t in (q, k, v))
+        return (a @ b.transpose(-1, -2)).softmax(-1).matmul(c).bfloat16().numpy()
+
+    np.testing.assert_allclose(attend(device), attend("INTERPRETER"), rtol=2**-7)

@@ -304,7 +304,10 @@ def _negate(k: Kernel, u: UOp) -> str:
 def _bitcast(k: Kernel, u: UOp) -> str:
     if _is_mask(u) or _is_mask(u.src[0]):
         return _cast(k, u)  # a mask is not the bytes that memory holds
-    return f"__builtin_bit_cast({k.type(u)}, {k.x(u.src[0])})"
+    x = k.x(u.src[0])
+    if x.endswith("]"):  # a lane: Clang takes the bits of its vector's first one, unless a cast makes a value of it
+        x = f"({k.type(u.src[0])}){x}"
+    return f"__builtin_bit_cast({k.type(u)}, {x})"
 
 
 EMITTERS: dict[Ops, Emitter] = {
