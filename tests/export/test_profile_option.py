@@ -132,6 +132,7 @@ def test_stored_blocks_are_kept_where_they_fit(blocks: Path, tmp_path: Path, mon
     made = export_chat(blocks, tmp_path / "site", asked, quiet)
     assert (made.quant, made.report.kept) == ("stored", "Q6_K, Q4_K, MXFP4")
     assert made.weight_bytes == pytest.approx(shapes.weights.bytes("stored"), rel=0.02)
+    assert made.fit is not None and made.fit.needs == pytest.approx(told["needs"], rel=0.02)
     pointed = replace(asked, quantization=QuantOptions(zero_points=True))
     assert choose(source, pointed).quant == "q8"
 

@@ -175,8 +175,10 @@ def _devices(shapes: Shapes) -> list[dict[str, Any]]:
     for profile in PROFILES:
         best = next(choices(shapes, profile.memory - PAGE_BYTES), None)
         row = {"profile": profile.name, "title": profile.title, "memory": profile.memory}
-        chosen = {"quant": None, "cache": None, "context": None, "needs": None} if best is None else best.__dict__
-        rows.append(row | {"fits": best is not None} | dict(chosen))
+        chosen: dict[str, Any] = dict.fromkeys(("quant", "cache", "context", "needs"))
+        if best is not None:
+            chosen = vars(best) | {"needs": best.needs + PAGE_BYTES}  # as `Fit` counts
+        rows.append(row | {"fits": best is not None} | chosen)
     return rows
 
 

@@ -78,7 +78,8 @@ class WebGpuRuntime(Turns, Unprepared):
         if nbytes > limit:
             raise MemoryError(
                 f"WebGPU has no memory for a buffer of {nbytes} bytes: {self.adapter.name} allows {limit}; "
-                "use several smaller tensors, or a narrower type"
+                "use several smaller tensors, a narrower type (as --quant q4 of a model's weights), or another device; "
+                "only exported sites divide memory"
             )
         return WebGpuBuffer(self._backend.create_buffer(max(_words(nbytes), 4)), nbytes)
 
