@@ -370,13 +370,13 @@ def test_run_chat_without_a_prompt_reads_the_input(model_folder: Path) -> None:
     assert len(answers) == 2 and all("Mira" in a for a in answers)
 
 
-def test_doctor() -> None:
+def test_doctor(said: Callable[..., str]) -> None:
     report = json.loads(run("doctor", "--json").stdout)
     assert {"CPU", "WASM", "WEBGPU", "INTERPRETER", "toolchain"} <= report["works"].keys()
     assert report["works"]["CPU"] and report["works"]["INTERPRETER"]
     for finding in report["findings"]:
         assert finding["detail"] if finding["works"] else finding["reason"]
-    shown = run("doctor").stdout
+    shown = said("doctor")
     assert "CPU" in shown and "works" in shown
 
 

@@ -83,7 +83,9 @@ class Config:
         return value
 
     def _refuse(self, key: str, value: Any, kind: str) -> ModelFormatError:
-        return ModelFormatError(f"{self.where}: {key!r} must be {kind}, found {json.dumps(value, default=str)[:60]}")
+        return ModelFormatError(
+            f"{self.where}: {key[:80]!r} must be {kind}, found {json.dumps(value, default=str)[:60]}"
+        )
 
     def integer(self, key: str, low: int, high: int, default: Any = ...) -> int:
         kind = f"an integer from {low} to {high}"
@@ -118,7 +120,7 @@ class Config:
             return None
         if not isinstance(value, dict):
             raise self._refuse(key, value, "an object")
-        return Config(value, f"{self.where}, {key}")
+        return Config(value, f"{self.where}, {key[:80]}")
 
     def ids(self, key: str) -> tuple[int, ...]:
         """Token ids: one integer or a list of them; () where absent."""
