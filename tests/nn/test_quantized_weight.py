@@ -10,6 +10,10 @@ import pytest
 
 from tinyweb import Tensor
 from tinyweb.dtype import dtypes
+from tinyweb.graph.ir import Ops, PlanesArg
+from tinyweb.graph.lower import lower
+from tinyweb.graph.optimize import optimize
+from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantized_weight import QuantizedWeight, of_codes, split
 from tinyweb.tracing import capture
@@ -112,6 +116,20 @@ def test_memory() -> None:
     x = Tensor(np.ones((1, GROUPS * GROUP), np.float32))
     plan = capture(lambda: q.product(x).realize())
     assert len(plan.calls) == 1 and plan.temporaries == ()
+
+
+@pytest.mark.parametrize(("bits", "group"), [(6, 16), (5, 32)])
+@pytest.mark.parametrize("target", [cpu_target(8, 2), wasm_target(2), wasm_target(2, relaxed=True)])
+def test_planes_are_one_product(bits: int, group: int, target: Target) -> None:
+    """Both planes of codes that fill words are read by one kernel, and joined before they are multiplied."""
+    q, _ = made("middle", bits, "CPU", group)
+    x = Tensor(np.ones((1, q.shape[1]), np.float32)).realize()
+    plan = capture(lambda: q.product(x, "int8").realize())
+    reads = [c for c in plan.calls if any(u.op is Ops.PARAM and u.dtype.bits < 8 for u in c.kernel.toposort())]
+    assert len(reads) == 1
+    dots = [u for u in lower(optimize(reads[0].kernel, target), target).uops if u.op is Ops.DOT]
+    places = [u.arg.places for u in dots if isinstance(u.arg, PlanesArg)]
+    assert {p for _, p in places} == set(range(4 // q.upper[0].dtype.bits))
 
 
 @pytest.mark.parametrize("bits", [0, 9])

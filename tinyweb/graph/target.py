@@ -103,7 +103,7 @@ class Target:
 # what processors do with small integers, best first: x86 without and with VNNI, ARM with sdot, and with smmla
 PLANES = ("dot16_u2_i8", "dot32_u1_i8")  # integers of 2 and of 1 bits, which nothing else serves
 SSE = ("dot8_u4_i8", "dot2_i16", "dot4_i8", *PLANES)
-VNNI = ("dot8_u4_i8", "dot4_i8", "dot2_i16", *PLANES)
+VNNI = ("dot8_u4_i8", "dot4_u8_i8", "dot4_i8", "dot2_i16", *PLANES)
 DOTPROD = ("dot8_u4_i8", "dot4_i8", *PLANES)
 I8MM = ("mma_2x2x8_i8", *DOTPROD)
 

@@ -5,6 +5,7 @@ our own quantisation and the blocks of other formats:
 
 - Codes have 1 to 8 bits. Those of 3, 5, 6 and 7 bits lie in planes of 4, 2 and 1 bits: the lowest bits of all codes
   first, then the others. They may be numbers of a codebook.
+- Codes of two planes are woven where they fill words (`Weave`): vectors have words of several groups.
 - Scales and minimums are one number for a group, or an integer for a group times a number for a block of groups.
 
 Values are those of this arithmetic in float32. A matrix is never expanded in memory: `product` and `rows` are
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,15 +29,54 @@ from tinyweb.graph.target import Target
 from tinyweb.kinds import ACTIVATIONS
 from tinyweb.tensor import Tensor
 
+WOVEN = 8  # groups side by side: vectors have as many lanes or fewer
 PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,), 1: (1,)}  # of codes of so many bits
+
+
+@dataclass(frozen=True)
+class Weave:
+    """How codes of two planes lie: `WOVEN` groups together, so that vectors have a word of each group, and shifts and
+    masks of whole words join both planes.
+
+    Of the first plane the first words of all those groups, then the second ones, and so on. A word of the second plane
+    has the bits of `runs` words of the first: byte b, one word after the other, of what byte b of each has.
+    """
+
+    group: int
+    runs: int
+    in_byte: int  # codes in a byte of the first plane
+
+    @classmethod
+    def of(cls, bits: int, group: int, groups: int) -> Weave | None:
+        """For codes of so many bits, in blocks of so many groups; None where they do not fill words."""
+        first, *upper = PLANES[bits]
+        if len(upper) != 1 or groups % WOVEN or group % (32 // upper[0]):
+            return None
+        return cls(group, first // upper[0], 8 // first)
+
+    def woven(self, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """(rows, groups, group) of both planes → (rows, groups / WOVEN, their codes)."""
+        rows, word = len(first), 4 * self.in_byte
+        one = first.reshape(rows, -1, WOVEN, self.group // word, word).transpose(0, 1, 3, 2, 4)
+        two = second.reshape(rows, -1, WOVEN, self.group // (word * self.runs), self.runs, 4, self.in_byte)
+        return [plane.reshape(rows, -1, WOVEN * self.group) for plane in (one, two.transpose(0, 1, 3, 2, 5, 4, 6))]
+
+    def straight(self, planes: tuple[Tensor, ...]) -> list[Tensor]:
+        """Both planes (…, groups, group) in the order of codes again."""
+        before, word = planes[0].shape[:-1], 4 * self.in_byte
+        axes, shape = list(range(len(before))), (*before[:-1], -1, self.group)
+        a = len(axes)
+        one = planes[0].reshape(*before, self.group // word, WOVEN, word).permute(*axes, a + 1, a, a + 2)
+        two = planes[1].reshape(*before, self.group // (word * self.runs), WOVEN, 4, self.runs, self.in_byte)
+        return [one.reshape(*shape), two.permute(*axes, a + 1, a, a + 3, a + 2, a + 4).reshape(*shape)]
 
 
 @dataclass(frozen=True)
 class QuantizedWeight:
     """A matrix (out, in = groups · group).
 
-    - `values`: codes (out, groups, group), int8 or unsigned integers of 1 to 8 bits; where there are `upper` planes of
-      the same shape, the codes' lowest bits.
+    - `values`: codes (out, groups, group), int8 or unsigned integers of 1 to 8 bits; where there are `upper` planes,
+      the codes' lowest bits. Woven planes are (out, groups / WOVEN, WOVEN · group).
     - `codebook`: the numbers, within int8, that codes stand for; None: themselves.
     - `scales`: (out, groups). Half floats; or exponents uint8 of 2^(exponent − 128); or with `scale_blocks`, half
       floats (out, blocks), integers that are multiplied with their block's.
@@ -57,8 +98,8 @@ class QuantizedWeight:
 
     @property
     def shape(self) -> tuple[int, int]:
-        rows, groups, group = (int(s) for s in self.values.shape if isinstance(s, int))
-        return rows, groups * group
+        rows, *columns = (int(s) for s in self.values.shape if isinstance(s, int))
+        return rows, prod(columns)
 
     @property
     def bits(self) -> int:
@@ -68,7 +109,12 @@ class QuantizedWeight:
     @property
     def group(self) -> int:
         """Numbers of a row that share a scale."""
-        return size_max(self.values.shape[2])
+        return self.shape[1] // self.groups
+
+    @property
+    def groups(self) -> int:
+        """Of a row."""
+        return size_max(self.scales.shape[-1])
 
     @property
     def zero(self) -> int:
@@ -86,13 +132,11 @@ class QuantizedWeight:
         """
         if activations not in ACTIVATIONS:
             raise ValueError(f"activations can be {' or '.join(ACTIVATIONS)}, not {activations!r}")
-        groups, group = (int(s) for s in self.values.shape[1:] if isinstance(s, int))
-        grouped = x.float().reshape(*x.shape[:-1], groups, group)
+        grouped = x.float().reshape(*x.shape[:-1], self.groups, self.group)
         if activations == "float":
             return (grouped.unsqueeze(-3) * self._dense()).sum((-2, -1))
         integers, steps = quantize_activations(grouped)
-        # groups as axes of blocks and of the groups in a block, if there are blocks: no index is divided then
-        axes = (groups,) if self.scale_blocks is None else _parts_of(self.scale_blocks)
+        axes = self._axes()
         over = tuple(range(-len(axes), 0))
         inner, steps = integers.unflatten(-2, axes).unsqueeze(-2 - len(axes)), steps.unflatten(-1, axes)
         scale = steps.unsqueeze(-1 - len(axes)) * self._scales(axes)
@@ -113,6 +157,22 @@ class QuantizedWeight:
             least = _spread(self.minimums, self.minimum_blocks, axes)
             return y - (sums.unsqueeze(-1 - len(axes)) * least).sum(over).contiguous()
         return y
+
+    @property
+    def _weave(self) -> Weave | None:
+        """Of planes that are woven."""
+        if self.values.shape[-2] == self.groups:
+            return None
+        group = size_max(self.values.shape[-1]) // WOVEN
+        return Weave(group, self.values.dtype.bits // self.upper[0].dtype.bits, 8 // self.values.dtype.bits)
+
+    def _axes(self) -> tuple[int, ...]:
+        """The sizes of groups' axes, so that no index is divided: blocks if there are any, those that are woven
+        together, if any are, and groups in what remains."""
+        blocks = 1 if self.scale_blocks is None else size_max(self.scale_blocks.shape[-1])
+        each = self.groups // blocks
+        inner = (each,) if self._weave is None else (each // WOVEN, WOVEN)
+        return inner if self.scale_blocks is None else (blocks, *inner)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows by integer id: ids.shape + (in,), float32."""
@@ -142,7 +202,7 @@ class QuantizedWeight:
     def _scales(self, axes: tuple[int, ...] | None = None) -> Tensor:
         """(…, groups), float32; or with groups as `axes`."""
         if self.scales.dtype is dtypes.uint8 and self.scale_blocks is None:
-            return _power(self.scales)
+            return _spread(_power(self.scales), None, axes)
         return _spread(self.scales, self.scale_blocks, axes)
 
     def _integers(self) -> Tensor:
@@ -156,16 +216,22 @@ class QuantizedWeight:
         """What codes stand for, with no zero point subtracted, int32."""
         if self.codebook is not None and not self.upper:
             return looked_up(self.values, self.codebook)
-        values, place = self.values.int(), self.values.dtype.bits
-        for plane in self.upper:
+        lowest, *upper = self._planes()
+        values, place = lowest.int(), lowest.dtype.bits
+        for plane in upper:
             values, place = values + (plane.int() << place), place + plane.dtype.bits
         return values if self.codebook is None else looked_up(values, self.codebook)
+
+    def _planes(self) -> list[Tensor]:
+        """Of codes in their order."""
+        weave, planes = self._weave, (self.values, *self.upper)
+        return list(planes) if weave is None else weave.straight(planes)
 
     def _factors(self) -> list[tuple[int, Tensor]]:
         """(place, int32): the multiples of the scales, but for `zeros`, are the sums of numbers · 2^place. The zero
         point of codes without zero points is half the range of their highest plane."""
-        if self.codebook is not None:
-            return [(0, self._codes())]
+        if self.codebook is not None or self._weave is not None:
+            return [(0, self._codes() if self.zeros is not None else self._integers())]
         planes = (self.values, *self.upper)
         places = [sum(p.dtype.bits for p in planes[:i]) for i in range(len(planes))]
         factors = [plane.int() for plane in planes]
@@ -187,6 +253,11 @@ def of_codes(
     for part in parts:
         codes = part["codes"]
         planes = [(dtypes.int8, codes)] if codes.dtype == np.int8 else split(codes, bits)
+        blocks = part["scale_blocks"].shape[1] if "scale_blocks" in part else 1
+        weave = Weave.of(bits, codes.shape[2], codes.shape[1] // blocks) if len(planes) == 2 else None
+        if weave is not None and codebook is None:
+            (one, first), (two, second) = planes
+            planes = list(zip((one, two), weave.woven(first, second)))
         for i, (kind, plane) in enumerate(planes):
             found.setdefault(f"plane{i}", _Gathered(kind)).add(plane)
         for name, values in part.items():
@@ -245,7 +316,8 @@ def _spread(values: Tensor, blocks: Tensor | None, axes: tuple[int, ...] | None 
     as `axes`, blocks and what is in one."""
     if blocks is None:
         return values.float() if axes is None else values.float().unflatten(-1, axes)
-    each = values.float().unflatten(-1, _parts_of(blocks)) * blocks.float().unsqueeze(-1)
+    parts = _parts_of(blocks) if axes is None else axes
+    each = values.float().unflatten(-1, parts) * blocks.float().reshape(*blocks.shape, *[1] * (len(parts) - 1))
     return each.flatten(-2) if axes is None else each
 
 

@@ -96,8 +96,28 @@ PLACED = {
 """The bits of a half where those of a single are, by the type they come in."""
 
 
+# One half alone, such as a block's scale, in a scalar's register and without subnormal singles, which are slow to
+# multiply: scales of blocks are often subnormal halves.
+ONE_HALF = (
+    _HEAD
+    + """f32x1 f16_in_u16_to_f32x1(u16x1 half) {
+#if defined(__F16C__) || defined(__aarch64__)
+  return __builtin_convertvector(__builtin_bit_cast(f16x1, half), f32x1);
+#else
+  const u32 bits = half[0], size = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
+  const u32 normal = size + (size < 0x0f800000u ? 0x38000000u : 0x70000000u);
+  const u32 small = __builtin_bit_cast(u32, __builtin_bit_cast(f32, size + 0x38800000u) - 0x1p-14f);
+  return (f32x1)__builtin_bit_cast(f32, (size < 0x00800000u ? small : normal) | sign);
+#endif
+}
+"""
+)
+
+
 def half_to_single(kind: str, n: int) -> str:
     """The function that converts `n` halves, whose bits come in `kind`, u16 or the low half of u32."""
+    if n == 1 and kind == "u16":
+        return ONE_HALF
     interleaved = ", ".join(f"{i}, {n + i}" for i in range(n))
     return F16_TO_F32.substitute(n=n, u=kind, placed=PLACED[kind].substitute(n=n, interleaved=interleaved))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, TableArg, UOp
+from tinyweb.graph.ir import Ops, PlanesArg, TableArg, UOp
 from tinyweb.render_c import c_helpers, dots
 from tinyweb.render_c.c_types import scalar_name, unsigned_name
 from tinyweb.render_common import is_splat, lanes
@@ -170,11 +170,17 @@ def _half(k: Kernel, name: str, text: str, kind: str, n: int, value: UOp) -> str
 def _dot(k: Kernel, u: UOp) -> str:
     a, b, *high, c = u.src
     n = lanes(u)
-    if isinstance(u.arg, TableArg):
-        name, texts, vectors = dots.looked_up(n, u.arg.numbers)
+    if isinstance(u.arg, TableArg | PlanesArg):
+        name, texts, vectors = (
+            dots.joined(n, u.arg) if isinstance(u.arg, PlanesArg) else dots.looked_up(n, u.arg.numbers)
+        )
         for helper, text in texts.items():
             k.need(helper, text, vectors)
         return f"{name}({', '.join(k.x(s) for s in u.src)})"
+    if a.dtype is dtypes.uint8:
+        for name, text in dots.any_bytes(n).items():
+            k.need(name, text, dots.helpers(n)[1] | {f"u16x{2 * n}"})
+        return f"octets_x{n}((i8x{4 * n}){k.x(a)}, {k.x(b)}, {k.x(c)})"
     texts, vectors = dots.matrices() if isinstance(u.arg, tuple) else dots.helpers(n, 1 + len(high))
     if b.dtype is dtypes.int16:
         words = a.dtype is dtypes.uint32

@@ -11,6 +11,8 @@ In the names, n is the number of sums: 4 and 8 are what instructions take, wider
 
 from __future__ import annotations
 
+from tinyweb.graph.ir import PlanesArg
+
 _HEAD = "static inline __attribute__((always_inline)) "
 
 _HAS_VNNI = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
@@ -83,6 +85,7 @@ _DOT = {
 }
 
 NAMES = {2: "nibbles", 4: "twos", 8: "ones"}  # by the integers in a byte
+VARIABLES_OF_PLANES = "axyz"
 VARIABLES = "bdefghij"  # what those at each place are multiplied with
 
 
@@ -182,6 +185,42 @@ i32x{n} octets_x{n}(i8x{b} a, i8x{b} b, i32x{n} c) {{
 #endif
 }}
 """
+# Products of bytes from 0 to 127 with those that have a sign.
+_SEVENS = {
+    4: f"""i32x4 sevens_x4(i8x16 a, i8x16 b, i32x4 c) {{
+#if {_HAS_VNNI}
+  return (i32x4)__builtin_ia32_vpdpbusd128(c, a, b);
+#elif defined(__SSSE3__)
+  return c + pairs_x4((i16x8)__builtin_ia32_pmaddubsw128(a, b), 1);
+#elif defined(__wasm_relaxed_simd__)
+  return (i32x4)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4(b, a, c);
+#else
+  return dot_x4(a, b, c);
+#endif
+}}
+""",
+    8: f"""i32x8 sevens_x8(i8x32 a, i8x32 b, i32x8 c) {{
+#if defined(__AVX2__) && ({_HAS_VNNI})
+  return (i32x8)__builtin_ia32_vpdpbusd256(c, a, b);
+#elif defined(__AVX2__)
+  return c + pairs_x8((i16x16)__builtin_ia32_pmaddubsw256(a, b), 1);
+#else
+{_halves("sevens", "a b c", 8)}#endif
+}}
+""",
+}
+
+
+def any_bytes(n: int) -> dict[str, str]:
+    """The function `octets_xN`, which multiplies bytes without a sign with bytes that have one, with all it uses."""
+    texts, _ = helpers(n)
+    for m in (m for m in (4, 8, 16, 32) if m <= n):
+        body = _OCTETS.format(n=m, b=4 * m, h=2 * m, size=32 * m, vnni=_HAS_VNNI)
+        wide = _wide("octets", f"i8x{4 * m} a, i8x{4 * m} b", "a b", m)
+        texts[f"c_octets_x{m:02}"] = _HEAD + (body if m <= 8 else wide)
+    return texts
+
+
 SEVEN_BITS, SAFE_SUMS = 127, 64  # numbers up to which products of pairs of two places fit 16 bits
 
 
@@ -246,6 +285,43 @@ def _table(n: int, key: str, numbers: tuple[int, ...]) -> str:
 {relaxed}#else
 {_chain("dot_x4({v}, {b}, {c})", 2, "bd") if most <= SEVEN_BITS else chain}#endif
 """
+
+
+def joined(n: int, how: PlanesArg) -> tuple[str, dict[str, str], set[str]]:
+    """The function that multiplies integers of several planes with bytes, by its name, with all it uses, and the vector
+    types they need."""
+    texts, vectors = helpers(n)
+    key = "_".join(f"{bits}at{place}" for bits, place in zip(how.bits, how.places))
+    planes, operands = VARIABLES_OF_PLANES[: len(how.bits)], VARIABLES[: how.in_byte]
+    for m in (m for m in (4, 8, 16, 32) if m <= n):
+        name = f"planes_{key}_x{m}"
+        declared = [f"u32x{m} {p}" for p in planes] + [f"i8x{4 * m} {v}" for v in operands]
+        head = f"i32x{m} {name}({', '.join(declared)}, i32x{m} c) {{\n"
+        halves = _halves(f"planes_{key}", " ".join((*planes, *operands, "c")), m)
+        if m > 8:
+            body = halves
+        else:
+            texts[f"c_sevens_x{m:02}"] = _HEAD + _SEVENS[m]
+            body = _planes(m, how) if m == 4 else f"#if defined(__AVX2__)\n{_planes(m, how)}#else\n{halves}#endif\n"
+        texts[f"d_planes_{key}_x{m:02}"] = _HEAD + head + body + "}\n"
+    return f"planes_{key}_x{n}", texts, vectors
+
+
+def _planes(n: int, how: PlanesArg) -> str:
+    kept = '\n#ifdef __wasm__\n  __asm__("" : "+r"(mask{i}));\n#endif' if n == 4 else ""
+    masks = "".join(
+        f"  u32x{n} mask{i} = (u32x{n})({how.mask(i) * 0x01010101:#010x}u);{kept.format(i=i)}\n"
+        for i in range(len(how.bits))
+    )
+    values = []
+    for at in range(how.in_byte):
+        parts = []
+        for i, plane in enumerate(VARIABLES_OF_PLANES[: len(how.bits)]):
+            down = how.shift(i, at)
+            moved = f"{plane} >> {down}" if down > 0 else f"{plane} << {-down}" if down else plane
+            parts.append(f"({moved} & mask{i})")
+        values.append(f"  const i8x{4 * n} v{at} = (i8x{4 * n})({' | '.join(parts)});\n")
+    return masks + "".join(values) + _chain(f"sevens_x{n}({{v}}, {{b}}, {{c}})", how.in_byte)
 
 
 # Each row times each column, of eight products: those of a sum are two of a DOT's, side by side.

@@ -15,7 +15,7 @@ from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.tracing import capture
 
 PROCESSORS = [cpu_target(8, 2), cpu_target(4, 2), wasm_target(2), wasm_target(2, relaxed=True)]
-DOT4, PAIRS, NIBBLES = "dot4_i8", "dot2_i16", "dot8_u4_i8"
+DOT4, OCTETS, PAIRS, NIBBLES = "dot4_i8", "dot4_u8_i8", "dot2_i16", "dot8_u4_i8"
 WORDS = "dot4_words"
 H = (Split("r1", 2), Bind("r1.1", AxisKind.UNROLL))  # the two integers of a byte
 
@@ -31,12 +31,13 @@ def product(bits: int, tokens: int) -> UOp:
 @pytest.mark.parametrize("target", PROCESSORS, ids=lambda t: f"{t.name}{t.dot_lanes}")
 @pytest.mark.parametrize(("bits", "tokens"), [(8, 1), (4, 1), (8, 2), (4, 2), (8, 32), (4, 32)])
 def test_products_are_dots(target: Target, bits: int, tokens: int) -> None:
-    """All multiplications of integers of the activations are inside of dots: of pairs where there are many tokens, or
-    where the target has nothing else.
+    """All multiplications of integers of the activations are inside of dots: of bytes without a sign or of pairs where
+    there are many tokens, of pairs also where the target has nothing else.
     """
     program = lower(optimize(product(bits, tokens), target), target)
     dots = [u for u in program.uops if u.op is Ops.DOT]
-    wanted = "int16" if tokens > 8 else "uint32" if bits == 4 else "int8"
+    many = "uint8" if OCTETS in target.instructions else "int16"
+    wanted = many if tokens > 8 else "uint32" if bits == 4 else "int8"
     best = next(name for name in target.instructions if bits == 4 or name != NIBBLES)
     if tokens < 8 and best == PAIRS:
         assert {u.src[1].dtype.name for u in dots} == {"int16"}
@@ -61,7 +62,7 @@ def test_gpus_have_none() -> None:
     ("name", "schedule", "message"),
     [
         ("dots_i8", [Bind("r1", AxisKind.DOT)], "by tensorize"),
-        ("dots_i8", [Tensorize("r1", "dot5")], "no such instruction, but dot4_i8, dot2_i16"),
+        ("dots_i8", [Tensorize("r1", "dot5")], "no such instruction, but dot4_i8, dot4_u8_i8, dot2_i16"),
         ("dots_i8", [Tensorize("r1", DOT4)], "takes 4 steps"),
         ("dots_i8", [Split("r1", 8), Tensorize("r1.1", DOT4)], "takes 4 steps"),
         ("dots_i8", [Split("r1", 4), Tensorize("r1.1", PAIRS)], "takes 2 steps"),

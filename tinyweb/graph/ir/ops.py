@@ -124,10 +124,12 @@ class Ops(Enum):
     LOOKUP = auto()  # src: (integer within the table), arg TableArg: the number of its place, int32; not in programs
     MULADD = auto()  # a * b + c; programs only, one rounding or two
     DOT = auto()  # programs: src (a, b, c): c int32 (n,), b int8 (4n,), a alike or uint32 words (n/2,) of uint4:
+    #               (or, in C, uint8):
     #               lane i is c[i] + the exact sum of a[4i + k] · b[4i + k] over k = 0 … 3.  Or pairs:
     #               b int16 (2n,), a alike, or words (n,) of uint4 of which each half has the arg-th of its four as a.
     #               Or src (words, b0, b1, …, c): integers of 4, 2 or 1 bits, those at each place of the bytes times one
-    #               of as many operands; of 4 bits with a TableArg: what stands there in it.
+    #               of as many operands; of 4 bits with a TableArg: what stands there in it. With a PlanesArg: words
+    #               of each plane before the operands.
     #               Or matrices, arg (rows, columns): int8 (rows, s) and (columns, s), c (rows, columns) in order:
     #               c[i, j] + the exact sum of a[i, k] · b[j, k] over k; or floats, for whole subgroups.
     #               Also in kernels: a and b uint32 like c, whose bytes are int8
@@ -213,6 +215,29 @@ class TableArg:
 
     def __repr__(self) -> str:
         return f"TableArg({self.numbers})"
+
+
+@dataclass(frozen=True)
+class PlanesArg:
+    """Of a DOT of integers in several planes, the lowest bits first: how many bits of them each has, and where in a
+    byte: `places` counts from the lowest bits, in as many integers as a byte of the first plane has.
+    """
+
+    bits: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def in_byte(self) -> int:
+        """Integers in a byte of the first plane."""
+        return 8 // self.bits[0]
+
+    def shift(self, plane: int, at: int) -> int:
+        """How far the bits of the at-th integer of each byte are to be moved down, to their place in the integer."""
+        return self.bits[plane] * (self.places[plane] * self.in_byte + at) - sum(self.bits[:plane])
+
+    def mask(self, plane: int) -> int:
+        """The bits of an integer that are a plane's."""
+        return ((1 << self.bits[plane]) - 1) << sum(self.bits[:plane])
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from tinyweb.graph.ir.ops import (
     MatrixArg,
     Ops,
     ParamArg,
+    PlanesArg,
     Space,
     StageArg,
     TableArg,
@@ -59,7 +60,7 @@ NAMESPACE: dict[str, Any] = {
     **{d.name: d for d in (*ALL, dtypes.void)},
     **{
         t.__name__: t
-        for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, TableArg, KernelInfo)
+        for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, PlanesArg, TableArg, KernelInfo)
     },
     "inf": math.inf,
     "nan": math.nan,

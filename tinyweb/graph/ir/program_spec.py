@@ -25,6 +25,7 @@ from tinyweb.graph.ir.ops import (
     BufferArg,
     MatrixArg,
     Ops,
+    PlanesArg,
     Space,
     TableArg,
 )
@@ -90,8 +91,12 @@ def dots(u: UOp) -> bool:
     each = [(s.dtype, n // sums) for s, n in zip((a, *others), counts)]
     words, octets, pairs = (dtypes.uint32, 1), (dtypes.int8, 4), (dtypes.int16, 2)
     packed = [[words, *[octets] * n] for n in (2, 4, 8)]  # of 4, 2 or 1 bits
+    if each == [(dtypes.uint8, 4), octets]:
+        return u.arg is None
     plain = each in ([octets] * 2, [pairs] * 2, [words] * 2, *packed) and u.arg is None
     table = isinstance(u.arg, TableArg) and each == packed[0]
+    if isinstance(u.arg, PlanesArg):
+        return each == [words] * len(u.arg.bits) + [octets] * u.arg.in_byte
     return plain or table or (each == [words, pairs] and u.arg in range(4))
 
 

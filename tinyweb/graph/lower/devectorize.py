@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, UOp, is_lane, lane_count
@@ -19,6 +20,7 @@ from tinyweb.graph.lower.devectorize_dots import Dots, small_factors
 from tinyweb.graph.lower.devectorize_loads import QUAD, Loads
 from tinyweb.graph.lower.formats import looked_up
 from tinyweb.graph.lower.memory_access import MIDDLE, Memory
+from tinyweb.graph.optimize.instructions import upper_planes
 from tinyweb.graph.target import Target
 
 
@@ -328,17 +330,24 @@ class _Devectorizer(Loads, Dots):
                 return self._matrices(inner, total, point, dot[0], along)
             a, b = small_factors(inner)
             first = {**point, **dict.fromkeys(dot, 0)}
-            words, field = self._dot_operand(a, first, along, dot[0])
+            operand: tuple[UOp, ...]
+            arg: Any
+            if upper_planes(a):
+                operand, arg = self._plane_words(a, first, along, dot[0])
+            else:
+                words, arg = self._dot_operand(a, first, along, dot[0])
+                operand = (words,)
             halves = [{**first, r: i} for r in dot[1:] for i in range(lane_count(r))] or [first]
             others = [self._dot_operand(b, half, along, dot[0])[0] for half in halves]
             chunk = point[along]
             assert isinstance(chunk, Chunk)
             before = splat(UOp.const(0, u.dtype) if total is None else total, chunk.width)
             columns = along.arg.dim
-            arg = a.arg if a.op is Ops.LOOKUP else field
+            if a.op is Ops.LOOKUP:
+                arg = a.arg
             if along.arg.kind is AxisKind.TILE:
                 arg = (chunk.width // columns, columns)
-            return UOp(Ops.DOT, u.dtype, (words, *others, before), arg)
+            return UOp(Ops.DOT, u.dtype, (*operand, *others, before), arg)
         if total is None:
             return self.value(inner, point)
         if u.arg is Ops.ADD and inner.op is Ops.MUL and u.dtype.is_float:

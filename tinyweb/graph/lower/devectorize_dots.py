@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, UOp, lane_count
+from tinyweb.graph.ir import AxisKind, MatrixArg, Ops, PlanesArg, UOp, lane_count
 from tinyweb.graph.lower.constructors import lane, lanes_of, splat, stack
 from tinyweb.graph.lower.devectorize_base import Chunk, Expansion, Point, chunks
 from tinyweb.graph.lower.memory_access import SIGNS
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, loaded, raise_of, raises
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, FIELD, loaded, raise_of, raises, upper_planes
 from tinyweb.graph.symbolic import divides, simplify
 
 
@@ -57,11 +57,43 @@ class Dots(Expansion):
                 halves = next((r for r in u.src[1:] if strides.get(r) == 1 and lane_count(r) == in_byte), None)
                 if halves is None:
                     return ()
+            upper = upper_planes(factor)
+            if upper and (
+                halves is None or not all(self._words_beside(p, in_byte, (along, dot, halves)) for p in upper)
+            ):
+                return ()
             further = [(s, lane_count(r)) for r, s in strides.items() if r not in (along, dot, halves) and s % word]
             most = sum(s * (n - 1) for s, n in further)
             if packed and (any(s < 0 for s, _ in further) or most >= (1 if of_bytes else step)):
                 return ()
         return (dot,) if halves is None else (dot, halves)
+
+    def _words_beside(self, plane: UOp, in_byte: int, axes: tuple[UOp, UOp, UOp]) -> bool:
+        """Whether words of an upper plane have the bits of all integers of a word of the lowest, which has so many in
+        a byte, in the same bytes, those of one beside each other; `axes`: of words, bytes, and integers in one.
+        """
+        base, strides = self._affine_of(plane.src[1])
+        word = 32 // plane.src[0].dtype.bits
+        whole = len(plane.src) == 2 and self.memory.has_words(plane.src[0].buffer) and divides(simplify(base), word)
+        further = [(s, lane_count(r)) for r, s in strides.items() if r not in axes and s % word]
+        within = all(s % in_byte == 0 for s, _ in further) and sum(s * (n - 1) for s, n in further) < word // 4
+        return whole and within and tuple(strides.get(r) for r in axes) == (word, word // 4, 1)
+
+    def _plane_words(self, a: UOp, point: Point, along: UOp, dot: UOp) -> tuple[tuple[UOp, ...], PlanesArg]:
+        """The words of each plane of integers, and where in them these are."""
+        chunk, planes = point[along], (_load(a), *upper_planes(a))
+        assert isinstance(chunk, Chunk)
+        bits, words, places = tuple(p.src[0].dtype.bits for p in planes), [], []
+        for plane in planes:
+            start, word = (
+                self._index({**point, along: chunk.first, dot: 0}, plane.src[1]),
+                32 // plane.src[0].dtype.bits,
+            )
+            field = start.offset % word
+            memory = self._place(plane.src[0])
+            words.append(self.memory.raw(memory, plane.src[0].dtype, start.at(-field), chunk.width * word))
+            places.append(field * bits[0] // 8)
+        return tuple(words), PlanesArg(bits, tuple(places))
 
     def _dot_operand(self, factor: UOp, point: Point, along: UOp, dot: UOp) -> tuple[UOp, int | None]:
         """The elements for each lane of a chunk, for pairs int16. Those below 8 bits are the words they lie in, without
@@ -130,18 +162,27 @@ def small_factors(value: UOp) -> tuple[UOp, ...]:
     Empty where it is no such product.
     """
     found = [_uncast(s) for s in value.src] if value.op is Ops.MUL else []
-    return tuple(sorted(found, key=_bits)) if all(_bits(f) for f in found) else ()
+    return tuple(sorted(found, key=lambda f: (_bits(f), not _any_byte(f)))) if all(_bits(f) for f in found) else ()
 
 
 def _bits(factor: UOp) -> int:
     """How wide the integers in memory are that a factor of a dot stands for; 0 for what is none."""
     if factor.op is Ops.CONST:
         return 8 if dtypes.int8.min <= factor.arg <= dtypes.int8.max else 0
+    if _any_byte(factor):
+        return 8
     found = loaded(factor)
     return found[0].src[0].dtype.bits if found is not None and raises(factor) in (None, 0) else 0
 
 
+def _any_byte(factor: UOp) -> bool:
+    """Whether a factor is what was staged as bytes without a sign, for an instruction that takes them."""
+    return factor.op is Ops.LOAD and factor.src[0].op is not Ops.PARAM and factor.src[0].dtype is dtypes.uint8
+
+
 def _load(factor: UOp) -> UOp:
+    if _any_byte(factor):
+        return factor
     found = loaded(factor)
     assert found is not None
     return found[0]

@@ -24,10 +24,12 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
     DOT4_I8,
+    DOT4_U8_I8,
     DOT_STEPS,
     FIELD,
     PACKED,
     Instruction,
+    upper_planes,
 )
 from tinyweb.graph.optimize.prefetch import Prefetch, read_in_order
 from tinyweb.graph.optimize.rewrite import ranges_of
@@ -46,6 +48,7 @@ WORTH_COPYING = 8  # columns from which it is, where an instruction takes runs o
 BLOCKS_PER_WORKER = 4
 SCALES = 4  # of groups, which one load brings
 TOGETHER = 8  # rows whose sums are finished together
+APART = {i.name for i in (DOT2_I16, DOT4_I8, *PACKED.values())}  # whose sums lanes along groups have
 EXPENSIVE = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.DIV, Ops.RECIPROCAL, Ops.WHERE)
 
 
@@ -54,11 +57,11 @@ def schedule_for_dots(b: Builder) -> bool:
     recipes: list[Callable[[], bool]] = []
     work = _dots(b)
     if work is not None:
-        for wide in _wide(b) if work.scaled else ():
+        for wide in _widest(b) if work.scaled else ():
             least = WORTH_COPYING if wide.tile else WORTH_TURNING
             if work.columns is not None and b.k.size(work.columns) >= least:
                 recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
-        recipes += [partial(_along_groups, b, work, i.name) for i in b.instructions() if not i.tile]
+        recipes += [partial(_along_groups, b, work, i.name) for i in b.instructions() if i.name in APART]
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
     if not any(_whole(b, recipe) for recipe in recipes):
         return False
@@ -71,6 +74,11 @@ def _wide(b: Builder) -> list[Instruction]:
     """Those for tiles of sums: of matrices; of pairs, to which operands are widened once for many sums, or of bytes."""
     found = b.instructions()
     return [i for i in found if i.tile or i is (DOT2_I16 if DOT2_I16 in found else DOT4_I8)]
+
+
+def _widest(b: Builder) -> list[Instruction]:
+    """The same where what is shifted has sums of its own; bytes of any sign are then best multiplied as they are."""
+    return [i for i in b.instructions() if i is DOT4_U8_I8] + _wide(b)
 
 
 def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:
@@ -116,13 +124,19 @@ def _dots(b: Builder) -> Dots | None:
     rows = max((r for r in free if r in a.src[1].ranges), key=k.size, default=None)
     columns = max((r for r in free if r in other.src[1].ranges and r not in a.src[1].ranges), key=k.size, default=None)
     scaled = len(dots) < len(k.reduces)
-    if rows is None or not all(k.contiguous(load, inner) for pair in pairs for load in pair):
+    if rows is None or not all(_follows(k, load, inner) for pair in pairs for load in pair):
         return None
     if not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS:
         return None  # a tile of sums is better for many
     scales = _scales(k, dots, rows, columns)
     weights, others = ([*dict.fromkeys(p)] for p in zip(*pairs))
     return Dots(dots, weights, others, scales, rows, columns, scaled)
+
+
+def _follows(k: Analysis, load: UOp, r: UOp) -> bool:
+    """Whether what is loaded lies side by side along an axis, or whole words of small integers do."""
+    bits = load.dtype.bits
+    return k.contiguous(load, r) or (bits < 8 and k.follows(load, r, 32 // bits))
 
 
 def _scales(k: Analysis, dots: list[UOp], rows: UOp, columns: UOp | None) -> list[UOp]:
@@ -164,7 +178,7 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
     if not divides(w.dots[0].src[1].src[0], instruction.steps):
         return False
     _, steps_of = b.split(w.dots[0].src[1].arg.name, instruction.steps)
-    b.do(Tensorize(steps_of, instruction.name))
+    b.do(Tensorize(steps_of, instruction.name, at if instruction is DOT4_U8_I8 else ""))
     return _stage(b, [*w.weights, *w.scales], at) and _stage(b, w.others, chunk)
 
 
@@ -181,6 +195,7 @@ def _along_groups(b: Builder, w: Dots, instruction: str) -> bool:
     if of_bytes is not None and bits != {of_bytes.operands[0].bits}:
         return False
     numbers = any(s.op is Ops.LOOKUP for u in w.dots for s in u.src[0].src)  # which bytes alone are looked up in
+    numbers = numbers or any(upper_planes(s) for u in w.dots for s in u.src[0].src)
     if packed and of_bytes is None and (not pairs or bits != {4} or numbers):
         return False  # bytes are made of smaller integers all at a time, or of 4-bit ones for pairs
     steps = _finished_together(k, w) if (pairs or _expensive_broadcast(b)) and w.columns is None else None
@@ -265,9 +280,19 @@ def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int
     octets, half = b.split(axis.arg.name, instruction.terms // instruction.steps)
     lane, dot = b.split(octets, DOT_STEPS)
     b.bind(half, AxisKind.UNROLL)
+    words = size // instruction.terms
+    bits = instruction.operands[0].bits
+    if all(k.step(x, ranges[-1]) == 32 // bits for x in w.weights):
+        # words of neighbouring groups lie side by side: each lane has a group's sum, and vectors of scales fit them
+        planes = [p for u in w.dots for s in u.src[0].src for p in upper_planes(s)]
+        # words of an upper plane, which have bits for several of the lowest, are loaded once for all of those
+        b.tile(lane, max((bits // p.dtype.bits for p in planes), default=1), AxisKind.UNROLL)
+        if left := b.tile(ranges[-1].arg.name, gcd(groups, b.target.dot_lanes), AxisKind.VECTOR):
+            b.tile(left, gcd(b.size(left), SCALES // sums), AxisKind.UNROLL)
+        b.do(Tensorize(dot, instruction.name, row))
+        return True
     b.do(RFactor(lane))
     convert()
-    words = size // instruction.terms
     joined = gcd(groups, max(b.target.dot_lanes // words, 1))
     if joined * words % 4:
         return False

@@ -125,6 +125,8 @@ def _sums(
 
 
 DOT4_I8 = _sums("dot4_i8", (dtypes.int8, dtypes.int8), (4,), 1.0)
+# one operand of any byte: what is raised into it is the one that lanes have alike
+DOT4_U8_I8 = _sums("dot4_u8_i8", (dtypes.uint8, dtypes.int8), (4,), 1.0)
 DOT2_I16 = _sums("dot2_i16", (dtypes.int16, dtypes.int16), (2,), 1.0)
 # all integers below 8 bits of four bytes: those at one place of the bytes by a shift and a mask
 PACKED = {
@@ -144,7 +146,7 @@ SUBGROUP = [
 ]
 
 INSTRUCTIONS: dict[str, Instruction] = {
-    i.name: i for i in (DOT4_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
+    i.name: i for i in (DOT4_I8, DOT4_U8_I8, DOT2_I16, *PACKED.values(), MMA_2X2X8_I8, DOT4_WORDS, *SUBGROUP)
 }
 
 
@@ -161,13 +163,20 @@ def unify(instruction: Instruction, reduce: UOp, axis: UOp) -> Match | None:
         if beside is None:
             return None
         left.remove(beside)
+    found: list[Match] = []
     for bound in instruction.term.match(reduce.src[0], {}):
         factors = tuple(bound[str(i)] for i in range(len(instruction.operands)))
         shifts = tuple(shift_into(f, t) for f, t in zip(factors, instruction.operands))
         tile = _tile(instruction, factors)
         if tile is not None and all(s is not None for s in shifts):
-            return Match(factors, tuple(s or 0 for s in shifts), tile)
-    return None
+            found.append(Match(factors, tuple(s or 0 for s in shifts), tile))
+    return min(found, key=_shifted_lanes, default=None)
+
+
+def _shifted_lanes(match: Match) -> int:
+    """Vectors that what is shifted varies along: sums of the other factor are best made in lanes of their own."""
+    shifted = (f for f, s in zip(match.factors, match.shifts) if s)
+    return sum(r.arg.kind is AxisKind.VECTOR for f in shifted for r in f.ranges)
 
 
 def _tile(instruction: Instruction, factors: tuple[UOp, ...]) -> tuple[UOp, ...] | None:
@@ -202,9 +211,11 @@ def matrix_of(names: Iterable[str], reduce: UOp) -> tuple[Instruction, Match] | 
 
 def shift_into(value: UOp, dtype: DType) -> int | None:
     """What is added to an integer so that it is within a type: nothing for signed types, whose zero stays, and for what
-    stands in a table for integers of the type."""
+    stands in a table for integers of the type. Of planes the lowest bits alone are to be within a smaller type."""
     if value.op is Ops.LOOKUP and value.src[0].dtype is dtype and dtype.bits == 4:
         return 0
+    if dtype.bits < 8 and upper_planes(value) and (found := loaded(value)) and found[0].src[0].dtype is dtype:
+        return -found[1]
     if dtype.is_float:
         # what is widened as it is loaded, or after it
         read = value.src[0].dtype if value.op in (Ops.CAST, Ops.LOAD) else value.dtype
@@ -221,20 +232,53 @@ def shift_into(value: UOp, dtype: DType) -> int | None:
 DOT_STEPS, DOT_PAIRS = DOT4_I8.steps, DOT2_I16.steps
 MATRIX_STEPS = {i.steps for i in INSTRUCTIONS.values() if i.tile}  # … of 8-bit ones that each sum of a matrix takes
 FIELD = 4  # integers of 4 bits in 16: a shift takes the same one out of all half words of a vector
-SMALL = (dtypes.uint1, dtypes.uint2, dtypes.int4, dtypes.uint4, dtypes.int8, dtypes.int16)
+UNSIGNED = (dtypes.uint1, dtypes.uint2, dtypes.uint4)
+SMALL = (*UNSIGNED, dtypes.int4, dtypes.int8, dtypes.int16)
+
+
+MOST_BITS = 7  # of integers in planes: as bytes they have no sign, whatever an instruction takes bytes for
 
 
 def loaded(factor: UOp) -> tuple[UOp, int] | None:
     """The load of small integers that a factor is, or of 4-bit ones that it looks up, and what is added to it; None for
-    any other."""
+    any other. Of integers in several planes that of the lowest bits."""
     if factor.op is Ops.LOOKUP:
         load = factor.src[0]
         return (load, 0) if load.op is Ops.LOAD and load.src[0].dtype is dtypes.uint4 else None
     plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
     value, constant = (factor.src[0], int(factor.src[1].arg)) if plus else (factor, 0)
+    if (joined := _joined(value)) is not None:
+        return joined[0], constant
     load = value.src[0] if value.op is Ops.CAST else value
     small = load.op is Ops.LOAD and load.src[0].dtype in SMALL and (not plus or load.src[0].dtype.bits < 8)
     return (load, constant) if small else None
+
+
+def upper_planes(factor: UOp) -> tuple[UOp, ...]:
+    """The loads of all but the lowest bits of integers in several planes, the lower ones first."""
+    plus = factor.op is Ops.ADD and factor.src[1].op is Ops.CONST
+    joined = _joined(factor.src[0] if plus else factor)
+    return () if joined is None else joined[1:]
+
+
+def _joined(value: UOp) -> tuple[UOp, ...] | None:
+    """The loads of the planes that are added up, each where the one before it ends; None for what is no such sum."""
+    parts: list[UOp] = []
+    while value.op is Ops.ADD:
+        value, above = value.src
+        parts.insert(0, above)
+    loads: list[UOp] = []
+    place = 0
+    for part in (value, *parts):
+        if place and (part.op is not Ops.SHL or part.src[1].op is not Ops.CONST or part.src[1].arg != place):
+            return None
+        cast = part.src[0] if place else part
+        load = cast.src[0] if cast.op is Ops.CAST else cast
+        if load.op is not Ops.LOAD or load.src[0].dtype not in UNSIGNED:
+            return None
+        loads.append(load)
+        place += load.src[0].dtype.bits
+    return tuple(loads) if parts and place <= MOST_BITS else None
 
 
 def raised_by(factor: UOp, shift: int) -> UOp:

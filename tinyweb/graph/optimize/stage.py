@@ -13,7 +13,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.graph.ir import ELEMENTWISE, AxisKind, Ops, Space, StageArg, UOp, nest_key, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import find_axis
-from tinyweb.graph.optimize.instructions import DOT_PAIRS, MATRIX_STEPS, shift_into
+from tinyweb.graph.optimize.instructions import DOT_PAIRS, DOT_STEPS, MATRIX_STEPS, shift_into
 from tinyweb.graph.optimize.rewrite import filling, loads_summed, loops_of, ranges_of
 from tinyweb.graph.symbolic import split_by
 from tinyweb.graph.target import Target
@@ -314,6 +314,8 @@ def _factor_type(value: UOp, load: UOp) -> DType | None:
     if dot is None or value.dtype is not dtypes.int32 or not load.dtype.is_int:
         return None
     narrow = dtypes.int16 if dot.src[0].arg == DOT_PAIRS else dtypes.int8
+    if dot.src[0].arg == DOT_STEPS and value.vmax > dtypes.int8.max:
+        narrow = dtypes.uint8
     return narrow if shift_into(value, narrow) == 0 else None
 
 

@@ -14,7 +14,16 @@ from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_major, substitute, users
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
-from tinyweb.graph.optimize.instructions import INSTRUCTIONS, Instruction, Match, loaded, raised_by, raises, unify
+from tinyweb.graph.optimize.instructions import (
+    DOT4_U8_I8,
+    INSTRUCTIONS,
+    Instruction,
+    Match,
+    loaded,
+    raised_by,
+    raises,
+    unify,
+)
 from tinyweb.graph.optimize.rewrite import filling, loops_of, replace_range, stage_of
 from tinyweb.graph.optimize.stage import walked_inside
 from tinyweb.graph.symbolic import divides, simplify, split_by
@@ -49,7 +58,7 @@ class Tensorize(Action):
         self.require(matches and len(matches) == len(reduces), f"the instruction takes {instruction}")
         staged = any(r in u.ranges for u in loops_of(kernel).stages)
         self.require(not staged, "what was staged depends on the axis; tensorize before the stage")
-        if self.at and not instruction.words:
+        if self.at and not instruction.words and instruction is not DOT4_U8_I8:
             matches = {u: replace(m, shifts=_raised(m, instruction)) for u, m in matches.items()}
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:

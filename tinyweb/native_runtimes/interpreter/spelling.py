@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import Ops, TableArg, UOp
+from tinyweb.graph.ir import Ops, PlanesArg, TableArg, UOp
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -50,6 +50,16 @@ def _where(u: UOp, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition, a, b)
 
 
+def _joined(how: PlanesArg, planes: Sequence[Array], at: int) -> Array:
+    """The at-th integer of each byte, of the planes' words."""
+    whole = np.zeros_like(planes[0])
+    for i, words in enumerate(planes):
+        down = how.shift(i, at)
+        moved = words >> np.uint32(down) if down >= 0 else words << np.uint32(-down)
+        whole |= moved & np.uint32(how.mask(i) * 0x01010101)
+    return np.ascontiguousarray(whole).view(np.uint8).astype(np.int32)
+
+
 def _dot(u: UOp, a: Array, *others: Array) -> Array:
     *factors, c = others
     out: Array
@@ -59,11 +69,15 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
         sums = (x[..., :, None, :] * y[..., None, :, :]).sum(-1, dtype=kind)
         out = c + sums.reshape(*sums.shape[:-2], -1)
         return out
-    if u.src[1].dtype is dtypes.uint32:  # four bytes each
+    if u.src[1].dtype is dtypes.uint32 and u.arg is None:  # four bytes each
         a, b = (np.ascontiguousarray(x)[..., None].view(np.int8).astype(np.int32) for x in (a, *factors))
         out = c + (a * b).sum(-1, dtype=np.int32)
         return out
-    if u.src[0].dtype is dtypes.uint32:  # words of integers of 4, 2 or 1 bits, the first in the low bits
+    weights: list[Array]
+    if isinstance(u.arg, PlanesArg):
+        planes, factors = [a, *factors[: len(u.arg.bits) - 1]], factors[len(u.arg.bits) - 1 :]
+        weights = [_joined(u.arg, planes, at) for at in range(u.arg.in_byte)]
+    elif u.src[0].dtype is dtypes.uint32:  # words of integers of 4, 2 or 1 bits, the first in the low bits
         of_bytes = len(factors)  # the first of each byte times the first factor, the next times the next; 1: half words
         bits = 8 // of_bytes if of_bytes > 1 else 4
         starts, step = (range(of_bytes), of_bytes) if of_bytes > 1 else ((u.arg,), 4)
@@ -74,7 +88,8 @@ def _dot(u: UOp, a: Array, *others: Array) -> Array:
             weights = [np.array(u.arg.numbers, np.int32)[w] for w in weights]
     else:
         weights = [a.astype(np.int32)]
-    products = sum(w * f.astype(np.int32) for w, f in zip(weights, factors))
+    first, *more = (w * f.astype(np.int32) for w, f in zip(weights, factors))
+    products: Array = sum(more, first)
     steps = products.shape[-1] // c.shape[-1]
     out = c + products.reshape(*products.shape[:-1], -1, steps).sum(-1, dtype=np.int32)
     return out
