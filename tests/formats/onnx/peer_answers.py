@@ -12,7 +12,7 @@ import onnxruntime  # type: ignore[import-not-found]
 from onnx import helper
 
 RANDOM = np.random.default_rng(0)
-MICROSOFT = "com.microsoft"
+MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
 FILE = Path(__file__).with_name("peer_answers.npz")
 ANSWERS: dict[str, Any] = {}
 
@@ -25,7 +25,7 @@ def case(name: str, op: str, inputs: list[Any], outputs: int = 1, domain: str = 
     given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
              for n, v in feed.items()]  # fmt: skip
     made = [onnx.ValueInfoProto(name=f"o{k}") for k in range(outputs)]
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(ML, 3)]
     model = helper.make_model(helper.make_graph([node], name, given, made), opset_imports=opsets, ir_version=10)
     content = model.SerializeToString()
     results = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feed)
@@ -134,8 +134,37 @@ def integers() -> None:
     case("to_float", "MatMulIntegerToFloat", given)
 
 
+def trees() -> None:
+    """Two trees of three branches and four leaves each, over four features."""
+    count = 7
+    modes = [b"BRANCH_LEQ", b"BRANCH_LT", b"BRANCH_GT", *[b"LEAF"] * 4] * 2
+    nodes = {
+        "nodes_treeids": [0] * count + [1] * count, "nodes_nodeids": [*range(count)] * 2, "nodes_modes": modes,
+        "nodes_featureids": [0, 1, 2, 0, 0, 0, 0, 3, 2, 1, 0, 0, 0, 0],
+        "nodes_values": [0.1, -0.3, 0.2, 0.0, 0.0, 0.0, 0.0, -0.1, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 3, 5, 0, 0, 0, 0] * 2, "nodes_falsenodeids": [2, 4, 6, 0, 0, 0, 0] * 2,
+    }  # fmt: skip
+    leaves = {"treeids": [0] * 4 + [1] * 4, "nodeids": [3, 4, 5, 6] * 2}
+    x, weights = f32(40, 4), [0.5, 0.1, 0.3, 0.9, 0.2, 0.7, 0.4, 0.6]
+    for how in ("SUM", "AVERAGE", "MIN", "MAX"):
+        target = {f"target_{k}": v for k, v in leaves.items()} | {"target_ids": [0] * 8, "target_weights": weights}
+        case(f"trees_{how.lower()}", "TreeEnsembleRegressor", [x], domain=ML, n_targets=1, base_values=[0.25],
+             aggregate_function=how, **nodes, **target)  # fmt: skip
+    for name, ids, how in (("three", [0, 1, 2, 0, 1, 2, 0, 1], "SOFTMAX"), ("two", [0] * 8, "LOGISTIC"),
+                           ("rest", [0] * 8, "NONE"), ("second", [1] * 8, "LOGISTIC")):  # fmt: skip
+        of_class = {f"class_{k}": v for k, v in leaves.items()} | {"class_ids": ids, "class_weights": weights}
+        labels = [7, 8, 9][: 3 if name == "three" else 2]
+        case(f"trees_{name}", "TreeEnsembleClassifier", [x], 2, domain=ML, classlabels_int64s=labels,
+             post_transform=how, **nodes, **of_class)  # fmt: skip
+    case("linear_three", "LinearClassifier", [x], 2, domain=ML, coefficients=f32(12).tolist(), post_transform="SOFTMAX",
+         intercepts=[0.1, 0.2, 0.3], classlabels_ints=[3, 4, 5], multi_class=1)  # fmt: skip
+    case("scaler", "Scaler", [x], domain=ML, offset=[0.1, 0.2, 0.3, 0.4], scale=[1.0, 2.0, 3.0, 4.0])
+    for norm in ("MAX", "L1", "L2"):
+        case(f"normalizer_{norm.lower()}", "Normalizer", [x], domain=ML, norm=norm)
+
+
 if __name__ == "__main__":
-    for made in (elementwise, few_bits, attention, groups, integers):
+    for made in (elementwise, few_bits, attention, groups, integers, trees):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(
