@@ -18,6 +18,7 @@ from tinyweb.nn.precision import Precision, Recipe
 from tinyweb.quantization import ChatReader, EmbedReader, QuantOptions, Report, quantise
 from tinyweb.quantization.calibration import in_readings, second_moments
 from tinyweb.quantization.evaluation import compare_vectors
+from tinyweb.quantization.prepare import additions, choices
 from tinyweb.quantization.report import lines
 from tinyweb.quantization.scaling import scale_channels
 from tinyweb.quantization.sites import find_sites
@@ -91,6 +92,18 @@ def test_mixed(folder: Path, text: Path, calibrated: bool) -> None:
         made(folder, "mixed", bytes=least - 1)
     _, report = made(folder, "mixed", bytes=room, embedding="q3")
     assert report.layers[0].kind == "q3" and report.weights <= room
+
+
+def test_the_head_counts_as_all_that_is_added_up(folder: Path) -> None:
+    """The embedding of this model is its head; its one layer adds two parts to what the head reads."""
+    matrices: list[Any] = []
+    model = load(folder, Recipe.of("f32").watched(lambda w, v: matrices.append(w)), 64, activations="float")
+    sites = find_sites(model, matrices)
+    assert [site.is_head for site in sites] == [name == "embedding" for name in NAMES]
+    assert additions(model) == 2
+    recipe = QuantOptions(bytes=1).recipe("mixed")
+    once, twice = (choices(sites[0], recipe, None, counts) for counts in (1, 2))
+    assert [c.error for c in twice] == [2 * c.error for c in once]
 
 
 def test_scaled_channels_compute_the_same(folder: Path, text: Path) -> None:

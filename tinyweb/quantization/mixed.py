@@ -2,8 +2,9 @@
 
 Every matrix begins with the fewest bits; then those bytes are spent that save most error for each of them, step by
 step: the greedy solution of the knapsack of choices (Sinha and Zoltners 1979). The error of a matrix is the part of its
-outputs' energy that is error (of its own, without a calibration text), squared, so that matrices count alike whatever
-their size.
+outputs' energy that is error (of its own, without a calibration text), so that matrices count alike whatever their
+size. That of the head counts as often as parts are added up to what it reads: an error of a layer's matrix is one of a
+single part.
 """
 
 from __future__ import annotations

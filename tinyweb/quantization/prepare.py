@@ -164,29 +164,16 @@ class _Work:
             each = self._counter("reading the calibration text", len(texts))
             moments = second_moments(reader.read, free, texts, reader.device, diagonal=True, each=each)
         each = self._counter("measuring every width", len(free))
-        choices: dict[str, list[Choice]] = {}
+        found: dict[str, list[Choice]] = {}
         for site in free:
-            choices[site.name] = self._choices(site, moments.get(site.name))
+            counts = additions(reader.model) if site.is_head else 1
+            found[site.name] = choices(site, self.recipe, moments.get(site.name), counts)
             each()
         fixed = [site for site in sites if chosen.get(site.role) is not None]
         rest = reader.weight_bytes() - sum(site.bytes for site in sites)
         rest += sum(_bytes(site.shape, self._precision(site, {})) for site in fixed)
         assert self.options.bytes is not None
-        return choose(choices, self.options.bytes, rest)
-
-    def _choices(self, site: Site, moments: Floats | None) -> list[Choice]:
-        values = site.values()
-        sample = values[:: max(len(values) // SAMPLE, 1)]
-        found: list[Choice] = []
-        for kind in BITS:
-            precision = replace(self.recipe.layers, kind=kind)
-            rounded = search(sample, precision, moments)
-            if rounded is None:
-                return [Choice("f16", 2 * values.size, 0.0)]
-            dense = rounded.dense()
-            error = weight_error(sample, dense) if moments is None else output_error(sample, dense, moments)
-            found.append(Choice(kind, _bytes(site.shape, precision), error**2))
-        return found
+        return choose(found, self.options.bytes, rest)
 
     def _fit(
         self, reader: Reader, sites: Sequence[Site], kinds: dict[str, str], texts: list[Ids] | None
@@ -220,6 +207,28 @@ class _Work:
             evaluation = {"text": text.name, "held_out": o.evaluate is None, **reader.compare(before, after)}
         calibration = None if tokens is None or o.calibrate is None else {"text": o.calibrate.name, "tokens": tokens}
         return Report(self.quant, weights, wide, layers, calibration, evaluation)
+
+
+def choices(site: Site, recipe: Recipe, moments: Floats | None, counts: int) -> list[Choice]:
+    """What a matrix may be within `recipe`, its squared errors counted so many times. `moments` (in,): of what it is
+    multiplied with, None: unknown."""
+    values = site.values()
+    sample = values[:: max(len(values) // SAMPLE, 1)]
+    found: list[Choice] = []
+    for kind in BITS:
+        precision = replace(recipe.layers, kind=kind)
+        rounded = search(sample, precision, moments)
+        if rounded is None:
+            return [Choice("f16", 2 * values.size, 0.0)]
+        dense = rounded.dense()
+        error = weight_error(sample, dense) if moments is None else output_error(sample, dense, moments)
+        found.append(Choice(kind, _bytes(site.shape, precision), counts * error**2))
+    return found
+
+
+def additions(model: Any) -> int:
+    """How many parts are added up to what the head reads: two of each layer."""
+    return max(2 * len(getattr(getattr(model, "model", model), "layers", ())), 1)
 
 
 def _put(site: Site, precision: Precision, moments: Floats | None, device: str | None) -> LayerReport:

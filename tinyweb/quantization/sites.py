@@ -62,6 +62,11 @@ class Site:
         one = self.owners[0]
         return one if len(self.owners) == 1 and isinstance(one.layer, Linear | Stack) else None
 
+    @property
+    def is_head(self) -> bool:
+        """Whether logits are products with it, be it the embedding too."""
+        return self.role == "head" or (self.role == "embedding" and len(self.owners) > 1)
+
     def values(self) -> npt.NDArray[np.float32]:
         """The matrix as floats."""
         weight = self.weight
