@@ -287,6 +287,8 @@ STATES = {
         "num_heads": 4, "head_dim": 16, "state_size": 16, "n_groups": 1, "use_bias": True, "use_conv_bias": False,
         "conv_kernel": 3, "time_step_limit": [0.1, 1.0], "tie_word_embeddings": True,
     }),
+    "Mamba": Small("MambaForCausalLM", {"state_size": 6, "time_step_rank": 3, "use_bias": True}),
+    "Falcon Mamba": Small("FalconMambaForCausalLM", {"state_size": 8, "conv_kernel": 3, "use_conv_bias": False}),
     "Granite 4": Small("GraniteMoeHybridForCausalLM", {
         "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 0,
         "num_experts_per_tok": 0,

@@ -31,7 +31,7 @@ from tinyweb import Tensor, Variable, dtypes, jit
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models import load
-from tinyweb.models.decoder import state_space, time_mix
+from tinyweb.models.decoder import selective, state_space, time_mix
 from tinyweb.models.decoder.architectures import read_config
 from tinyweb.models.decoder.experts import Stack
 from tinyweb.nn.quantize import QuantizedWeight, quantize
@@ -134,7 +134,7 @@ def test_entry_points(judged, name: str) -> None:
     assert model.verify(8, start.bind(18)).numpy().tolist() == want[18:26].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7"])
+@pytest.mark.parametrize("name", ["Mamba", "Mamba-2", pytest.param("Granite 4", marks=pytest.mark.slow), "RWKV-7"])
 def test_states(judged, name: str) -> None:
     """What is behind a block's text leaves no trace, a new text finds nothing of the last, and calls may go back."""
     folder, texts, want = judged(name)
@@ -158,7 +158,15 @@ def test_states(judged, name: str) -> None:
     assert "layer0.state.sums" in model.state and "verified" not in model.state
 
 
-@pytest.mark.parametrize(("name", "module", "size"), [("Mamba-2", state_space, "CHUNK"), ("RWKV-7", time_mix, "PIECE")])
+@pytest.mark.parametrize(
+    ("name", "module", "size"),
+    [
+        ("Mamba", selective, "CHUNK"),
+        ("Falcon Mamba", selective, "CHUNK"),
+        ("Mamba-2", state_space, "CHUNK"),
+        ("RWKV-7", time_mix, "PIECE"),
+    ],
+)
 def test_a_text_longer_than_what_is_read_at_once(
     judged, monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, size: str
 ) -> None:

@@ -22,6 +22,7 @@ from tinyweb.models.decoder.config import (
     ExpertsConfig,
     LatentConfig,
     LayerConfig,
+    SelectiveConfig,
     StateSpaceConfig,
     TimeMixConfig,
 )
@@ -114,6 +115,8 @@ def _state(layer: LayerConfig, hidden: int) -> int:
     mixer = layer.mixer
     if isinstance(mixer, StateSpaceConfig):
         return mixer.heads * mixer.width * mixer.size + (mixer.taps - 1) * _channels(mixer)
+    if isinstance(mixer, SelectiveConfig):
+        return mixer.channels * (mixer.size + mixer.taps - 1)
     return mixer.heads * mixer.width**2 + 2 * hidden if isinstance(mixer, TimeMixConfig) else 0
 
 
@@ -132,4 +135,6 @@ def _width(layer: LayerConfig) -> int:
     heads = mixer.heads * mixer.width if isinstance(mixer, AttentionConfig | TimeMixConfig) else 0
     if isinstance(mixer, StateSpaceConfig):
         heads = mixer.heads * (mixer.width + 1) + _channels(mixer)
+    if isinstance(mixer, SelectiveConfig):
+        heads = 2 * mixer.channels
     return max(inner, heads)

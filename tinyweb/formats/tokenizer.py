@@ -41,7 +41,7 @@ class Tokenizer:
         Raises ModelFormatError naming the file that is missing or damaged.
         """
         folder = source if isinstance(source, ModelFolder) else open_model(source)
-        backend = _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
+        backend = read_backend(folder)
         config = folder.read_config("tokenizer_config.json", required=False)
         tokens = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config.values.get(name))) is not None}
         generation = folder.read_config("generation_config.json", required=False)
@@ -137,7 +137,18 @@ def load_backend(path: Path) -> tokenizers.Tokenizer:
 
 def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
     """The tokenizer.json of a model, or what a GGUF file has in its place."""
+    if folder.text("tokenizer.json") is None and _is_rwkv(folder):
+        raise ModelFormatError(
+            f"{folder.path} has the tokenizer of RWKV (the longest of a list of byte strings), which is not supported: "
+            "put a tokenizer.json in the folder that gives the same ids, or use a model that has one"
+        )
     return _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
+
+
+def _is_rwkv(folder: ModelFolder) -> bool:
+    config = folder.read_config("tokenizer_config.json", required=False)
+    named = str(config.values.get("tokenizer_class", "")) + str(config.values.get("auto_map", ""))
+    return "rwkv" in named.lower() or folder.text("rwkv_vocab_v20230424.txt") is not None
 
 
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:

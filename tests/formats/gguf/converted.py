@@ -120,6 +120,12 @@ def recent(c: dict[str, Any]) -> dict[str, Any]:
     if kind == "mamba2":
         found |= {"layer_norm_rms_eps": c["layer_norm_epsilon"], "head_count": 0, "context_length": 1 << 20}
         found |= {"layer_norm_eps": None, "feed_forward_length": 0}
+    if kind == "modernbert":
+        found = {
+            "sliding_window": c["local_attention"],
+            "layer_norm_eps": c["norm_eps"],
+            "sliding_window_pattern": None,
+        }
     if kind == "rwkv7":
         ranks = {"decay": "decay", "a": "iclr", "v": "value_residual_mix", "gate": "gate"}
         found = {f"{ours}_lora_rank": c[f"{theirs}_low_rank_dim"] for theirs, ours in ranks.items()}

@@ -111,6 +111,9 @@ MODELS: dict[str, tuple[str, Small]] = {
         "intermediate_size": 40,
     })),
     "BERT": ("bert", Small("BertModel", {**NO_HEADS}, config="BertConfig")),
+    "ModernBERT": ("modern-bert", Small("ModernBertModel", {
+        "num_hidden_layers": 4, "local_attention": 8, "num_key_value_heads": None, "pad_token_id": 0,
+    }, config="ModernBertConfig")),
     "Nomic": ("nomic-bert", Small("NomicBertModel", {**NO_HEADS, "pad_token_id": 0}, config="NomicBertConfig")),
 }  # fmt: skip
 

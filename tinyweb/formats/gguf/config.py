@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.gguf import names
-from tinyweb.formats.gguf.facts import MOST, Facts
+from tinyweb.formats.gguf.facts import MOST, PATTERN, Facts
 from tinyweb.formats.gguf.fields import Fields, biases, kv_heads, layer_norm, rms, rotary, scaling, sizes, windows
 
 
@@ -355,6 +355,22 @@ def jina(f: Facts) -> Fields:
     return bert(f) | {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}
 
 
+def modern_bert(f: Facts) -> Fields:
+    """Windows are in all layers but the first of three, or of as many as the file says."""
+    wide, every = f.integer("attention.sliding_window", MOST, 0), f.own.values.get(PATTERN, 3)
+    if type(every) is not int or not 0 < every <= 1024:
+        raise ModelFormatError(f"{f.where}: {PATTERN!r} must be a number of layers from 1 to 1024")
+    kinds = ["sliding_attention" if wide and i % every else "full_attention" for i in range(f.layers)]
+    return layer_norm(f, "norm_eps") | {
+        "hidden_activation": "gelu", "hidden_size": f.hidden, "num_hidden_layers": f.layers,
+        "num_attention_heads": f.heads, "intermediate_size": f.integer("feed_forward_length", 1 << 20),
+        "max_position_embeddings": f.integer("context_length"), "local_attention": wide or 128, "layer_types": kinds,
+        "global_rope_theta": f.number("rope.freq_base", 160000.0),
+        "local_rope_theta": f.number("rope.freq_base_swa", 10000.0), "norm_bias": f.has("output_norm.bias"),
+        "attention_bias": f.has("blk.0.attn_qkv.bias"), "mlp_bias": f.has("blk.0.ffn_up.bias"),
+    }  # fmt: skip
+
+
 def pooling_of(f: Facts) -> str | None:
     """How the hidden states of an encoder's tokens become one vector, by sentence-transformers' word for it."""
     kinds = {1: "mean", 2: "cls", 3: "lasttoken"}
@@ -413,6 +429,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama4": Family("Llama4ForCausalLM", "llama4_text", names.LLAMA4, llama4, joins=names.LLAMA4_JOINS),
     "gemma3n": Family("Gemma3nForCausalLM", "gemma3n_text", names.GEMMA3N, gemma3n),
     "bert": Family("BertModel", "bert", names.BERT, bert),
+    "modern-bert": Family("ModernBertModel", "modernbert", names.MODERN_BERT, modern_bert),
     "nomic-bert": Family("NomicBertModel", "nomic_bert", names.NOMIC, nomic),
     "jina-bert-v2": Family("JinaBertModel", "bert", names.JINA, jina, joins=names.JINA_JOINS),
 }

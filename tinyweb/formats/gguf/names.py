@@ -112,6 +112,13 @@ NOMIC |= {
     "token_embd": "embeddings.word_embeddings", "token_types": "embeddings.token_type_embeddings",
     "token_embd_norm": "emb_ln",
 }  # fmt: skip
+MODERN_BERT = layer(
+    "layers.{}.", attn_norm="attn_norm", attn_qkv="attn.Wqkv", attn_output="attn.Wo", ffn_norm="mlp_norm",
+    ffn_up="mlp.Wi", ffn_down="mlp.Wo",
+)  # fmt: skip
+MODERN_BERT |= {
+    "token_embd": "embeddings.tok_embeddings", "token_embd_norm": "embeddings.norm", "output_norm": "final_norm",
+}  # fmt: skip
 
 GRANITE_MOE = LLAMA | layer(
     ffn_gate_inp="block_sparse_moe.router.layer", ffn_down_exps="block_sparse_moe.output_linear"

@@ -4,8 +4,8 @@
 - `architectures`: from config.json to those records, a function for each family.
 - `loader`: the checkpoint's tensors.
 - `cache`: what layers keep of each position.
-- `norm`; `attention`, `latent`, `convolution`, `state_space`, `time_mix`, with their `state`; `mlp`, `experts`;
-  `streams`, `layer`, `model`: the network.
+- `norm`; `attention`, `latent`, `convolution`, `state_space`, `selective`, `time_mix`, with their `state`; `mlp`,
+  `experts`; `streams`, `layer`, `model`: the network.
 """
 
 from __future__ import annotations

@@ -133,6 +133,25 @@ class StateSpaceConfig:
 
 
 @dataclass(frozen=True)
+class SelectiveConfig:
+    """In place of attention: Mamba, `channels` with a state of `size` numbers each.
+
+    A convolution over the last `taps` positions is before it. Steps are made through `rank` elements; `norm`, without
+    weights: of these, and of what is written to the state and read of it. `bias`: of input and output; `conv_bias`: of
+    the convolution.
+    """
+
+    channels: int
+    size: int
+    taps: int
+    rank: int
+    activation: str
+    norm: NormConfig | None = None
+    bias: bool = False
+    conv_bias: bool = True
+
+
+@dataclass(frozen=True)
 class TimeMixConfig:
     """In place of attention: RWKV-7, `heads` of `width` elements with as many numbers of state for each of these.
 
@@ -150,8 +169,8 @@ class TimeMixConfig:
     first: bool
 
 
-MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | TimeMixConfig
-STATES = (StateSpaceConfig, TimeMixConfig)  # those that cannot go back
+MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | SelectiveConfig | TimeMixConfig
+STATES = (StateSpaceConfig, SelectiveConfig, TimeMixConfig)  # those that cannot go back
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tinyweb.models.decoder.config import (
     MixerConfig,
     MlpConfig,
     NormConfig,
+    SelectiveConfig,
     SideConfig,
     StateSpaceConfig,
     StreamsConfig,
@@ -26,6 +27,7 @@ from tinyweb.models.decoder.latent import ByHead, LatentAttention
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.mlp import Mlp
 from tinyweb.models.decoder.norm import Norm
+from tinyweb.models.decoder.selective import Selective
 from tinyweb.models.decoder.state import State, mixed_with_last
 from tinyweb.models.decoder.state_space import StateSpace
 from tinyweb.models.decoder.streams import LayerStreams
@@ -62,7 +64,7 @@ class Layer:
 
     def memory(self, batch: int, positions: int, kind: str, device: str | None) -> Cache | State:
         """What this layer remembers of so many texts; `kind`: how it keeps each position."""
-        if isinstance(self.mixer, StateSpace | TimeMix):
+        if isinstance(self.mixer, StateSpace | Selective | TimeMix):
             more = {} if self.mlp_shift is None else {"mlp": (batch, 1, self.hidden)}
             return State(self.mixer.state_shapes(batch) | more, device)
         return self.mixer.new_cache(batch, positions, kind, device)
@@ -84,7 +86,7 @@ class Layer:
         self, x: Tensor, start: Size, count: Size, memory: Cache | State, passed: dict[str, Tensor], activations: str
     ) -> Tensor:
         h = _through(self.attention_norm, x)
-        if isinstance(self.mixer, StateSpace):
+        if isinstance(self.mixer, StateSpace | Selective):
             assert isinstance(memory, State)
             mixed = self.mixer(h, start, count, memory, activations)
         elif isinstance(self.mixer, TimeMix):
@@ -141,11 +143,13 @@ class Side:
 
 def _mixer(
     config: MixerConfig, load: Loader, prefix: str, rotary: Rotary | None
-) -> Attention | LatentAttention | ShortConv | StateSpace | TimeMix:
+) -> Attention | LatentAttention | ShortConv | StateSpace | Selective | TimeMix:
     if isinstance(config, ConvConfig):
         return ShortConv(config, load, prefix)
     if isinstance(config, StateSpaceConfig):
         return StateSpace(config, load, prefix)
+    if isinstance(config, SelectiveConfig):
+        return Selective(config, load, prefix)
     if isinstance(config, TimeMixConfig):
         return TimeMix(config, load, prefix)
     if isinstance(config, AttentionConfig):

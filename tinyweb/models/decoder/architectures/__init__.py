@@ -42,6 +42,8 @@ ARCHITECTURES: dict[str, Read] = {
     "DeepseekV3ForCausalLM": deepseek.deepseek3,
     "Lfm2ForCausalLM": lfm.lfm2,
     "Lfm2MoeForCausalLM": lfm.lfm2_moe,
+    "MambaForCausalLM": mamba.mamba,
+    "FalconMambaForCausalLM": mamba.falcon_mamba,
     "Mamba2ForCausalLM": mamba.mamba2,
     "GraniteMoeHybridForCausalLM": mamba.granite_hybrid,
     "BambaForCausalLM": mamba.bamba,

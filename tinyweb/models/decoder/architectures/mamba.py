@@ -1,4 +1,4 @@
-"""Mamba-2 (Dao and Gu 2024), and decoders of which most layers are that and some have attention."""
+"""Mamba (Gu and Dao 2023), Mamba-2 (2024), and decoders of which most layers are that and some have attention."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tinyweb.models.decoder.config import (
     MixerConfig,
     MlpConfig,
     Names,
+    NormConfig,
+    SelectiveConfig,
     StateSpaceConfig,
 )
 
@@ -23,6 +25,29 @@ KINDS = {
     "mamba": False, "linear_attention": False, "attention": True, "full_attention": True,
 }  # fmt: skip
 INFINITE = (math.inf, "Infinity", {"__float__": "Infinity"})  # JSON has no such number
+
+
+NAMES = Names(prefixes=("backbone.",), embedding="embeddings", norm="norm_f", before_attention="norm")
+
+
+def mamba(c: Config, inner: NormConfig | None = None) -> tuple[DecoderConfig, Names]:
+    """Mamba: nothing but states, and no MLP. `inner`: the norm of what the states are told."""
+    norm, hidden = fields.rms(c, "layer_norm_epsilon", 1e-5), fields.hidden_size(c)
+    auto = c.values.get("time_step_rank", "auto") == "auto"
+    mixer = SelectiveConfig(
+        c.integer("intermediate_size", 1, 1 << 20, hidden * c.integer("expand", 1, 64, 2)),
+        c.integer("state_size", 1, 4096, 16),
+        c.integer("conv_kernel", 1, 64, 4),
+        math.ceil(hidden / 16) if auto else c.integer("time_step_rank", 1, 1 << 16), fields.activation(c), inner,
+        c.flag("use_bias", False), c.flag("use_conv_bias", True),
+    )  # fmt: skip
+    layers = [LayerConfig(mixer, None, before_attention=norm)] * fields.layer_count(c)
+    return fields.decoder(c, layers, norm, tied=True), NAMES
+
+
+def falcon_mamba(c: Config) -> tuple[DecoderConfig, Names]:
+    """Falcon Mamba (Zuo et al. 2024): with norms of steps, and of what is written to the state and read of it."""
+    return mamba(c, NormConfig("rms", c.number("mixer_rms_eps", 0, 1, 1e-6), weight=False))
 
 
 def mamba2(c: Config) -> tuple[DecoderConfig, Names]:
@@ -35,8 +60,7 @@ def mamba2(c: Config) -> tuple[DecoderConfig, Names]:
         c.flag("use_conv_bias", True), *_steps(c),
     )  # fmt: skip
     layers = [LayerConfig(_checked(c, mixer, c.integer("expand", 1, 64, 2)), None, before_attention=norm)]
-    names = Names(prefixes=("backbone.",), embedding="embeddings", norm="norm_f", before_attention="norm")
-    return fields.decoder(c, layers * fields.layer_count(c), norm, tied=False), names
+    return fields.decoder(c, layers * fields.layer_count(c), norm, tied=False), NAMES
 
 
 def _mixer(c: Config) -> StateSpaceConfig:

@@ -70,4 +70,5 @@ def _read(c: Config) -> tuple[EncoderConfig, EncoderNames]:
         raise ModelFormatError(f"{c.where} names {what[:80]}; encoders supported here: {known}")
     if c.flag("is_decoder", False) or c.flag("add_cross_attention", False):
         raise ModelFormatError(f"{c.where} is a decoder, whose tokens see only what is before them; use an encoder")
-    return ARCHITECTURES[found](c)
+    # each head has a key and a value of its own, whatever the file says
+    return ARCHITECTURES[found](Config({**c.values, "num_key_value_heads": None}, c.where))
