@@ -11,6 +11,7 @@ import torch
 
 from tests.tensor.ops import Op, data, gradients_test, values_test
 from tinyweb import Tensor
+from tinyweb.array.einsum import _cheapest
 
 A, B, C, S, V = data(3, 4), data(4, 5), data(2, 3, 4), data(4, 4), data(4)
 
@@ -77,6 +78,18 @@ def test_many_operands_are_contracted_from_the_cheap_end() -> None:
     want = np.linalg.multi_dot([m.astype(np.float64) for m in mats])
     got = Tensor.einsum("ab,bc,cd,de->ae", *map(Tensor, mats)).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
+
+
+def test_the_order_multiplies_least() -> None:
+    """Not by way of the smallest results: the first two operands leave a matrix for 40 times the work."""
+    sizes = {"i": 20, "j": 30, "k": 40, "l": 25}
+    pairs = [_cheapest([("i", "j", "k"), ("i", "k", "l"), ("i", "l")], ("j",), sizes)]
+    assert pairs == [(1, 2)]
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((20, 30, 40), (20, 40, 25), (20, 25)))
+    want = np.einsum("ijk,ik->j", a, np.einsum("ikl,il->ik", b, c))
+    got = Tensor.einsum("ijk,ikl,il->j", *map(Tensor, (a, b, c))).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
 
 
 T, U = Tensor(A), Tensor(B)

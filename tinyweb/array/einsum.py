@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import prod
 from typing import Any, Self, TypeVar
 
 from tinyweb.array.core import TensorCore
@@ -19,6 +21,7 @@ from tinyweb.graph.schedule.indexing import same
 
 T = TypeVar("T", bound="Einsum")
 Labels = tuple[str, ...]
+MOST_ORDERED = 5  # operands whose contractions are tried in every order
 
 
 class Einsum(Linalg):
@@ -32,8 +35,9 @@ class Einsum(Linalg):
 
         Letters name axes; a letter twice in an operand takes its diagonal, "..." stands for axes that broadcast. What
         is not in the output is summed over; without "->" the output has the letters that occur once, in alphabetical
-        order, after the axes of "...". Axes of size 1 broadcast. Several operands are contracted in pairs, those first
-        whose result is smallest next to what it replaces (the greedy order of opt_einsum, Smith and Gray 2018).
+        order, after the axes of "...". Axes of size 1 broadcast. Several operands are contracted in pairs: up to 5 in
+        the order that multiplies least, of more those first whose result is smallest next to what it replaces (the
+        optimal and the greedy order of opt_einsum, Smith and Gray 2018).
         Also `einsum(a, [0, 1], b, [1, 2], [0, 2])`, with numbers for letters.
         """
         if isinstance(formula, TensorCore):
@@ -132,21 +136,41 @@ def _diagonals(t: T, labels: Labels) -> tuple[T, Labels]:
 
 
 def _cheapest(terms: Sequence[Labels], output: Labels, sizes: dict[str, Size]) -> tuple[int, int]:
-    """The pair whose contraction leaves least."""
+    """The pair to be contracted first."""
 
-    def count(labels: Any) -> int:
-        n = 1
-        for x in labels:
-            n *= size_max(sizes[x])
-        return n
+    def count(labels: Iterable[str]) -> int:
+        return prod(size_max(sizes[x]) for x in labels)
 
-    def cost(pair: tuple[int, int]) -> tuple[int, int]:
-        i, j = pair
+    def kept(terms: Sequence[Labels], pair: tuple[int, int]) -> frozenset[str]:
         needed = set(output).union(*(labels for k, labels in enumerate(terms) if k not in pair))
-        both = set(terms[i]) | set(terms[j])
-        return count(both & needed) - count(terms[i]) - count(terms[j]), count(both)
+        return frozenset(needed.intersection((*terms[pair[0]], *terms[pair[1]])))
 
-    return min(((i, j) for i in range(len(terms)) for j in range(i + 1, len(terms))), key=cost)
+    def left(pair: tuple[int, int]) -> tuple[int, int]:
+        i, j = pair
+        return count(kept(terms, pair)) - count(terms[i]) - count(terms[j]), count({*terms[i], *terms[j]})
+
+    def choices(terms: Sequence[Labels]) -> list[tuple[int, int]]:
+        """All pairs, but for products that only grow, where there are others: what sums them would compute them."""
+        pairs = list(combinations(range(len(terms)), 2))
+        largest = max(map(count, terms))
+
+        def only_grows(pair: tuple[int, int]) -> bool:
+            both = {*terms[pair[0]], *terms[pair[1]]}
+            return kept(terms, pair) == both and count(both) > largest
+
+        return [p for p in pairs if not only_grows(p)] or pairs
+
+    def multiplied(terms: Sequence[Labels], pair: tuple[int, int]) -> int:
+        """By this pair and the best of those after it."""
+        i, j = pair
+        rest = [*(labels for k, labels in enumerate(terms) if k not in pair), tuple(kept(terms, pair))]
+        after = min((multiplied(rest, p) for p in (choices(rest) if len(rest) > 1 else ())), default=0)
+        return count({*terms[i], *terms[j]}) + after
+
+    def cost(pair: tuple[int, int]) -> tuple[int, ...]:
+        return (multiplied(terms, pair), *left(pair)) if len(terms) <= MOST_ORDERED else left(pair)
+
+    return min(choices(terms), key=cost)
 
 
 def _summed(t: T, labels: Labels, needed: set[str]) -> tuple[T, Labels]:

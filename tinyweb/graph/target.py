@@ -37,6 +37,7 @@ class Target:
     # how often products of an attention read a half float before a copy in float32 costs less than converting each time
     converted_uses: int = 2**31 - 1
     scattered_stores: bool = False  # storing elements that lie apart costs less than a copy of them in another order
+    scattered_loads: bool = False  # loading elements that lie apart costs about as much as those side by side
     branches: bool = False  # a loop may run for some vectors and not for others, and 64-bit floats are quick
     masked_loads: bool = False  # a vector load may leave lanes out, and reads nothing for them
     lane_shifts: bool = True  # each lane of a vector can be shifted by an amount of its own
@@ -156,7 +157,7 @@ def webgpu_target(
         has_threads=True, grid_dims=3, shared_bytes=shared_bytes, max_workgroup=(256, 256, 64), max_invocations=256,
         max_grid=65535, max_buffers=8, max_binding_bytes=max_binding_bytes, ieee=False, subgroups=subgroups,
         checked_uses=1 << 13,  # tiles in shared memory are filled once for 64 outputs
-        scattered_stores=True,
+        scattered_stores=True, scattered_loads=True,
         instructions=(*matrices, "dot4_words"), subgroup_threads=subgroup_threads,
     )  # fmt: skip
 

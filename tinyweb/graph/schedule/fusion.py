@@ -33,6 +33,7 @@ from tinyweb.graph.schedule.attention import candidates, halves
 from tinyweb.graph.schedule.calls import MAX_INPUTS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
+from tinyweb.graph.schedule.recomputation import is_summed, worth_storing, worth_storing_once
 from tinyweb.graph.schedule.work import LAUNCH
 from tinyweb.graph.target import Target
 
@@ -99,8 +100,10 @@ class Fusion:
         apart: frozenset[UOp] = frozenset(),
         checked_uses: int = Target.checked_uses,
         converted_uses: int = Target.converted_uses,
+        scattered_loads: bool = Target.scattered_loads,
     ):
         self.checked_uses = checked_uses
+        self.scattered_loads = scattered_loads
         self.realized: dict[UOp, None] = {}
         self.apart = apart
         self.cheaper: frozenset[UOp] = frozenset()
@@ -134,12 +137,20 @@ class Fusion:
         if u in self.converted:
             self._realize(u)
             return
+        if state.kind is Kind.NONE and u.op in ELEMENTWISE and state.inputs:
+            if worth_storing(u, self.post_dominators.users, self._is_loaded):
+                self._realize(u)
+            return
         if (
             state.kind is not Kind.NONE
             and len(self.post_dominators.users[u]) > 1
             and not self._meets_in_one_kernel(u, state)
         ):
             self._realize(u)
+
+    def _is_loaded(self, u: UOp) -> bool:
+        """Whether nothing of a node is computed of what lies in memory: it is memory, or made of constants."""
+        return self.state[u].inputs <= {u}
 
     def _realize(self, u: UOp) -> None:
         """Give `u`'s value memory."""
@@ -170,9 +181,11 @@ class Fusion:
         if u.op is Ops.TAKE:
             # what is picked, and the picks, are needed once for each element that is picked
             picked_whole = size_prod(u.src[0].shape[u.arg + 1 :]) == 1
-            for s, once in ((u.src[0], False), (u.src[1], picked_whole)):
+            for s, once in ((u.src[0], self._is_thinned(u)), (u.src[1], picked_whole)):
                 if self.state[s].kind is not Kind.NONE and not once:
                     self._realize(s)
+            if worth_storing_once(u.src[1], _elements(u), self._is_loaded):
+                self._realize(u.src[1])
             return self._elementwise(u)
         if u.op in ELEMENTWISE:
             return self._elementwise(u)
@@ -210,6 +223,12 @@ class Fusion:
             elif u.op in MOVEMENT or (u.op in ELEMENTWISE and _elements(u) == size):
                 todo.extend(u.src)
 
+    def _is_thinned(self, u: UOp) -> bool:
+        """Whether fewer elements are picked than there are, of sums too short to be worth tiles."""
+        picked, s = u.src[0], self.state[u.src[0]]
+        short = s.kind is Kind.FULL and not self._is_tiled(picked, s)
+        return self.scattered_loads and short and _elements(u) < _elements(picked)
+
     def _of_integers(self, x: UOp) -> bool:
         """Whether the reduces that a FULL value is made of are of integers."""
         below: UOp | None = x
@@ -230,7 +249,11 @@ class Fusion:
             if along_row and not s.contraction and x not in self.apart:
                 return State(Kind.ROW, s.row_size, axes, inputs=s.inputs, reduces=frozenset({x}))
             self._realize(x)
-        elif s.kind is Kind.ROW or (s.transcendental and size_max(size_prod(x.shape)) >= STORED_FROM):
+        elif (
+            s.kind is Kind.ROW
+            or (s.transcendental and _elements(x) >= STORED_FROM)
+            or (worth_storing_once(x, _elements(u), self._is_loaded) and not is_summed(u, self.post_dominators.users))
+        ):
             self._realize(x)
         s = self.state[x]
         return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs, reduces=s.reduces)

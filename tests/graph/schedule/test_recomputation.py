@@ -1,0 +1,151 @@
+"""Values that are read at several places: stored where computing them again would cost more, and the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import grid_sample
+
+from benchmarks.count.program import operations
+from tinyweb import Tensor
+from tinyweb.graph.lower import program_for
+from tinyweb.graph.program import Program
+from tinyweb.graph.target import webgpu_target
+from tinyweb.tracing import capture
+
+SIZE = 4096
+
+
+def neighbours(steps: int) -> Callable[..., Tensor]:
+    """Each element and those beside it, averaged again and again."""
+
+    def compute(x: Tensor) -> Tensor:
+        for _ in range(steps):
+            x = (x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1)) * 0.25
+        return x
+
+    return compute
+
+
+def doubled(steps: int) -> Callable[..., Tensor]:
+    """Running sums: each step adds what lies twice as far apart (Hillis and Steele 1986)."""
+
+    def compute(x: Tensor) -> Tensor:
+        for i in range(steps):
+            x = x + x.pad((2**i, 0))[..., : x.shape[-1]]
+        return x
+
+    return compute
+
+
+def butterflies(steps: int) -> Callable[..., Tensor]:
+    """The Walsh-Hadamard transform."""
+
+    def compute(x: Tensor) -> Tensor:
+        for i in range(steps):
+            y = x.reshape(-1, 2, 2**i)
+            x = (y[:, 0] + y[:, 1]).stack(y[:, 0] - y[:, 1], axis=1).reshape(-1)
+        return x
+
+    return compute
+
+
+def eliminated(size: int) -> Callable[..., Tensor]:
+    """Inverses by Gauss and Jordan's elimination."""
+
+    def compute(a: Tensor) -> Tensor:
+        eye = Tensor.eye(size).expand(*a.shape)
+        m = a.cat(eye, axis=-1)
+        for i in range(size):
+            row = m[..., i : i + 1, :] / m[..., i : i + 1, i : i + 1]
+            m = m - (m[..., :, i : i + 1] - eye[..., :, i : i + 1]) * row
+        return m[..., size:]
+
+    return compute
+
+
+def programs(compute: Callable[..., Tensor], *shapes: tuple[int, ...]) -> list[Program]:
+    target = webgpu_target()
+    inputs = [Tensor.empty(*s) for s in shapes]
+    plan = capture(lambda: compute(*inputs).contiguous().realize(), target)
+    return [program_for(call.kernel, target) for call in plan.calls]
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "steps", "each", "most"),
+    [
+        (neighbours, (200, 201), 6, 4, 1.25),
+        (doubled, (64, SIZE), 10, 1, 3.5),
+        (butterflies, (16 * SIZE,), 12, 1, 10),
+        (eliminated, (1000, 8, 8), 8, 5, 3),
+    ],
+)
+def test_work_grows_with_the_steps(
+    make: Callable[[int], Callable[..., Tensor]], shape: tuple[int, ...], steps: int, each: int, most: float
+) -> None:
+    """Not by a factor with each of them: what a kernel may do again is a few operations for each element."""
+    elements = int(np.prod(shape)) * (2 if make is eliminated else 1)
+    found = sum(map(operations, programs(make(steps), shape)))
+    assert found <= most * steps * each * elements
+
+
+def test_little_work_is_done_again() -> None:
+    """It costs less than another pass over memory; so does much work of few elements."""
+    assert len(programs(lambda x: (x * 2)[1:] - (x * 2)[:-1], (1 << 20,))) == 1
+    assert len(programs(neighbours(2), (8, 9))) == 1
+    # halves of a value are read once each
+    assert len(programs(lambda x: (y := x.exp())[:SIZE] * y[SIZE:], (2 * SIZE,))) == 1
+    assert len(programs(lambda x: (y := x.exp())[:-1] * y[1:], (1 << 16,))) == 2
+
+
+def test_weights_of_sums_are_not_stored() -> None:
+    """A matrix that is computed from narrower memory stays as it is, however many rows it is multiplied with."""
+
+    def product(x: Tensor, w: Tensor, s: Tensor) -> Tensor:
+        return x @ (((w * 3 + 1) * s - 2) * (w - 0.5) * s + (w * s).abs() * 2)
+
+    assert len(programs(product, (64, 256), (256, 512), (1, 512))) == 1
+
+
+def test_places_are_computed_once_for_all_channels() -> None:
+    kernels = programs(lambda x, g: x.grid_sample(g), (2, 32, 20, 21), (2, 30, 31, 2))
+    assert len(kernels) > 1 and sum(map(operations, kernels)) < 2 * 30 * 31 * (32 * 8 + 300)
+
+
+def test_a_resized_image_computes_the_lines_that_are_read() -> None:
+    """Two columns for each of the result, not all that there are."""
+    kernels = programs(lambda x: x.interpolate((50, 60), mode="bilinear"), (1, 3, 110, 400))
+    assert sum(map(operations, kernels)) <= 1.1 * 3 * 50 * (120 + 60) * 3
+
+
+@pytest.mark.parametrize("make", [neighbours, doubled, butterflies])
+def test_the_same_numbers(make: Callable[[int], Callable[..., Tensor]]) -> None:
+    shape = {neighbours: (40, 41), doubled: (3, 500), butterflies: (1024,)}[make]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    want = x.astype(np.float64)
+    for i in range(7):
+        if make is neighbours:
+            want = (np.roll(want, 1, 0) + np.roll(want, -1, 0) + np.roll(want, 1, 1) + np.roll(want, -1, 1)) / 4
+        elif make is doubled:
+            want = want + np.pad(want, ((0, 0), (2**i, 0)))[:, : shape[1]]
+        else:
+            y = want.reshape(-1, 2, 2**i)
+            want = np.stack([y[:, 0] + y[:, 1], y[:, 0] - y[:, 1]], 1).reshape(-1)
+    np.testing.assert_allclose(make(7)(Tensor(x)).numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_inverses_by_elimination() -> None:
+    rng = np.random.default_rng(1)
+    a = (rng.standard_normal((100, 6, 6)) / 6 + np.eye(6)).astype(np.float32)
+    np.testing.assert_allclose(eliminated(6)(Tensor(a)).numpy(), np.linalg.inv(a), rtol=2e-4, atol=2e-4)
+
+
+def test_samples_of_a_grid_with_many_channels() -> None:
+    rng = np.random.default_rng(2)
+    x, grid = rng.standard_normal((2, 16, 20, 21)), rng.random((2, 25, 26, 2)) * 2.4 - 1.2
+    x, grid = x.astype(np.float32), grid.astype(np.float32)
+    want = grid_sample(torch.from_numpy(x), torch.from_numpy(grid), align_corners=False).numpy()
+    np.testing.assert_allclose(Tensor(x).grid_sample(Tensor(grid)).numpy(), want, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,126 @@
+"""Elementwise work that a kernel would carry out again because it needs a value for several elements.
+
+A step of a stencil reads four neighbours of each element: fused with the step before, each neighbour is computed from
+four of its own. What is fused that way grows by a factor with every step, in operations and in text. Places that a
+gather picks rows at, and weights of rows, would be computed for each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, size_max, size_prod
+from tinyweb.graph.schedule.work import LAUNCH
+
+STORED = 4  # operations that storing an element and loading it again may cost
+SURE = 4  # times as many operations as a launch takes: of joins both sides are counted, known indices leave one of many
+FUNCTION = 16  # operations of a transcendental function
+HEAVY = 8  # operations from which both sides of a join are not computed for every element
+BROADCAST = 8  # operations from which a value is stored before it is broadcast: fewer may be done once for a loop
+MOST = 1 << 10  # operations that are counted
+MOST_USERS = 1 << 8  # nodes that are looked at for a sum
+
+
+Users: TypeAlias = "Mapping[UOp, Sequence[UOp]]"
+IsMemory: TypeAlias = "Callable[[UOp], bool]"
+"""Of a node below, whether it is loaded."""
+
+
+def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
+    """Whether memory for an elementwise value costs less than computing it at each place where it is read."""
+    size = _elements(u)
+    apart, joined = _places(u, size, users)
+    if joined <= size:
+        return False
+    operations = _operations(u, is_memory)
+    again = (joined if operations > HEAVY else apart) - size
+    return operations * again > SURE * LAUNCH + STORED * size
+
+
+def worth_storing_once(u: UOp, count: int, is_memory: IsMemory) -> bool:
+    """Whether memory for a value costs less than computing it for each of `count` elements."""
+    size = _elements(u)
+    if count <= size:
+        return False
+    operations = _operations(u, is_memory)
+    return operations >= BROADCAST and operations * (count - size) > LAUNCH + STORED * size
+
+
+def is_summed(u: UOp, users: Users) -> bool:
+    """Whether a sum reads a value, with elementwise work between them: tiles of sums keep what they read again."""
+    todo, seen = [u], {u}
+    while todo:
+        if len(seen) > MOST_USERS:
+            return True
+        for v in users[todo.pop()]:
+            if v.op is Ops.REDUCE:
+                return True
+            if v not in seen and (v.op in MOVEMENT or v.op in ELEMENTWISE):
+                seen.add(v)
+                todo.append(v)
+    return False
+
+
+def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
+    """How many elements of a value are read by way of its views, each view once: those that it has, and those that are
+    computed where a view, or what is made of it, has a border and a choice of what lies behind that: a side of a join.
+    """
+    apart = joined = 0
+    todo, seen = [(u, size, size)], {u}
+    while todo:
+        view, inside, whole = todo.pop()
+        made: list[UOp] = []
+        for v in users[view]:
+            if v.op is Ops.TAKE and v.src[0] is view:
+                apart, joined = apart + _elements(v), joined + _elements(v)
+            elif v.op not in MOVEMENT:
+                made.append(v)
+            elif v not in seen:
+                seen.add(v)
+                todo.append((v, min(inside, _elements(v)), _joined(v, whole)))
+        if made:
+            apart, joined = apart + inside, joined + max(whole, sum(_padded(v, users) for v in made))
+    return apart, joined
+
+
+def _elements(u: UOp) -> int:
+    return size_max(size_prod(u.shape))
+
+
+def _joined(v: UOp, whole: int) -> int:
+    return _elements(v) if v.op is Ops.PAD else min(whole, _elements(v))
+
+
+def _padded(u: UOp, users: Users) -> int:
+    """Elements of a value with the border that it gets; 0: it has none."""
+    most, todo = 0, [u] if u.op in ELEMENTWISE else []
+    while todo:
+        for v in users[todo.pop()]:
+            if v.op is Ops.PAD:
+                most = max(most, _elements(v))
+            elif v.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP):
+                todo.append(v)
+    return most
+
+
+def _operations(u: UOp, is_memory: IsMemory) -> int:
+    """Of one element of a value, those of what it reads at several places at each."""
+    count = 0
+    todo: list[tuple[UOp, tuple[UOp, ...]]] = [(u, ())]
+    seen = set(todo)
+    while todo and count < MOST:
+        v, views = todo.pop()
+        if v is not u and is_memory(v):
+            continue
+        if v.op in ELEMENTWISE:
+            count += FUNCTION if v.op in TRANSCENDENTAL else v.op is not Ops.NEG
+        elif v.op not in MOVEMENT and v.op is not Ops.TAKE:
+            continue
+        else:
+            views = (*views, v)
+        for s in v.src:
+            if (s, views) not in seen:
+                seen.add((s, views))
+                todo.append((s, views))
+    return count
