@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from torch.nn import functional
 
-from benchmarks.cliffs.work import Work, alike, function, needs, normal
+from benchmarks.cliffs.work import Inputs, Work, alike, function, needs, normal
 
 
 def works() -> Iterator[Work]:
@@ -122,7 +123,25 @@ def resampling() -> Iterator[Work]:
         size=2003,
         mode="linear",
     )
+    # a weighted sum of 4 for each channel; coordinates of a place, 4 places and weights once for all of them
+    for channels in (3, 32):
+        yield Work(
+            f"grid-sample-{channels}",
+            sampled(channels),
+            lambda x, grid: x.grid_sample(grid),
+            lambda x, grid: functional.grid_sample(x, grid, align_corners=False),
+            needs(2 * 45 * 47 * (7 * channels + 4 * (2 + 4 + 3) + 12)),
+            tolerance=1e-4,
+        )
     yield function("pixel-shuffle-2", normal((1, 128, 64, 64)), "pixel_shuffle", needs(), upscale_factor=2)
+
+
+def sampled(channels: int) -> Inputs:
+    """Images, and places some of which are outside."""
+    return lambda random: [
+        random.standard_normal((2, channels, 50, 61), np.float32),
+        2.2 * random.random((2, 45, 47, 2), np.float32) - 1.1,
+    ]
 
 
 def _resampled(old: tuple[int, int], new: tuple[int, int], taps: int) -> int:

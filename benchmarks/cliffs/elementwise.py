@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks.cliffs.work import Array, Needs, Work, alike, function, needs, normal, softmax_needs
+from tinyweb import Tensor
 
 ODD = 1003
 MANY = 1 << 22
@@ -18,6 +19,7 @@ MANY = 1 << 22
 def works() -> Iterator[Work]:
     yield from expressions()
     yield from joins()
+    yield from steps()
     yield from casts()
     yield from reductions()
     yield from softmaxes()
@@ -137,6 +139,40 @@ def joins() -> Iterator[Work]:
         lambda x: x.cat(x.flip(1), axis=1),
         lambda x: torch.cat((x, x.flip(1)), 1),
         needs(),
+    )
+
+
+def steps() -> Iterator[Work]:
+    """Steps that each read several places of the one before."""
+
+    def neighbours(x: Any) -> Any:
+        for _ in range(6):
+            x = (x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1)) * 0.25
+        return x
+
+    def butterflies(x: Any) -> Any:
+        for i in range(12):
+            y = x.reshape(-1, 2, 2**i)
+            a, b = y[:, 0], y[:, 1]
+            x = ((a + b).stack(a - b, axis=1) if isinstance(x, Tensor) else torch.stack((a + b, a - b), 1)).reshape(-1)
+        return x
+
+    def eliminated(a: Any) -> Any:
+        eye = (Tensor.eye(8) if isinstance(a, Tensor) else torch.eye(8)).expand(500, 8, 8)
+        m = a.cat(eye, axis=-1) if isinstance(a, Tensor) else torch.cat((a, eye), -1)
+        for i in range(8):
+            row = m[..., i : i + 1, :] / m[..., i : i + 1, i : i + 1]
+            m = m - (m[..., :, i : i + 1] - eye[..., :, i : i + 1]) * row
+        return m[..., 8:]
+
+    def near_identity(random: np.random.Generator) -> Sequence[Array]:
+        return [(np.eye(8) + random.standard_normal((500, 8, 8)) / 16).astype(np.float32)]
+
+    yield alike("steps-neighbours-6", normal((500, 501)), neighbours, needs(6 * 4 * 500 * 501))
+    yield alike("steps-hadamard-65536", normal((1 << 16,)), butterflies, needs(12 << 16))
+    count = 500 * 8 * 8 * 2  # elements of which a step multiplies a row and subtracts it
+    yield alike(
+        "steps-elimination-8x8", near_identity, eliminated, needs(8 * (2 * count + count / 16), divide_by_row=count)
     )
 
 

@@ -27,7 +27,8 @@ class Work:
     expression asks for if everything is computed once. `place` makes our tensors of the inputs where these are not
     simply copied. `note` says where PyTorch does something else than we do. `tolerance` replaces that of the dtype.
     `nodes` writes, of the first input and constants, the nodes of a peer that computes with graphs, into one
-    (`onnx_graph.Graph`), and returns the result's name, where such a peer can do what PyTorch cannot.
+    (`onnx_graph.Graph`), and returns the result's name, where such a peer can do what PyTorch cannot. `beyond` says why
+    kernels execute, or move, more than the limits of `count` allow: a work without one is not to be beyond them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Work:
     place: Callable[[Sequence[Array]], Sequence[Any]] | None = None
     nodes: Callable[[Any, Sequence[Array]], str] | None = None
     tolerance: float | None = None
+    beyond: str = ""
 
     def arrays(self) -> list[Array]:
         """The same in every run."""

@@ -69,6 +69,12 @@ class Result:
     exact: bool = True
     schedules: tuple[tuple[str, ...], ...] = ()
     problem: str = ""
+    beyond: str = ""  # why it is beyond the limits
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it executes, or as large a work moves, more than the limits allow."""
+        return (self.work or 0.0) > MOST_WORK or (self.large and self.once_bytes > MOST_BYTES)
 
     @property
     def work(self) -> float | None:
@@ -135,6 +141,7 @@ def _measure(work: Work, target: Target) -> Result:
         text=max((text_size(p, target) for p in programs), default=0),
         exact=all(c.exact for c in counts),
         schedules=tuple(p.schedule for p in programs),
+        beyond=work.beyond,
     )
 
 
@@ -226,6 +233,9 @@ def summary(results: Sequence[Result]) -> str:
         f"{len(large)} matmul/conv/attention works from {LARGE} up: {once} over {MOST_BYTES:g} × bytes if kernels move "
         f"each address once, {group} if workgroups do",
     ]
+    for r in counted:
+        if r.is_beyond:
+            lines.append(f"{r.name}: {r.beyond or 'not explained'}")
     if failed := [r.name for r in results if r.problem]:
         lines.append(f"Not counted: {', '.join(failed)}")
     return "\n".join(lines)
