@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cliffs.work import Work, alike, needs, normal
+from benchmarks.cliffs.works import WORKS
 from benchmarks.count import program as counting
 from benchmarks.count.program import Counts, count, operations, registers
 from benchmarks.count.run import HEADER, TARGETS, Result, is_large, line, measure, summary
@@ -379,13 +380,21 @@ def test_summary() -> None:
     results = [
         Result("matmul-a", needed=100, operations=120, compulsory=10, group=30, once=10, large=True),
         Result("matmul-b", needed=100, operations=130, compulsory=10, group=30, once=21, large=True),
-        Result("add", needed=100, operations=126, compulsory=10, group=30, once=30),
+        Result("add", needed=100, operations=126, compulsory=10, group=30, once=30, beyond="it is an example"),
         Result("view"),
     ]
     lines = summary(results).splitlines()
     assert lines[0] == "4 works, 2 over 1.25 × work"
     assert lines[1].startswith("2 matmul/conv/attention works from 512 up: 1 over 2 × bytes")
     assert lines[1].endswith(" 2 if workgroups do")
+    assert lines[2:] == ["matmul-b: not explained", "add: it is an example"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORKS)
+def test_what_is_beyond_the_limits_is_explained(name: str) -> None:
+    result = measure(WORKS[name], TARGETS["webgpu"])
+    assert not result.problem and (result.beyond or not result.is_beyond), line(result)
 
 
 def test_large() -> None:
