@@ -144,6 +144,12 @@ def test_values_at_their_bounds() -> None:
         with pytest.raises(ModelFormatError, match="'ids' must be a token id or a list of them"):
             Config({"ids": ids}, "c").ids("ids")
     assert Config({"ids": []}, "c").ids("ids") == ()
+    key = "k" * 5000  # a name may be as long as the file, a message may not
+    for refused in (Config({key: 5}, "c"), Config({key: {"a": 5}}, "c").section(key)):
+        assert refused is not None
+        with pytest.raises(ModelFormatError) as error:
+            refused.section(key if key in refused.values else "a")
+        assert len(str(error.value)) < 300
     part = c.section("part")
     assert part is not None and part.section("a").integer("b", 0, 9) == 7
     with pytest.raises(ModelFormatError, match=r"^c, part lacks 'z' .a string.: the file is incomplete"):
