@@ -54,7 +54,9 @@ def test_the_exported_module_gives_the_same_vectors(quant: str, folder: Path, tm
     section = manifest["embed"]
     assert (section["dimensions"], section["max_length"], section["pooling"]) == (128, 24, ["cls", "mean"])
     assert section["prefixes"] == {"query": "query: ", "passage": "passage: "}
-    assert manifest["model"]["fidelity"] == "cosine 1.0000, the same nearest piece in 100.0 %"
+    said = manifest["model"]["fidelity"]
+    assert said == "cosine 1.0000, the same nearest piece in 100.0 %"
+    assert json.dumps(said) in (tmp_path / "site/model/model.js").read_text()
     embedder = Embedder.from_folder(folder, quant, activations="int8" if quant == "q8" else "float")
     ids = embedder.tokens(TEXTS, "query")
     made = []
@@ -142,7 +144,7 @@ def test_bad_sources(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     weights = (folder / "model.safetensors").read_bytes()
     (tmp_path / "file").touch()
     said = {
-        "none": "does not exist", "file": "give the model folder",
+        "none": "does not exist", "file": "give a folder that holds config.json",
         changed("no-weights", "model.safetensors", None): "holds no model.safetensors",
         changed("cut", "model.safetensors", weights[: len(weights) // 2]): "is truncated",
         changed("words", "model.safetensors", b"words " * 9): "no safetensors file",
