@@ -149,6 +149,10 @@ def test_damaged_archives(tmp_path: Path) -> None:
     bomb = archive(tmp_path / "bomb.pt", good, zipfile.ZIP_DEFLATED, **{"0": bytes(16)})
     refuse(bomb, "compressed or encrypted")
     refuse(archive(tmp_path / "empty.pt", dump({})), "holds no tensors by name")
+    listed = archive(tmp_path / "listed.pt", good, **{"0": bytes(16)}).read_bytes()
+    at = listed.rindex(b"PK\x01\x02") + 20  # where the archive's list has how many bytes of data/0 are stored
+    (tmp_path / "listed.pt").write_bytes(listed[:at] + b"\xf0\xff\xff\x7f" + listed[at + 4 :])
+    refuse(tmp_path / "listed.pt", "of which 2147483632 are stored")
     refuse(archive(tmp_path / "pickle.pt", b"\x80\x02}"), "its description is damaged")
     with zipfile.ZipFile(tmp_path / "zip.pt", "w") as z:
         z.writestr("readme", "x")

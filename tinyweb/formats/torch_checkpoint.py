@@ -143,6 +143,11 @@ class TorchCheckpoint(NamedTensors):
                 raise ModelFormatError(
                     f"{path}: {name} is compressed or encrypted, which torch.save never does; refused"
                 )
+            if info.compress_size != info.file_size:  # so many would be read at once
+                raise ModelFormatError(
+                    f"{path}: {name} has {info.file_size} bytes, of which {info.compress_size} are stored: the file is "
+                    "damaged, download it again"
+                )
             if info.file_size > limit or (exact and info.file_size != limit):
                 raise ModelFormatError(
                     f"{path}: {name} has {info.file_size} bytes where {limit} are expected; download the file again"
@@ -166,7 +171,7 @@ def _open(path: Path) -> tuple[zipfile.ZipFile, str]:
         archive = zipfile.ZipFile(path)
     except OSError as e:
         raise ModelFormatError(f"{path} cannot be read: {e.strerror or e}") from None
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError):
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, OverflowError, MemoryError):
         raise ModelFormatError(f"{path} is truncated or damaged: download the file again") from None
     found = [n for n in archive.namelist() if n.endswith("/data.pkl") and n.count("/") == 1]
     if len(found) != 1:
