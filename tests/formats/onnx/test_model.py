@@ -192,7 +192,7 @@ RICH = model(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_any_damage_is_refused_or_computed(data: st.DataObject) -> None:
     changed = bytearray(RICH.SerializeToString())
