@@ -222,7 +222,7 @@ def routed(d: Draw) -> Fields:
 def latent(d: Draw) -> Fields:
     f = {**llama(d, head_dim=False), **routed(d)}
     f |= {"num_key_value_heads": f["num_attention_heads"], "q_lora_rank": d.of(None, 16, 11),
-          "kv_lora_rank": d.of(24, 13), "qk_nope_head_dim": d.of(8, 6),
+          "kv_lora_rank": d.of(24, 14), "qk_nope_head_dim": d.of(8, 6),
           "qk_rope_head_dim": d.of(2, 6, 8), "v_head_dim": d.of(10, 7)}  # fmt: skip
     return {**f, "rope_parameters": rope(d, f["qk_rope_head_dim"], ("default", "yarn", "linear"))}
 
