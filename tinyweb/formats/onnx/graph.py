@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,19 +203,19 @@ def in_order(nodes: list[Node], known: set[str], outputs: list[str], path: str) 
     for i, before in enumerate(waits):
         for j in before:
             readers[j].append(i)
-    ready, order = [i for i, before in enumerate(waits) if not before], list[int]()
+    ready, order = deque(i for i, before in enumerate(waits) if not before), list[int]()
     if all(max(before, default=-1) < i for i, before in enumerate(waits)):
-        order, ready = list(range(len(nodes))), []
+        order, ready = list(range(len(nodes))), deque[int]()
     count = [len(before) for before in waits]
     while ready:
-        i = ready.pop(0)
+        i = ready.popleft()
         order.append(i)
         for j in readers[i]:
             count[j] -= 1
             if not count[j]:
                 ready.append(j)
     if len(order) < len(nodes):
-        stuck = [n.label for i, n in enumerate(nodes) if count[i] and i not in set(order)]
+        stuck = [n.label for i, n in enumerate(nodes) if count[i]]
         raise ModelFormatError(f"nodes wait for each other in a circle: {', '.join(stuck[:4])}")
     used = dict.fromkeys(n for node in nodes for n in node.uses()) | dict.fromkeys(n for n in outputs if n)
     free = tuple(n for n in used if n not in maker and n not in known)
