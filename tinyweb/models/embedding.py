@@ -120,7 +120,7 @@ def _modules(folder: ModelFolder, text: str) -> tuple[tuple[str, ...], tuple[str
                 f"{path}: the encoder lies in {str(where)[:40]!r}, only the folder itself is supported"
             )
         if kind in ("Pooling", "Dense"):
-            if not isinstance(where, str) or Path(where).name != where or where in ("", ".."):
+            if not isinstance(where, str) or Path(where).name != where or where in ("", "..") or len(where) > 255:
                 raise ModelFormatError(f"{path}: the folder of {kind} is {str(where)[:40]!r}, no folder of this model")
             if kind == "Dense":
                 dense.append(where)

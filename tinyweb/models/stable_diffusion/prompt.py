@@ -108,7 +108,9 @@ def _from_merges(folder: Path, special: tuple[str, ...]) -> tokenizers.Tokenizer
             vocab=vocabulary, merges=[(a, b) for a, b in split], unk_token=EOS if EOS in vocabulary else None,
             continuing_subword_prefix="", end_of_word_suffix="</w>",
         )  # fmt: skip
-    except Exception as e:
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as e:  # a Rust panic is none of Exception
         raise ModelFormatError(
             f"{folder / 'merges.txt'} does not fit vocab.json ({str(e)[:100]}): download both again"
         ) from None
