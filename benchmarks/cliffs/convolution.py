@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ def works() -> Iterator[Work]:
     yield convolution("3x3-batch-8", (8, 32, 28, 28), 32, (3, 3), padding=1)
     yield convolution("3x3-no-padding", (1, 48, 40, 40), 48, (3, 3))
     yield convolution("3x3-stride-2", (1, 64, 56, 56), 128, (3, 3), stride=2, padding=1)
-    yield convolution("3x3-odd-channels", (1, 37, 45, 45), 41, (3, 3), padding=1)
+    yield replace(
+        convolution("3x3-odd-channels", (1, 37, 45, 45), 41, (3, 3), padding=1),
+        beyond="tiles of 16 channels for 41, and of 48 columns for 45",
+    )
     yield convolution("3x3-3-channels", (1, 3, 224, 224), 32, (3, 3), stride=2, padding=1)
     yield convolution("3x3-one-out", (1, 64, 64, 64), 1, (3, 3), padding=1)
     yield convolution("5x5", (1, 32, 28, 28), 64, (5, 5), padding=2)
