@@ -53,7 +53,7 @@ class ChatTemplate:
             self._template = self._environment.from_string(source)
         except (TemplateError, RecursionError, SyntaxError, MemoryError) as e:
             raise ModelFormatError(
-                f"{where}: the chat template is not valid Jinja2 ({e or type(e).__name__})"
+                f"{where}: the chat template is not valid Jinja2 ({(str(e) or type(e).__name__)[:500]})"
             ) from None
 
     def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
@@ -71,7 +71,7 @@ class ChatTemplate:
             )
         except _BREAKS as e:
             raise ModelFormatError(
-                f"{self.where}: the chat template cannot render these messages: {e or type(e).__name__}"
+                f"{self.where}: the chat template cannot render these messages: {(str(e) or type(e).__name__)[:500]}"
             ) from None
 
 
