@@ -70,7 +70,8 @@ class Row:
     @property
     def title(self) -> str:
         given = [*self.options, *([("cache", self.cache)] if self.cache else [])]
-        said = " ".join(f"--{n.replace('_', '-')}" + ("" if v is True else f" {v}") for n, v in given)
+        names = ((n if n != "embedding" else "quant-embedding", v) for n, v in given)
+        said = " ".join(f"--{n.replace('_', '-')}" + ("" if v is True else f" {v}") for n, v in names)
         return f"{self.gguf} of GGUF" if self.gguf else f"`--quant {self.quant}{' ' + said if said else ''}`"
 
     @property
