@@ -145,6 +145,13 @@ def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
     return _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
 
 
+def filled_with(folder: ModelFolder) -> int | None:
+    """The token that a tokenizer.json says texts are filled with; None where it does not."""
+    padding = parse_json(folder.text("tokenizer.json") or "{}", str(folder.path / "tokenizer.json")).get("padding")
+    found = padding.get("pad_id") if isinstance(padding, dict) else None
+    return found if type(found) is int else None
+
+
 def _is_rwkv(folder: ModelFolder) -> bool:
     config = folder.read_config("tokenizer_config.json", required=False)
     named = str(config.values.get("tokenizer_class", "")) + str(config.values.get("auto_map", ""))

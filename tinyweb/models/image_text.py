@@ -24,7 +24,7 @@ import tokenizers
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder
 from tinyweb.formats.source import open_model
-from tinyweb.formats.tokenizer import read_backend
+from tinyweb.formats.tokenizer import filled_with, read_backend
 from tinyweb.models.embedding import Embedder, EmbeddingSettings
 from tinyweb.models.encoder import Encoder
 from tinyweb.models.encoder.architectures.image_text import (
@@ -221,8 +221,8 @@ def _number(checkpoint: Checkpoint, name: str) -> float:
 
 def _pad(folder: ModelFolder, backend: tokenizers.Tokenizer, config: ImageTextConfig) -> int:
     """The token that texts are filled with."""
-    if backend.padding is not None:
-        return int(backend.padding["pad_id"])
+    if (told := filled_with(folder)) is not None:
+        return told
     given = folder.read_config("tokenizer_config.json", required=False).values.get("pad_token")
     text = given.get("content") if isinstance(given, dict) else given
     found = backend.token_to_id(text) if isinstance(text, str) else None

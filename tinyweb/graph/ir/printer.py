@@ -33,6 +33,7 @@ from tinyweb.graph.ir.ops import (
     KernelInfo,
     MatrixArg,
     Ops,
+    Ordered,
     ParamArg,
     PlanesArg,
     Space,
@@ -55,13 +56,13 @@ def _from_bits(bits: int) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
 
 
+ARGS = (
+    Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, Ordered, PlanesArg, TableArg, KernelInfo,
+)  # fmt: skip
 NAMESPACE: dict[str, Any] = {
     **{op.name: _constructor(op) for op in Ops},
     **{d.name: d for d in (*ALL, dtypes.void)},
-    **{
-        t.__name__: t
-        for t in (Ops, Space, AxisKind, Axis, BufferArg, ParamArg, StageArg, MatrixArg, PlanesArg, TableArg, KernelInfo)
-    },
+    **{t.__name__: t for t in ARGS},
     "inf": math.inf,
     "nan": math.nan,
     "bits": _from_bits,

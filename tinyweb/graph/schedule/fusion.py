@@ -55,6 +55,7 @@ class State:
 
     kind: Kind = Kind.NONE
     row_size: Size = 1  # elements of the reduces below
+    steps: int = 0  # FULL: of all reduces below, for an element
     row_axes: frozenset[int] = frozenset()  # ROW: the node's axes that share a reduce
     transcendental: bool = False  # every element has transcendental work of its own
     # FULL: the reduce reads its memory more than once (a matrix product), so there is no row in memory that others walk
@@ -184,7 +185,7 @@ class Fusion:
             for s, once in ((u.src[0], self._is_thinned(u)), (u.src[1], picked_whole)):
                 if self.state[s].kind is not Kind.NONE and not once:
                     self._realize(s)
-            if worth_storing_once(u.src[1], _elements(u), self._is_loaded):
+            if worth_storing_once(u.src[1], _elements(u), self._is_loaded) and not self._is_summed(u):
                 self._realize(u.src[1])
             return self._elementwise(u)
         if u.op in ELEMENTWISE:
@@ -203,7 +204,8 @@ class Fusion:
             return s
         if s.kind is Kind.FULL and size_max(s.row_size) <= SHORT_REDUCE and self._of_integers(x):
             # each short sum is needed once, and would take a good part of the memory of what it is made of
-            return State(Kind.FULL, size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))]), inputs=s.inputs)
+            row_size = size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))])
+            return State(Kind.FULL, row_size, size_max(row_size), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
             if s.reduces and not s.transcendental and 2 * sum(_elements(u) for u in s.reduces) <= _elements(x):
                 self.cheaper |= s.reduces
@@ -211,7 +213,7 @@ class Fusion:
             s = self.state[x]
         contraction = 0 < sum(size_max(size_prod(m.shape)) for m in s.inputs) < size_max(size_prod(x.shape))
         row_size = size_prod(x.shape[a] for a in sorted(axes))
-        return State(Kind.FULL, row_size, contraction=contraction, inputs=s.inputs)
+        return State(Kind.FULL, row_size, size_max(row_size), contraction=contraction, inputs=s.inputs)
 
     def _store_borders(self, x: UOp) -> None:
         """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more."""
@@ -222,6 +224,9 @@ class Fusion:
                 self._realize(u)
             elif u.op in MOVEMENT or (u.op in ELEMENTWISE and _elements(u) == size):
                 todo.extend(u.src)
+
+    def _is_summed(self, u: UOp) -> bool:
+        return is_summed(u, self.post_dominators.users)
 
     def _is_thinned(self, u: UOp) -> bool:
         """Whether fewer elements are picked than there are, of sums too short to be worth tiles."""
@@ -247,16 +252,16 @@ class Fusion:
                 return State(inputs=s.inputs)
             along_row = same(size_prod(u.shape[a] for a in sorted(axes)), s.row_size)
             if along_row and not s.contraction and x not in self.apart:
-                return State(Kind.ROW, s.row_size, axes, inputs=s.inputs, reduces=frozenset({x}))
+                return State(Kind.ROW, s.row_size, row_axes=axes, inputs=s.inputs, reduces=frozenset({x}))
             self._realize(x)
         elif (
             s.kind is Kind.ROW
             or (s.transcendental and _elements(x) >= STORED_FROM)
-            or (worth_storing_once(x, _elements(u), self._is_loaded) and not is_summed(u, self.post_dominators.users))
+            or (worth_storing_once(x, _elements(u), self._is_loaded) and not self._is_summed(u))
         ):
             self._realize(x)
         s = self.state[x]
-        return State(s.kind, s.row_size, s.row_axes, inputs=s.inputs, reduces=s.reduces)
+        return State(s.kind, s.row_size, s.steps, s.row_axes, inputs=s.inputs, reduces=s.reduces)
 
     @staticmethod
     def _is_cheap(x: UOp, s: State) -> bool:
@@ -270,7 +275,7 @@ class Fusion:
         s = self.state[x]
         if u.op is Ops.PAD and s.kind is Kind.FULL:
             # a border around sums would be a condition in their loops, and sizes that tiles do not divide
-            border = size_max(s.row_size) * (size_max(size_prod(u.shape)) - size_max(size_prod(x.shape)))
+            border = s.steps * (_elements(u) - _elements(x))
             if border > LAUNCH or self._is_tiled(x, s):
                 self._realize(x)
             return self.state[x]
@@ -278,8 +283,8 @@ class Fusion:
             return s
         if u.op is Ops.PERMUTE:
             return State(
-                s.kind, s.row_size, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes), s.transcendental,
-                inputs=s.inputs, reduces=s.reduces,
+                s.kind, s.row_size, s.steps, frozenset(i for i, a in enumerate(u.arg) if a in s.row_axes),
+                s.transcendental, inputs=s.inputs, reduces=s.reduces,
             )  # fmt: skip
         if u.op is Ops.RESHAPE:
             moved: set[int] = set()
@@ -291,7 +296,9 @@ class Fusion:
                 if inside:
                     moved.update(k for k in news if u.shape[k] != 1)
             else:
-                return State(s.kind, s.row_size, frozenset(moved), s.transcendental, inputs=s.inputs, reduces=s.reduces)
+                return State(
+                    s.kind, s.row_size, s.steps, frozenset(moved), s.transcendental, inputs=s.inputs, reduces=s.reduces
+                )  # fmt: skip
         self._realize(x)
         return self.state[x]
 
@@ -325,11 +332,14 @@ class Fusion:
         inputs = frozenset().union(*(st.inputs for st in states.values()))
         transcendental = u.op in TRANSCENDENTAL or any(st.transcendental for st in states.values())
         for want in (Kind.FULL, Kind.ROW):
-            for st in states.values():
-                if st.kind is want:
-                    contraction = any(other.contraction for other in states.values())
-                    reduces = frozenset().union(*(other.reduces for other in states.values()))
-                    return State(want, st.row_size, st.row_axes, transcendental, contraction, inputs, reduces)
+            wanted = [st for st in states.values() if st.kind is want]
+            if wanted:
+                contraction = any(other.contraction for other in states.values())
+                reduces = frozenset().union(*(other.reduces for other in states.values()))
+                return State(
+                    want, wanted[0].row_size, sum(st.steps for st in wanted), wanted[0].row_axes, transcendental,
+                    contraction, inputs, reduces,
+                )  # fmt: skip
         return State(transcendental=transcendental, inputs=inputs, joined=joined)
 
     def _meets_in_one_kernel(self, u: UOp, state: State) -> bool:

@@ -7,7 +7,7 @@ gather picks rows at, and weights of rows, would be computed for each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, size_max, size_prod
@@ -71,8 +71,8 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
     while todo:
         view, inside, whole = todo.pop()
         made: list[UOp] = []
-        for v in users[view]:
-            if v.op is Ops.TAKE and v.src[0] is view:
+        for x, v in _readers(view, users):
+            if v.op is Ops.TAKE and v.src[0] is x:
                 apart, joined = apart + _elements(v), joined + _elements(v)
             elif v.op not in MOVEMENT:
                 made.append(v)
@@ -82,6 +82,15 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
         if made:
             apart, joined = apart + inside, joined + max(whole, sum(_padded(v, users) for v in made))
     return apart, joined
+
+
+def _readers(u: UOp, users: Users) -> Iterator[tuple[UOp, UOp]]:
+    """What reads a value, or the same elements in another shape, with what it reads."""
+    for v in users[u]:
+        if v.op is Ops.RESHAPE:
+            yield from _readers(v, users)
+        else:
+            yield u, v
 
 
 def _elements(u: UOp) -> int:
