@@ -21,7 +21,8 @@ from tests.graph.ir.graphs import (
     tensor_graph,
 )
 from tinyweb.dtype import ALL, dtypes
-from tinyweb.graph.ir import KernelInfo, Ops, UOp, as_index, size_add
+from tinyweb.graph.ir import KernelInfo, Ops, Space, UOp, as_index, size_add
+from tinyweb.graph.ir.ops import BufferArg, Ordered
 from tinyweb.graph.ir.printer import NAMESPACE, brief, from_python, to_python, to_text
 
 
@@ -72,6 +73,12 @@ def test_constants_that_compare_equal_stay_apart() -> None:
     ]
     assert len(set(one)) == 3
     assert from_python(to_python(one)) == tuple(one)
+
+
+def test_an_update_step_by_step_comes_back() -> None:
+    memory, value = (UOp(Ops.BUFFER, F32, (), BufferArg(Space.DEVICE, i, 8)) for i in range(2))
+    update = UOp(Ops.ASSIGN, F32, (memory, value), Ordered(0, 1))
+    assert from_python(to_python(update)) is update
 
 
 def test_sizes_inside_args_are_nodes_of_the_text() -> None:
