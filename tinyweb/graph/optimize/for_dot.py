@@ -169,8 +169,8 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
         blocks = min(cached * size // (steps * block), b.size(row) // (b.target.parallel_threads * BLOCKS_PER_WORKER))
         chunk, tile = b.split(tile, largest_divisor(b.size(tile), b.size(tile) * cached // elements))
         at, row = b.split(row, largest_divisor(b.size(row), blocks))
+        b.reorder(at, chunk, row, tile)  # weights are brought once
         _share(b, at, "")
-        b.reorder(chunk, row, tile)
     if vectors > 1:
         vector, lane = b.split(lane, b.target.dot_lanes)
         b.bind(vector, AxisKind.UNROLL)
