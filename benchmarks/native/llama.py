@@ -114,7 +114,7 @@ class LlamaCpp(Model):
     """llama.cpp built for this processor, through its C interface."""
 
     def __init__(self, shape: str, quant: str, threads: int):
-        import llama_cpp  # type: ignore[import-not-found]
+        import llama_cpp
 
         path = str(checkpoints.gguf_file(shape, quant))
         self.shape, self.library = shape, llama_cpp

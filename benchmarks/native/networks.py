@@ -66,7 +66,7 @@ class Onnxruntime(Contestant):
     """onnxruntime's processor backend, all of its graph optimisations."""
 
     def __init__(self, work: str, size: int, threads: int):
-        import onnxruntime  # type: ignore[import-not-found]
+        import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1

@@ -6,7 +6,7 @@ import ctypes
 import json
 import sys
 
-import llama_cpp  # type: ignore[import-not-found]
+import llama_cpp
 import numpy as np
 
 F32 = 0  # of ggml's types

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime  # type: ignore[import-not-found]
+import onnxruntime
 from onnx import helper
 
 RANDOM = np.random.default_rng(0)

@@ -63,10 +63,6 @@ def join(values: Sequence[Any], axis: int) -> Any:
     return Tensor.cat(*values, axis=axis) if len(values) > 1 else values[0]
 
 
-def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    return np.broadcast_shapes(*(tuple(s) for s in shapes))
-
-
 def whole_axis(call: Call, axis: int, ndim: int) -> int:
     """An axis counted from the front."""
     if not -ndim <= axis < max(ndim, 1):

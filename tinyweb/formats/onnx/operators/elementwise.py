@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Held
-from tinyweb.formats.onnx.operators.common import broadcast_shape, broadcast_to, cast, dtype_of, reshape
+from tinyweb.formats.onnx.operators.common import cast, dtype_of, reshape
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
@@ -106,10 +106,9 @@ def total(call: Call, first: Array, *others: Array) -> Any:
 @op("Clip", folds=True)
 def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Any:
     dtype = dtype_of(x)
+    bounds: tuple[Any, Any] = (low, high)
     if call.version < 11:
-        bounds = [call.real("min", None), call.real("max", None)]
-    else:
-        bounds = [low, high]  # type: ignore[list-item]
+        bounds = call.real("min", None), call.real("max", None)
     least: Any = Tensor.maximum if isinstance(x, Tensor) else np.maximum
     most: Any = Tensor.minimum if isinstance(x, Tensor) else np.minimum
     for choose, bound in zip((least, most), bounds):
@@ -186,8 +185,7 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Any:
     if isinstance(condition, np.ndarray):
         return np.where(condition, np.asarray(a), np.asarray(b))
     _alike(call, a, b)
-    shape = broadcast_shape(condition.shape, a.shape, b.shape)  # type: ignore[arg-type]
-    return broadcast_to(condition.where(a, b), shape)
+    return condition.where(a, b)
 
 
 # -- activations ------------------------------------------------------------------------------------------------------

@@ -40,11 +40,8 @@ def gather_elements(call: Call, x: Tensor, index: Tensor) -> Tensor:
 
 def _flat_places(index: Tensor, shape: list[int]) -> Tensor:
     """(…, axes) places as places in the flattened first axes of `shape`."""
-    total: Any = 0
-    for i, n in enumerate(shape):
-        step = math.prod(shape[i + 1 :])
-        total = total + from_the_front(index[..., i], n) * step
-    return total  # type: ignore[no-any-return]
+    parts = [from_the_front(index[..., i], n) * math.prod(shape[i + 1 :]) for i, n in enumerate(shape)]
+    return sum(parts[1:], parts[0])
 
 
 @op("GatherND")

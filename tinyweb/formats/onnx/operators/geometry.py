@@ -37,7 +37,7 @@ def sample(x: Tensor, at: Sequence[Tensor]) -> Tensor:
     sizes = [fixed(n) for n in x.shape[1:]]
     flat = x.reshape(x.shape[0], -1)
     low = [a.floor() for a in at]
-    total: Any = 0
+    parts: list[Tensor] = []
     for corner in itertools.product((0, 1), repeat=len(sizes)):
         weight: Any = 1
         place: Any = 0
@@ -48,8 +48,8 @@ def sample(x: Tensor, at: Sequence[Tensor]) -> Tensor:
             within = (here >= 0) & (here <= n - 1)
             inside = within if inside is None else inside & within
             place = place + here.clamp(0, n - 1).cast(dtypes.int32) * math.prod(sizes[i + 1 :])
-        total = total + flat.gather(1, place) * inside.where(weight, 0.0)
-    return total  # type: ignore[no-any-return]
+        parts.append(flat.gather(1, place) * inside.where(weight, 0.0))
+    return sum(parts[1:], parts[0])
 
 
 @op("RoiAlign", host=(1, 2))

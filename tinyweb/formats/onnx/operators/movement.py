@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyweb.array.movement import broadcast_shapes
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Host
 from tinyweb.formats.onnx.operators.common import (
@@ -40,7 +41,7 @@ def lower_reshape(call: Call, x: Array, target: Host | None = None) -> Any:
     if not call.integer("allowzero", 0):
         if any(n == 0 and i >= len(x.shape) for i, n in enumerate(wanted)):
             raise call.error(f"shape {wanted} takes a size that {list(x.shape)} has not")
-        wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]  # type: ignore[misc]
+        wanted = [fixed(x.shape[i]) if n == 0 else n for i, n in enumerate(wanted)]
     if wanted.count(-1) == 1:
         rest = size_of([n for n in wanted if n != -1])
         if rest == 0:
@@ -89,7 +90,7 @@ def unsqueeze(call: Call, x: Array, axes: Host | None = None) -> Any:
 
 @op("Expand", host=(1,), folds=True)
 def expand(call: Call, x: Array, target: Host) -> Any:
-    return broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(target.tolist())))  # type: ignore[arg-type]
+    return broadcast_to(x, broadcast_shapes("Expand", tuple(x.shape), tuple(target.tolist())))
 
 
 @op("Concat", folds=True)

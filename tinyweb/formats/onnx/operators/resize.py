@@ -110,15 +110,14 @@ def resize_axis(call: Call, x: Tensor, a: Axis, mode: str, coordinates: str) -> 
         np.add.at(matrix, (places, np.arange(a.out)[:, None]), weights)
         y = x.movedim(a.axis, -1).matmul(Tensor(matrix.astype(np.float32), device=x.device))
         return y.movedim(-1, a.axis)
-    total: Any = None
+    parts: list[Tensor] = []
     for k in range(places.shape[1]):
         if not weights[:, k].any():
             continue
         part = x.take(Tensor(np.ascontiguousarray(places[:, k], np.int32), device=x.device), a.axis)
         w = Tensor(np.ascontiguousarray(weights[:, k], np.float32), device=x.device).reshape(*lead, -1, *behind)
-        total = part * w if total is None else total + part * w
-    assert total is not None
-    return total  # type: ignore[no-any-return]
+        parts.append(part * w)
+    return sum(parts[1:], parts[0])
 
 
 def _axes(call: Call, x: Tensor, roi: Host | None, scales: Host | None, sizes: Host | None) -> list[Axis]:
