@@ -10,7 +10,6 @@ Integers = Literal["q8", "q6", "q5", "q4", "q3"]
 Kind = Literal[Floats, Integers]
 Quant = Literal["stored", Kind]
 ExportQuant = Literal[Quant, "mixed"]
-DetectorQuant = Literal["f16", "f32"]
 CacheKind = Literal["f16", "f32", "q8", "q4"]
 Activations = Literal["float", "int8"]
 

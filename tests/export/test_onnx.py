@@ -75,7 +75,8 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     for dims, quant, message in (
         ({}, None, r"Sizes are left open: .*--dim batch=1"),
         ({"b": [1]}, None, "no size called 'b'; it has batch"),
-        ({"batch": list(range(1, 20))}, None, "make 19 functions"),
+        ({"batch": range(1, 20)}, None, "make 19 functions"),
+        ({"batch": range(1, 1 << 60)}, None, "make 1152921504606846975 functions"),
         ({"batch": [1]}, "q9", "--quant q9 is not"),
     ):
         with pytest.raises(ExportError, match=message):
@@ -129,10 +130,15 @@ def test_a_condition_and_an_input_that_is_fixed(tmp_path: Path) -> None:
     assert got[1]["y"].tolist() == [-1.0, -2.0]
     with pytest.raises(ExportError, match="no input of numbers called 'r'"):
         export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"r": 1}))
+    for value in (0.5, 1e30, float("nan")):
+        with pytest.raises(ExportError, match="'rate' is of int64, which cannot be"):
+            export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"rate": value}))
+    with pytest.raises(ExportError, match=r"'x' has the shape \[1\]: 2 numbers"):
+        export_onnx(path, tmp_path / "no", OnnxOptions(dims, {"x": [1.0, 2.0]}))
 
 
 def test_sizes_on_the_command_line() -> None:
-    assert sizes(["a=1", "b=16,64", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": [2, 3, 4]}
-    for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1"):
+    assert sizes(["a=1", "b=16,64", "c=2:4"]) == {"a": [1], "b": [16, 64], "c": range(2, 5)}
+    for wrong in ("a", "a=", "=1", "a=x", "a=4:2", "a=-1", "a=1,-1", "a=-1:4", "a=1:2:3", f"a=1:{1 << 80}"):
         with pytest.raises(ExportError, match="--dim"):
             sizes([wrong])

@@ -28,7 +28,7 @@ from tinyweb.cli.common import (
     source_argument,
     stderr,
 )
-from tinyweb.kinds import DetectorQuant
+from tinyweb.kinds import Floats
 
 Source = Annotated[str, source_argument("A YOLOv8 (.pt, .safetensors, .onnx)")]
 Size = Annotated[
@@ -42,7 +42,7 @@ def export_detect(
     source: Source,
     output: Output,
     size: Size = None,
-    quant: Annotated[DetectorQuant, typer.Option(help="Weights: 16 or 32 bit floats.")] = "f16",
+    quant: Annotated[Floats, typer.Option(help="Weights: 16 or 32 bit floats.")] = "f16",
     max_boxes: Annotated[int, typer.Option(help="Most objects found in one picture.")] = 300,
     target: Targets = ALL_TARGETS,
     shard_bytes: ShardBytes = SHARD_BYTES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,22 +23,26 @@ from tinyweb.cli.common import (
     stderr,
 )
 from tinyweb.errors import ExportError
+from tinyweb.kinds import Floats
+
+LARGEST = (1 << 31) - 1  # of a size
 
 
-def sizes(given: list[str]) -> dict[str, list[int]]:
+def sizes(given: list[str]) -> dict[str, Sequence[int]]:
     """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, Sequence[int]] = {}
     for text in given:
         name, equals, values = text.rpartition("=")
+        between = ":" in values
         try:
-            if not equals or not name:
+            told = [int(v) for v in values.split(":" if between else ",")]
+            if not equals or not name or (between and len(told) != 2):
                 raise ValueError
-            low, colon, high = values.partition(":")
-            found[name] = list(range(int(low), int(high) + 1)) if colon else [int(v) for v in values.split(",")]
         except ValueError:
             raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
-        if not found[name] or min(found[name]) < 0:
-            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one below 0.")
+        found[name] = range(told[0], told[1] + 1) if between else told
+        if min(told) < 0 or max(told) > LARGEST or not found[name]:
+            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
     return found
 
 
@@ -70,7 +75,7 @@ def export_onnx(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
     ] = None,
-    quant: Annotated[str | None, typer.Option(help="Weights: f32 as they are (default), or f16.")] = None,
+    quant: Annotated[Floats | None, typer.Option(help="Weights: f32 as they are (default), or f16.")] = None,
     target: Targets = ALL_TARGETS,
     shard_bytes: ShardBytes = SHARD_BYTES,
     name: Name = None,

@@ -100,7 +100,7 @@ def quants() -> list[str]:
     return sorted(BITS, key=bits, reverse=True)
 
 
-def rounder(quant: str) -> list[str]:
+def less_exact(quant: str) -> list[str]:
     """Kinds of weights that are less exact than this one, the most exact first; of one that is none of ours, as of
     blocks of a file, all of integers."""
     order = [*FLOATS, *quants()]

@@ -8,6 +8,7 @@ Each combination of the named sizes is a function of its own, all of which share
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,11 @@ from tinyweb.export.function import ENTRY, TARGETS, export_functions
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.report import report
+from tinyweb.kinds import FLOATS
 from tinyweb.tensor import Tensor
 
 MAX_FUNCTIONS = 16
 DEVICE = "CPU"
-QUANTS = ("f32", "f16")
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ def export_onnx(
     that depends on values.
     """
     options = options or OnnxOptions()
-    if options.quant not in (None, *QUANTS):
+    if options.quant not in (None, *FLOATS):
         raise ExportError(f"ONNX weights are exported as they are or in half floats: --quant {options.quant} is not "
-                          f"supported, choose one of {', '.join(QUANTS)}.")  # fmt: skip
+                          f"supported, choose one of {', '.join(FLOATS)}.")  # fmt: skip
     model = OnnxModel(source, half=options.quant == "f16")
     check_supported(model)
     fixed = _fixed(model, options.fixed)
@@ -102,7 +103,13 @@ def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
         if p is None or p.dtype is None:
             raise ExportError(f"The model has no input of numbers called {name!r} that could be fixed.")
         shape = [n if isinstance(n, int) else 1 for n in p.shape or ()]
-        found[name] = np.asarray(value, p.dtype.numpy).reshape(shape)
+        given = np.asarray(value)
+        if given.size != math.prod(shape):
+            raise ExportError(f"Input {name!r} has the shape {shape}: {given.size} numbers cannot be its value.")
+        with np.errstate(all="ignore"):
+            found[name] = given.astype(p.dtype.numpy).reshape(shape)
+        if not p.dtype.is_float and not (found[name] == given.reshape(shape)).all():
+            raise ExportError(f"Input {name!r} is of {p.dtype.name}, which cannot be {value}.")
     return found
 
 
@@ -113,13 +120,13 @@ def _examples(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict
         raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
     if left := [n for n in names if n not in dims]:
         raise ExportError(f"Sizes are left open: say what they are, as in --dim {left[0]}=1 ({', '.join(left)}).")
-    chosen = list(itertools.product(*(dims[n] for n in names)))
-    if not 1 <= len(chosen) <= MAX_FUNCTIONS:
-        raise ExportError(f"The sizes make {len(chosen)} functions: 1 to {MAX_FUNCTIONS} can be exported.")
+    count = math.prod(len(dims[n]) for n in names)
+    if not 1 <= count <= MAX_FUNCTIONS:
+        raise ExportError(f"The sizes make {count} functions: 1 to {MAX_FUNCTIONS} can be exported.")
     found = {}
-    for values in chosen:
+    for values in itertools.product(*(dims[n] for n in names)):
         sizes = dict(zip(names, values))
-        name = ENTRY if len(chosen) == 1 else "_".join([ENTRY, *map(str, values)])
+        name = ENTRY if count == 1 else "_".join([ENTRY, *map(str, values)])
         found[name] = {p.name: _example(p, sizes) for p in inputs}
     return found
 

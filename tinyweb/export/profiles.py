@@ -179,13 +179,13 @@ def _steps(
 def _smaller(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
     """Options for weights and cache, from those that are on, with the bytes of the weights that each saves, and what
     it leaves of the cache's."""
-    from tinyweb.export.choices import Weights, by_exactness, rounder, smaller_caches
+    from tinyweb.export.choices import Weights, by_exactness, less_exact, smaller_caches
     from tinyweb.models.decoder.cache import ELEMENT_BITS
 
     model, numbers = manifest["model"], Weights.of_manifest(manifest)
     quant, cache = str(model.get("quant")), str(model.get("cache"))
     now = numbers.bytes(STORED)
-    later = [q for q in rounder(quant) if numbers.bytes(q) < now]
+    later = [q for q in less_exact(quant) if numbers.bytes(q) < now]
     caches = smaller_caches(cache) if cache in ELEMENT_BITS else ["f16"]
     for w, c in by_exactness([STORED, *later], caches):
         changed = [f"--quant {w}"] if w != STORED else []
