@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinyweb.array.activation import Activation
 from tinyweb.array.core import TensorCore
 from tinyweb.array.normalization import Normalization
-from tinyweb.graph.ir import Shape, size_max, size_prod
+from tinyweb.graph.ir import Shape, numel_max, size_max
 from tinyweb.graph.schedule.indexing import same
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -306,7 +306,7 @@ class Loss(Activation, Normalization):
         if weight is None:
             count = counts.cast(x.dtype).sum()
             # a kernel of the gradient counts again for every few samples, which must not take more than they do
-            return total.div(count.contiguous() if size_max(size_prod(t.shape)) > 4 * classes else count)
+            return total.div(count.contiguous() if numel_max(t.shape) > 4 * classes else count)
         return total.div(hit.where(factors, 0).sum())
 
     # -- of margins ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tinyweb.array.core import TensorCore, leaf
 from tinyweb.array.scatter import Scatter
 from tinyweb.dtype import dtypes
 from tinyweb.graph.autodiff import gradient as differentiate
-from tinyweb.graph.ir import Size, size_max, size_prod
+from tinyweb.graph.ir import Size, numel_max
 
 
 class Pooling(Activation, Scatter, Convolution):
@@ -112,7 +112,7 @@ class Pooling(Activation, Scatter, Convolution):
         axes = tuple(range(self.ndim - n, self.ndim))
         kernel = self.shape[self.ndim - n :]
         value = self.max(axes)
-        count = size_max(size_prod(kernel))
+        count = numel_max(kernel)
         hit = self.eq(value._reshape((*value.shape, *(1,) * n)))
         if self.dtype.is_float:
             hit = hit.logical_or(self.isnan())
@@ -361,7 +361,7 @@ class Pooling(Activation, Scatter, Convolution):
         kernel = w.shape[w.ndim - n :]
 
         def back(g: Self, first: Self) -> Self:
-            number = self._iota(size_max(size_prod(kernel)))._reshape(kernel)
+            number = self._iota(numel_max(kernel))._reshape(kernel)
             wide = g._reshape((*g.shape, *(1,) * n))
             return first._reshape((*first.shape, *(1,) * n)).eq(number).where(wide, 0)._transpose_of(cut, self.shape)
 

@@ -38,7 +38,7 @@ from tinyweb.device import (
     reserve,
     uninterrupted,
 )
-from tinyweb.graph.ir import Ops, UOp, size_max, size_prod
+from tinyweb.graph.ir import Ops, UOp, numel_max, size_max
 from tinyweb.graph.schedule import schedule
 from tinyweb.graph.schedule.views import is_broadcast, view_base, walk
 
@@ -250,7 +250,7 @@ def _nbytes(u: UOp) -> int:
 
 
 def _elements(u: UOp) -> int:
-    return size_max(size_prod(size_max(s) for s in u.shape))
+    return numel_max(size_max(s) for s in u.shape)
 
 
 def _have_one_binding(roots: Sequence[UOp]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinyweb.array.core import TensorCore
 from tinyweb.array.operators import Operators
 from tinyweb.dtype import DType, DTypeLike, dtypes, to_dtype
-from tinyweb.graph.ir import Ops, Size, UOp, size_max, size_prod
+from tinyweb.graph.ir import Ops, Size, UOp, numel_max, size_max, size_prod
 from tinyweb.graph.schedule.ordered import FEW, MANY
 
 
@@ -174,7 +174,7 @@ class Reduction(Operators):
 def _block_size(shape: Sequence[Size], axis: int) -> int:
     """Elements of the blocks in which a position along an axis is looked for; 0 for an axis whose maximum is taken in
     one launch: another pass over what is near costs less than more launches."""
-    n, count = shape[axis], size_max(size_prod(shape))
+    n, count = shape[axis], numel_max(shape)
     if not isinstance(n, int) or not all(isinstance(s, int) for s in shape) or n <= MANY or count >= FEW * n:
         return 0
     return 1 << round(math.log2(n) / 2)

@@ -8,7 +8,7 @@ from weakref import ref
 from tinyweb.array.realize import own
 from tinyweb.array.storage import Value, aliases, change, leaf, replace_all, shaped
 from tinyweb.device import bindings, current_recorder, not_recording
-from tinyweb.graph.ir import MOVEMENT, Ops, UOp, size_max, size_prod
+from tinyweb.graph.ir import MOVEMENT, Ops, UOp, numel_max, size_max
 from tinyweb.graph.schedule import new_buffer
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.graph.schedule.views import is_broadcast, view_base
@@ -56,7 +56,7 @@ def update(method: str, target: Value, value: Value) -> None:
         whole = value.uop if same_shape(value.uop, base) else UOp(Ops.RESHAPE, base.dtype, (value.uop,), base.shape)
         table = {base: leaf(whole)}
     else:
-        memory = new_buffer(size_max(size_prod(size_max(s) for s in base.shape)), base.dtype)
+        memory = new_buffer(numel_max(size_max(s) for s in base.shape), base.dtype)
         values = bindings([base])
         start = _assign(shaped(memory, base.shape, values), base)
         first = replace_all([shaped(memory, base.shape, values)], {memory: start})[0]

@@ -30,7 +30,7 @@ from tinyweb.graph.ir.ops import (
     TableArg,
 )
 from tinyweb.graph.ir.printer import brief
-from tinyweb.graph.ir.uop import UOp, size_max, size_prod
+from tinyweb.graph.ir.uop import UOp, numel_max
 
 
 def is_scalar(u: UOp) -> bool:
@@ -82,7 +82,7 @@ def dots(u: UOp) -> bool:
     a, *others, c = u.src
     if u.dtype is not c.dtype or (u.dtype is not dtypes.int32 and not isinstance(u.arg, tuple)):
         return False
-    *counts, sums = (max(size_max(size_prod(s.shape)), 1) for s in u.src)
+    *counts, sums = (max(numel_max(s.shape), 1) for s in u.src)
     if isinstance(u.arg, tuple):
         rows, columns = u.arg
         steps = counts[0] // rows

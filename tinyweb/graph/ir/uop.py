@@ -489,6 +489,11 @@ def size_prod(sizes: Iterable[Size]) -> Size:
     return number if rest is None else size_mul(rest, number)
 
 
+def numel_max(shape: Iterable[Size]) -> int:
+    """The largest number of elements that a shape can have."""
+    return size_max(size_prod(shape))
+
+
 def size_max(s: Size) -> int:
     """The largest value a size can take."""
     return s if isinstance(s, int) else s.vmax

@@ -24,7 +24,6 @@ from tinyweb.graph.optimize.fuse import Fuse
 from tinyweb.graph.optimize.instructions import (
     DOT2_I16,
     DOT4_I8,
-    DOT4_U8_I8,
     DOT_STEPS,
     FIELD,
     PACKED,
@@ -78,7 +77,7 @@ def _wide(b: Builder) -> list[Instruction]:
 
 def _widest(b: Builder) -> list[Instruction]:
     """The same where what is shifted has sums of its own; bytes of any sign are then best multiplied as they are."""
-    return [i for i in b.instructions() if i is DOT4_U8_I8] + _wide(b)
+    return [i for i in b.instructions() if i.unsigned_bytes] + _wide(b)
 
 
 def _whole(b: Builder, recipe: Callable[[], bool]) -> bool:
@@ -178,7 +177,7 @@ def _along_rows(b: Builder, w: Dots, columns: UOp, instruction: Instruction, vec
     if not divides(w.dots[0].src[1].src[0], instruction.steps):
         return False
     _, steps_of = b.split(w.dots[0].src[1].arg.name, instruction.steps)
-    b.do(Tensorize(steps_of, instruction.name, at if instruction is DOT4_U8_I8 else ""))
+    b.do(Tensorize(steps_of, instruction.name, at if instruction.unsigned_bytes else ""))
     return _stage(b, [*w.weights, *w.scales], at) and _stage(b, w.others, chunk)
 
 

@@ -62,6 +62,11 @@ class Instruction:
         return int(self.axes[0].src[0].arg)
 
     @property
+    def unsigned_bytes(self) -> bool:
+        """Whether it takes bytes without a sign: what has one is raised into them, and needs no other form."""
+        return dtypes.uint8 in self.operands
+
+    @property
     def terms(self) -> int:
         """Products that are added to one sum."""
         return prod(int(r.src[0].arg) for r in self.axes)

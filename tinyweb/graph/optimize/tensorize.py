@@ -15,7 +15,6 @@ from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, nest_key, nested, row_ma
 from tinyweb.graph.optimize.action import Action, Schedule
 from tinyweb.graph.optimize.errors import ScheduleError, find_axis
 from tinyweb.graph.optimize.instructions import (
-    DOT4_U8_I8,
     INSTRUCTIONS,
     Instruction,
     Match,
@@ -58,7 +57,7 @@ class Tensorize(Action):
         self.require(matches and len(matches) == len(reduces), f"the instruction takes {instruction}")
         staged = any(r in u.ranges for u in loops_of(kernel).stages)
         self.require(not staged, "what was staged depends on the axis; tensorize before the stage")
-        if self.at and not instruction.words and instruction is not DOT4_U8_I8:
+        if self.at and not instruction.words and not instruction.unsigned_bytes:
             matches = {u: replace(m, shifts=_raised(m, instruction)) for u, m in matches.items()}
         shifted = {u: m for u, m in matches.items() if any(m.shifts)}
         if instruction.words:

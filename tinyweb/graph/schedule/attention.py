@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyweb.dtype import dtypes
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, nested, size_max, size_prod, substitute
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, Ops, Size, UOp, nested, numel_max, substitute
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.symbolic import simplify
@@ -54,7 +54,7 @@ def _candidate(maximum: UOp, post_dominators: PostDominators) -> list[UOp]:
             exponential = exponential or u.op is Ops.EXP
             todo.extend(post_dominators.users[u])
         if end.op is Ops.REDUCE:
-            rows, sums = _elements(maximum), _elements(end)
+            rows, sums = numel_max(maximum.shape), numel_max(end.shape)
             fits = end.arg[0] is Ops.ADD and _along(end, length) and exponential
             return between if fits and rows < sums <= WIDEST * rows else []
         seen.add(end)
@@ -77,7 +77,7 @@ def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators
     scores, inside = between[0], set(between)
     ends = dict.fromkeys(v for u in between for v in post_dominators.users[u] if v not in inside)
     # what is looked through, its axis along the row, elements of the product at hand; 0: it is still to be found
-    products = [(scores, maximum.arg[1][0], 0), *((e.src[0], e.arg[1][0], _elements(e.src[0])) for e in ends)]
+    products = [(scores, maximum.arg[1][0], 0), *((e.src[0], e.arg[1][0], numel_max(e.src[0].shape)) for e in ends)]
     for first in products:
         todo, seen = [first], {scores} - {first[0]}
         found: list[UOp] = []
@@ -87,12 +87,12 @@ def halves(maximum: UOp, between: Sequence[UOp], post_dominators: PostDominators
                 continue
             seen.add(u)
             if u.op is Ops.CAST and u.src[0].dtype is dtypes.float16 and u.dtype is dtypes.float32:
-                if size >= uses * _elements(u):
+                if size >= uses * numel_max(u.shape):
                     found.append(u)
             elif u.op is Ops.CAST and u.src[0].dtype.is_int:
                 found, todo = [], []
             elif u.op is Ops.REDUCE and size == 0:
-                todo.append((u.src[0], axis, _elements(u.src[0])))
+                todo.append((u.src[0], axis, numel_max(u.src[0].shape)))
             elif u.op in ELEMENTWISE or u.op in MOVEMENT:
                 todo.extend((s, a, size) for s in u.src if (a := _axis_in(u, s, axis)) is not None)
         yield from found
@@ -109,10 +109,6 @@ def _axis_in(u: UOp, x: UOp, axis: int) -> int | None:
     if not x.shape or (u.op is Ops.EXPAND and not same(x.shape[axis], u.shape[axis])):
         return None  # a constant, or the same all along it
     return axis
-
-
-def _elements(u: UOp) -> int:
-    return size_max(size_prod(u.shape))
 
 
 def _along(u: UOp, length: Size) -> bool:

@@ -25,6 +25,7 @@ from tinyweb.graph.ir import (
     Ordered,
     Size,
     UOp,
+    numel_max,
     size_max,
     size_prod,
     toposort,
@@ -70,10 +71,6 @@ def base_of(u: UOp) -> UOp:
     while u.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND):
         u = u.src[0]
     return u
-
-
-def _elements(u: UOp) -> int:
-    return size_max(size_prod(u.shape))
 
 
 def is_memory(u: UOp) -> bool:
@@ -185,7 +182,7 @@ class Fusion:
             for s, once in ((u.src[0], self._is_thinned(u)), (u.src[1], picked_whole)):
                 if self.state[s].kind is not Kind.NONE and not once:
                     self._realize(s)
-            if worth_storing_once(u.src[1], _elements(u), self._is_loaded) and not self._is_summed(u):
+            if worth_storing_once(u.src[1], numel_max(u.shape), self._is_loaded) and not self._is_summed(u):
                 self._realize(u.src[1])
             return self._elementwise(u)
         if u.op in ELEMENTWISE:
@@ -207,22 +204,26 @@ class Fusion:
             row_size = size_prod([s.row_size, *(x.shape[a] for a in sorted(axes))])
             return State(Kind.FULL, row_size, size_max(row_size), inputs=s.inputs)
         if s.kind is Kind.FULL or (s.kind is Kind.ROW and axes != s.row_axes):
-            if s.reduces and not s.transcendental and 2 * sum(_elements(u) for u in s.reduces) <= _elements(x):
+            if (
+                s.reduces
+                and not s.transcendental
+                and 2 * sum(numel_max(u.shape) for u in s.reduces) <= numel_max(x.shape)
+            ):
                 self.cheaper |= s.reduces
             self._realize(x)
             s = self.state[x]
-        contraction = 0 < sum(size_max(size_prod(m.shape)) for m in s.inputs) < size_max(size_prod(x.shape))
+        contraction = 0 < sum(numel_max(m.shape) for m in s.inputs) < numel_max(x.shape)
         row_size = size_prod(x.shape[a] for a in sorted(axes))
         return State(Kind.FULL, row_size, size_max(row_size), contraction=contraction, inputs=s.inputs)
 
     def _store_borders(self, x: UOp) -> None:
         """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more."""
-        todo, size = [x], _elements(x)
+        todo, size = [x], numel_max(x.shape)
         while todo:
             u = todo.pop()
-            if u.op is Ops.PAD and size >= self.checked_uses * _elements(u.src[0]):
+            if u.op is Ops.PAD and size >= self.checked_uses * numel_max(u.src[0].shape):
                 self._realize(u)
-            elif u.op in MOVEMENT or (u.op in ELEMENTWISE and _elements(u) == size):
+            elif u.op in MOVEMENT or (u.op in ELEMENTWISE and numel_max(u.shape) == size):
                 todo.extend(u.src)
 
     def _is_summed(self, u: UOp) -> bool:
@@ -232,7 +233,7 @@ class Fusion:
         """Whether fewer elements are picked than there are, of sums too short to be worth tiles."""
         picked, s = u.src[0], self.state[u.src[0]]
         short = s.kind is Kind.FULL and not self._is_tiled(picked, s)
-        return self.scattered_loads and short and _elements(u) < _elements(picked)
+        return self.scattered_loads and short and numel_max(u.shape) < numel_max(picked.shape)
 
     def _of_integers(self, x: UOp) -> bool:
         """Whether the reduces that a FULL value is made of are of integers."""
@@ -256,8 +257,8 @@ class Fusion:
             self._realize(x)
         elif (
             s.kind is Kind.ROW
-            or (s.transcendental and _elements(x) >= STORED_FROM)
-            or (worth_storing_once(x, _elements(u), self._is_loaded) and not self._is_summed(u))
+            or (s.transcendental and numel_max(x.shape) >= STORED_FROM)
+            or (worth_storing_once(x, numel_max(u.shape), self._is_loaded) and not self._is_summed(u))
         ):
             self._realize(x)
         s = self.state[x]
@@ -275,7 +276,7 @@ class Fusion:
         s = self.state[x]
         if u.op is Ops.PAD and s.kind is Kind.FULL:
             # a border around sums would be a condition in their loops, and sizes that tiles do not divide
-            border = s.steps * (_elements(u) - _elements(x))
+            border = s.steps * (numel_max(u.shape) - numel_max(x.shape))
             if border > LAUNCH or self._is_tiled(x, s):
                 self._realize(x)
             return self.state[x]

@@ -17,9 +17,9 @@ from tinyweb.graph.ir import (
     Shape,
     Size,
     UOp,
+    numel_max,
     rebuild,
     size_max,
-    size_prod,
     size_sub,
     substitute,
     toposort,
@@ -112,7 +112,7 @@ class _Expansion:
     def scan(self, op: Ops, axis: int, sources: Sequence[UOp]) -> UOp:
         """`sources` are x, and of a linear recurrence (MULADD) its factors."""
         n = sources[0].shape[axis]
-        rows = size_max(size_prod(s for a, s in enumerate(sources[0].shape) if a != axis))
+        rows = numel_max(s for a, s in enumerate(sources[0].shape) if a != axis)
         if not isinstance(n, int) or n <= 2 * BLOCK or rows >= WIDE:
             return self._serial(op, axis, sources)
         return self._in_blocks(op, axis, sources)
@@ -146,7 +146,7 @@ class _Expansion:
 
     def scatter(self, axis: int, op: Ops | None, distinct: bool, x: UOp, index: UOp, values: UOp) -> UOp:
         places, steps = size_max(x.shape[axis]), size_max(index.shape[axis])
-        rows = size_max(size_prod(values.shape)) // max(steps, 1)
+        rows = numel_max(values.shape) // max(steps, 1)
         most = steps // max(PRIVATE * places, BLOCK)
         most = min(most - min(most // 5, EXCHANGED), THREADS // max(rows, 1))
         # as many as a processor's thread takes together, at places that are not the same in its cache, without a rest
@@ -190,7 +190,7 @@ class _Expansion:
         """`view` of its memory once each value is combined with what is at its place, or put there."""
         if not distinct:
             # what several columns need of an index is computed once
-            shared = size_max(size_prod(values.shape)) == size_max(size_prod(index.shape))
+            shared = numel_max(values.shape) == numel_max(index.shape)
             index, values = (_read_once if shared else _stored)(index), _read_once(values)
         place = UOp(Ops.TAKE, places.dtype, (places, index), axis)
         value = values if op is None else UOp(op, places.dtype, (place, values))
@@ -208,7 +208,7 @@ class _Expansion:
     def _buffer(self, shape: Shape, dtype: DType) -> UOp:
         """New memory for an array, as a view that has the array's shape."""
         most = tuple(size_max(s) for s in shape)
-        self.buffers.append(self.new(size_max(size_prod(most)), dtype))
+        self.buffers.append(self.new(numel_max(most), dtype))
         view = reshape(self.buffers[-1], most)
         for axis, s in enumerate(shape):
             view = _shrink(view, axis, 0, s)
@@ -231,8 +231,8 @@ def _is_long(u: UOp) -> bool:
     """Whether a REDUCE is too long for one worker or workgroup to carry out alone, and has no others beside it."""
     if u.op is not Ops.REDUCE or not all(isinstance(s, int) for s in u.src[0].shape):
         return False
-    rows = size_max(size_prod(u.shape))
-    return 0 < rows < FEW and size_max(size_prod(u.src[0].shape)) > MANY * rows
+    rows = numel_max(u.shape)
+    return 0 < rows < FEW and numel_max(u.src[0].shape) > MANY * rows
 
 
 def _in_parts(u: UOp, x: UOp) -> UOp:

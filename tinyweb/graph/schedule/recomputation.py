@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, size_max, size_prod
+from tinyweb.graph.ir import ELEMENTWISE, MOVEMENT, TRANSCENDENTAL, Ops, UOp, numel_max
 from tinyweb.graph.schedule.work import LAUNCH
 
 STORED = 4  # operations that storing an element and loading it again may cost
@@ -29,7 +29,7 @@ IsMemory: TypeAlias = "Callable[[UOp], bool]"
 
 def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
     """Whether memory for an elementwise value costs less than computing it at each place where it is read."""
-    size = _elements(u)
+    size = numel_max(u.shape)
     apart, joined = _places(u, size, users)
     if joined <= size:
         return False
@@ -40,7 +40,7 @@ def worth_storing(u: UOp, users: Users, is_memory: IsMemory) -> bool:
 
 def worth_storing_once(u: UOp, count: int, is_memory: IsMemory) -> bool:
     """Whether memory for a value costs less than computing it for each of `count` elements."""
-    size = _elements(u)
+    size = numel_max(u.shape)
     if count <= size:
         return False
     operations = _operations(u, is_memory)
@@ -73,12 +73,12 @@ def _places(u: UOp, size: int, users: Users) -> tuple[int, int]:
         made: list[UOp] = []
         for x, v in _readers(view, users):
             if v.op is Ops.TAKE and v.src[0] is x:
-                apart, joined = apart + _elements(v), joined + _elements(v)
+                apart, joined = apart + numel_max(v.shape), joined + numel_max(v.shape)
             elif v.op not in MOVEMENT:
                 made.append(v)
             elif v not in seen:
                 seen.add(v)
-                todo.append((v, min(inside, _elements(v)), _joined(v, whole)))
+                todo.append((v, min(inside, numel_max(v.shape)), _joined(v, whole)))
         if made:
             apart, joined = apart + inside, joined + max(whole, sum(_padded(v, users) for v in made))
     return apart, joined
@@ -93,12 +93,8 @@ def _readers(u: UOp, users: Users) -> Iterator[tuple[UOp, UOp]]:
             yield u, v
 
 
-def _elements(u: UOp) -> int:
-    return size_max(size_prod(u.shape))
-
-
 def _joined(v: UOp, whole: int) -> int:
-    return _elements(v) if v.op is Ops.PAD else min(whole, _elements(v))
+    return numel_max(v.shape) if v.op is Ops.PAD else min(whole, numel_max(v.shape))
 
 
 def _padded(u: UOp, users: Users) -> int:
@@ -107,7 +103,7 @@ def _padded(u: UOp, users: Users) -> int:
     while todo:
         for v in users[todo.pop()]:
             if v.op is Ops.PAD:
-                most = max(most, _elements(v))
+                most = max(most, numel_max(v.shape))
             elif v.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP):
                 todo.append(v)
     return most

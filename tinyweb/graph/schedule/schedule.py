@@ -17,9 +17,9 @@ from tinyweb.graph.ir import (
     ParamArg,
     Space,
     UOp,
+    numel_max,
     rebuild,
     size_max,
-    size_prod,
     toposort,
 )
 from tinyweb.graph.ir.kernel_spec import kernel_spec
@@ -190,7 +190,7 @@ def _memory(fusion: Fusion) -> dict[UOp, UOp]:
     return {
         node: node.buffer
         if node.op is Ops.ASSIGN
-        else new_buffer(size_max(size_prod(size_max(s) for s in node.shape)), node.dtype)
+        else new_buffer(numel_max(size_max(s) for s in node.shape), node.dtype)
         for node in fusion.realized
     }
 
@@ -327,7 +327,7 @@ def _order(stores: list[_Store], memory: dict[UOp, UOp], recipes: dict[UOp, _Rec
         copy = UOp(Ops.CONTIGUOUS, old.dtype, (old,))
         late.setdefault(r, {})[old] = copy
         if copy not in memory:
-            memory[copy] = new_buffer(size_max(size_prod(old.shape)), old.dtype)
+            memory[copy] = new_buffer(numel_max(old.shape), old.dtype)
             by_node[copy] = _build(copy, memory, recipes)
             needs[copy] = {old: None} if old.op is Ops.ASSIGN else {}
         needs[update][copy] = needs[r][copy] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, size_max, size_prod
+from tinyweb.graph.ir import MOVEMENT, Ops, ParamArg, UOp, numel_max, size_max
 from tinyweb.graph.ir.uop import on_node
 from tinyweb.graph.schedule.indexing import ZERO, ElementBuilder, Index, same
 from tinyweb.graph.symbolic import simplify
@@ -65,7 +65,7 @@ def _address(view: UOp, chain: list[UOp], index: Index | None = None) -> UOp | N
     bare = bottom
     for v in reversed(chain):
         bare = bare if v.op is Ops.DETACH else v.replace(src=(bare,))
-    memory = UOp(Ops.PARAM, bottom.dtype, (), ParamArg(0, size_max(size_prod(size_max(s) for s in bottom.shape))))
+    memory = UOp(Ops.PARAM, bottom.dtype, (), ParamArg(0, numel_max(size_max(s) for s in bottom.shape)))
     build = ElementBuilder(lambda u: memory if u is bottom else None, lambda u: u)
     if index is None:
         index = tuple(ZERO if s == 1 else build.range(s, reduce=False, number=i) for i, s in enumerate(view.shape))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tinyweb.graph.ir import Ops, ParamArg, UOp, row_major, size_max, size_prod, substitute, toposort
+from tinyweb.graph.ir import Ops, ParamArg, UOp, numel_max, row_major, size_max, substitute, toposort
 from tinyweb.graph.ir.spec import SpecError
 from tinyweb.graph.schedule.attention import softmaxes
 
@@ -24,7 +24,7 @@ def needed(form: UOp) -> int:
     while stack:
         u = stack.pop()
         if u.op is Ops.REDUCE:
-            total += size_max(size_prod(u.src[0].shape))
+            total += numel_max(u.src[0].shape)
         for s in u.src:
             if s not in seen and s.op is not Ops.CONTIGUOUS:
                 seen.add(s)
