@@ -16,7 +16,7 @@ from tinyweb import Tensor
 from tinyweb.cli.export_onnx import sizes
 from tinyweb.errors import ExportError
 from tinyweb.export.inspect_source import inspect_source, source_table
-from tinyweb.export.onnx import OnnxOptions, export_onnx
+from tinyweb.export.onnx_site import OnnxOptions, export_onnx
 from tinyweb.formats.onnx import OnnxModel
 
 RANDOM = np.random.default_rng(0)

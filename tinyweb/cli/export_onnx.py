@@ -84,8 +84,8 @@ def export_onnx(
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Write an ONNX graph as a bundle that a page of your own calls: model.run({name: typed array})."""
-    from tinyweb.export.onnx import OnnxOptions
-    from tinyweb.export.onnx import export_onnx as export
+    from tinyweb.export.onnx_site import OnnxOptions
+    from tinyweb.export.onnx_site import export_onnx as export
 
     console = stderr()
     options = OnnxOptions(

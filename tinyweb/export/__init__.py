@@ -1,17 +1,24 @@
 """From a model folder to a static site: capture, plan, shard, write the bundle (docs/bundle.md), add the page."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinyweb.export.function import export_function as export_function
     from tinyweb.export.function import export_functions as export_functions
+    from tinyweb.export.onnx_site import OnnxOptions as OnnxOptions
+    from tinyweb.export.onnx_site import export_onnx as export_onnx
 
-__all__ = ["export_function", "export_functions"]
+MODULES = {
+    "export_function": "function",
+    "export_functions": "function",
+    "export_onnx": "onnx_site",
+    "OnnxOptions": "onnx_site",
+}
+__all__ = list(MODULES)
 
 
 def __getattr__(name: str) -> Any:  # on first use: reading a manifest needs no compiler
-    if name not in __all__:
+    if name not in MODULES:
         raise AttributeError(f"module 'tinyweb.export' has no attribute {name!r}")
-    from tinyweb.export import function
-
-    return getattr(function, name)
+    return getattr(importlib.import_module(f"tinyweb.export.{MODULES[name]}"), name)
