@@ -97,13 +97,6 @@ def test_missing_tokenizer(copy: Path) -> None:
         Tokenizer.from_folder(copy)
 
 
-def test_the_tokenizer_of_rwkv_is_refused(copy: Path) -> None:
-    (copy / "tokenizer.json").unlink()
-    (copy / "rwkv_vocab_v20230424.txt").write_text("1 'a' 1\n")
-    with pytest.raises(ModelFormatError, match="has the tokenizer of RWKV"):
-        Tokenizer.from_folder(copy)
-
-
 def test_template_file_comes_first(copy: Path) -> None:
     (copy / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     assert Tokenizer.from_folder(copy).render([{"role": "user", "content": "hi"}]) == "hi!"

@@ -33,6 +33,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import ChatTemplate
 from tinyweb.formats.gguf.file import parse
 from tinyweb.formats.huggingface import Checkpoint, Config, ModelFolder, read_json
+from tinyweb.formats.longest_match import VOCABULARY
 from tinyweb.formats.safetensors import SafetensorsFile
 from tinyweb.formats.tokenizer import TextStream, Tokenizer
 from tinyweb.formats.torch_checkpoint import TorchCheckpoint
@@ -287,6 +288,9 @@ def tokens(folder: Path) -> Iterator[Sample]:
         yield Sample(
             prompting, tuple(prompting), damaged_json, lambda f: PromptTokenizer.from_folder(f, 16)("ab <|end|> é")
         )
+    listed = "".join(f"{i} {t!r} {len(t)}\n" for i, t in enumerate([*(bytes([b]) for b in range(256)), b"ab", b"\n\n"]))
+    longest = {**small, VOCABULARY: listed.encode(), "tokenizer_config.json": b"{}"}
+    yield Sample(longest, (VOCABULARY,), damaged_bytes, read)
     merged = {"vocab.json": as_json({**{c: i for i, c in enumerate("abc")}, "c</w>": 3, "bc</w>": 4,
                                      "<|startoftext|>": 5, "<|endoftext|>": 6}),
               "merges.txt": b"#version: 0.2\nb c</w>\n"}  # fmt: skip

@@ -26,7 +26,7 @@ from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.source import open_model
-from tinyweb.formats.tokenizer import Tokenizer
+from tinyweb.formats.tokenizer import Tokenizer, tokenizer_text
 from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import STORED
@@ -219,7 +219,7 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
 def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> dict[str, str]:
     """The files that were written, by what they are."""
     texts = {
-        "tokenizer": source.text("tokenizer.json", required=True) or "",
+        "tokenizer": tokenizer_text(source),
         "tokenizer_config": source.text("tokenizer_config.json") or "{}\n",
     }
     if tokenizer.template is not None:

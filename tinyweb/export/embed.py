@@ -25,6 +25,7 @@ from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.source import open_model
+from tinyweb.formats.tokenizer import tokenizer_text
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengths
 from tinyweb.models.encoder import Encoder
@@ -205,7 +206,7 @@ def write_texts(bundle: Path, folder: ModelFolder) -> None:
     """The tokenizer's files, in the folder `bundle`, which is made."""
     bundle.mkdir()
     texts = {
-        "tokenizer": folder.text("tokenizer.json", required=True) or "",
+        "tokenizer": tokenizer_text(folder),
         "tokenizer_config": folder.text("tokenizer_config.json") or "{}\n",
     }
     for name, text in texts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.chat_template import MAX_TEMPLATE, ChatTemplate
 from tinyweb.formats.control_tokens import MAX_ID, ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Config, ModelFolder, parse_json, read_text
+from tinyweb.formats.longest_match import END, VOCABULARY, hub_vocabulary, tokenizer_json
 from tinyweb.formats.source import open_model
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -137,12 +139,27 @@ def load_backend(path: Path) -> tokenizers.Tokenizer:
 
 def read_backend(folder: ModelFolder) -> tokenizers.Tokenizer:
     """The tokenizer.json of a model, or what a GGUF file has in its place."""
-    if folder.text("tokenizer.json") is None and _is_rwkv(folder):
-        raise ModelFormatError(
-            f"{folder.path} has the tokenizer of RWKV (the longest of a list of byte strings), which is not supported: "
-            "put a tokenizer.json in the folder that gives the same ids, or use a model that has one"
-        )
-    return _backend(folder.text("tokenizer.json", required=True) or "", folder.path / "tokenizer.json")
+    return _backend(tokenizer_text(folder), folder.path / "tokenizer.json")
+
+
+def tokenizer_text(folder: ModelFolder) -> str:
+    """The tokenizer.json of a model, or what is made of the list of tokens that a model of RWKV has in its place."""
+    text, tokens = folder.text("tokenizer.json"), None
+    if text is None and (tokens := folder.text(VOCABULARY)) is not None:
+        where = str(folder.path / VOCABULARY)
+        added = _added_tokens(folder.read_config("tokenizer_config.json", required=False))
+        return json.dumps(tokenizer_json(hub_vocabulary(tokens, where), added, added[0]["content"], where))
+    return text or folder.text("tokenizer.json", required=True) or ""
+
+
+def _added_tokens(config: Config) -> list[dict[str, Any]]:
+    """Those that tokenizer_config.json adds to a list without them; the one of the id 0 first."""
+    given = config.values.get("added_tokens_decoder")
+    texts = {i: _token_text(token) for i, token in given.items()} if isinstance(given, dict) else {}
+    tokens = {int(i): text for i, text in texts.items() if text and i.isdecimal() and len(i) < 10}
+    tokens.setdefault(0, END)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return [{"id": i, "content": text, **flags, "special": True} for i, text in sorted(tokens.items())]
 
 
 def filled_with(folder: ModelFolder) -> int | None:
@@ -150,12 +167,6 @@ def filled_with(folder: ModelFolder) -> int | None:
     padding = parse_json(folder.text("tokenizer.json") or "{}", str(folder.path / "tokenizer.json")).get("padding")
     found = padding.get("pad_id") if isinstance(padding, dict) else None
     return found if type(found) is int else None
-
-
-def _is_rwkv(folder: ModelFolder) -> bool:
-    config = folder.read_config("tokenizer_config.json", required=False)
-    named = str(config.values.get("tokenizer_class", "")) + str(config.values.get("auto_map", ""))
-    return "rwkv" in named.lower() or folder.text("rwkv_vocab_v20230424.txt") is not None
 
 
 def _backend(text: str, path: Path) -> tokenizers.Tokenizer:

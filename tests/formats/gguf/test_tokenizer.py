@@ -340,7 +340,7 @@ def test_words_with_capital_letters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "rwkv"}, "'tokenizer.ggml.model' 'rwkv' is not supported; known: gpt2, llama, t5, bert"),
+        ({"model": "plamo2"}, "'tokenizer.ggml.model' 'plamo2' is not supported; known: gpt2, llama, t5, bert, rwkv"),
         ({"model": 3}, "'tokenizer.ggml.model' must be a string"),
         ({"pre": "my-own"}, "'tokenizer.ggml.pre' 'my-own', is not known; known: "),
         ({"tokens": [1, 2]}, "'tokenizer.ggml.tokens' must be a list of texts"),

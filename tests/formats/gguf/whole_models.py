@@ -16,12 +16,14 @@ from tinyweb.formats.tokenizer import Tokenizer
 
 def tokenizers_of_all_kinds() -> list[dict[str, Any]]:
     tokens, scores, types = sentencepiece(0)
+    bytewise = ["<s>", *(repr(bytes([b]))[2:-1] for b in range(256)), "ab", "\\xe6\\x97", "b c"]
     words = ["[UNK]", "[CLS]", "[SEP]", "a", "##b", "cd"]
     return [
         {"model": "gpt2", "pre": "llama-bpe", "tokens": VOCABULARY, "merges": MERGES, "eos_token_id": 5},
         {"model": "llama", "tokens": tokens, "scores": scores, "token_type": types, "eos_token_id": 2},
         {"model": "t5", "tokens": tokens, "scores": scores, "token_type": types, "eos_token_id": 2},
         {"model": "bert", "tokens": list(map(phantom, words)), "token_type": [3, 3, 3, 1, 1, 1], "eos_token_id": 2},
+        {"model": "rwkv", "tokens": bytewise, "token_type": [3, *[1] * 259], "eos_token_id": 0},
     ]
 
 

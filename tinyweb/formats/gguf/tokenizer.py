@@ -6,6 +6,7 @@ What is notable, by `tokenizer.ggml.model`:
 - `llama`: SentencePiece's merges, likeliest result first, which follow from the scores of the pieces: a piece may be
   made of any two pieces.
 - `t5`: the likeliest of all ways to cut a text into pieces.
+- `rwkv`: the longest pieces of bytes from the left (`longest_match`).
 - `bert`: the longest pieces from the left. GGUF files mark what begins a word (▁), tokenizer.json what goes on (##).
 - Tokens of the types "control" and "user defined" are recognised wherever their text stands.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.errors import ModelFormatError
+from tinyweb.formats import longest_match
 from tinyweb.formats.gguf.facts import Facts
 from tinyweb.formats.gguf.pretokenizers import CUTS, Json, byte_level
 
@@ -226,6 +228,15 @@ def words_of_bert(v: Vocabulary) -> Json:
     }  # fmt: skip
 
 
+def bytes_of_rwkv(v: Vocabulary) -> Json:
+    tokens = [(i, t) for i, (t, kind) in enumerate(zip(v.tokens, v.types)) if kind == NORMAL]
+    added = v.added()
+    if not added:
+        raise ModelFormatError(f"{v.where}: 'tokenizer.ggml.token_type' must say which token ends a text")
+    found = longest_match.gguf_vocabulary(tokens, v.where)
+    return longest_match.tokenizer_json(found, added, added[0]["content"], v.where)
+
+
 def _word(token: str) -> str:
     """A token of BERT as tokenizer.json has it."""
     if token.startswith(SPACE):
@@ -259,6 +270,7 @@ def _around(v: Vocabulary, first: str | None, last: str | None, each: bool = Tru
 
 MODELS: Mapping[str, Callable[[Vocabulary], Json]] = {
     "gpt2": bytes_of_gpt2, "llama": pieces_of_llama, "t5": pieces_of_t5, "bert": words_of_bert,
+    "rwkv": bytes_of_rwkv,
 }  # fmt: skip
 
 
@@ -276,7 +288,8 @@ def tokenizer_config(facts: Facts) -> Json:
     found: Json = {f"{name}_token": v.text(name) for name in v.special}
     template = facts.tokens.values.get("tokenizer.chat_template")
     if template is not None:
-        found["chat_template"] = facts.tokens.word("tokenizer.chat_template")
+        written = facts.tokens.word("tokenizer.chat_template")
+        found["chat_template"] = longest_match.TEMPLATE if written == "rwkv-world" else written
     return found | {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
 
 
