@@ -28,6 +28,7 @@ from benchmarks.worker import ROOT
 GROUPS = {
     "kernels": "benchmarks.native.kernels",
     "networks": "benchmarks.native.networks",
+    "onnx": "benchmarks.onnx.rows",
     "llama": "benchmarks.native.llama",
     "webgpu": "benchmarks.native.webgpu",
     "chat": "benchmarks.chat",

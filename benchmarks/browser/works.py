@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.contestant import Absent
 from benchmarks.worker import ROOT, peer_python
@@ -65,6 +66,19 @@ def write_graph(
         raise Absent("onnx is not installed: `make bench-peers`")
     if done.returncode:
         raise RuntimeError(f"writing {path.name} failed: {done.stderr.strip().splitlines()[-1]}")
+
+
+def write_inputs(file: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """The arrays behind each other in one file, and what `pages/inputs.js` reads them by."""
+    found, at = {}, 0
+    with file.open("wb") as out:
+        for name, a in arrays.items():
+            found[name] = {"dtype": str(a.dtype), "shape": list(a.shape), "at": at}
+            data = np.ascontiguousarray(a).tobytes()
+            padding = -len(data) % 8
+            out.write(data + bytes(padding))
+            at += len(data) + padding
+    return found
 
 
 def _tensors(function: Callable[..., Any]) -> dict[str, Any]:

@@ -22,11 +22,9 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
-
 from benchmarks import report
 from benchmarks.browser.chromium import Chromium
-from benchmarks.browser.works import write_graph
+from benchmarks.browser.works import write_graph, write_inputs
 from benchmarks.cliffs.onnx_graph import NoGraph, graph_of
 from benchmarks.cliffs.run import SLOW, WORST, Timed, all_of, differs
 from benchmarks.cliffs.work import Work
@@ -61,14 +59,9 @@ class Pages(Chromium):
         bundle, made = self.bundles[work]
         folder = self.work / work
         module, options = super().prepared(library, backend, threads)
-        arrays, at = {}, 0
         folder.mkdir(exist_ok=True)
-        with open(folder / "inputs.bin", "wb") as file:
-            for i, a in enumerate(made.arrays()[: 1 if made.place else None]):
-                arrays[f"a{i}"] = {"dtype": str(a.dtype), "shape": list(a.shape), "at": at}
-                data = np.ascontiguousarray(a).tobytes()
-                file.write(data + bytes(-len(data) % 8))
-                at += len(data) + -len(data) % 8
+        given = made.arrays()[: 1 if made.place else None]
+        arrays = write_inputs(folder / "inputs.bin", {f"a{i}": a for i, a in enumerate(given)})
         options |= {"data": self._url(folder / "inputs.bin"), "arrays": arrays}
         if library == "tinyweb":
             options |= {"bundle": self._url(self.work / bundle / "model") + "/", "name": identifier(work)}

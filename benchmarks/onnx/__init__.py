@@ -1,0 +1,1 @@
+"""Networks that others export as ONNX graphs: what the tests and the benchmarks run."""
