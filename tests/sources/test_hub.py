@@ -196,3 +196,22 @@ def test_ggufs(hub: Hub) -> None:
     assert "there is no Q5_K_M" in told and "tiny-Q8_0.gguf" in told
     del hub.repositories[NAME].files["BF16/tiny-BF16-00002-of-00002.gguf"]
     assert "there is no BF16/tiny-BF16-00002-of-00002.gguf" in refused(f"{NAME}:BF16")
+
+
+def test_graphs(hub: Hub) -> None:
+    """Of a repository of ONNX graphs the one that is wanted comes, with its numbers and the texts beside."""
+    graphs = {f"onnx/model{e}.onnx": e.encode() * 10 for e in ("", "_q4", "_fp16", "_q4f16")}
+    data = {"onnx/model_q4.onnx_data": b"4" * 3000, "onnx/model_q4.onnx_data_1": b"5", "onnx/model.onnx_data": b"f"}
+    texts = {"config.json": b"{}", "tokenizer.json": b"{}", "LICENSE": b"free"}
+    fill(hub, {**graphs, **data, **texts, "README.md": b"", "onnx/decoder_model.onnx": b"other"})
+    found = locate(NAME, CHAT)
+    assert (found.name, model_name(found.parent.parent)) == ("model_q4.onnx", "tiny-model")
+    assert names(found.parent.parent) == sorted([*texts, "onnx/model_q4.onnx", *list(data)[:2]])
+    for quant, name in (("f32", ""), ("f16", "_fp16"), ("q4", "_q4"), ("stored", "_q4")):
+        assert locate(NAME, CHAT.in_precision(quant)).name == f"model{name}.onnx"
+    assert locate(f"{NAME}:q4", CHAT).name == "model_q4.onnx"
+    assert locate(f"{NAME}:onnx/model_q4f16.onnx", CHAT).name == "model_q4f16.onnx"
+    with pytest.raises(SourceError, match=r"no model as ONNX graph of q8: it has onnx/decoder_model\.onnx, onnx/model"):
+        locate(NAME, CHAT.in_precision("q8"))
+    fill(hub, {**graphs, **texts, "model.safetensors": FOLDER["model.safetensors"]})
+    assert locate(NAME, CHAT.in_precision("q4")).is_dir()

@@ -67,7 +67,7 @@ def run_chat(
 
     if prompt is None and as_json:
         raise typer.BadParameter("--json needs a --prompt")
-    folder = open_model(located(source, CHAT, "chat"))
+    folder = open_model(located(source, CHAT.in_precision(quant), "chat"))
     chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
     settings = replace(
         Settings.of_folder(folder),

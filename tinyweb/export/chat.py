@@ -25,16 +25,19 @@ from tinyweb.export.wasm import MAX_THREADS, compile_modules, plan_layout, write
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import Tokenizer, tokenizer_text
 from tinyweb.graph.ir import UOp, Variable
+from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import STORED
 from tinyweb.models.chat import Settings, entry_points, prefill_blocks, usual_calls, verify_block
 from tinyweb.models.decoder import Decoder, load
+from tinyweb.models.onnx_decoder import OnnxDecoder
 from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
-from tinyweb.quantization import ChatReader, Quantised, QuantOptions, Report, quantise
+from tinyweb.quantization import ChatReader, QuantOptions, Report, quantise
 from tinyweb.sources import CHAT, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import Plan
@@ -94,7 +97,7 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     check_shard_bytes(options.shard_bytes)
     if options.profile is not None:
         named_profile(options.profile)  # before the work, not after it
-    folder = locate(source, CHAT, progress)
+    folder = locate(source, CHAT.in_precision(options.quant), progress)
     expect(folder, "chat")
     opened = open_model(folder)
     settings = Settings.of_folder(opened)
@@ -105,24 +108,24 @@ def export_chat(source: str | Path, output: Path, options: ExportOptions, progre
     while True:
         progress("reading the model", 0, 1)
         choice, attempt = None, options
-        if options.profile is not None:
+        if options.profile is not None and not isinstance(opened, OnnxFolder):
             choice = choose(opened, options, factor)
             attempt = replace(options, quant=choice.quant, cache=choice.cache, context=choice.context)
-        made = _quantised(opened, tokenizer, attempt, progress)
+        model, told = _read(opened, tokenizer, attempt, progress)
         progress("reading the model", 1, 1)
         with suppress(_Misfit), new_site(output, options.force) as site:
-            written = _write_bundle(site / "model", opened, made, tokenizer, settings, attempt, progress)
+            written = _write_bundle(site / "model", opened, model, told, tokenizer, settings, attempt, progress)
             fit = fit_on(written, options.profile) if options.profile is not None else None
             if fit is not None and not fit.fits:
                 if choice is None or fit.needs <= fit.memory:  # it is not the memory
                     raise ExportError(f"{source} does not fit on a {fit.title}: {fit.limit}: take a smaller model.")
                 factor = (fit.needs - PAGE_BYTES) / choice.needs
                 raise _Misfit
-            write_json(site / REPORT, made.report.record())
-            copy_page(site, page, folder)
-            model, weights = made.reader.model, written["weights"]
+            write_json(site / REPORT, told.record())
+            copy_page(site, page, opened.path)
+            weights = written["weights"]
             return Exported(
-                weights["bytes"], len(weights["shards"]), kernels_per_token(written), made.report, model.context,
+                weights["bytes"], len(weights["shards"]), kernels_per_token(written), told, model.context,
                 model.cache, fit,
             )  # fmt: skip
 
@@ -131,9 +134,14 @@ class _Misfit(Exception):
     """What was exported needs more than was estimated: another choice is tried."""
 
 
-def _quantised(
+def _read(
     source: ModelFolder, tokenizer: Tokenizer, options: ExportOptions, progress: Progress
-) -> Quantised[ChatReader]:
+) -> tuple[Decoder | OnnxDecoder, Report]:
+    """The model, and what became of its weights."""
+    if isinstance(source, OnnxFolder):
+        from tinyweb.export.chat_graph import read_graph  # checkpoints do without
+
+        return read_graph(source, options, DEVICE)
     quant, reference = kept(source, options.quant), "f32" if source.stored_types() else None
 
     def read(recipe: Recipe) -> ChatReader:
@@ -143,13 +151,14 @@ def _quantised(
         return ChatReader(model, tokenizer)
 
     made = quantise(read, quant, options.quantization, progress, reference)
-    return replace(made, report=reported(made.report, source, quant))
+    return made.reader.model, reported(made.report, source, quant)
 
 
 def _write_bundle(
     bundle: Path,
     source: ModelFolder,
-    made: Quantised[ChatReader],
+    model: Decoder | OnnxDecoder,
+    report: Report,
     tokenizer: Tokenizer,
     settings: Settings,
     options: ExportOptions,
@@ -157,10 +166,9 @@ def _write_bundle(
 ) -> dict[str, Any]:
     """Everything of model/; the manifest."""
     bundle.mkdir()
-    model, quant = made.reader.model, made.report.quant
     targets = {"webgpu": webgpu_target(), "wasm": wasm_target(MAX_THREADS)}
     rounded = dict.fromkeys(targets, "float")
-    if has_integers(source, quant) or made.report.integers:
+    if has_integers(source, report.quant) or report.integers:
         rounded = {name: options.activations or activations_for(target) for name, target in targets.items()}
     captured: dict[str, Mapping[str, Plan]] = {}
     for name, target in targets.items():
@@ -169,7 +177,8 @@ def _write_bundle(
     every = {f"{name} {entry}": p for name, found in captured.items() for entry, p in found.items()}
     talked = (model.ids, model.logits, model.sampling_f, model.sampling_i, model.verified)  # to and from the page
     plans, divided = within(captured["webgpu"], options.binding_bytes, frozenset(t.uop.buffer for t in talked))
-    memory = plan_memory(every, [*_named(model.weights, "weight"), *_named(model.state, "state")], divided)
+    known = [*_named(model.weights, "weight"), *_named(model.state, "state")]
+    memory = plan_memory(every, [*known, *_unnamed(every, known)], divided)
     whole = captured["wasm"]
     plan_layout(memory.of(whole))  # refuses a model that is too large before the work begins
     variables = merge_variables(every)
@@ -181,7 +190,7 @@ def _write_bundle(
     files = _write_texts(bundle, source, tokenizer)
     written = manifest(
         options.name or source.name,
-        _figures(model, source, made.report),
+        _figures(model, source, report),
         files,
         writer,
         segments,
@@ -216,6 +225,16 @@ def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:
     return found
 
 
+def _unnamed(plans: Mapping[str, Plan], known: list[Named]) -> list[Named]:
+    """Weights that a graph has no name for: numbers that are known before any input is."""
+    names = {n.buffer for n in known}
+    used = {b: None for p in plans.values() for c in p.calls for b in c.buffers if b not in p.memory.pool_of}
+    return [
+        Named(f"constant.{i}", "weight", b, b.dtype, (int(b.arg.size),), nbytes(b), partial(read_memory, DEVICE, b))
+        for i, b in enumerate(b for b in used if b not in names)
+    ]
+
+
 def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> dict[str, str]:
     """The files that were written, by what they are."""
     texts = {
@@ -229,13 +248,13 @@ def _write_texts(bundle: Path, source: ModelFolder, tokenizer: Tokenizer) -> dic
     return {name: FILES[name] for name in texts}
 
 
-def _figures(model: Decoder, source: ModelFolder, report: Report) -> dict[str, Any]:
+def _figures(model: Decoder | OnnxDecoder, source: ModelFolder, report: Report) -> dict[str, Any]:
     measured = {} if report.fidelity is None else {"fidelity": report.fidelity}
     return {
         "architecture": source.config.word("model_type", "decoder"),
         "parameters": model.parameter_count,
-        "layers": len(model.config.layers),
-        "vocab_size": model.config.vocab_size,
+        "layers": model.layer_count,
+        "vocab_size": model.vocab_size,
         "context": model.context,
         "quant": described(source, report.quant),
         "cache": model.cache,
@@ -243,8 +262,8 @@ def _figures(model: Decoder, source: ModelFolder, report: Report) -> dict[str, A
     }
 
 
-def _facts(model: Decoder, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
-    vocabulary = model.config.vocab_size
+def _facts(model: Decoder | OnnxDecoder, tokenizer: Tokenizer, settings: Settings) -> ChatFacts:
+    vocabulary = model.vocab_size
     eos = tuple(t for t in tokenizer.eos if t < vocabulary)
     if not eos:
         raise ExportError(

@@ -13,9 +13,11 @@ from tinyweb.export.choices import quants
 from tinyweb.export.estimate import Shapes, choices
 from tinyweb.export.profiles import PAGE_BYTES, PROFILES, size
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder
+from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.kinds import STORED
 from tinyweb.sources import CHAT, DETECT, IMAGE, Progress, locate, model_name
+from tinyweb.sources.wanted import graph_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,6 +138,8 @@ def _texts(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
     from tinyweb.models.decoder.architectures import read_config
     from tinyweb.models.encoder.head import has_head
 
+    if isinstance(folder, OnnxFolder):
+        return _texts_of_graph(folder)
     checkpoint = folder.weights()
     shapes = {name: checkpoint.entry(name).shape for name in checkpoint}
     facts: dict[str, Any] = {
@@ -163,6 +167,26 @@ def _texts(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
         "devices": _devices(found),
     }
     return "completion" if tokenizer.completes else "chat", facts
+
+
+def _texts_of_graph(folder: OnnxFolder) -> tuple[str, dict[str, Any]]:
+    """Of the graph that is taken where none is named."""
+    from tinyweb.formats.onnx import OnnxModel
+    from tinyweb.formats.onnx.report import report
+    from tinyweb.formats.tokenizer import Tokenizer
+    from tinyweb.models import encoder, is_embedder
+
+    graph = folder.graph(None)
+    facts: dict[str, Any] = {"architecture": _word(folder), "graph": str(graph), "graphs": graph_names(folder.path)}
+    facts |= report(OnnxModel(graph))
+    if facts["unsupported"]:
+        facts["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in facts["unsupported"])
+    if encoder.is_encoder(folder.config) or is_embedder(folder):
+        return "embedding", facts
+    if not any(p["name"].startswith("past") for p in facts["inputs"]):
+        facts |= {"supported": False, "reason": "the graph has no cache (inputs past…), which a chat needs"}
+    tokenizer = Tokenizer.from_folder(folder)
+    return "completion" if tokenizer.completes else "chat", facts | {"chat_template": tokenizer.template is not None}
 
 
 def _of_detection(folder: ModelFolder) -> bool:

@@ -28,13 +28,16 @@ def load(
     option that cannot be.
     """
     # other models do without these modules
+    from tinyweb.formats.onnx.folder import OnnxFolder
     from tinyweb.formats.source import open_model
     from tinyweb.models import decoder, encoder
     from tinyweb.models.encoder.architectures.image_text import is_image_text
     from tinyweb.models.encoder.head import has_head
     from tinyweb.sources import CHAT, locate
 
-    folder: Any = open_model(locate(source, CHAT)) if isinstance(source, str | Path) else source
+    folder: Any = source
+    if isinstance(source, str | Path):
+        folder = open_model(locate(source, CHAT.in_precision(quant if isinstance(quant, str) else None)))
     if is_image_text(folder.config):
         from tinyweb.models.image_text import load_image_text
 
@@ -47,6 +50,10 @@ def load(
         from tinyweb.models.embedding import Embedder
 
         return Embedder.from_folder(folder, quant, device, activations, max_length=context)
+    if isinstance(folder, OnnxFolder):
+        from tinyweb.models.onnx_decoder import load_graph
+
+        return load_graph(folder, quant if isinstance(quant, str) else None, context, device, cache)
     return decoder.load(folder, quant, context, device, activations, cache)
 
 

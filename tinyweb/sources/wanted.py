@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from pathlib import Path
 
 from tinyweb.errors import SourceError
+from tinyweb.kinds import STORED
 
 NOTICES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")  # what the exported site says of the model's licence
 TEXTS = ("*.json", "*.jinja", "*.txt", "tokenizer.model", *NOTICES)
 SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<ending>\.[a-z]+)")
 USUAL_GGUF = "Q4_K_M"  # what is taken where a repository has many and none was named
+# how the names of ONNX graphs end that hold a model in a precision; where none is asked for, the first that is there
+PRECISIONS = {"q4": ("_q4", "_q4f16"), "q8": ("_quantized", "_int8", "_uint8"), "f16": ("_fp16", ""), "f32": ("",)}
+_GRAPH = re.compile(r"(?:onnx/)?(?P<name>[^/]+)\.onnx")
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,20 @@ class Wanted:
     task: str
     choose: Callable[[Sequence[str]], Choice]
     endings: tuple[str, ...]  # of single files that the task reads
+    quant: str | None = None  # of the ONNX graph that is taken where a repository has several
+
+    def in_precision(self, quant: str | None) -> Wanted:
+        """The same, with what was said of a quantisation."""
+        return replace(self, quant=None if quant == STORED else quant)
 
     def of(self, names: Iterable[str], choice: str | None = None) -> Choice:
         """The files to fetch. `choice`: one of them, or a quantisation that the name of a GGUF has."""
         files = sorted(names)
-        return self.choose(files) if choice is None else self._chosen(files, choice)
+        if choice is not None:
+            return self._chosen(files, choice)
+        if ".onnx" in self.endings and graphs(files) and _only_graphs(files):
+            return _with_graph(files, graph_of(files, self.quant))
+        return self.choose(files)
 
     def _chosen(self, files: Sequence[str], choice: str) -> Choice:
         if choice in files:
@@ -43,9 +57,13 @@ class Wanted:
                 raise SourceError(
                     f"{choice} cannot be read for {self.task}: choose a file of {', '.join(self.endings)}"
                 )
+            if choice.endswith(".onnx") and "config.json" in files:
+                return _with_graph(files, choice)
             return Choice((*_shards(files, choice), *_beside(files, choice)), choice)
         if ".gguf" in self.endings and (found := _gguf(files, choice)):
             return found
+        if ".onnx" in self.endings and choice in PRECISIONS and graphs(files):
+            return _with_graph(files, graph_of(files, choice))
         raise SourceError(f"there is no {choice[:100]}: choose one of {_listed(_choices(files, self.endings))}")
 
 
@@ -133,7 +151,51 @@ def _transformer(files: Sequence[str]) -> Choice:
         raise SourceError(
             "its weights are stored as pickles, which may hold code and are not read: look for one with safetensors"
         )
-    raise SourceError("it has neither config.json with model.safetensors nor a GGUF")
+    raise SourceError("it has neither config.json with model.safetensors or onnx/model.onnx, nor a GGUF")
+
+
+def graphs(files: Iterable[str]) -> list[str]:
+    """The ONNX graphs of a folder, beside its config.json or in `onnx`, as Optimum and transformers.js put them."""
+    return [f for f in files if _GRAPH.fullmatch(f)]
+
+
+def graph_names(folder: Path) -> list[str]:
+    """Those of a folder on this machine."""
+    return graphs(sorted(p.relative_to(folder).as_posix() for f in (folder, folder / "onnx") for p in f.glob("*.onnx")))
+
+
+def _only_graphs(files: Sequence[str]) -> bool:
+    return "config.json" in files and not _safetensors(files) and not _choices(files, (".gguf",))
+
+
+def graph_of(files: Iterable[str], quant: str | None = None, stems: Iterable[str] = ("model",)) -> str:
+    """The graph of a model in a precision of `PRECISIONS`, None: the first that is there. `stems`: what it may be
+    called before what says the precision, the first first. SourceError where there is none."""
+    found = {_GRAPH.sub(r"\g<name>", f): f for f in graphs(files)}
+    if quant is not None and quant not in PRECISIONS:
+        raise SourceError(f"ONNX graphs are taken as they are: choose one of {', '.join(PRECISIONS)}, not {quant}")
+    wanted = PRECISIONS if quant is None else {quant: PRECISIONS[quant]}
+    for stem in stems:
+        for endings in wanted.values():
+            for ending in endings:
+                if stem + ending in found:
+                    return found[stem + ending]
+    has = f"it has {_listed(sorted(found.values()))}; choose another, or name one of them"
+    raise SourceError(f"there is no {' or '.join(stems)} as ONNX graph{f' of {quant}' if quant else ''}: {has}")
+
+
+def quant_of(graph: str) -> str:
+    """The precision that a graph's name says."""
+    stem = graph.rpartition("/")[2].removesuffix(".onnx")
+    return next((q for q, endings in PRECISIONS.items() for e in endings if e and stem.endswith(e)), "f32")
+
+
+def _with_graph(files: Sequence[str], graph: str) -> Choice:
+    """A graph with the files that its numbers lie in, and the folder's texts."""
+    data = [f for f in files if f.startswith((f"{graph}_data", f"{graph}.data"))]
+    texts = [f for f in files if "/" not in f and _matches(f, TEXTS)]
+    modules = [f for f in files if f.endswith("/config.json") and f.count("/") == 1]
+    return Choice(tuple(sorted({graph, *data, *texts, *modules})), graph)
 
 
 def _diffusers(half: bool) -> Callable[[Sequence[str]], Choice]:
@@ -171,8 +233,8 @@ def _one_file(endings: tuple[str, ...]) -> Callable[[Sequence[str]], Choice]:
 
 
 _WEIGHTS = (".pt", ".onnx", ".safetensors")
-CHAT = Wanted("a chat", _transformer, (".gguf",))
-EMBED = Wanted("sentence embeddings", _transformer, (".gguf",))
+CHAT = Wanted("a chat", _transformer, (".gguf", ".onnx"))
+EMBED = Wanted("sentence embeddings", _transformer, (".gguf", ".onnx"))
 DETECT = Wanted("detection", _one_file(_WEIGHTS), _WEIGHTS)
 IMAGE = Wanted("pictures", _diffusers(half=False), (".safetensors",))
 IMAGE_HALF = Wanted("pictures", _diffusers(half=True), (".safetensors",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -18,6 +18,7 @@ from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
 from tinyweb.tensor import Tensor
 
 Host: TypeAlias = npt.NDArray[Any]
+Grow: TypeAlias = "Callable[[Tensor, int], Tensor]"
 Array: TypeAlias = "Host | Tensor"
 
 _KINDS = {1: "a number", 2: "a whole number", 3: "text", 4: "a tensor", 5: "a graph", 6: "numbers", 7: "whole numbers",
@@ -44,8 +45,10 @@ class Call:
         files: Files,
         run: Callable[[Graph, Sequence[Any]], list[Any]],
         kinds: Sequence[ElementType | None] = (),
+        growing: Mapping[int, Grow] | None = None,
     ):
         self.node, self.device, self._files, self._run, self.kinds = node, device, files, run, kinds
+        self._growing = growing or {}
         self.version, self.op = node.version, node.op
 
     # -- errors -------------------------------------------------------------------------------------------------------
@@ -154,6 +157,15 @@ class Call:
         return self._run(graph, inputs)
 
     # -- values -------------------------------------------------------------------------------------------------------
+    def grows(self, past: Any) -> bool:
+        """Whether a value is a cache, which keeps what is put behind it (`OnnxModel.run`)."""
+        return id(past) in self._growing
+
+    def grown(self, past: Tensor, new: Tensor, axis: int) -> Tensor:
+        """Both behind each other; a cache keeps what is new."""
+        grow = self._growing.get(id(past))
+        return Tensor.cat(past, new, axis=axis) if grow is None else grow(new, axis)
+
     def lift(self, value: Array) -> Tensor:
         return lift(value, self.device)
 

@@ -11,7 +11,7 @@ import numpy as np
 from tinyweb.device import not_recording
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.onnx.call import Call, Held, lift
+from tinyweb.formats.onnx.call import Call, Grow, Held, lift
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.registry import Operator, find
 from tinyweb.formats.onnx.tensors import Files
@@ -68,12 +68,14 @@ class Kept:
 
 @dataclass
 class Interpreter:
-    """Evaluates graphs on a device. `kept` lives from call to call. `half`: large weights lie in half floats."""
+    """Evaluates graphs on a device. `kept` lives from call to call. `half`: large weights lie in half floats.
+    `growing`: what inputs that are caches do with what is put behind them, by the ids of their Tensors."""
 
     device: str
     files: Files
     kept: Kept
     half: bool = False
+    growing: Mapping[int, Grow] = field(default_factory=dict)
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
         """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
@@ -128,7 +130,7 @@ class Interpreter:
         def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
             return self.run(graph, dict(zip((p.name for p in graph.inputs), values)), scope)
 
-        call = Call(node, self.device, self.files, run, kinds)
+        call = Call(node, self.device, self.files, run, kinds, self.growing)
         try:
             return self._lower(operator, call, inputs)
         except NotImplementedError as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from tinyweb.device import Device
 from tinyweb.dtype import DType, from_numpy, promote
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.onnx.call import Held, lift
+from tinyweb.formats.onnx.call import Grow, Held, lift
 from tinyweb.formats.onnx.graph import Builder, Graph, Port
 from tinyweb.formats.onnx.interpret import Interpreter, Kept
 from tinyweb.formats.onnx.messages import ModelMessage
@@ -42,7 +43,7 @@ class OnnxModel:
             message = Reader(data).message(ModelMessage, 0, len(data))
         except (DamagedError, ValueError):
             raise ModelFormatError(f"{where} is no ONNX model, or damaged: download it again") from None
-        self._files = Files(None if path is None else path.parent)
+        self._files = Files(path)
         self.metadata = {e.key: e.value for e in message.metadata}
         self.opsets = {o.domain: o.version for o in message.opsets}
         self.producer = message.producer
@@ -61,6 +62,11 @@ class OnnxModel:
 
         TypeError for a name that is no input, one that is missing, or another dtype or shape than the model says.
         """
+        return self.run(inputs, {})
+
+    def run(self, inputs: Mapping[str, Any], growing: Mapping[str, Grow]) -> dict[str, Any]:
+        """As a call. `growing`: for inputs that are caches what puts new elements behind them and gives all, in place
+        of joining both: where these are kept, the graph's own output with them is not needed."""
         ports = {p.name: p for p in self.graph.inputs}
         for name in inputs:
             if name not in ports:
@@ -72,7 +78,8 @@ class OnnxModel:
         given = {n: _given(ports[n], v, sizes) for n, v in inputs.items()}
         given |= {p.name: None for p in self.inputs if p.name not in given}
         device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
-        run = Interpreter(device, self._files, self._kept.setdefault((device, self.half), Kept()), self.half)
+        kept = self._kept.setdefault((device, self.half), Kept())
+        run = Interpreter(device, self._files, kept, self.half, {id(given[n]): grow for n, grow in growing.items()})
         results = run.run(self.graph, given)
         return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
 

@@ -21,10 +21,13 @@ MAX_ELEMENTS = 1 << 40
 
 
 class Files:
-    """Files beside the model, mapped once each. None of them lies outside of its folder."""
+    """Files beside the model, mapped once each. None of them lies outside of its folder; where the model is a link, as
+    in the hub's cache, a link to a file beside the one that it leads to will do."""
 
-    def __init__(self, folder: Path | None):
-        self.folder, self.mapped = folder, dict[str, memoryview]()
+    def __init__(self, model: Path | None):
+        self.folder = None if model is None else model.parent
+        self.stored = None if model is None else model.resolve().parent
+        self.mapped = dict[str, memoryview]()
 
     def part(self, tensor: TensorMessage) -> memoryview:
         """The bytes of a tensor that lies in another file."""
@@ -54,7 +57,8 @@ class Files:
             path = (folder / where).resolve()
         except (OSError, ValueError, RuntimeError):
             raise ModelFormatError(f"{name}: {where!r} is no name of a file") from None
-        if not where or not path.is_relative_to(folder):
+        beside = path.is_relative_to(folder) or (path.parent == self.stored and where == Path(where).name)
+        if not where or not beside:
             raise ModelFormatError(f"{name} lies in {where!r}, outside of the model's folder: it is not read")
         try:
             with path.open("rb") as f:

@@ -199,6 +199,16 @@ class Decoder:
         logits = self.project(self.forward(tokens, start_pos, self.caches)[0])
         return self.verified.assign(logits.argmax(-1).cast(dtypes.int32))
 
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are."""
+        return self.config.vocab_size
+
+    @property
+    def layer_count(self) -> int:
+        """How many layers the network has."""
+        return len(self.layers)
+
     # -- memory -------------------------------------------------------------------------------------------------------
     @property
     def weights(self) -> dict[str, Tensor]:

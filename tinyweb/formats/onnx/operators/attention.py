@@ -9,6 +9,7 @@ from tinyweb.dtype import DType, dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import cast, fixed
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import Size, size_max
 from tinyweb.tensor import Tensor
 
 
@@ -31,8 +32,8 @@ def repeated(x: Tensor, times: int) -> Tensor:
     return x.unsqueeze(2).expand(n, heads, times, length, width).reshape(n, heads * times, length, width)
 
 
-def positions(n: int, device: str) -> Tensor:
-    return Tensor.arange(n, dtype=dtypes.int32, device=device)
+def positions(n: Size, device: str) -> Tensor:
+    return Tensor.arange(size_max(n), dtype=dtypes.int32, device=device)[:n]
 
 
 def allowed(
@@ -84,7 +85,7 @@ def attention(
     past = 0
     if past_key is not None and past_value is not None:
         past = fixed(past_key.shape[2])
-        k, v = Tensor.cat(past_key, k, axis=2), Tensor.cat(past_value, v, axis=2)
+        k, v = call.grown(past_key, k, 2), call.grown(past_value, v, 2)
     present, queries, keys = (k, v), fixed(q.shape[2]), fixed(k.shape[2])
     times = fixed(q.shape[1]) // fixed(k.shape[1])
     k, v = repeated(k, times), repeated(v, times)

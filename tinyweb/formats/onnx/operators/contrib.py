@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
-from tinyweb.formats.onnx.operators.attention import heads_apart, heads_together, repeated, rotate
+from tinyweb.formats.onnx.operators.attention import heads_apart, heads_together, positions, rotate
 from tinyweb.formats.onnx.operators.common import cast, fixed, wide
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
@@ -168,8 +168,12 @@ def group_query_attention(
         width = fixed(q.shape[2]) // (heads + 2 * shared)
         q, k, v = (q[..., a * width : b * width] for a, b in
                    ((0, heads), (heads, heads + shared), (heads + shared, heads + 2 * shared)))  # fmt: skip
-    past = 0 if past_key is None else fixed(past_key.shape[2])
-    before = lengths.reshape(-1, 1).cast(dtypes.int32) + 1 - length  # keys of the past, for each of the batch
+    past = 0 if past_key is None else past_key.shape[2]
+    # keys of the past, for each of the batch: a cache holds nothing else
+    cached = past_key is not None and call.grows(past_key)
+    before = lengths.reshape(-1, 1).cast(dtypes.int32) + 1 - length
+    if cached:
+        before = Tensor(past, dtype=dtypes.int32, device=q.device).reshape(1, 1)
     places = before + Tensor.arange(length, dtype=dtypes.int32, device=q.device)
     q4, k4 = (t.reshape(n, length, h, -1) for t, h in ((q, heads), (k, shared)))
     if call.integer("do_rotary", 0):
@@ -180,14 +184,20 @@ def group_query_attention(
     q4, k4 = cast(q4, q.dtype).permute(0, 2, 1, 3), cast(k4, k.dtype).permute(0, 2, 1, 3)
     v4 = heads_apart(v, shared)
     if past_key is not None and past_value is not None:
-        k4, v4 = Tensor.cat(past_key, k4, axis=2), Tensor.cat(past_value, v4, axis=2)
-    j = Tensor.arange(past + length, dtype=dtypes.int32, device=q.device).reshape(1, 1, 1, -1)
-    i = places.reshape(n, 1, length, 1)
-    seen = j <= i
+        k4, v4 = call.grown(past_key, k4, 2), call.grown(past_value, v4, 2)
     window = call.integer("local_window_size", -1)
-    seen = seen if window < 0 else seen & (j > i - window)
-    y = weighted(call, q4, repeated(k4, heads // shared), repeated(v4, heads // shared), seen, bias)
-    return heads_together(y), k4, v4
+    seen: Tensor | None = None
+    if not cached or length > 1 or window >= 0:  # the last token sees all of a cache
+        j = positions(k4.shape[2], q.device).reshape(1, 1, 1, 1, -1)
+        i = places.reshape(-1, 1, 1, length, 1)
+        seen = j <= i
+        seen = seen if window < 0 else seen & (j > i - window)
+    if bias is not None:  # (1 or N, 1 or heads, L, keys)
+        bias = bias.unsqueeze(2) if bias.shape[1] == 1 else bias.reshape(bias.shape[0], shared, -1, *bias.shape[2:])
+    # heads of queries that share one of keys lie side by side: keys are not repeated
+    q5 = q4.reshape(n, shared, heads // shared, length, -1)
+    y = weighted(call, q5, k4.unsqueeze(2), v4.unsqueeze(2), seen, bias)
+    return heads_together(y.reshape(n, heads, length, -1)), k4, v4
 
 
 @op("MultiHeadAttention", domain=MICROSOFT)
@@ -212,7 +222,7 @@ def multi_head_attention(
     q4 = heads_apart(q, heads)
     k4, v4 = (heads_apart(t, heads) if t.ndim == 3 else t for t in (k, v))
     if past_key is not None and past_value is not None:
-        k4, v4 = Tensor.cat(past_key, k4, axis=2), Tensor.cat(past_value, v4, axis=2)
+        k4, v4 = call.grown(past_key, k4, 2), call.grown(past_value, v4, 2)
     keys, queries = fixed(k4.shape[2]), fixed(q4.shape[2])
     j = Tensor.arange(keys, dtype=dtypes.int32, device=q.device)
     seen: Tensor | None = None

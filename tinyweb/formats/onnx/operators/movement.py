@@ -98,6 +98,8 @@ def concat(call: Call, *values: Array) -> Any:
     if not values:
         raise call.error("nothing is joined")
     axis = whole_axis(call, call.integer("axis", 1) if call.version < 4 else call.integer("axis"), len(values[0].shape))
+    if len(values) == 2 and call.grows(values[0]):
+        return call.grown(call.lift(values[0]), call.lift(values[1]), axis)
     # an empty list of sizes has one axis and no elements
     return join(values, axis)
 
