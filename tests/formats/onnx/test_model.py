@@ -14,6 +14,8 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 from tinyweb import Tensor, jit
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx import OnnxModel
+from tinyweb.graph.ir import Ops
+from tinyweb.tracing import capture
 
 FLOAT = TensorProto.FLOAT
 
@@ -109,6 +111,28 @@ def test_graphs_that_cannot_be_computed() -> None:
             read(model(nodes, {"x": [3]}, {"y": [3]}, constants))
     with pytest.raises(ModelFormatError, match="output 'z' is no input, no initializer, and made by no node"):
         read(model([ADD], {"x": [3]}, {"z": [3]}, {"w": np.ones(3, np.float32)}))
+
+
+def test_one_window_over_more_than_the_plane_is_the_plane() -> None:
+    """As EfficientNet pools: a window of a thousand rows, most of them beyond the border that `ceil_mode` adds."""
+    nodes = [helper.make_node(op, ["x"], [y], kernel_shape=[2**20] * 2, strides=[2**20] * 2, ceil_mode=1)
+             for op, y in (("AveragePool", "mean"), ("MaxPool", "largest"))]  # fmt: skip
+    found = read(model(nodes, {"x": [1, 1, 2, 3]}, {"mean": [1, 1, 1, 1], "largest": [1, 1, 1, 1]}))(
+        x=Tensor([-1.0, -2.0, -3.0, -4.0, -5.0, -9.0]).reshape(1, 1, 2, 3)
+    )
+    assert found["mean"].tolist() == [[[[-4.0]]]] and found["largest"].tolist() == [[[[-1.0]]]]
+
+
+def test_numbers_are_part_of_kernels() -> None:
+    """Exponents that are known are products and roots; nothing of one element is memory that a kernel reads."""
+    nodes = [helper.make_node("Pow", ["x", "three"], ["p"]), helper.make_node("Mul", ["p", "half"], ["y"])]
+    m = read(
+        model(nodes, {"x": [3]}, {"y": [1, 3]}, {"three": np.float32(3), "half": np.full((1, 1), 0.5, np.float32)})
+    )
+    plan = capture(lambda: m(x=Tensor.empty(3))["y"])
+    (call,) = plan.calls
+    assert len(call.buffers) == 2 and not any(u.op in (Ops.EXP2, Ops.POW) for u in call.kernel.toposort())
+    assert m(x=Tensor([1.0, 2.0, -3.0]))["y"].tolist() == [[0.5, 4.0, -13.5]]
 
 
 def test_errors_name_the_node() -> None:

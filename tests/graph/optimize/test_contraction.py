@@ -119,6 +119,22 @@ def test_a_vector_times_a_matrix_reads_rows() -> None:
     assert not any("hoist" in str(a) for a in heuristic(column, cpu_target(8, 2)))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_norm_before_a_matrix_leaves_its_rows_as_they_lie(workers: int) -> None:
+    """Sums of the one vector are vectors along it; the product's lanes are columns, which are side by side."""
+    x, w = normal(1, 640), normal(640, 1024)
+    normed = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+    np.testing.assert_allclose((Tensor(x).layer_norm(640) @ Tensor(w)).numpy(), normed @ w, rtol=1e-4, atol=1e-3)
+    kernel = (
+        capture(lambda: (Tensor.empty(1, 640).layer_norm(640) @ Tensor.empty(640, 1024)).realize()).calls[-1].kernel
+    )
+    assert len([u for u in kernel.toposort() if u.op is Ops.REDUCE]) == 3
+    for target in (cpu_target(8, workers), cpu_target(16, workers), wasm_target(workers)):
+        actions = [str(a) for a in heuristic(kernel, target)]
+        assert any(a.startswith("hoist(") for a in actions), actions
+        assert sum("vector" in a for a in actions) == 3
+
+
 @pytest.mark.parametrize("device", ["CPU", "WASM"])
 @pytest.mark.parametrize("rows", [2, 3, 7, 9])
 def test_few_vectors_times_a_matrix_read_rows(rows: int, device: str) -> None:

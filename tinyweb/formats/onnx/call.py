@@ -188,6 +188,8 @@ def lift(value: Any, device: str) -> Tensor:
     array = np.asarray(value)
     if array.dtype == object:
         raise NotImplementedError("text is supported only where it is known")
+    if array.size == 1 and array.dtype.kind in "biuf":  # part of the kernels that use it
+        return Tensor.full(array.shape, array.item(), to_dtype(array.dtype), device)
     return Tensor(np.ascontiguousarray(array).reshape(array.shape), dtype=to_dtype(array.dtype), device=device)
 
 

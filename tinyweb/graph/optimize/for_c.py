@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyweb.graph.ir import AxisKind, Ops, Space, UOp, users
 from tinyweb.graph.optimize.actions import Bind, Peel, Split
 from tinyweb.graph.optimize.analysis import Analysis, power_of_two
@@ -125,12 +127,16 @@ def read_across(k: Analysis, along: UOp, width: int, axes: list[UOp]) -> UOp | N
 
 def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     """A vector, or few of them, times a matrix, or a sum of rows: rows are read as they lie, a few at a time, and added
-    to sums that stay in the first-level cache. Along columns every load would be on another page.
+    to sums that stay in the first-level cache. Along columns every load would be on another page. Sums of what the
+    vector is made of, as a norm's, come before.
     """
     k, loads = b.k, b.k.loads_of(dominant)
-    free, bound = [r for r in k.outputs if k.size(r) > 1], k.reduced
+    free, bound = [r for r in k.outputs if k.size(r) > 1], dominant.src[1:]
     columns = [r for r in free if any(k.contiguous(u, r) for u in loads)]
-    if not columns or len(free) > 2 or len(bound) != 1 or len(k.reduces) != 1 or k.work < WORTH_SHARING:
+    before = [u for u in k.reduces if u is not dominant]
+    if not columns or len(free) > 2 or len(bound) != 1 or k.work < WORTH_SHARING:
+        return False
+    if any(bound[0] in u.src[1:] or not u.ranges.isdisjoint(k.outputs) for u in before):
         return False
     column, row = max(columns, key=k.size), bound[0]
     followed, others = [u for u in loads if column in u.ranges], [r for r in free if r is not column]
@@ -154,6 +160,7 @@ def sum_of_rows(b: Builder, dominant: UOp) -> bool:
     rows, step = b.split(row.arg.name, ROWS_TOGETHER)
     b.hoist(rows, outside)
     b.bind(step, AxisKind.UNROLL)
+    along_rows(b, before, set(bound))
     return True
 
 
@@ -215,14 +222,7 @@ def reduction(b: Builder, dominant: UOp) -> None:
             factor = unrolled(k, r, min(most, budget))
             b.tile(r.arg.name, factor, AxisKind.UNROLL)
             budget //= max(factor, 1)
-    done = set(bound)
-    for u in k.reduces:
-        rest = [r for r in u.src[1:] if r not in done]
-        if rest:
-            inner, narrow = vector_axis(b, k.loads_of(u), rest, [])
-            if inner is not None:
-                b.tile(inner.arg.name, narrow, AxisKind.VECTOR)
-            done.update(rest)
+    along_rows(b, k.reduces, set(bound))
     if apart and axis not in k.outputs:
         mark = b.mark()
         elementwise(b, apart, width)
@@ -243,6 +243,17 @@ def reduction(b: Builder, dominant: UOp) -> None:
         share(b)
         at = next((r.arg.name for r in ranges_of(b.kernel) if r.arg.kind in (AxisKind.GRID, AxisKind.LOOP)), "")
         b.stage((u for u in loads if axis in bound and axis not in u.ranges and u.dtype.bits < 32), at)
+
+
+def along_rows(b: Builder, reduces: Sequence[UOp], done: set[UOp]) -> None:
+    """Vectors along what reductions go over, where that is not `done` yet."""
+    for u in reduces:
+        rest = [r for r in u.src[1:] if r not in done]
+        if rest:
+            inner, narrow = vector_axis(b, b.k.loads_of(u), rest, [])
+            if inner is not None:
+                b.tile(inner.arg.name, narrow, AxisKind.VECTOR)
+            done.update(rest)
 
 
 def reused(b: Builder, apart: list[UOp]) -> bool:

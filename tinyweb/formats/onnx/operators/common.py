@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyweb.dtype import DType, dtypes, from_numpy
 from tinyweb.formats.onnx.call import Array, Call
-from tinyweb.graph.ir import UOp
+from tinyweb.graph.ir import Ops, UOp
 from tinyweb.tensor import Tensor
 
 
@@ -75,6 +75,14 @@ def whole_axes(call: Call, axes: Sequence[int], ndim: int) -> list[int]:
     if len(set(found)) < len(found):
         raise call.error(f"axes {list(axes)} name one twice")
     return found
+
+
+def number_of(x: Tensor) -> float | int | bool | None:
+    """The number that a Tensor is everywhere, where it is made of one."""
+    u = x.uop
+    while u.op in (Ops.LEAF, Ops.EXPAND, Ops.RESHAPE):
+        u = u.src[0]
+    return u.arg if u.op is Ops.CONST else None
 
 
 def wide(x: Tensor) -> Tensor:

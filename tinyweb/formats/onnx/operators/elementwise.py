@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tinyweb.array.movement import broadcast_shapes
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Held
-from tinyweb.formats.onnx.operators.common import cast, dtype_of, reshape
+from tinyweb.formats.onnx.operators.common import cast, dtype_of, number_of, reshape
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
@@ -79,6 +80,9 @@ def power(call: Call, a: Tensor, b: Tensor) -> Tensor:
     a, b = old_broadcast(call, a, b)
     if a.dtype.is_int and b.dtype.is_float:
         return cast(a.cast(dtypes.float64 if b.dtype is dtypes.float64 else dtypes.float32).pow(b), a.dtype)
+    exponent = number_of(b) if a.dtype.is_float else None
+    if exponent is not None:  # squares and roots are no powers
+        return cast(a.pow(float(exponent)).broadcast_to(broadcast_shapes(call.op, a.shape, b.shape)), a.dtype)
     return cast(a.pow(cast(b, a.dtype)), a.dtype)
 
 

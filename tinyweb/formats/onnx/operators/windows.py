@@ -50,6 +50,9 @@ def windows(call: Call, sizes: Sequence[int], kernel: Sequence[int] | None = Non
             if (count - 1) * step[i] >= size + around[-1][0]:
                 count -= 1
             more = max((count - 1) * step[i] + reach - padded, 0)
+            if more and count == 1:  # the one window is cut where the plane and its border end
+                k[i], step[i], more = (padded - 1) // apart[i] + 1, padded, 0
+                reach = (k[i] - 1) * apart[i] + 1
         beyond.append(more)
         if padded + more < reach:
             raise call.error(f"a window of {reach} does not fit into {padded}, axis {i} with its border")
