@@ -139,7 +139,7 @@ def _read(
 ) -> tuple[Decoder | OnnxDecoder, Report]:
     """The model, and what became of its weights."""
     if isinstance(source, OnnxFolder):
-        from tinyweb.export.chat_graph import read_graph  # checkpoints do without
+        from tinyweb.export.graphs import read_graph  # checkpoints do without
 
         return read_graph(source, options, DEVICE)
     quant, reference = kept(source, options.quant), "f32" if source.stored_types() else None

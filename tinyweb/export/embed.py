@@ -24,6 +24,7 @@ from tinyweb.export.precision import described, kept, reported
 from tinyweb.export.site import REPORT, check_output, check_page, copy_page, new_site, write_json
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, check_shard_bytes
 from tinyweb.formats.huggingface import ModelFolder
+from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import tokenizer_text
 from tinyweb.graph.target import wasm_target, webgpu_target
@@ -31,11 +32,12 @@ from tinyweb.models.embedding import LENGTHS, Embedder, batch_size, padded_lengt
 from tinyweb.models.encoder import Encoder
 from tinyweb.models.encoder.image import ImageEncoder
 from tinyweb.models.image_text import ImageEmbedder, ImageText, open_embedder
+from tinyweb.models.onnx_encoder import OnnxEncoder
 from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for
 from tinyweb.nn.state import get_state_dict
 from tinyweb.quantization import EmbedReader, QuantOptions, Report, quantise
-from tinyweb.sources import EMBED, locate, model_name
+from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 
 DEVICE = "DISK"  # where the weights wait to be written
@@ -79,17 +81,15 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     check_page("embed")
     check_shard_bytes(options.shard_bytes)
     lengths = check_lengths(options.lengths)
-    path = locate(source, EMBED, progress)
+    path = locate(source, EMBED.in_precision(options.quant), progress)
     expect(path, "embed")
     progress("reading the model", 0, 1)
     folder = open_model(path)
-    quant, reference = kept(folder, options.quant), "f32" if folder.stored_types() else None
-    made = quantise(_reader(folder, options), quant, options.quantization, progress, reference)
-    embedder, report = made.reader.model, reported(made.report, folder, quant)
+    embedder, report = _read(folder, options, progress)
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
-    name = options.name or model_name(path)
+    name = options.name or folder.name
     with new_site(output, options.force) as site:
         write_texts(site / "model", folder)
         exact = replace(options, quant=described(folder, report.quant))
@@ -98,8 +98,19 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
             site / "model", name, embedder, text_lengths(embedder, lengths), exact, progress, report
         )
         write_loader(site / "model", written)
-        copy_page(site, "embed", path)
+        copy_page(site, "embed", folder.path)
     return Exported(written["weights"]["bytes"], len(written["weights"]["shards"]), written["embed"], report)
+
+
+def _read(folder: ModelFolder, options: EmbedOptions, progress: Progress) -> tuple[Embedder, Report]:
+    """The model, and what became of its weights."""
+    if isinstance(folder, OnnxFolder):
+        from tinyweb.export.graphs import read_embedder  # checkpoints do without
+
+        return read_embedder(folder, options, DEVICE)
+    quant, reference = kept(folder, options.quant), "f32" if folder.stored_types() else None
+    made = quantise(_reader(folder, options), quant, options.quantization, progress, reference)
+    return made.reader.model, reported(made.report, folder, quant)
 
 
 def _reader(folder: ModelFolder, options: EmbedOptions) -> Callable[[Recipe], EmbedReader]:
@@ -134,7 +145,7 @@ def write_embedder(
     `lengths` tokens. `report`: what became of the weights."""
     model, settings = embedder.model, embedder.settings
     images = embedder.images if isinstance(embedder, ImageText) else None
-    networks: list[Encoder | ImageEncoder] = [model] if images is None else [model, images.model]
+    networks: list[Encoder | OnnxEncoder | ImageEncoder] = [model] if images is None else [model, images.model]
     shapes = [(batch, length) for length in lengths for batch in sorted({1, batch_size(length)})]
     rounded = any(not t.dtype.is_float for n in networks for t in get_state_dict(n.layers).values())
     functions: dict[str, tuple[Callable[..., Any], Mapping[str, Tensor]]] = {
@@ -180,7 +191,7 @@ def write_embedder(
         }
     figures = {
         "architecture": model.config.model_type,
-        "parameters": sum(network.load.count for network in networks),
+        "parameters": sum(network.parameter_count for network in networks),
         "layers": len(model.config.layers),
         "vocab_size": model.config.vocab_size,
         "quant": options.quant or "",

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ import tokenizers
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.control_tokens import ControlTokens, guarded_backend, understood
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder, parse_json_list
+from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import read_backend
 from tinyweb.models import encoder
@@ -38,6 +39,9 @@ from tinyweb.nn.precision import Recipe
 from tinyweb.sources import EMBED, locate
 from tinyweb.tensor import Tensor
 from tinyweb.tracing import jit
+
+if TYPE_CHECKING:
+    from tinyweb.models.onnx_encoder import OnnxEncoder
 
 KINDS = ("query", "passage")
 LENGTHS = (32, 128, 512)  # tokens that texts are padded to
@@ -201,7 +205,11 @@ class Embedder:
     """An encoder with its tokenizer. `settings.prefixes` and `settings.max_length` may be changed by `replace`."""
 
     def __init__(
-        self, model: Encoder, backend: tokenizers.Tokenizer, settings: EmbeddingSettings, dense: Sequence[Behind] = ()
+        self,
+        model: Encoder | OnnxEncoder,
+        backend: tokenizers.Tokenizer,
+        settings: EmbeddingSettings,
+        dense: Sequence[Behind] = (),
     ):
         self.model, self.settings, self.dense = model, settings, dense
         self.backend = backend
@@ -223,8 +231,16 @@ class Embedder:
         Raises ModelFormatError for a folder that is missing, damaged or not supported; TinywebError for an option that
         cannot be.
         """
-        folder = open_model(locate(source, EMBED)) if isinstance(source, str | Path) else source
-        model = encoder.load(folder, quant, device, activations)
+        folder: Any = source
+        if isinstance(source, str | Path):
+            folder = open_model(locate(source, EMBED.in_precision(quant if isinstance(quant, str) else None)))
+        model: Encoder | OnnxEncoder
+        if isinstance(folder, OnnxFolder):
+            from tinyweb.models.onnx_encoder import load_encoder  # checkpoints do without
+
+            model = load_encoder(folder, quant if isinstance(quant, str) else None, device)
+        else:
+            model = encoder.load(folder, quant, device, activations)
         settings = EmbeddingSettings.of_folder(folder, model.config.positions)
         backend = read_backend(folder)
         if (words := backend.get_vocab_size(with_added_tokens=True)) > model.config.vocab_size:

@@ -244,6 +244,11 @@ def _vocabulary(logits: Port, config: Config) -> int:
     return size if isinstance(size, int) else config.integer("vocab_size", 1, 1 << 24)
 
 
+def token_limit(config: Config, usual: int) -> int:
+    """How many tokens config.json says that a model reads; `usual` where it does not."""
+    return min((config.integer(n, 1, 1 << 31) for n in LIMITS if config.values.get(n) is not None), default=usual)
+
+
 def load_graph(
     folder: OnnxFolder, quant: str | None = None, context: int | None = None, device: str | None = None,
     cache: str | None = None,
@@ -261,8 +266,7 @@ def load_graph(
             f"{path} has no inputs past…: a chat needs a text-generation graph with a cache, as Optimum exports with "
             "--task text-generation-with-past"
         )
-    limits = [folder.config.integer(n, 1, 1 << 31) for n in LIMITS if folder.config.values.get(n) is not None]
-    most = min(limits, default=DEFAULT_CONTEXT)
+    most = token_limit(folder.config, DEFAULT_CONTEXT)
     if context is not None and not 1 <= context <= most:
         raise TinywebError(f"a context of {context} tokens is not possible: {folder.path} allows 1 to {most}")
     return OnnxDecoder(graph, folder.config, context or min(most, DEFAULT_CONTEXT), device, cache)

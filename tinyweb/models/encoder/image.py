@@ -90,6 +90,11 @@ class ImageEncoder:
         self.pool = None if c.first_token else AttentionPool(load, mixer, mlp)
         load.check_all_read(load.prefix + names.layer.partition("{}")[0])
 
+    @property
+    def parameter_count(self) -> int:
+        """Numbers it was trained to hold."""
+        return self.load.count
+
     def __call__(self, pixels: Tensor) -> Tensor:
         """Vectors (batch, hidden), float32, of pixels (batch, size, size, 3) as floats."""
         c, batch = self.config, pixels.shape[0]
