@@ -108,11 +108,11 @@ async function runChat(chat, manifest, debug) {
 async function runFunction(model, manifest, arrays) {
   const [name, plan] = Object.entries(manifest.functions)[0];
   const inputs = Object.fromEntries(
-    plan.inputs.map(({ name, dtype, shape }) => {
+    plan.inputs.map(({ name, dtype, shape, sizes }) => {
       const array = new arrays[dtype](shape.reduce((n, size) => n * size, 1));
       for (let i = 0; i < array.length; i++)
         array[i] = dtype.endsWith("64") ? BigInt(i % 7) : dtype === "f32" ? ((i * 37) % 101) / 101 - 0.5 : i % 2;
-      return [name, array];
+      return [name, sizes ? { data: array, shape } : array];
     }),
   );
   const [all, alone] = [[], []];

@@ -36,16 +36,35 @@ def calls(
     for name, given in made:
         section = bundle.manifest["functions"][name]
         assert given.keys() == {a["name"] for a in section["inputs"]}
+        values: dict[str, int] = {}
         for a in section["inputs"]:
-            bundle.write(a["buffer"], given[a["name"]].tobytes())
-        bundle.run(name)
+            array = given[a["name"]]
+            for size, n in zip(a.get("sizes", ()), array.shape, strict=False):
+                if isinstance(size, dict) and "var" in size:
+                    assert values.setdefault(size["var"], n) == n
+            whole = np.full(a["shape"], 77, array.dtype)  # what is not in use is never read
+            whole[tuple(slice(0, n) for n in array.shape)] = array
+            bundle.write(a["buffer"], whole.tobytes())
+        bundle.run(name, **values)
         found: dict[str, np.ndarray] = {}
         for a in section["outputs"]:
             dtype = np.dtype(dtypes_by_short[a["dtype"]])
             size = int(np.prod(a["shape"])) * dtype.itemsize
-            found[a["name"]] = np.frombuffer(bundle.read(a["buffer"], size), dtype).reshape(a["shape"])
+            whole = np.frombuffer(bundle.read(a["buffer"], size), dtype).reshape(a["shape"])
+            used = [_value(s, values) for s in a.get("sizes", a["shape"])]
+            found[a["name"]] = whole[tuple(slice(0, n) for n in used)]
         results.append(found)
     return results
+
+
+def _value(size: Any, values: dict[str, int]) -> int:
+    """A size of a manifest as a number (docs/bundle.md)."""
+    if isinstance(size, int):
+        return size
+    if "var" in size:
+        return values[size["var"]]
+    a, b = (_value(s, values) for s in size["args"])
+    return {"add": a + b, "mul": a * b, "floordiv": a // (b or 1), "mod": a % (b or 1), "max": max(a, b)}[size["op"]]
 
 
 dtypes_by_short = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "i64": np.int64, "f16": np.float16}
@@ -124,6 +143,31 @@ def test_shaders_of_one_text_are_compiled_once(tmp_path: Path) -> None:
     assert grids[1] == 4 * grids[0]
     text = (tmp_path / "site" / "model" / webgpu["file"]).read_text()
     assert text.count("//# kernel") == 1 and f"//# kernel {webgpu['kernels'][0]['name']}\n" in text
+
+
+def test_sizes_that_vary(tmp_path: Path) -> None:
+    """One function for all of them; outputs may have shapes that are made of them."""
+    rows, columns = Variable("rows", 1, 5).bind(1), Variable("columns", 0, 7).bind(0)
+    weight = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4)).realize()
+
+    def function(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        joined = Tensor.cat(x, y, axis=0)
+        return {"product": (joined @ weight).softmax(-1), "joined": joined, "flat": x.sum(-1).reshape(-1)}
+
+    examples = {"x": Tensor.zeros(5, 3)[:rows], "y": Tensor.zeros(7, 3)[:columns]}
+    made = export_function(function, examples, tmp_path / "site")
+    product = next(a for a in made["functions"]["run"]["outputs"] if a["name"] == "product")
+    assert product["shape"] == [12, 4] and product["sizes"][1] == 4
+    assert {v["name"]: (v["min"], v["max"]) for v in made["variables"]} == {"rows": (1, 5), "columns": (0, 7)}
+    random = np.random.default_rng(5)
+    for m, n in ((5, 7), (1, 0), (2, 3)):
+        x, y = (random.standard_normal((k, 3)).astype(np.float32) for k in (m, n))
+        found = run(tmp_path / "site", {"x": x, "y": y})
+        want = function(Tensor(x), Tensor(y))
+        for name, array in found.items():
+            np.testing.assert_allclose(array, want[name].numpy(), rtol=1e-5, atol=1e-6)
+    loader = (tmp_path / "site/model/model.js").read_text()
+    assert "rows × 3" in loader and "columns (0 … 7)" in loader
 
 
 def test_names_of_functions(tmp_path: Path) -> None:
@@ -222,7 +266,7 @@ def test_errors(tmp_path: Path) -> None:
     refused((lambda x: Tensor.rand(2) + x, one), "random numbers", tmp_path, NotImplementedError)
     refused((lambda x: x[0].item(), one), "value cannot be read", tmp_path, RuntimeError)
     length = Variable("length", 1, 2).bind(1)
-    refused((lambda x: x[:length], one), "only fixed shapes", tmp_path, NotImplementedError)
+    refused((lambda x: x[:length], one), r"sizes that no input's shape tells \(length\)", tmp_path, NotImplementedError)
     counted = Tensor.ones(2).contiguous().realize()
     refused((lambda x: counted.assign(counted + x), one), "not zero at first", tmp_path, NotImplementedError)
 

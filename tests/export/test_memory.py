@@ -7,8 +7,8 @@ import pytest
 from tests.export.conftest import buffer, named
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
-from tinyweb.export.chat import merge_variables
 from tinyweb.export.compile import Compiled, Dispatch
+from tinyweb.export.expression import merge_variables
 from tinyweb.export.memory import Memory, Named, plan_memory
 from tinyweb.export.wasm import ALIGNMENT, PAGE, STATIC_BYTES, plan_layout
 from tinyweb.export.webgpu import limits, write_webgpu
@@ -77,11 +77,9 @@ def test_more_than_four_gigabytes() -> None:
 
 def test_variables_of_all_plans_with_their_widest_range() -> None:
     start, other = Variable("start_pos", 0, 15), Variable("a", 2, 3)
-    plans = {
-        "prefill_64": plan({}, (), variables=(Variable("count", 1, 64), start)),
-        "prefill_8": plan({}, (), variables=(Variable("count", 1, 8), other)),
-    }
-    assert [v.arg for v in merge_variables(plans)] == [("start_pos", 0, 15), ("count", 1, 64), ("a", 2, 3)]
+    every = [Variable("count", 1, 64), start, Variable("count", 1, 8), other]
+    merged = merge_variables(every, ("start_pos", "count"))
+    assert [v.arg for v in merged] == [("start_pos", 0, 15), ("count", 1, 64), ("a", 2, 3)]
 
 
 def program(written: int, params: int, grid: tuple[int | UOp, int, int] = (1, 1, 1), shared: int = 0) -> Program:

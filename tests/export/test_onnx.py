@@ -61,6 +61,19 @@ def test_a_graph_with_two_batches(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"], model(x=Tensor(given))["y"].numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_batch_that_varies(tmp_path: Path) -> None:
+    """One function, whose outputs have the shapes of the call."""
+    path = write(tmp_path / "small.onnx")
+    made = export_onnx(path, tmp_path / "site", OnnxOptions({"batch": range(1, 5)}, targets=["wasm"]))
+    assert made["functions"]["run"]["outputs"][0]["sizes"] == [{"var": "batch"}, 10]
+    x = [RANDOM.standard_normal((n, 3, 8, 8)).astype(np.float32) for n in (4, 1, 3)]
+    model = OnnxModel(path)
+    for given, found in zip(x, calls(tmp_path / "site", [("run", {"x": g}) for g in x])):
+        want = model(x=Tensor(given))["y"].numpy()
+        assert found["y"].shape == want.shape
+        np.testing.assert_allclose(found["y"], want, rtol=1e-4, atol=1e-5)
+
+
 def test_half_floats(tmp_path: Path) -> None:
     path = write(tmp_path / "small.onnx")
     sizes_of = []
@@ -75,8 +88,8 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     for dims, quant, message in (
         ({}, None, r"Sizes are left open: .*--dim batch=1"),
         ({"b": [1]}, None, "no size called 'b'; it has batch"),
-        ({"batch": range(1, 20)}, None, "make 19 functions"),
-        ({"batch": range(1, 1 << 60)}, None, "make 1152921504606846975 functions"),
+        ({"batch": list(range(1, 20))}, None, "make 19 functions"),
+        ({"batch": range(4, 4)}, None, "name at least one number"),
         ({"batch": [1]}, "q9", "--quant q9 is not"),
     ):
         with pytest.raises(ExportError, match=message):

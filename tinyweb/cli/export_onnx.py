@@ -67,8 +67,8 @@ def export_onnx(
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=N", help="What a symbolic size is (repeatable): NAME=1, NAME=16,64 or NAME=1:4; each is one "
-            "function of the bundle."
+            metavar="NAME=N", help="What a symbolic size is (repeatable): NAME=1; NAME=16,64, each a function of its "
+            "own; NAME=1:512, any of these, told by the inputs of a call."
         ),
     ] = None,
     fix: Annotated[
@@ -84,6 +84,7 @@ def export_onnx(
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Write an ONNX graph as a bundle that a page of your own calls: model.run({name: typed array})."""
+    from tinyweb.export.expression import shape_text
     from tinyweb.export.onnx_site import OnnxOptions
     from tinyweb.export.onnx_site import export_onnx as export
 
@@ -97,6 +98,9 @@ def export_onnx(
     console.print(f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s)")
     for entry, ends in made["functions"].items():
         told = [
-            ", ".join(f"{e['name']} {e['dtype']}{e['shape']}" for e in ends[side]) for side in ("inputs", "outputs")
+            ", ".join(f"{e['name']} {e['dtype']}[{', '.join(map(str, shape_text(e)))}]" for e in ends[side])
+            for side in ("inputs", "outputs")
         ]
         console.print(f"{entry}: {' → '.join(told)}", highlight=False, markup=False)
+    for v in made["variables"]:
+        console.print(f"{v['name']}: {v['min']} … {v['max']}", highlight=False, markup=False)

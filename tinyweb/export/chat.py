@@ -12,6 +12,7 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
+from tinyweb.export.expression import merge_variables
 from tinyweb.export.fitting import choose, fit_on
 from tinyweb.export.inspect import kernels_per_token
 from tinyweb.export.inspect_source import expect
@@ -28,7 +29,6 @@ from tinyweb.formats.huggingface import ModelFolder
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
 from tinyweb.formats.tokenizer import Tokenizer, tokenizer_text
-from tinyweb.graph.ir import UOp, Variable
 from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.target import wasm_target, webgpu_target
 from tinyweb.kinds import STORED
@@ -181,7 +181,7 @@ def _write_bundle(
     memory = plan_memory(every, [*known, *_unnamed(every, known)], divided)
     whole = captured["wasm"]
     plan_layout(memory.of(whole))  # refuses a model that is too large before the work begins
-    variables = merge_variables(every)
+    variables = merge_variables((v for plan in every.values() for v in plan.variables), FIRST_VARIABLES)
     tune, calls = options.tune / 2, usual_calls(plans)
     webgpu = write_webgpu(bundle, compile_variants(plans, progress, tune, calls), memory.of(plans), variables)
     wasm = write_wasm(bundle, compile_modules(whole, progress, tune, calls), memory.of(whole), variables, progress)
@@ -202,18 +202,6 @@ def _write_bundle(
     written = write_manifest(bundle, written)
     write_loader(bundle, written)
     return written
-
-
-def merge_variables(plans: Mapping[str, Plan]) -> tuple[UOp, ...]:
-    """The variables of all plans in slot order, each with the range that covers what every plan says of it."""
-    ranges: dict[str, tuple[int, int]] = {}
-    for plan in plans.values():
-        for v in plan.variables:
-            name, low, high = v.arg
-            before = ranges.get(name, (low, high))
-            ranges[name] = (min(low, before[0]), max(high, before[1]))
-    order = [n for n in FIRST_VARIABLES if n in ranges] + sorted(ranges.keys() - set(FIRST_VARIABLES))
-    return tuple(Variable(name, *ranges[name]) for name in order)
 
 
 def _named(tensors: Mapping[str, Tensor], kind: str) -> list[Named]:

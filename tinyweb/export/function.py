@@ -20,6 +20,7 @@ from typing import Any
 from tinyweb.errors import ExportError
 from tinyweb.export.bindings import within
 from tinyweb.export.compile import Progress
+from tinyweb.export.expression import merge_variables
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
@@ -128,6 +129,7 @@ def write_functions(
     ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
     plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
     memory = share_memory(recorded, last if last is not recorded else None, divided)
+    variables = merge_variables(v for found in by_target.values() for r in found.values() for v in r.variables)
     of = {target: memory.of(plans[target]) for target in targets}
     bundle.mkdir(exist_ok=True)
     compiled = {}
@@ -135,15 +137,15 @@ def write_functions(
         plan_layout(of["wasm"])  # refuses what is too large before the work begins
     if "webgpu" in targets:
         variants = compile_variants(plans["webgpu"], progress, tune / len(targets))
-        compiled["webgpu"] = write_webgpu(bundle, variants, of["webgpu"], ())
+        compiled["webgpu"] = write_webgpu(bundle, variants, of["webgpu"], variables)
     if "wasm" in targets:
         modules = compile_modules(plans["wasm"], progress, tune / len(targets))
-        compiled["wasm"] = write_wasm(bundle, modules, of["wasm"], (), progress)
+        compiled["wasm"] = write_wasm(bundle, modules, of["wasm"], variables, progress)
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)
     made = bundle_manifest(
-        task, name, {"parameters": count, **(model or {})}, files or {}, writer, segments, memory, (),
+        task, name, {"parameters": count, **(model or {})}, files or {}, writer, segments, memory, variables,
         {"functions": {entry: r.section(memory) for entry, r in recorded.items()}, **(sections or {})}, compiled,
     )  # fmt: skip
     return write_manifest(bundle, made)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tinyweb.export.expression import shape_text
 from tinyweb.export.inspect import entry_kernels, kernels_per_call, kernels_per_token
 
 FILES = ("model.js", "model.d.ts")
@@ -48,7 +49,7 @@ def loader_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "model": manifest["model"],
         "manifest": manifest,
         "states": [b for b in manifest["buffers"] if b["kind"] == "state"],
-        "variables": manifest["variables"],
+        "variables": [{**v, "plain": _plain(v["name"])} for v in manifest["variables"]],
         "shards": len(manifest["weights"]["shards"]),
         "weight_bytes": manifest["weights"]["bytes"],
         "state_bytes": sum(b["bytes"] for b in manifest["buffers"] if b["kind"] == "state"),
@@ -100,10 +101,18 @@ def _function_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _array(array: Mapping[str, Any]) -> dict[str, Any]:
-    """An input or output, with the kind of typed array that holds it and how many elements."""
+    """An input or output, with the kind of typed array that holds it and how many elements, at most; `sizes`: where
+    they vary, numbers and text."""
     dtype = str(array["dtype"])
-    elements = math.prod(array["shape"])
-    return {**array, "plain": _plain(array["name"]), "array": TYPED_ARRAYS[dtype], "elements": elements}
+    told = shape_text(array)
+    return {
+        **array,
+        "plain": _plain(array["name"]),
+        "array": TYPED_ARRAYS[dtype],
+        "elements": math.prod(array["shape"]),
+        "sizes": told if "sizes" in array else None,
+        "told": [_plain(str(s)) for s in told],
+    }
 
 
 def _plain(name: str) -> str:

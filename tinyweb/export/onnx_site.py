@@ -1,8 +1,9 @@
 """ONNX graphs as bundles that a page calls: `model.run({name: typed array})`.
 
-    export_onnx("model.onnx", "site", OnnxOptions(dims={"batch": [1], "length": [16, 64]}))
+    export_onnx("model.onnx", "site", OnnxOptions(dims={"batch": [1, 4], "length": range(1, 513)}))
 
-Each combination of the named sizes is a function of its own, all of which share the weights.
+A range of sizes is a Variable: one function takes them all. Each combination of those that are listed is a function of
+its own; all share the weights.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tinyweb.export.function import ENTRY, TARGETS, export_functions
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
 from tinyweb.formats.onnx import OnnxModel, Port
 from tinyweb.formats.onnx.report import report
+from tinyweb.graph.ir import Size, Variable, size_max
 from tinyweb.kinds import FLOATS
 from tinyweb.tensor import Tensor
 
@@ -31,9 +33,9 @@ DEVICE = "CPU"
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """`dims`: for each symbolic size the numbers it is exported with. `quant`: "f32", or "f16" for matrices of weights
-    in half floats. `fixed`: inputs that are known, with their values, which a page does not give. The others as in
-    `export_function`."""
+    """`dims`: for each symbolic size the numbers it is exported with: listed, or a `range`, any of which it may be in
+    one function. `quant`: "f32", or "f16" for matrices of weights in half floats. `fixed`: inputs that are known, with
+    their values, which a page does not give. The others as in `export_function`."""
 
     dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -120,15 +122,25 @@ def _examples(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict
         raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
     if left := [n for n in names if n not in dims]:
         raise ExportError(f"Sizes are left open: say what they are, as in --dim {left[0]}=1 ({', '.join(left)}).")
-    count = math.prod(len(dims[n]) for n in names)
+    choices = {n: [_variable(n, d)] if isinstance(d, range) else list(d) for n, d in dims.items()}
+    count = math.prod(len(choices[n]) for n in names)
     if not 1 <= count <= MAX_FUNCTIONS:
         raise ExportError(f"The sizes make {count} functions: 1 to {MAX_FUNCTIONS} can be exported.")
     found = {}
-    for values in itertools.product(*(dims[n] for n in names)):
+    for values in itertools.product(*(choices[n] for n in names)):
         sizes = dict(zip(names, values))
-        name = ENTRY if count == 1 else "_".join([ENTRY, *map(str, values)])
+        listed = [str(v) for n, v in sizes.items() if not isinstance(dims[n], range)]
+        name = ENTRY if count == 1 else "_".join([ENTRY, *listed])
         found[name] = {p.name: _example(p, sizes) for p in inputs}
     return found
+
+
+def _variable(name: str, sizes: range) -> Size:
+    """A size that may be any of a range."""
+    if not sizes or sizes.step != 1:
+        raise ExportError(f"The size {name!r} is {sizes}: name at least one number, and a range without steps.")
+    low, high = sizes[0], sizes[-1]
+    return low if low == high else Variable(name, low, high).bind(low)
 
 
 def _sizes(p: Port) -> Sequence[int | str]:
@@ -138,7 +150,8 @@ def _sizes(p: Port) -> Sequence[int | str]:
     return [f"{p.name}[{i}]" if s is None else s for i, s in enumerate(p.shape)]
 
 
-def _example(p: Port, sizes: Mapping[str, int]) -> Tensor:
+def _example(p: Port, sizes: Mapping[str, Size]) -> Tensor:
     shape = [sizes[s] if isinstance(s, str) else s for s in _sizes(p)]
     assert p.dtype is not None
-    return Tensor.zeros(*shape, dtype=p.dtype, device=DEVICE)
+    whole = Tensor.zeros(*map(size_max, shape), dtype=p.dtype, device=DEVICE)
+    return whole.shrink([(0, s) for s in shape])

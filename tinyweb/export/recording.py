@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tinyweb.array.storage import bound_size
 from tinyweb.device import current_recorder
-from tinyweb.dtype import DType, dtypes
+from tinyweb.dtype import dtypes
 from tinyweb.errors import ExportError
+from tinyweb.export.expression import expression
 from tinyweb.export.memory import Memory, Named, plan_memory, read_memory
-from tinyweb.graph.ir import UOp
+from tinyweb.graph.ir import Ops, Size, UOp, size_max
 from tinyweb.graph.schedule import nbytes
 from tinyweb.graph.schedule.parts import Parts
 from tinyweb.graph.target import Target
@@ -49,6 +51,12 @@ class Recorded:
         """The memory of inputs and outputs."""
         return frozenset(t.uop.buffer for t in (*self.inputs.values(), *self.outputs.values()))
 
+    @property
+    def variables(self) -> list[UOp]:
+        """What the shapes of inputs tell: sizes that are a variable alone."""
+        sizes = [s for t in self.inputs.values() for s in t.shape]
+        return list(dict.fromkeys(s for s in sizes if isinstance(s, UOp) and s.op is Ops.VARIABLE))
+
     def section(self, memory: Memory) -> dict[str, Any]:
         """Its entry in the manifest's `functions`."""
         return {
@@ -66,9 +74,7 @@ def record(
     `before`: an earlier recording of the function, for another target, whose inputs and outputs it shares.
     """
     inputs, by_name = _named_inputs(function, examples), isinstance(examples, Mapping)
-    given = before.inputs if before else {
-        n: Tensor.empty(*_fixed(n, t), dtype=t.dtype, device=t.device).realize() for n, t in inputs.items()
-    }  # fmt: skip
+    given = before.inputs if before else {n: _memory_of(n, t) for n, t in inputs.items()}
     outputs: dict[str, Tensor] = {}
 
     def assigned() -> list[Tensor]:
@@ -76,7 +82,7 @@ def record(
         for n, t in results.items():
             if n in given:
                 raise ExportError(f"An input and an output of the function are both called {n!r}: rename one of them.")
-            memory = before.outputs[n] if before else _memory_outside(*_fixed(n, t), dtype=t.dtype, device=t.device)
+            memory = before.outputs[n] if before else _memory_of(n, t, outside=True)
             outputs[n] = memory.assign(t)
         return list(outputs.values())
 
@@ -85,19 +91,31 @@ def record(
         raise NotImplementedError(
             "The function draws random numbers: a bundle has no source of them yet; make them an input."
         )
-    if plan.variables:
-        names = ", ".join(str(v.arg[0]) for v in plan.variables)
-        raise NotImplementedError(f"The function has sizes that vary ({names}): only fixed shapes can be exported yet.")
-    return Recorded(function, plan, given, outputs)
+    found = Recorded(function, plan, given, outputs)
+    if unknown := [str(v.arg[0]) for v in plan.variables if v not in found.variables]:
+        raise NotImplementedError(
+            f"The function has sizes that no input's shape tells ({', '.join(unknown)}): give an input that has them."
+        )
+    return found
 
 
-def _memory_outside(*shape: int, dtype: DType, device: str) -> Tensor:
-    """Memory that a recording writes to as if it had been there before: no result is another's memory, or a view."""
-    made = Tensor.empty(*shape, dtype=dtype, device=device).realize()
-    recorder = current_recorder()
-    assert recorder is not None
-    recorder.outside.add(made.uop.buffer)
-    return made
+def _memory_of(name: str, t: Tensor, outside: bool = False) -> Tensor:
+    """Memory for an input or output: of its shape, or the part in use of memory for the largest shape it can have.
+
+    `outside`: a recording writes to it as if it had been there before: no result is another's memory, or a view.
+    """
+    _check_dtype(name, t)
+    made = Tensor.empty(*map(size_max, t.shape), dtype=t.dtype, device=t.device).realize()
+    if outside:
+        recorder = current_recorder()
+        assert recorder is not None
+        recorder.outside.add(made.uop.buffer)
+    return made.shrink([(0, _bound(s)) for s in t.shape])
+
+
+def _bound(size: Size) -> Size:
+    """A size whose variables have some value, as launches ask for."""
+    return size if isinstance(size, int) else bound_size(size, {v.arg[0]: v.vmin for v in size.variables()})
 
 
 def _named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor]:
@@ -141,14 +159,10 @@ def _named_results(result: Any) -> dict[str, Tensor]:
     return named
 
 
-def _fixed(name: str, t: Tensor) -> tuple[int, ...]:
-    """The shape of an input or output; ExportError where JavaScript has no array for it."""
-    sizes = tuple(s for s in t.shape if isinstance(s, int))
-    if len(sizes) != t.ndim:
-        raise NotImplementedError(f"{name} has the shape {t.shape}: only fixed shapes can be exported yet")
+def _check_dtype(name: str, t: Tensor) -> None:
+    """ExportError where JavaScript has no array for an input or output."""
     if t.dtype not in ARRAYS:
         raise ExportError(f"{name} is {t.dtype.name}, for which JavaScript has no typed array: cast it first.")
-    return sizes
 
 
 def share_memory(
@@ -171,7 +185,7 @@ def _ends(recorded: Mapping[str, Recorded]) -> Iterator[Named]:
     for name, r in recorded.items():
         prefix = f"{name}." if len(recorded) > 1 else ""
         for n, t in (*r.inputs.items(), *r.outputs.items()):
-            yield Named(prefix + n, "state", t.uop.buffer, t.dtype, _fixed(n, t), nbytes(t.uop.buffer))
+            yield Named(prefix + n, "state", t.uop.buffer, t.dtype, tuple(map(size_max, t.shape)), nbytes(t.uop.buffer))
 
 
 def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Iterator[Named]:
@@ -229,4 +243,6 @@ def _names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int, ...]
 
 
 def _end(name: str, t: Tensor, memory: Memory) -> dict[str, Any]:
-    return {"name": name, "buffer": memory.ids[t.uop.buffer], "dtype": t.dtype.short, "shape": list(_fixed(name, t))}
+    largest = [size_max(s) for s in t.shape]
+    varies = {} if largest == list(t.shape) else {"sizes": [expression(s) for s in t.shape]}
+    return {"name": name, "buffer": memory.ids[t.uop.buffer], "dtype": t.dtype.short, "shape": largest, **varies}

@@ -8,13 +8,16 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
+from tinyweb.array.storage import bound_size
 from tinyweb.device import is_recording
 from tinyweb.dtype import to_dtype
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.messages import Attribute, joined
+from tinyweb.formats.onnx.sizes import Sizes, fixed_hint, sizes
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
+from tinyweb.graph.ir import Size
 from tinyweb.tensor import Tensor
 
 Host: TypeAlias = npt.NDArray[Any]
@@ -46,9 +49,11 @@ class Call:
         run: Callable[[Graph, Sequence[Any]], list[Any]],
         kinds: Sequence[ElementType | None] = (),
         growing: Mapping[int, Grow] | None = None,
+        bound: Mapping[str, int] | None = None,
     ):
         self.node, self.device, self._files, self._run, self.kinds = node, device, files, run, kinds
         self._growing = growing or {}
+        self.bound = dict(bound or {})  # values of Variables
         self.version, self.op = node.version, node.op
 
     # -- errors -------------------------------------------------------------------------------------------------------
@@ -146,6 +151,16 @@ class Call:
     def kind(self, number: int) -> ElementType:
         return kind_of(number, self.node.label)
 
+    # -- sizes that vary ----------------------------------------------------------------------------------------------
+    def part(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
+        """The first elements of each axis."""
+        return x.shrink([(0, bound_size(s, self.bound)) for s in shape])
+
+    def whole(self, value: Size, kind: np.dtype[Any]) -> Tensor:
+        """One number as a Tensor."""
+        held = sizes(value, kind)
+        return lift_sizes(held, self.device, self.bound) if isinstance(held, Sizes) else lift(held, self.device)
+
     # -- graphs -------------------------------------------------------------------------------------------------------
     def graph(self, name: str) -> Graph:
         if name not in self.node.graphs:
@@ -172,6 +187,8 @@ class Call:
     def known(self, value: Any, what: str = "an input") -> Host:
         """A value that decides shapes, as a NumPy array. NotImplementedError where it is computed from inputs while a
         jit or an export records."""
+        if isinstance(value, Sizes):
+            raise self.unsupported(f"{what} varies, and {fixed_hint(value.reshape(-1))}")
         if isinstance(value, np.ndarray):
             return value
         if not isinstance(value, Tensor):
@@ -181,8 +198,17 @@ class Call:
         return np.asarray(value.numpy())
 
 
+def lift_sizes(value: Sizes, device: str, bound: Mapping[str, int]) -> Tensor:
+    """Sizes as a Tensor; `bound`: values of their Variables."""
+    dtype = to_dtype(value.kind)
+    each = [Tensor(s if isinstance(s, int) else bound_size(s, dict(bound)), dtype, device) for s in value.reshape(-1)]
+    return each[0].reshape(*value.shape) if len(each) == 1 else Tensor.stack(*each, axis=0).reshape(*value.shape)
+
+
 def lift(value: Any, device: str) -> Tensor:
     """A value as a Tensor on a device."""
+    if isinstance(value, Sizes):
+        return lift_sizes(value, device, {})
     if isinstance(value, Tensor):
         return value if value.device == device else value.to(device)
     array = np.asarray(value)
@@ -193,4 +219,4 @@ def lift(value: Any, device: str) -> Tensor:
     return Tensor(np.ascontiguousarray(array).reshape(array.shape), dtype=to_dtype(array.dtype), device=device)
 
 
-__all__ = ["BY_NAME", "Array", "Call", "Held", "Host", "lift"]
+__all__ = ["BY_NAME", "Array", "Call", "Held", "Host", "lift", "lift_sizes"]

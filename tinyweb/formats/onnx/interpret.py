@@ -11,9 +11,10 @@ import numpy as np
 from tinyweb.device import not_recording
 from tinyweb.dtype import dtypes
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.onnx.call import Call, Grow, Held, lift
+from tinyweb.formats.onnx.call import Call, Grow, Held, lift, lift_sizes
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.registry import Operator, find
+from tinyweb.formats.onnx.sizes import FOLDS, Sizes, UndecidedError, compute, fixed_hint, sizes
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.formats.onnx.types import ElementType
 from tinyweb.tensor import Tensor
@@ -76,6 +77,7 @@ class Interpreter:
     kept: Kept
     half: bool = False
     growing: Mapping[int, Grow] = field(default_factory=dict)
+    bound: Mapping[str, int] = field(default_factory=dict)  # values of the Variables in the inputs' shapes
 
     def run(self, graph: Graph, inputs: Mapping[str, Any], outer: Scope | None = None) -> list[Any]:
         """The outputs in order, as `Held` where their type is one that tinyweb lacks."""
@@ -130,25 +132,36 @@ class Interpreter:
         def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
             return self.run(graph, dict(zip((p.name for p in graph.inputs), values)), scope)
 
-        call = Call(node, self.device, self.files, run, kinds, self.growing)
+        call = Call(node, self.device, self.files, run, kinds, self.growing, self.bound)
         try:
             return self._lower(operator, call, inputs)
+        except UndecidedError:
+            raise call.unsupported(f"what it gives depends on sizes that vary, and {fixed_hint(self.bound)}") from None
         except NotImplementedError as e:
             raise e if str(e).startswith(node.label) else NotImplementedError(f"{node.label}: {e}") from None
         except RecursionError:
             raise ModelFormatError(f"{node.label}: graphs are nested too deep") from None
         except WRONG as e:
+            if self.bound:  # numbers may do where expressions do not
+                raise call.unsupported(f"{e}; sizes vary, and {fixed_hint(self.bound)}") from e
             raise ModelFormatError(f"{node.label}: {e}") from e
 
     def _lower(self, operator: Operator, call: Call, inputs: list[Any]) -> list[Any]:
         if operator.raw:
             return _several(operator.function(call, *inputs))
-        known = all(v is None or isinstance(v, np.ndarray) for v in inputs)
+        varies = next((v.kind for v in inputs if isinstance(v, Sizes)), None)
+        if varies is not None and (of_sizes := self._of_sizes(operator, call, inputs, varies)) is not None:
+            return of_sizes
+        known = varies is None and all(v is None or isinstance(v, np.ndarray) for v in inputs)
         if known and (operator.folds or any(isinstance(v, np.ndarray) and v.dtype == object for v in inputs)):
             with np.errstate(all="ignore"):
                 return _several(operator.function(call, *inputs))
         given = [
-            v if v is None else call.known(v, f"input {i + 1}") if i in operator.host else self.lift(v, call)
+            v
+            if v is None or (operator.sizes and i in operator.host and isinstance(v, Sizes))
+            else call.known(v, f"input {i + 1}")
+            if i in operator.host
+            else self.lift(v, call)
             for i, v in enumerate(inputs)
         ]
         if not known or operator.keeps:
@@ -156,8 +169,33 @@ class Interpreter:
         with not_recording():
             return [_value(v) for v in _several(operator.function(call, *given))]
 
+    @staticmethod
+    def _of_sizes(operator: Operator, call: Call, inputs: list[Any], kind: np.dtype[Any]) -> list[Any] | None:
+        """What an operator gives for known numbers that vary, as far as that is known; None: it takes Tensors."""
+        given = [v for i, v in enumerate(inputs) if v is not None and i not in operator.host]
+        told = [v for i, v in enumerate(inputs) if i in operator.host]
+        if not all(isinstance(v, np.ndarray) for v in inputs if v is not None) or call.node.domain or not given:
+            return None
+        if any(isinstance(v, Sizes) for v in told):
+            return None
+        try:
+            found = compute(call.op, given)
+        except UndecidedError:
+            return None
+        if found is not None:
+            if call.op in FOLDS and call.integer("keepdims", 1):
+                found = np.asarray([found], object)
+            truth = isinstance(found, np.ndarray) and found.dtype == bool
+            return [found if truth else sizes(found, kind)]
+        if not operator.sizes:
+            return None
+        return [v if isinstance(v, np.ndarray) and v.dtype != object else sizes(v, kind)
+                for v in _parts(operator.function(call, *inputs))]  # fmt: skip
+
     def lift(self, value: Any, call: Call) -> Tensor:
         """The Tensor of a value, one for each array."""
+        if isinstance(value, Sizes):
+            return lift_sizes(value, self.device, self.bound)
         if isinstance(value, np.ndarray):
             held = self.kept.tensors.get(id(value))
             if held is None or held[0] is not value:
@@ -175,8 +213,12 @@ class Interpreter:
         return lift(value, self.device)
 
 
+def _parts(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
 def _several(result: Any) -> list[Any]:
-    results = list(result) if isinstance(result, tuple) else [result]
+    results = _parts(result)
     return [np.asarray(v) if isinstance(v, np.generic) else v for v in results]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyweb.device import Device
+from tinyweb.device import Device, bindings
 from tinyweb.dtype import DType, from_numpy, promote
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Grow, Held, lift
@@ -18,6 +18,8 @@ from tinyweb.formats.onnx.interpret import Interpreter, Kept
 from tinyweb.formats.onnx.messages import ModelMessage
 from tinyweb.formats.onnx.protobuf import DamagedError, Reader
 from tinyweb.formats.onnx.tensors import Files
+from tinyweb.graph.ir import Size
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 
@@ -74,12 +76,15 @@ class OnnxModel:
         for p in self.inputs:
             if p.name not in inputs and not p.type.startswith("optional"):
                 raise TypeError(f"input {p.name!r} is missing: {p.type} of shape {p.shape}")
-        sizes: dict[str, int] = {}
+        sizes: dict[str, Size] = {}
         given = {n: _given(ports[n], v, sizes) for n, v in inputs.items()}
         given |= {p.name: None for p in self.inputs if p.name not in given}
         device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
+        every = [t for v in given.values() for t in _tensors(v)]
+        varies = [t.uop for t in every if not all(isinstance(n, int) for n in t.shape)]
         kept = self._kept.setdefault((device, self.half), Kept())
-        run = Interpreter(device, self._files, kept, self.half, {id(given[n]): grow for n, grow in growing.items()})
+        grows = {id(given[n]): grow for n, grow in growing.items()}
+        run = Interpreter(device, self._files, kept, self.half, grows, bindings(varies) if varies else {})
         results = run.run(self.graph, given)
         return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
 
@@ -110,7 +115,7 @@ def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
-def _given(port: Port, value: Any, sizes: dict[str, int]) -> Any:
+def _given(port: Port, value: Any, sizes: dict[str, Size]) -> Any:
     """An input, checked; `sizes` are the symbolic ones found so far."""
     if value is None or isinstance(value, list | tuple):
         if port.type.startswith("tensor"):
@@ -137,13 +142,13 @@ def _holds(given: DType, wanted: DType) -> bool:
     return promote(given, wanted) is wanted or (wanted.held_wider and given is from_numpy(wanted.numpy))
 
 
-def _fits(port: Port, shape: tuple[Any, ...], sizes: dict[str, int]) -> None:
+def _fits(port: Port, shape: tuple[Any, ...], sizes: dict[str, Size]) -> None:
     wanted = port.shape
     assert wanted is not None
     fits = len(wanted) == len(shape) and all(not isinstance(w, int) or w == n for w, n in zip(wanted, shape))
     for w, n in zip(wanted, shape):
-        if fits and isinstance(w, str) and isinstance(n, int):
-            fits = sizes.setdefault(w, n) == n
+        if fits and isinstance(w, str):
+            fits = same(sizes.setdefault(w, n), n)
     if not fits:
         names = f" with {', '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
         raise TypeError(f"input {port.name!r} has shape {tuple(shape)}, the model takes {wanted}{names}")

@@ -24,6 +24,7 @@ class Operator:
     `host`: inputs that decide shapes and are handed over as NumPy arrays. `folds`: the function takes NumPy arrays as
     well, where all inputs are known. `keeps`: what is known is not computed beforehand, as it would only grow.
     `raw`: inputs come as they are: sequences, optionals, text. `draws`: random numbers, others in every call.
+    `sizes`: takes `Sizes` as well as known arrays, at the places of `host`, and where all inputs are known.
     """
 
     function: Lowering
@@ -33,6 +34,7 @@ class Operator:
     keeps: bool = False
     raw: bool = False
     draws: bool = False
+    sizes: bool = False
     fewest: int = 0
     most: int | None = 0  # None: any number
 
@@ -52,6 +54,7 @@ def op(
     keeps: bool = False,
     raw: bool = False,
     draws: bool = False,
+    sizes: bool = False,
 ) -> Callable[[Lowering], Lowering]:
     """Enters a function `(call, *inputs)` for operators of a domain from a version on."""
 
@@ -60,7 +63,7 @@ def op(
         fewest = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         most = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
         for name in names:
-            entry = Operator(function, since, host, folds, keeps, raw, draws, fewest, most)
+            entry = Operator(function, since, host, folds, keeps, raw, draws, sizes, fewest, most)
             known = _TABLE.setdefault((domain, name), [])
             known.append(entry)
             known.sort(key=lambda o: o.since)

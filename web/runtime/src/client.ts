@@ -5,7 +5,7 @@ import { optionsOf, unlike } from "./arguments.js";
 import type { ChatInfo, ChatPart } from "./chat.js";
 import { Connection, loadOptions, startWorker, type LoadOptions, type Script, type WorkerLike } from "./connection.js";
 import { throwIfAborted } from "./errors.js";
-import { framesOf, type Arrays, type FunctionInfo, type Inputs, type RunAnswer, type RunResult } from "./function.js";
+import { framesOf, type FunctionInfo, type Inputs, type Outputs, type RunAnswer, type RunResult } from "./function.js";
 import type { HostEvents } from "./host.js";
 import { checkMessages, generateOptions, type GenerateOptions } from "./options.js";
 import type { Call, WirePart } from "./protocol.js";
@@ -77,7 +77,7 @@ export interface RunOptions {
 }
 
 /** The outputs, and figures of the call. */
-export interface Run<Outputs = Arrays> extends Promise<Outputs> {
+export interface Run<Named = Outputs> extends Promise<Named> {
   /** Fulfilled when the call has ended, in whatever way; it never rejects. */
   readonly result: Promise<RunResult>;
 }
@@ -90,9 +90,9 @@ export class FunctionModel extends Connection<FunctionInfo> {
   }
 
   /**
-   * One call: typed arrays by the names of the inputs; those of the outputs come back, and a `result`: figures of this call. Calls run
-   * one after another.
-   * @param inputs an input that was given before may be absent: it keeps its value. For u8 (height, width, 4) an ImageBitmap,
+   * One call: typed arrays by the names of the inputs; those of the outputs come back, each with its `shape`, and a `result`: figures of
+   * this call. Calls run one after another.
+   * @param inputs an input that was given before may be absent: it keeps its value. `{ data, shape }` says what sizes are that vary. For u8 (height, width, 4) an ImageBitmap,
    * VideoFrame or OffscreenCanvas of that size will do: it goes to the device without a detour through arrays, and is used up
    * @param options.function its name; may be absent where the bundle has one
    * @param options.outputs names of those wanted; all by default
@@ -100,7 +100,11 @@ export class FunctionModel extends Connection<FunctionInfo> {
    */
   run(inputs: Inputs, options?: RunOptions | null): Run {
     const answer = this.runAnswer(inputs, options);
-    const outputs = answer.then((done) => done.outputs);
+    const outputs = answer.then(({ outputs, shapes }) => {
+      for (const [name, data] of Object.entries(outputs))
+        Object.defineProperties(data, { data: { value: data }, shape: { value: shapes[name] } });
+      return outputs as Outputs;
+    });
     return Object.assign(outputs, {
       result: answer.then(
         ({ runMs }) => ({ runMs }),

@@ -8,6 +8,7 @@ import { Lock } from "./lock.js";
 import type { Pace } from "./pace.js";
 import type { Call } from "./protocol.js";
 import { nextTask } from "./next-task.js";
+import { extent, gathered, shapeOf, sizeText, spread, Told, type Shaped } from "./sizes.js";
 import { ARRAYS, type ArraySpec, type FunctionPlan, type FunctionsPlan } from "./tasks.js";
 
 /** f16 travels as its bits, bool as bytes of 0 and 1. */
@@ -24,15 +25,30 @@ export type TypedArray =
 
 export type Arrays = Record<string, TypedArray>;
 
-/** Arrays by name; a frame may stand for u8 (height, width, 4), red, green, blue and opacity. */
-export type Inputs = Record<string, TypedArray | Frame>;
+/** Outputs by name. Each is also its own `data`, and has the `shape` that it has in this call. */
+export type Outputs = Record<string, TypedArray & Shaped<TypedArray>>;
+
+/**
+ * Arrays by name, where sizes vary with their shapes, unless one size that varies follows from the number of elements; a frame may stand
+ * for u8 (height, width, 4), red, green, blue and opacity.
+ */
+export type Inputs = Record<string, TypedArray | Shaped<TypedArray> | Frame>;
 
 /** An input or output. */
-export type ArrayInfo = Omit<ArraySpec, "buffer">;
+export interface ArrayInfo {
+  name: string;
+  dtype: string;
+  /** Where sizes vary, the largest. */
+  shape: number[];
+  /** Numbers, names of sizes that vary (`variables`), and what is made of these; absent where nothing varies. */
+  sizes?: (number | string)[];
+}
 
 export interface FunctionInfo extends HostInfo {
   /** `kernels`: of one call. */
   functions: Record<string, { inputs: ArrayInfo[]; outputs: ArrayInfo[]; kernels: number }>;
+  /** What sizes that vary may be. */
+  variables: Record<string, { min: number; max: number }>;
   /** What else the bundle's manifest says, by its keys. */
   sections: Record<string, unknown>;
 }
@@ -52,14 +68,22 @@ export interface RunResult {
 /** @internal */
 export interface RunAnswer extends RunResult {
   outputs: Arrays;
+  shapes: Record<string, readonly number[]>;
+}
+
+/** An array with what one size or another is made of. */
+interface Given {
+  spec: ArraySpec;
+  shape: readonly number[];
+  bytes: Uint8Array<ArrayBuffer> | Frame;
 }
 
 /** @internal */
 export class FunctionSession {
   private readonly lock = new Lock();
   private readonly plans: FunctionsPlan["functions"];
-  /** Buffers of inputs that are on the device. */
-  private readonly given = new Set<number>();
+  /** Shapes of inputs that are on the device, by their buffers. */
+  private readonly given = new Map<number, readonly number[]>();
 
   /** @param host of a bundle of functions */
   constructor(readonly host: ModelHost) {
@@ -68,7 +92,10 @@ export class FunctionSession {
 
   get info(): FunctionInfo {
     const { manifest, engine } = this.host;
-    const shown = ({ name, dtype, shape }: ArraySpec): ArrayInfo => ({ name, dtype, shape });
+    const shown = ({ name, dtype, shape, sizes }: ArraySpec): ArrayInfo => ({
+      ...{ name, dtype, shape },
+      ...(sizes && { sizes: sizes.told.map((size) => (typeof size === "number" ? size : sizeText(size))) }),
+    });
     const described = ({ entry, inputs, outputs }: FunctionPlan): FunctionInfo["functions"][string] => ({
       inputs: inputs.map(shown),
       outputs: outputs.map(shown),
@@ -77,6 +104,7 @@ export class FunctionSession {
     return {
       ...this.host.info,
       functions: Object.fromEntries([...this.plans].map(([name, plan]) => [name, described(plan)])),
+      variables: Object.fromEntries(manifest.variables.map(({ name, min, max }) => [name, { min, max }])),
       sections: manifest.sections,
     };
   }
@@ -87,7 +115,9 @@ export class FunctionSession {
     const places: Places = {};
     for (const [name, { inputs }] of this.plans) {
       if (engine.backend !== "wasm") break; // no memory is shared
-      const arrays = inputs.map((spec) => [spec.name, arrayIn(engine.place?.(sliceOf(spec)) as Uint8Array, spec)]);
+      const arrays = inputs
+        .filter(({ sizes }) => !sizes)
+        .map((spec) => [spec.name, arrayIn(engine.place?.(sliceOf(spec)) as Uint8Array, spec)]);
       places[name] = places[this.plans.size > 1 ? name : ""] = Object.fromEntries(arrays);
     }
     return places;
@@ -111,7 +141,6 @@ export class FunctionSession {
     const plan = this.planOf(name);
     checkNames("input", Object.keys(Object(inputs) as Inputs), plan.inputs);
     const fresh = plan.inputs.filter(({ name }) => inputs[name] !== undefined);
-    const given = fresh.map((spec) => checkInput(spec, inputs[spec.name]));
     if (outputs) checkNames("output", outputs, plan.outputs);
     const wanted = plan.outputs.filter(({ name }) => outputs?.includes(name) ?? true);
     const release = await this.lock.acquire(signal);
@@ -119,17 +148,29 @@ export class FunctionSession {
       const begun = performance.now();
       const missing = plan.inputs.find((spec) => !fresh.includes(spec) && !this.given.has(spec.buffer));
       if (missing) throw badArgument(`The input "${missing.name}" is missing: ${describeArray(missing)} is needed.`);
+      const { values, given } = this.check(plan, fresh, inputs);
+      const shapes = wanted.map((spec) => shapeOf(spec, values));
       for (;;) {
         try {
           throwIfAborted(signal);
           const { engine } = this.host;
-          fresh.forEach((spec, i) => {
-            write(engine, spec, given[i] as Uint8Array<ArrayBuffer> | Frame);
-            this.given.add(spec.buffer);
-          });
-          const results = await engine.step([plan.entry], wanted.map(sliceOf));
-          const outputs = wanted.map((spec, i) => [spec.name, arrayIn(results[i] as Uint8Array, spec)] as const);
-          return { outputs: Object.fromEntries(outputs), runMs: performance.now() - begun };
+          for (const { spec, shape, bytes } of given) {
+            write(engine, spec, shape, bytes);
+            this.given.set(spec.buffer, shape);
+          }
+          values.forEach((value, slot) => value >= 0 && engine.setVariable(slot, value));
+          const results = await engine.step(
+            [plan.entry],
+            wanted.map((spec, i) => sliceOf(spec, shapes[i])),
+          );
+          const found = wanted.map(
+            (spec, i) => [spec.name, resultIn(results[i] as Uint8Array<ArrayBuffer>, spec, shapes[i] as number[])] as const,
+          );
+          return {
+            outputs: Object.fromEntries(found),
+            shapes: Object.fromEntries(wanted.map(({ name }, i) => [name, shapes[i] as number[]])),
+            runMs: performance.now() - begun,
+          };
         } catch (error) {
           this.given.clear();
           await this.host.recover(error, signal);
@@ -140,6 +181,28 @@ export class FunctionSession {
       void nextTask().then(release); // whoever waits hears of its cancellation
       for (const frame of framesOf(inputs)) (frame as Partial<ImageBitmap>).close?.();
     }
+  }
+
+  /** The values of variables, and the inputs as bytes, that fit each other. */
+  private check(plan: FunctionPlan, fresh: readonly ArraySpec[], inputs: Inputs): { values: Int32Array; given: Given[] } {
+    const told = new Told(this.host.manifest.variables);
+    for (const spec of plan.inputs) {
+      const shape = fresh.includes(spec) ? shapeGiven(inputs[spec.name]) : this.given.get(spec.buffer);
+      if (shape) told.take(spec, shape);
+    }
+    for (const spec of fresh) {
+      const data = dataOf(inputs[spec.name]);
+      if (ArrayBuffer.isView(data)) told.infer(spec, (data as TypedArray).length);
+    }
+    const given = fresh.map((spec): Given => {
+      const shape = shapeOf(spec, told.values);
+      const asked = shapeGiven(inputs[spec.name]);
+      if (asked?.some((n, i) => n !== shape[i])) {
+        throw badArgument(`The input "${spec.name}" has the shape (${asked.join(", ")}), where (${shape.join(", ")}) is needed.`);
+      }
+      return { spec, shape, bytes: checkInput(spec, shape, dataOf(inputs[spec.name])) };
+    });
+    return { values: told.values, given };
   }
 
   private planOf(name: string | undefined): FunctionPlan {
@@ -153,21 +216,34 @@ export class FunctionSession {
 
 const arrayOf = (dtype: string): (typeof ARRAYS)[keyof typeof ARRAYS] => ARRAYS[dtype as keyof typeof ARRAYS];
 
-const sliceOf = (spec: ArraySpec): Slice => ({
+const sliceOf = (spec: ArraySpec, shape: readonly number[] = spec.shape): Slice => ({
   buffer: spec.buffer,
   offset: 0,
-  bytes: elements(spec) * arrayOf(spec.dtype).BYTES_PER_ELEMENT,
+  bytes: extent(shape, spec.shape) * arrayOf(spec.dtype).BYTES_PER_ELEMENT,
 });
 
-const elements = ({ shape }: ArraySpec): number => shape.reduce((n, size) => n * size, 1);
+const elements = (shape: readonly number[]): number => shape.reduce((n, size) => n * size, 1);
 
 /** The array that these bytes are. */
-const arrayIn = ({ buffer, byteOffset }: Uint8Array, spec: ArraySpec): TypedArray =>
-  new (arrayOf(spec.dtype))(buffer as ArrayBuffer, byteOffset, elements(spec));
+const arrayIn = ({ buffer, byteOffset }: Uint8Array, spec: ArraySpec, shape: readonly number[] = spec.shape): TypedArray =>
+  new (arrayOf(spec.dtype))(buffer as ArrayBuffer, byteOffset, elements(shape));
 
-function describeArray({ dtype, shape }: ArraySpec): string {
-  return `${arrayOf(dtype).name} of shape (${shape.join(", ")})`;
+function resultIn(bytes: Uint8Array<ArrayBuffer>, spec: ArraySpec, shape: readonly number[]): TypedArray {
+  const tight =
+    elements(shape) === extent(shape, spec.shape) ? bytes : gathered(bytes, shape, spec.shape, arrayOf(spec.dtype).BYTES_PER_ELEMENT);
+  return arrayIn(tight, spec, shape);
 }
+
+function describeArray({ dtype, shape, sizes }: ArraySpec, now: readonly (number | string)[] = sizes?.told.map(sizeText) ?? shape): string {
+  return `${arrayOf(dtype).name} of shape (${now.join(", ")})`;
+}
+
+const isShaped = (input: Inputs[string] | undefined): input is Shaped<TypedArray> =>
+  Object(input) === input && Object.getPrototypeOf(input) === Object.prototype && "data" in (input as object);
+
+const dataOf = (input: Inputs[string] | undefined): TypedArray | Frame | undefined => (isShaped(input) ? input.data : input);
+
+const shapeGiven = (input: Inputs[string] | undefined): readonly number[] | undefined => (isShaped(input) ? input.shape : undefined);
 
 function checkNames(kind: string, names: readonly string[], specs: ArraySpec[]): void {
   const wrong = names.find((name) => !specs.some((spec) => spec.name === name));
@@ -195,12 +271,14 @@ function isSame(sent: Uint8Array, place: Uint8Array): boolean {
   return same;
 }
 
-function write(engine: Engine, spec: ArraySpec, input: Uint8Array<ArrayBuffer> | Frame): void {
-  const { buffer, shape } = spec;
+function write(engine: Engine, spec: ArraySpec, shape: readonly number[], input: Uint8Array<ArrayBuffer> | Frame): void {
+  const { buffer } = spec;
   const [height, width] = shape as [number, number];
   if (input instanceof Uint8Array) {
-    const place = engine.place?.(sliceOf(spec));
-    if (!place || !isSame(input, place)) engine.write(buffer, 0, input);
+    const place = spec.sizes ? undefined : engine.place?.(sliceOf(spec));
+    const apart = elements(shape) !== extent(shape, spec.shape);
+    if (apart) engine.write(buffer, 0, spread(input, shape, spec.shape, arrayOf(spec.dtype).BYTES_PER_ELEMENT));
+    else if (!place || !isSame(input, place)) engine.write(buffer, 0, input);
   } else if (engine.writeFrame) engine.writeFrame(buffer, input, width, height);
   else engine.write(buffer, 0, pixelsOf(input, width, height));
 }
@@ -212,16 +290,16 @@ function pixelsOf(frame: Frame, width: number, height: number): Uint8Array<Array
 }
 
 /** A view of the array's bytes; a frame as it is. */
-function checkInput(spec: ArraySpec, array: TypedArray | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
+function checkInput(spec: ArraySpec, shape: readonly number[], array: TypedArray | Frame | undefined): Uint8Array<ArrayBuffer> | Frame {
   if (isFrame(array)) {
     const { displayWidth, displayHeight, width = displayWidth, height = displayHeight } = array as Partial<VideoFrame & ImageBitmap>;
     if (spec.dtype + spec.shape.join() === `u8${height},${width},4`) return array;
   }
   const wanted = arrayOf(spec.dtype);
-  const count = elements(spec);
+  const count = elements(shape);
   if (!(array instanceof wanted) || array.length !== count) {
     const given = ArrayBuffer.isView(array) ? `${array.constructor.name} with ${array.length}` : typeof array;
-    throw badArgument(`The input "${spec.name}" must be a ${describeArray(spec)}, ${count} elements, not ${given}.`);
+    throw badArgument(`The input "${spec.name}" must be a ${describeArray(spec, shape)}, ${count} elements, not ${given}.`);
   }
   return new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
 }

@@ -9,7 +9,7 @@ export type { Backend } from "./engine.js";
 export type { InterruptedLoad, SmallerSetting } from "./marker.js";
 export { TinywebError, type ErrorCode, type Excess } from "./errors.js";
 export type { Frame } from "./engine.js";
-export type { ArrayInfo, Arrays, FunctionInfo, Inputs, RunResult, TypedArray } from "./function.js";
+export type { ArrayInfo, Arrays, FunctionInfo, Inputs, Outputs, RunResult, TypedArray } from "./function.js";
 export type { HostEvents as ModelEvents, HostInfo as ModelInfo, Phase, Progress, StartTimes } from "./host.js";
 export type { GenerateOptions } from "./options.js";
 export type { Message } from "./tokenizer.js";

@@ -2,6 +2,7 @@
 
 import type { Value } from "./check.js";
 import { INT32_MAX, type BufferSpec, type Variable } from "./manifest.js";
+import { parseSizes, type Sizes } from "./sizes.js";
 
 /** What both have: the entry points that every target must offer, and the buffers the host reads and writes. */
 interface Task {
@@ -56,7 +57,9 @@ export interface ArraySpec {
   name: string;
   buffer: number;
   dtype: string;
+  /** Where sizes vary, the largest. */
   shape: number[];
+  sizes: Sizes | undefined;
 }
 
 export interface FunctionPlan {
@@ -165,14 +168,14 @@ export function parseChat(m: Value, buffers: BufferSpec[], variables: Variable[]
   };
 }
 
-export function parseFunctions(f: Value, buffers: BufferSpec[]): FunctionsPlan {
-  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers));
+export function parseFunctions(f: Value, buffers: BufferSpec[], slots: ReadonlyMap<string, number>): FunctionsPlan {
+  const functions = f.map((plan, entry) => parseFunction(plan, entry, buffers, slots));
   if (functions.size === 0) f.fail("is empty");
   const used = [...functions.values()].flatMap(({ inputs, outputs }) => [...inputs, ...outputs]);
   return { functions, entries: [...functions.keys()], buffers: used.map(({ buffer }) => buffer) };
 }
 
-function parseFunction(f: Value, entry: string, buffers: BufferSpec[]): FunctionPlan {
+function parseFunction(f: Value, entry: string, buffers: BufferSpec[], slots: ReadonlyMap<string, number>): FunctionPlan {
   const arrays = (key: string): ArraySpec[] => {
     const taken = new Set<string | number>();
     return f.at(key).list((a) => {
@@ -186,7 +189,7 @@ function parseFunction(f: Value, entry: string, buffers: BufferSpec[]): Function
         a.at("buffer").fail(`buffer ${buffer} must be ${dtype} state of at least ${bytes} bytes`);
       }
       for (const key of [name, buffer]) if (taken.size === taken.add(key).size) a.fail(`"${key}" appears twice`);
-      return { name, buffer, dtype, shape };
+      return { name, buffer, dtype, shape, sizes: parseSizes(a.at("sizes"), shape, slots) };
     });
   };
   return { entry, inputs: arrays("inputs"), outputs: arrays("outputs") };

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from tinyweb.dtype import dtypes
-from tinyweb.formats.onnx.call import Array, Call, Held, lift
+from tinyweb.formats.onnx.call import Array, Call, Held, lift, lift_sizes
 from tinyweb.formats.onnx.operators.common import cast, dtype_of
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.sizes import Sizes, sizes
 from tinyweb.formats.onnx.types import OF_DTYPE, STRING, ElementType
 from tinyweb.tensor import Tensor
 
@@ -23,9 +24,18 @@ def kind_of_value(x: Array, held: ElementType | None) -> ElementType:
     return OF_DTYPE[dtype_of(x)]
 
 
-@op("Cast", folds=True)
+@op("Cast", folds=True, sizes=True)
 def lower_cast(call: Call, x: Array) -> Any:
+    if isinstance(x, Sizes):
+        return _sizes_as(call, x, call.kind(call.integer("to")))
     return convert_to(call, x, call.kind(call.integer("to")))
+
+
+def _sizes_as(call: Call, x: Sizes, kind: ElementType) -> Any:
+    """Sizes stay known as whole numbers of another type."""
+    if kind.dtype in (dtypes.int32, dtypes.int64):
+        return sizes(x, kind.dtype.numpy)
+    return convert_to(call, lift_sizes(x, call.device, call.bound), kind)
 
 
 @op("CastLike", folds=True)

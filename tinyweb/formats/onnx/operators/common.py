@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -10,19 +9,14 @@ import numpy as np
 
 from tinyweb.dtype import DType, dtypes, from_numpy
 from tinyweb.formats.onnx.call import Array, Call
-from tinyweb.graph.ir import Ops, UOp
+from tinyweb.formats.onnx.sizes import Sizes
+from tinyweb.formats.onnx.sizes import fixed as fixed
+from tinyweb.graph.ir import Ops, Size, size_prod
 from tinyweb.tensor import Tensor
 
 
 def dtype_of(x: Array) -> DType:
-    return x.dtype if isinstance(x, Tensor) else from_numpy(x.dtype)
-
-
-def fixed(size: Any) -> int:
-    """A size that is a plain number."""
-    if isinstance(size, UOp):
-        raise NotImplementedError("a symbolic size where a number is needed: export it with fixed sizes")
-    return int(size)
+    return x.dtype if isinstance(x, Tensor) else from_numpy(x.kind if isinstance(x, Sizes) else x.dtype)
 
 
 @overload
@@ -99,5 +93,5 @@ def number(x: Any) -> Any:
     return x
 
 
-def size_of(shape: Sequence[Any]) -> int:
-    return math.prod(shape)
+def size_of(shape: Sequence[Any]) -> Size:
+    return size_prod(shape)

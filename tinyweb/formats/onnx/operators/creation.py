@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from tinyweb.array.threefry import Generator
-from tinyweb.dtype import DType, dtypes
-from tinyweb.formats.onnx.call import Call, Held, Host
+from tinyweb.dtype import DType, dtypes, to_dtype
+from tinyweb.formats.onnx.call import Call, Held, Host, lift
 from tinyweb.formats.onnx.operators.common import cast, fixed, number
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.sizes import Sizes, largest, quotient
+from tinyweb.graph.ir import size_add, size_max, size_sub
 from tinyweb.tensor import Tensor
 
 
@@ -32,12 +34,14 @@ def constant(call: Call) -> Any:
     return call.tensor("value")
 
 
-@op("ConstantOfShape", host=(0,), folds=True)
+@op("ConstantOfShape", host=(0,), folds=True, sizes=True)
 def constant_of_shape(call: Call, shape: Host) -> Any:
     value: Any = call.tensor("value") if call.has("value") else np.zeros(1, np.float32)
     kind = None
     if isinstance(value, Held):
         kind, value = value.kind, value.value
+    if isinstance(shape, Sizes):
+        return _full(call, shape, value, kind)
     sizes = [int(n) for n in shape.reshape(-1)]
     if min(sizes, default=0) < 0:
         raise call.error(f"shape {sizes} has sizes below 0")
@@ -47,8 +51,17 @@ def constant_of_shape(call: Call, shape: Host) -> Any:
     return filled if kind is None else Held(filled, kind)
 
 
-@op("Range", host=(0, 1, 2), folds=True)
-def lower_range(call: Call, start: Host, limit: Host, delta: Host) -> Host:
+def _full(call: Call, shape: Sizes, value: Any, kind: Any) -> Any:
+    """Of a shape that varies."""
+    one = lift(value, call.device).reshape(())
+    filled = call.part(one.broadcast_to(tuple(map(size_max, shape.reshape(-1)))), shape.reshape(-1).tolist())
+    return filled if kind is None else Held(filled, kind)
+
+
+@op("Range", host=(0, 1, 2), folds=True, sizes=True)
+def lower_range(call: Call, start: Host, limit: Host, delta: Host) -> Any:
+    if any(isinstance(v, Sizes) for v in (start, limit, delta)):
+        return _varying_range(call, start, limit, delta)
     begin, end, step = number(start), number(limit), number(delta)
     if step == 0:
         raise call.error("steps of 0 lead nowhere")
@@ -57,6 +70,19 @@ def lower_range(call: Call, start: Host, limit: Host, delta: Host) -> Host:
         raise call.error(f"{count} steps are too many")
     steps: Host = begin + np.arange(count) * step
     return steps.astype(start.dtype)
+
+
+def _varying_range(call: Call, start: Host, limit: Host, delta: Host) -> Tensor:
+    begin, end = (v.reshape(-1).tolist()[0] for v in (start, limit))
+    step = fixed(delta.reshape(-1).tolist()[0])
+    if step == 0:
+        raise call.error("steps of 0 lead nowhere")
+    distance = size_sub(end, begin) if step > 0 else size_sub(begin, end)
+    count = largest(0, quotient(size_add(distance, abs(step) - 1), abs(step)))
+    kind = next(v.kind for v in (start, limit, delta) if isinstance(v, Sizes))
+    steps = call.part(Tensor.arange(size_max(count), dtype=to_dtype(kind), device=call.device), [count])
+    first = call.whole(begin, kind)
+    return steps * step + first
 
 
 @op("EyeLike")

@@ -184,7 +184,7 @@ def is_inf(call: Call, x: Tensor) -> Tensor:
     return x.isposinf() if up else x.isneginf() if down else x.isinf() & False
 
 
-@op("Where", folds=True)
+@op("Where", folds=True, sizes=True)
 def where(call: Call, condition: Array, a: Array, b: Array) -> Any:
     if isinstance(condition, np.ndarray):
         return np.where(condition, np.asarray(a), np.asarray(b))

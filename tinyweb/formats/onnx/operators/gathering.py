@@ -11,23 +11,27 @@ from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Array, Call, Host
 from tinyweb.formats.onnx.operators.common import cast, fixed, number, whole_axis
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
+from tinyweb.graph.ir import Size
 from tinyweb.tensor import Tensor
 
 
-def from_the_front(index: Tensor, n: int) -> Tensor:
+def from_the_front(index: Tensor, n: Size) -> Tensor:
     """Places of which negative ones count from the end."""
     at = index.cast(dtypes.int32)
-    return (at < 0).where(at + n, at)
+    return (at < 0).where(at + (n if isinstance(n, int) else Tensor(n, device=index.device)), at)
 
 
-@op("Gather", folds=True)
+@op("Gather", folds=True, sizes=True)
 def gather(call: Call, x: Array, index: Array) -> Any:
     axis = whole_axis(call, call.integer("axis", 0), len(x.shape))
-    n = fixed(x.shape[axis])
-    if isinstance(index, np.ndarray) and index.size and not -n <= index.min() <= index.max() < n:
-        raise call.error(f"an index is outside of axis {axis} of {list(x.shape)}")
+    n = x.shape[axis]
     if isinstance(x, np.ndarray):
-        return np.take(x, np.asarray(index), axis)
+        if isinstance(index, Sizes):
+            raise UndecidedError
+        if index.size and not -n <= index.min() <= index.max() < n:
+            raise call.error(f"an index is outside of axis {axis} of {list(x.shape)}")
+        return np.take(np.asarray(x), np.asarray(index), axis)
     assert isinstance(index, Tensor)
     return x.take(from_the_front(index, n), axis)
 
@@ -35,7 +39,7 @@ def gather(call: Call, x: Array, index: Array) -> Any:
 @op("GatherElements")
 def gather_elements(call: Call, x: Tensor, index: Tensor) -> Tensor:
     axis = whole_axis(call, call.integer("axis", 0), x.ndim)
-    return x.gather(axis, from_the_front(index, fixed(x.shape[axis])))
+    return x.gather(axis, from_the_front(index, x.shape[axis]))
 
 
 def _flat_places(index: Tensor, shape: list[int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -21,38 +22,41 @@ from tinyweb.formats.onnx.operators.common import (
     whole_axis,
 )
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.sizes import UndecidedError, largest, quotient, size_low, sizes, smallest
+from tinyweb.graph.ir import Size, size_add
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 
 @op("Shape", raw=True)
 def shape(call: Call, x: Array) -> Host:
-    sizes = np.array(x.shape, np.int64)
-    return sizes[slice(call.integer("start", 0), call.integer("end", None))]
+    return sizes(list(x.shape[slice(call.integer("start", 0), call.integer("end", None))]))
 
 
 @op("Size", raw=True)
 def size(call: Call, x: Array) -> Host:
-    return np.array(size_of(x.shape), np.int64)
+    return sizes(size_of(x.shape))
 
 
-@op("Reshape", host=(1,), folds=True)
+@op("Reshape", host=(1,), folds=True, sizes=True)
 def lower_reshape(call: Call, x: Array, target: Host | None = None) -> Any:
-    wanted = call.integers("shape") if target is None else [int(n) for n in target.reshape(-1)]
+    wanted: list[Any] = call.integers("shape") if target is None else target.reshape(-1).tolist()
     if not call.integer("allowzero", 0):
-        if any(n == 0 and i >= len(x.shape) for i, n in enumerate(wanted)):
+        if any(isinstance(n, int) and n == 0 and i >= len(x.shape) for i, n in enumerate(wanted)):
             raise call.error(f"shape {wanted} takes a size that {list(x.shape)} has not")
-        wanted = [fixed(x.shape[i]) if n == 0 else n for i, n in enumerate(wanted)]
-    if wanted.count(-1) == 1:
-        rest = size_of([n for n in wanted if n != -1])
-        if rest == 0:
+        wanted = [x.shape[i] if isinstance(n, int) and n == 0 else n for i, n in enumerate(wanted)]
+    open_at = [i for i, n in enumerate(wanted) if isinstance(n, int) and n == -1]
+    if len(open_at) == 1:
+        rest = size_of([n for i, n in enumerate(wanted) if i not in open_at])
+        if isinstance(rest, int) and rest == 0:
             raise call.error(f"shape {wanted} leaves a size open that may be anything")
-        wanted = [size_of(x.shape) // rest if n == -1 else n for n in wanted]
-    if size_of(wanted) != size_of(x.shape):
+        wanted[open_at[0]] = quotient(size_of(x.shape), rest)
+    if not same(size_of(wanted), size_of(x.shape)):
         raise call.error(f"{list(x.shape)} has not as many elements as {wanted}")
     return reshape(x, wanted)
 
 
-@op("Flatten", folds=True)
+@op("Flatten", folds=True, sizes=True)
 def flatten(call: Call, x: Array) -> Any:
     axis = call.integer("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
@@ -61,7 +65,7 @@ def flatten(call: Call, x: Array) -> Any:
     return reshape(x, (size_of(x.shape[:axis]), size_of(x.shape[axis:])))
 
 
-@op("Transpose", folds=True)
+@op("Transpose", folds=True, sizes=True)
 def transpose(call: Call, x: Array) -> Any:
     axes = call.integers("perm", list(range(len(x.shape)))[::-1])
     if sorted(axes) != list(range(len(x.shape))):
@@ -69,18 +73,18 @@ def transpose(call: Call, x: Array) -> Any:
     return permute(x, axes)
 
 
-@op("Squeeze", host=(1,), folds=True)
+@op("Squeeze", host=(1,), folds=True, sizes=True)
 def squeeze(call: Call, x: Array, axes: Host | None = None) -> Any:
     named = call.integers("axes", None) if axes is None else axes.tolist()
     if named is None:
-        named = [i for i, n in enumerate(x.shape) if n == 1]
+        named = [i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
     out = whole_axes(call, named, len(x.shape))
     if any(x.shape[a] != 1 for a in out):
         raise call.error(f"axes {named} of {list(x.shape)} are not all of size 1")
     return reshape(x, [n for i, n in enumerate(x.shape) if i not in out])
 
 
-@op("Unsqueeze", host=(1,), folds=True)
+@op("Unsqueeze", host=(1,), folds=True, sizes=True)
 def unsqueeze(call: Call, x: Array, axes: Host | None = None) -> Any:
     named = call.integers("axes") if axes is None else axes.reshape(-1).tolist()
     new = whole_axes(call, named, len(x.shape) + len(named))
@@ -88,12 +92,12 @@ def unsqueeze(call: Call, x: Array, axes: Host | None = None) -> Any:
     return reshape(x, [1 if i in new else next(rest) for i in range(len(x.shape) + len(new))])
 
 
-@op("Expand", host=(1,), folds=True)
+@op("Expand", host=(1,), folds=True, sizes=True)
 def expand(call: Call, x: Array, target: Host) -> Any:
     return broadcast_to(x, broadcast_shapes("Expand", tuple(x.shape), tuple(target.tolist())))
 
 
-@op("Concat", folds=True)
+@op("Concat", folds=True, sizes=True)
 def concat(call: Call, *values: Array) -> Any:
     if not values:
         raise call.error("nothing is joined")
@@ -104,22 +108,25 @@ def concat(call: Call, *values: Array) -> Any:
     return join(values, axis)
 
 
-@op("Split", host=(1,), folds=True)
+@op("Split", host=(1,), folds=True, sizes=True)
 def split(call: Call, x: Array, sizes: Host | None = None) -> Any:
     axis = whole_axis(call, call.integer("axis", 0), len(x.shape))
-    total, count = fixed(x.shape[axis]), len(call.node.outputs)
-    parts = call.integers("split", None) if sizes is None else sizes.tolist()
+    total, count = x.shape[axis], len(call.node.outputs)
+    parts: Any = call.integers("split", None) if sizes is None else sizes.tolist()
     if parts is None:
         count = call.integer("num_outputs", count)
+        total = fixed(total)
         each = -(-total // count)
         parts = [max(min(each, total - i * each), 0) for i in range(count)]
-    if sum(parts) != total or min(parts, default=0) < 0:
+    ends: list[Size] = [0]
+    for n in parts:
+        ends.append(size_add(ends[-1], n))
+    if not same(ends[-1], total) or min((size_low(n) for n in parts), default=0) < 0:
         raise call.error(f"parts {parts} are not what axis {axis} of {list(x.shape)} has")
-    ends = np.cumsum(parts).tolist()
-    return tuple(x[(slice(None),) * axis + (slice(e - n, e),)] for e, n in zip(ends, parts))
+    return tuple(x[(slice(None),) * axis + (slice(b, e),)] for b, e in itertools.pairwise(ends))
 
 
-@op("Slice", host=(1, 2, 3, 4), folds=True)
+@op("Slice", host=(1, 2, 3, 4), folds=True, sizes=True)
 def lower_slice(
     call: Call,
     x: Array,
@@ -137,7 +144,12 @@ def lower_slice(
         raise call.error(f"starts {begin}, ends {end}, axes {along} and steps {step} do not go together")
     where: list[Any] = [slice(None)] * len(x.shape)
     for a, b, e, s in zip(along, begin, end, step):
-        n = fixed(x.shape[a])
+        n = x.shape[a]
+        if s == 1:
+            first, last = _held(b, n, 0, n), _held(e, n, 0, n)
+            where[a] = slice(first, largest(first, last))
+            continue
+        n, b, e, s = fixed(n), fixed(b), fixed(e), fixed(s)
         if s > 0:
             where[a] = slice(_held(b, n, 0, n), _held(e, n, 0, n), s)
         else:
@@ -146,11 +158,16 @@ def lower_slice(
     return x[tuple(where)]
 
 
-def _held(at: int, n: int, low: int, high: int) -> int:
-    return max(low, min(high, at + n if at < 0 else at))
+def _held(at: Size, n: Size, low: Size, high: Size) -> Any:
+    """A bound of a slice, counted from the front, within the axis."""
+    if size_low(at) < 0:
+        if not isinstance(at, int) and at.vmax >= 0:
+            raise UndecidedError
+        at = size_add(at, n)
+    return largest(low, smallest(high, at))
 
 
-@op("Tile", host=(1,), folds=True)
+@op("Tile", host=(1,), folds=True, sizes=True)
 def tile(call: Call, x: Array, repeats: Host) -> Any:
     counts = repeats.tolist()
     if len(counts) != len(x.shape):
