@@ -90,9 +90,9 @@ class OnnxModel:
 
     def weights(self, device: str) -> dict[str, Tensor]:
         """The Tensors of initializers, and of what is made of them alone, that calls on a device have used so far, by
-        their names in the graph."""
+        their names in the graph. Single numbers are no memory, but part of kernels."""
         kept = self._kept.get((device, self.half), Kept())
-        return {kept.names[key]: tensor for key, (_, tensor) in kept.tensors.items()}
+        return {kept.names[key]: tensor for key, (_, tensor) in kept.tensors.items() if tensor.is_realized()}
 
     def __repr__(self) -> str:
         return f"<OnnxModel {', '.join(p.name for p in self.inputs)} → {', '.join(p.name for p in self.outputs)}>"
