@@ -14,7 +14,7 @@ import pytest
 import wasmtime
 
 from tests.export.small_model import write_small_model
-from tests.models.decoder_folders import CONVOLUTIONS, EARLIER, EXPERTS, OTHERS, STATES
+from tests.models.decoder_folders import BIASED, CONVOLUTIONS, EARLIER, EXPERTS, LATER, OTHERS, STATES
 from tinyweb.export.chat import ExportOptions, export_chat
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -187,13 +187,23 @@ def test_variants_share_kernels(small_model: Path, tmp_path: Path) -> None:
         "Mamba-2",
         *(
             pytest.param(n, marks=pytest.mark.slow)
-            for n in ("Granite 4, experts", "RWKV-7", "Gemma 3n", "Llama 4", "Bamba", "Mamba", "Falcon")
+            for n in (
+                "Granite 4, experts",
+                "RWKV-7",
+                "Gemma 3n",
+                "Llama 4",
+                "Bamba",
+                "Mamba",
+                "Falcon",
+                "BLOOM",
+                "Apertus",
+            )
         ),
     ],
 )
 def test_other_architectures(model_folder: Path, tmp_path: Path, name: str) -> None:
     """Windows, norms, two tables of angles, convolutions, experts, states, whatever the bundle's memory is called."""
-    small, folder = (OTHERS | EXPERTS | CONVOLUTIONS | STATES | EARLIER)[name], tmp_path / "small"
+    small, folder = (OTHERS | EXPERTS | CONVOLUTIONS | STATES | EARLIER | BIASED | LATER)[name], tmp_path / "small"
     replace(small, changes=small.changes | {"vocab_size": 4096, "eos_token_id": 4}).write(folder)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(model_folder / file, folder / file)

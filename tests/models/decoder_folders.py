@@ -229,7 +229,21 @@ EARLIER = {
     "Falcon, groups": Small("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "Falcon, in a row": Small("FalconForCausalLM", {"multi_query": False, "parallel_attn": False}),
 }  # fmt: skip
+BIASED = {  # by distance
+    "BLOOM": Small("BloomForCausalLM", {"n_layer": 2, "n_head": 6, "hidden_size": 36, "seq_length": 64}),
+    "MPT": Small("MptForCausalLM", {
+        "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64, "attn_config": {"clip_qkv": 0.5},
+    }),
+    "MPT, three heads": Small("MptForCausalLM", {
+        "d_model": 24, "n_layers": 2, "n_heads": 3, "max_seq_len": 64,
+        "attn_config": {"softmax_scale": 0.3},
+    }),
+}  # fmt: skip
 LATER = {
+    "Apertus": Small("ApertusForCausalLM", {"head_dim": 8}),
+    "Hunyuan": Small("HunYuanDenseV1ForCausalLM", {"head_dim": 12, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0, "factor": 1.0,
+    }}),
     "Nemotron": Small("NemotronForCausalLM", {"mlp_bias": True}),
     "Arcee": Small("ArceeForCausalLM"),
     "Seed-OSS": Small("SeedOssForCausalLM", {"head_dim": 12, "attention_out_bias": True}),

@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.models.decoder_folders import (
+    BIASED,
     CONVOLUTIONS,
     EARLIER,
     EXPERTS,
@@ -38,8 +39,8 @@ from tinyweb.nn.quantize import QuantizedWeight, quantize
 from tinyweb.nn.rotary import frequencies
 from tinyweb.tracing import capture
 
-MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES | EARLIER | LATER
-QUICK = ("Falcon, groups", "OPT", "Nemotron")  # of those made of the same parts as others
+MODELS = LLAMA_LIKE | OTHERS | EXPERTS | CONVOLUTIONS | LATENTS | STATES | EARLIER | LATER | BIASED
+QUICK = ("Falcon, groups", "OPT", "Nemotron", "Apertus", "Hunyuan")  # of those made of the same parts as others
 MODELS |= {kind: Small("LlamaForCausalLM", {"rope_parameters": values}) for kind, values in SCALINGS.items()}
 PROMPT, STEPS = 9, 20
 TOLERANCE = 1e-4
@@ -356,6 +357,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Mamba-2", {"head_dim": 9}, "8 state heads of 9 elements are not 2 times 'hidden_size' 32"),
     ("Mamba-2", {"time_step_limit": [1]}, "'time_step_limit' must be two numbers"),
     ("Granite 4", {"layer_types": ["mamba", "rwkv", "mamba"]}, "each mamba or attention"),
+    ("BLOOM", {"apply_residual_connection_post_layernorm": True}, "is not supported, only False"),
+    ("MPT", {"attn_config": {"alibi": False}}, "'alibi' 'False' is not supported, only True"),
+    ("MPT", {"attn_config": {"clip_qkv": -1}}, "'clip_qkv' must be a number"),
     ("LFM2", {"layer_types": ["conv", "full_attention", "mamba"]}, "each conv or full_attention"),
     ("DeepSeek-V2", {"topk_method": "noaux_tc"}, "'topk_method' 'noaux_tc' is not supported"),
     ("DeepSeek-V3", {"n_group": 3}, "8 experts do not divide into 3 groups"),

@@ -319,6 +319,29 @@ def falcon(d: Draw) -> Fields:
     return turned(d, {**f, **(newer if d.coin() else older)}, FIXED[:2])
 
 
+def bloom(d: Draw) -> Fields:
+    heads = d.of(1, 2, 3, 4, 6)
+    return {
+        "hidden_size": heads * d.of(5, 8, 9), "num_attention_heads": heads, "num_hidden_layers": d.of(1, 2),
+        "vocab_size": d.of(53, 67), "layer_norm_epsilon": d.eps(), "seq_length": d.of(32, 64),
+        "tie_word_embeddings": d.coin(),
+    }  # fmt: skip
+
+
+def mpt(d: Draw) -> Fields:
+    f = bloom(d)
+    found = {"d_model": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"}
+    inner = {"clip_qkv": d.of(None, 0.5), "softmax_scale": d.of(None, 0.2)}
+    kept = {name: f[name] for name in ("vocab_size", "layer_norm_epsilon", "tie_word_embeddings")}
+    return {**kept, **{to: f[name] for to, name in found.items()}, "max_seq_len": d.of(32, 64), "attn_config": inner}
+
+
+def hunyuan(d: Draw) -> Fields:
+    f = plain("attention_bias")(d)
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": d.of(2.0, 1000.0)}
+    return {**f, "rope_parameters": dynamic} if d.coin() else f
+
+
 DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Llama": plain("attention_bias", "mlp_bias"),
     "Mistral": windows(),
@@ -369,6 +392,10 @@ DECODERS: dict[str, Callable[[Draw], Fields]] = {
     "Dots1": lambda d: {**windows(ropes=FIXED)(d), **routed(d), "max_window_layers": d.of(0, 1)},
     "Glm4Moe": lambda d: {**glm(d), **routed(d), "use_qk_norm": d.coin()},
     "Falcon": falcon,
+    "Bloom": bloom,
+    "Mpt": mpt,
+    "Apertus": lambda d: {**plain("attention_bias")(d), "hidden_act": d.of("xielu", "silu")},
+    "HunYuanDenseV1": hunyuan,
     "GPTJ": gpt_j,
     "GPTBigCode": gpt2("multi_query", "scale_attn_weights"),
 }

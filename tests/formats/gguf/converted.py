@@ -32,11 +32,14 @@ def convert(folder: Path, path: Path, architecture: str, kind: Any = None, more:
     for key, value in (more or {}).items():
         writer.add_key_value(key, value, *value_type(value))
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
+    names = gguf.get_tensor_name_map(
+        arch, config.get("num_hidden_layers") or config.get("n_layer") or config["n_layers"]
+    )
     tensors = {n: v.astype(np.float32) for n, v in load_file(folder / "model.safetensors").items()}
     for name, values in divided(joined(tensors), config).items():
         if name.startswith("pooler."):  # of BERT: no text's vector goes through it
             continue
+        name = name.removeprefix("transformer.") if architecture == "bloom" else name
         found = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert found is not None, name
         values = np.ascontiguousarray(changed(values, found, architecture, config))
@@ -61,7 +64,7 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
     rope = c.get("rope_parameters") or {}
     local, rope = rope.get("sliding_attention", {}), rope.get("full_attention", rope)
     heads = c.get("num_attention_heads") or c.get("n_head") or c.get("num_heads") or 1
-    width = c.get("head_dim") or (c.get("hidden_size") or c["n_embd"]) // heads
+    width = c.get("head_dim") or (c.get("hidden_size") or c.get("n_embd") or c["d_model"]) // heads
     part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 1)) or 1
     pairs = {
         "num_hidden_layers": "block_count", "n_layer": "block_count", "max_position_embeddings": "context_length",
@@ -87,10 +90,10 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
         heads = c["num_key_value_heads"]
         found["head_count_kv"] = [heads if kind == "full_attention" else 0 for kind in c["layer_types"]]
         found |= {"shortconv_l_cache": c["conv_L_cache"], "layer_norm_rms_eps": c["norm_eps"]}
-    found |= recent(c)
+    found |= {"rope_freq_base": rope.get("rope_theta"), "rope_freq_base_swa": local.get("rope_theta")}
+    found |= recent(c, rope)
     if c["model_type"] == "gpt_oss":
         found["expert_feed_forward_length"] = c["intermediate_size"]
-    found |= {"rope_freq_base": rope.get("rope_theta"), "rope_freq_base_swa": local.get("rope_theta")}
     if (kind := rope.get("rope_type")) in ("yarn", "linear"):
         found |= {"rope_scaling_type": gguf.RopeScalingType(kind), "rope_scaling_factor": rope["factor"]}
         found |= {"rope_scaling_yarn_beta_fast": rope.get("beta_fast")}
@@ -105,7 +108,7 @@ def metadata(writer: gguf.GGUFWriter, c: dict[str, Any]) -> None:
             getattr(writer, f"add_{name}")(value)
 
 
-def recent(c: dict[str, Any]) -> dict[str, Any]:
+def recent(c: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
     """Of Mamba-2, Granite 4, Llama 4 and Gemma 3n."""
     kind = c["model_type"]
     start = "mamba_" if kind == "granitemoehybrid" else ""
@@ -117,6 +120,30 @@ def recent(c: dict[str, Any]) -> dict[str, Any]:
     if kind in ("mamba2", "granitemoehybrid"):
         found = {ours: c[start + theirs[bool(start)]] for ours, theirs in keys.items()}
         found["ssm_inner_size"] = c[start + "expand"] * c["hidden_size"]
+    if kind in ("mamba", "falcon_mamba"):
+        found = {
+            "ssm_conv_kernel": c["conv_kernel"], "ssm_state_size": c["state_size"], "context_length": 1 << 20,
+            "ssm_inner_size": c["intermediate_size"], "ssm_time_step_rank": c["time_step_rank"], "head_count": 0,
+            "layer_norm_rms_eps": c["layer_norm_epsilon"], "ssm_dt_b_c_rms": kind == "falcon_mamba",
+            "layer_norm_eps": None, "feed_forward_length": 0,
+        }  # fmt: skip
+    if kind == "bloom":
+        found = {"context_length": c["seq_length"], "head_count_kv": c["n_head"]}
+        found["feed_forward_length"] = 4 * c["hidden_size"]
+    if kind == "mpt":
+        inner = c["attn_config"]
+        found = {
+            "context_length": c["max_seq_len"], "embedding_length": c["d_model"], "block_count": c["n_layers"],
+            "head_count": c["n_heads"], "max_alibi_bias": float(inner["alibi_bias_max"]), "head_count_kv": c["n_heads"],
+            "clamp_kqv": inner["clip_qkv"], "key_length": None, "value_length": None,
+            "feed_forward_length": 4 * c["d_model"],
+        }  # fmt: skip
+    if rope.get("alpha"):
+        width = c["head_dim"]
+        found = {"rope_freq_base": rope["rope_theta"] * rope["alpha"] ** (width / (width - 2))}
+    if kind == "falcon":
+        groups = c["num_kv_heads"] if c["new_decoder_architecture"] else 1
+        found = {"head_count_kv": groups, "feed_forward_length": c["ffn_hidden_size"], "tensor_data_layout": "jploski"}
     if kind == "mamba2":
         found |= {"layer_norm_rms_eps": c["layer_norm_epsilon"], "head_count": 0, "context_length": 1 << 20}
         found |= {"layer_norm_eps": None, "feed_forward_length": 0}
@@ -259,7 +286,8 @@ def rwkv7(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any]) -> np.ndarray:
     part = name.rpartition(".")[0].split(".")[-1]
     if name.endswith(("ssm_a", "ssm_d")):
-        return (-np.exp(values) if name.endswith("ssm_a") else values).reshape(-1, 1)
+        values = -np.exp(values) if name.endswith("ssm_a") else values
+        return values if architecture == "mamba" else values.reshape(-1, 1)
     if part == "ssm_norm":
         return values.reshape(c.get("n_groups") or c["mamba_n_groups"], -1)
     heads = c.get("num_attention_heads") or c.get("n_head")
@@ -268,9 +296,10 @@ def changed(values: np.ndarray, name: str, architecture: str, c: dict[str, Any])
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
     if architecture in SHIFTED and name.endswith("norm.weight"):
         return values + 1
-    if architecture == "gptneox" and part == "attn_qkv":
-        each = values.reshape(heads, 3, -1, *values.shape[1:])
-        return np.concatenate([each[:, i].reshape(-1, *values.shape[1:]) for i in range(3)])
+    if architecture in ("gptneox", "falcon", "bloom") and part == "attn_qkv":
+        groups = heads if architecture != "falcon" else c["num_kv_heads"] if c["new_decoder_architecture"] else 1
+        each = values.reshape(groups, heads // groups + 2, -1, *values.shape[1:])
+        return np.concatenate([p.reshape(-1, *values.shape[1:]) for p in np.split(each, [-2, -1], axis=1)])
     if architecture == "gpt2" and part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down"):
         return values.T
     return values

@@ -34,10 +34,11 @@ MARGIN = 1e-3  # between the likeliest two tokens, below which rounding would de
 NAMES = (
     "Llama 3", "Mixtral", "Qwen 2", "Qwen 3", "Qwen 3 MoE", "Gemma 2", "Phi 3", "OLMo 2", "Granite", "StableLM",
     "GPT-2", "GPT-NeoX", "Mamba-2", "Granite 4", "RWKV-7",
+    "Falcon", "Falcon, groups", "Mamba", "BLOOM", "MPT", "Hunyuan",
 )  # fmt: skip
 CUTS = (
     "gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-v3", "falcon", "starcoder", "smollm", "command-r", "olmo",
-    "gpt-4o", "tekken", "stablelm2", "dbrx",
+    "gpt-4o", "tekken", "stablelm2", "dbrx", "bloom",
 )  # fmt: skip
 
 
@@ -48,6 +49,8 @@ def write_model(name: str, folder: Path) -> Path:
         small = replace(small, changes={**small.changes, **NO_HEADS})
     if name == "RWKV-7":  # whose norm of heads llama.cpp has for heads of 64 elements only
         small = replace(small, changes={"hidden_size": 128, "head_dim": 64})
+    if name == "Mamba":  # of which llama.cpp has those whose channels are twice as many as hidden states
+        small = replace(small, changes={"state_size": 12, "time_step_rank": 3, "intermediate_size": 64})
     if name == "Phi 3":  # whose windows llama.cpp does not read
         small = replace(small, changes={})
     small.write(folder / "hf")

@@ -15,9 +15,12 @@ from safetensors.numpy import load_file, save_file
 from tests.formats.gguf.converted import convert
 from tests.formats.gguf.files import Kind, write
 from tests.models.decoder_folders import (
+    BIASED,
     CONVOLUTIONS,
+    EARLIER,
     EXPERTS,
     LATENTS,
+    LATER,
     LLAMA_LIKE,
     NO_HEADS,
     OTHERS,
@@ -100,6 +103,16 @@ MODELS: dict[str, tuple[str, Small]] = {
     "DeepSeek V3": ("deepseek2", LATENTS["DeepSeek-V3"]),
     "LFM2": ("lfm2", CONVOLUTIONS["LFM2, biases"]),
     "Mamba-2": ("mamba2", STATES["Mamba-2"]),
+    "Mamba": ("mamba", STATES["Mamba"]),
+    "Falcon Mamba": ("mamba", STATES["Falcon Mamba"]),
+    "Falcon": ("falcon", replace(EARLIER["Falcon"], changes={"ffn_hidden_size": 40})),
+    "Falcon, groups": ("falcon", EARLIER["Falcon, groups"]),
+    "BLOOM": ("bloom", BIASED["BLOOM"]),
+    "MPT": ("mpt", BIASED["MPT"]),
+    "Hunyuan": ("hunyuan-dense", LATER["Hunyuan"]),
+    "Falcon 2": ("falcon", replace(EARLIER["Falcon, groups"], changes=EARLIER["Falcon, groups"].changes | {
+        "num_ln_in_parallel_attn": 1, "tie_word_embeddings": False,
+    })),
     "Granite 4": ("granitehybrid", STATES["Granite 4"]),
     "Granite 4, experts": ("granitehybrid", replace(
         STATES["Granite 4, experts"], changes=STATES["Granite 4, experts"].changes | {"mamba_proj_bias": False},
@@ -161,6 +174,8 @@ def alike(a: Any, b: Any) -> bool:
 
 def explained(name: str, key: str, ours: Any, theirs: Any) -> bool:
     """What a GGUF file says otherwise, or need not say."""
+    if key == "rope_parameters" and "alpha" in theirs:  # a larger base
+        return ours == {"rope_type": "default", "rope_theta": pytest.approx(1e4 * 50 ** (12 / 10), rel=1e-6)}
     if key == "rope_parameters":  # factors of each frequency are longrope
         return ours["rope_type"] == "longrope" and theirs["rope_type"] in ("llama3", "longrope")
     if key == "head_dim":  # the width of a head follows
@@ -172,8 +187,13 @@ def explained(name: str, key: str, ours: Any, theirs: Any) -> bool:
         "num_attention_heads",
         "num_key_value_heads",
     )
-    other = {"Mamba-2": unused, "GPT-2": ("intermediate_size", "num_key_value_heads"), "BERT": ("num_key_value_heads",),
-             "Nomic": ("num_key_value_heads", "tie_word_embeddings")}  # fmt: skip
+    earlier = ("num_kv_heads", "intermediate_size", "num_key_value_heads")
+    other: dict[str, tuple[str, ...]] = dict.fromkeys(
+        ("Falcon", "Falcon, groups", "Falcon 2", "BLOOM", "MPT"), (*earlier, *unused[2:3])
+    )
+    other |= dict.fromkeys(("Mamba", "Falcon Mamba"), ("expand", *unused[2:]))
+    other |= {"Mamba-2": unused, "GPT-2": earlier[1:], "BERT": ("num_key_value_heads",),
+              "Nomic": ("num_key_value_heads", "tie_word_embeddings")}  # fmt: skip
     # ids of tokens come with a tokenizer, which these have not
     return key in ("pad_token_id", "bos_token_id", "eos_token_id") or key in other.get(name, ())
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.errors import ModelFormatError
-from tinyweb.formats.gguf import names
+from tinyweb.formats.gguf import first, names
 from tinyweb.formats.gguf.facts import MOST, PATTERN, Facts
 from tinyweb.formats.gguf.fields import Fields, biases, kv_heads, layer_norm, rms, rotary, scaling, sizes, windows
 
@@ -25,7 +25,8 @@ class Family:
     """How one architecture of GGUF is one of Hugging Face's. `parts`: names of tensors. `fields`: of config.json,
     beside those that all have. What GGUF has otherwise: `permuted`: rows of queries and keys in the order of
     neighbouring pairs; `offset`: added to weights of norms; `transposed`: matrices are (out, in), not (in, out);
-    `by_head`: all queries, all keys, all values, not those of one head after the other; `joins`: in several tensors.
+    `by_head`: all queries, all keys, all values, not those of one key's heads after the other; `joins`: in several
+    tensors.
     """
 
     architecture: str
@@ -416,6 +417,11 @@ FAMILIES: Mapping[str, Family] = {
     "gpt-oss": Family("GptOssForCausalLM", "gpt_oss", names.GPT_OSS, gpt_oss, joins=names.GPT_OSS_JOINS),
     "deepseek2": Family("DeepseekV2ForCausalLM", "deepseek_v2", names.DEEPSEEK, deepseek2, joins=names.DEEPSEEK_JOINS),
     "lfm2": Family("Lfm2ForCausalLM", "lfm2", names.LFM2, lfm2),
+    "falcon": Family("FalconForCausalLM", "falcon", names.FALCON, first.falcon, by_head=True),
+    "bloom": Family("BloomForCausalLM", "bloom", names.BLOOM, first.bloom, by_head=True),
+    "mpt": Family("MptForCausalLM", "mpt", names.MPT, first.mpt),
+    "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", names.HUNYUAN, first.hunyuan),
+    "mamba": Family("MambaForCausalLM", "mamba", names.MAMBA, first.mamba),
     "mamba2": Family("Mamba2ForCausalLM", "mamba2", names.MAMBA2, mamba2),
     "rwkv7": Family("RWKV7ForCausalLM", "rwkv7", names.RWKV7, rwkv7),
     "granitehybrid": Family(
@@ -439,6 +445,9 @@ DEEPSEEK3 = Family(
 )  # fmt: skip
 # what changes what a model computes, and which of these architectures has none of
 FOREIGN = ("attention.temperature_scale", "attention.max_alibi_bias", "swin_norm", "nextn_predict_layers")
+KNOWN = [(name, "attention.max_alibi_bias") for name in ("jina-bert-v2", "mpt")]
+FALCON_NORMS = Family("FalconForCausalLM", "falcon", names.FALCON_NORMS, first.falcon, by_head=True)
+FALCON_MAMBA = Family("FalconMambaForCausalLM", "falcon_mamba", names.MAMBA, first.mamba)
 MIXTRAL = Family("MixtralForCausalLM", "mixtral", names.LLAMA | names.MIXTRAL, mixtral, permuted=True)
 
 
@@ -450,7 +459,7 @@ def family_of(facts: Facts) -> Family:
             f"{facts.file.paths[0]} holds a model of architecture {name[:40]!r}; known: {', '.join(FAMILIES)}"
         )
     for key in FOREIGN:
-        if facts.own.values.get(key) and (name, key) != ("jina-bert-v2", "attention.max_alibi_bias"):
+        if facts.own.values.get(key) and (name, key) not in KNOWN:
             raise ModelFormatError(f"{facts.where}: {key!r} is not supported: the model would compute something else")
     if name == "deepseek2" and facts.integer("expert_gating_func", 255, 1) == 2:
         return DEEPSEEK3
@@ -458,6 +467,10 @@ def family_of(facts: Facts) -> Family:
         return MIXTRAL
     if name == "olmo2" and facts.integer("attention.sliding_window", MOST, 0):
         return OLMO3
+    if name == "falcon" and facts.has("blk.0.attn_norm_2.weight"):
+        return FALCON_NORMS
+    if name == "mamba" and facts.own.flag("ssm.dt_b_c_rms", False):
+        return FALCON_MAMBA
     return FAMILIES[name]
 
 

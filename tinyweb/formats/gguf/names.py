@@ -28,6 +28,7 @@ BEFORE = layer(attn_norm="input_layernorm", ffn_norm="post_attention_layernorm")
 
 LLAMA = ENDS | BEFORE | ATTENTION | MLP
 QWEN3 = LLAMA | HEAD_NORMS
+HUNYUAN = LLAMA | layer(attn_q_norm="self_attn.query_layernorm", attn_k_norm="self_attn.key_layernorm")
 SANDWICH = layer(
     attn_norm="input_layernorm", post_attention_norm="post_attention_layernorm", ffn_norm="pre_feedforward_layernorm",
     post_ffw_norm="post_feedforward_layernorm",
@@ -92,6 +93,20 @@ NEOX = layer(
     ffn_down="mlp.dense_4h_to_h",
 )  # fmt: skip
 NEOX |= {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"}
+_FALCON = "transformer.h.{}."
+FALCON = layer(
+    _FALCON, attn_norm="input_layernorm", attn_qkv="self_attention.query_key_value",
+    attn_output="self_attention.dense", ffn_up="mlp.dense_h_to_4h", ffn_down="mlp.dense_4h_to_h",
+)  # fmt: skip
+FALCON |= {"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head"}
+BLOOM = FALCON | layer(_FALCON, ffn_norm="post_attention_layernorm")
+BLOOM["token_embd_norm"] = "transformer.word_embeddings_layernorm"
+MPT = layer(
+    "transformer.blocks.{}.", attn_norm="norm_1", attn_qkv="attn.Wqkv", attn_output="attn.out_proj",
+    ffn_norm="norm_2", ffn_up="ffn.up_proj", ffn_down="ffn.down_proj",
+)  # fmt: skip
+MPT |= {"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"}
+FALCON_NORMS = FALCON | layer(_FALCON, attn_norm="ln_mlp", attn_norm_2="ln_attn")  # of attention and of the MLP
 BERT = layer(
     "encoder.layer.{}.", attn_q="attention.self.query", attn_k="attention.self.key", attn_v="attention.self.value",
     attn_output="attention.output.dense", attn_output_norm="attention.output.LayerNorm", ffn_up="intermediate.dense",
@@ -145,6 +160,9 @@ STATE_WHOLE = {"ssm_dt.bias": "dt_bias", "ssm_a": "A_log", "ssm_d": "D"}
 _MIXER = "backbone.layers.{}."
 MAMBA2 = layer(_MIXER + "mixer.", **STATE, **STATE_WHOLE) | layer(_MIXER, attn_norm="norm")
 MAMBA2 |= {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
+MAMBA = MAMBA2 | layer(
+    _MIXER + "mixer.", **{"ssm_dt.bias": "dt_proj.bias", "ssm_dt": "dt_proj", "ssm_x": "x_proj"}
+)  # fmt: skip
 GRANITE_HYBRID = ENDS | BEFORE | ATTENTION | layer(LAYER + "mamba.", **STATE, **STATE_WHOLE) | layer(
     ffn_gate_inp="block_sparse_moe.router.layer", ffn_down_exps="block_sparse_moe.output_linear",
     ffn_down_shexp="shared_mlp.output_linear", ffn_down="shared_mlp.output_linear",

@@ -78,6 +78,8 @@ DEEPSEEK = (
     byte_level(False),
 )
 
+BLOOM = pattern(r" ?[^(\s|.,!?…。，、।۔،)]+")
+
 LLAMA3_NAMES = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
 CUTS: Mapping[str, Cuts] = {
     **dict.fromkeys(("default", "falcon"), Cuts(FALCON)),
@@ -92,6 +94,7 @@ CUTS: Mapping[str, Cuts] = {
     "deepseek-coder": Cuts(DEEPSEEK_CODER),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), Cuts(GPT4O)),
     "qwen35": Cuts(QWEN35, composed=True),
+    **dict.fromkeys(("bloom", "gpt3-finnish"), Cuts(BLOOM)),
     "olmo": Cuts(GPT2, composed=True),
     "command-r": Cuts(SINGLE_DIGITS, composed=True),
     "tekken": Cuts(TEKKEN, whole=True, begins=True),

@@ -28,10 +28,8 @@ Array = npt.NDArray[Any]
 DERIVED = ("rope_freqs", "rope_factors_long", "rope_factors_short", "blk.{}.attn_rot_embd")
 FLOATS = {"F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16}
 INTS = {"I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64}
-# what GGUF has with more axes, or (the rate of decay) as what it becomes
-FLAT: dict[str, Callable[[Array], Array]] = {
-    "ssm_a": lambda v: np.log(-v.reshape(-1)), "ssm_d": lambda v: v.reshape(-1), "ssm_norm": lambda v: v.reshape(-1),
-}  # fmt: skip
+# the rate of decay is stored as what it becomes
+CHANGED: dict[str, Callable[[Array], Array]] = {"ssm_a": lambda v: np.log(-v), "ssm_d": lambda v: v}
 _LAYER = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(.+)")
 
 
@@ -122,14 +120,15 @@ class GgufWeights:
 
     def _named_whole(self, names: Names, number: str, name: str, tensor: GgufTensor) -> Iterator[tuple[str, Weight]]:
         """What is not called `.weight` or `.bias` in the checkpoint; several names: of one row each."""
-        shape, change = tensor.shape, FLAT.get(name)
+        shape, change = tensor.shape, CHANGED.get(name)
         if isinstance(names, tuple):
             self._require(tensor, bool(shape) and shape[0] == len(names))
             for i, each in enumerate(names):
                 yield each.format(number), self._weight(tensor, shape[1:], partial(_rows, tensor, i))
             return
-        if change is not None:
-            shape = (math.prod(shape),)
+        if change is not None:  # of heads, not channels: GGUF has one more axis
+            shape = shape[:1] if shape[1:] == (1,) else shape
+            change = partial(_reshaped, change, shape)
         elif name == "time_mix_r_k.weight":
             width = self._facts.own.integer("wkv.head_size", 1, 1 << 16)
             self._require(tensor, math.prod(shape) % width == 0)
@@ -164,8 +163,9 @@ class GgufWeights:
         change = self._change(self._family, part, end, tensor)
         if self._family.transposed and number and len(shape) == 2:
             shape = shape[::-1]
-        if part in FLAT:
-            shape, change = (math.prod(shape),), FLAT[part]
+        if part == "ssm_norm":
+            shape = (math.prod(shape),)
+            change = partial(_reshaped, lambda v: v, shape)
         if (
             part in ("shortconv.conv", "ssm_conv1d") and len(shape) == 2
         ):  # one group for each channel, which GGUF does not say
@@ -180,8 +180,9 @@ class GgufWeights:
             self._require(tensor, bool(shape) and shape[0] == heads * f.head_dim and f.head_dim % 2 == 0)
             return lambda v: v.reshape(heads, f.head_dim // 2, 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
         if family.by_head and part == "attn_qkv":
-            self._require(tensor, bool(shape) and shape[0] == 3 * f.heads * f.head_dim)
-            return lambda v: v.reshape(3, f.heads, f.head_dim, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
+            keys, rest = divmod((shape[0] if shape else 0) - f.heads * f.head_dim, 2 * f.head_dim)
+            self._require(tensor, keys > 0 and not rest and f.heads % keys == 0)
+            return partial(_by_head, (f.heads, keys, keys), f.head_dim)
         if family.offset and part.endswith("norm") and end == "weight":
             return lambda v: v.astype(np.float32) - np.float32(family.offset)
         if family.transposed and part.startswith(("attn_", "ffn_")) and len(shape) == 2:
@@ -281,6 +282,17 @@ def _rows(tensor: GgufTensor, which: int | slice, stored: bool = False) -> Array
     part = GgufTensor(tensor.name, tensor.form, (count, *tensor.shape[1:]), raw, tensor.path)
     values = _stored(part) if stored else _values(part)
     return values[0] if isinstance(which, int) else values
+
+
+def _by_head(counts: tuple[int, ...], width: int, values: Array) -> Array:
+    """Rows of queries, keys and values, as those of each key with the queries that it has."""
+    parts = np.split(values, np.cumsum(counts)[:-1] * width)
+    each = [part.reshape(counts[-1], -1, *values.shape[1:]) for part in parts]
+    return np.concatenate(each, axis=1).reshape(values.shape)
+
+
+def _reshaped(change: Callable[[Array], Array], shape: tuple[int, ...], values: Array) -> Array:
+    return change(values).reshape(shape)
 
 
 def _heads(width: int, values: Array) -> Array:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tinyweb.graph.ir import Size
 from tinyweb.models.decoder.cache import Cache
 from tinyweb.models.decoder.config import AttentionConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.models.decoder.norm import Norm
+from tinyweb.nn.parameters import parameter
 from tinyweb.nn.rotary import Rotary
 from tinyweb.tensor import Tensor
 
@@ -31,6 +34,9 @@ class Heads:
         c = self.config
         qkv = self.qkv(h, activations).reshape(*h.shape[:2], c.heads + 2 * c.kv_heads, c.width)
         both, value = qkv[:, :, : c.heads + c.kv_heads], self._clipped(qkv[:, :, c.heads + c.kv_heads :])
+        if c.norm_turned and self.head_norm is not None:
+            both = self.head_norm(self._positioned(both, start))
+            return both[:, :, : c.heads], both[:, :, c.heads :], value
         if self.head_norm is not None:
             both = self.head_norm(both)
         query, key = both[:, :, : c.heads], both[:, :, c.heads :]
@@ -67,6 +73,7 @@ class Attention(Heads):
     def __init__(self, config: AttentionConfig, load: Loader, layer: str, rotary: Rotary | None):
         super().__init__(config, load, layer, rotary)
         self.sinks = load.vector(layer + load.names.sinks, config.heads) if config.sinks else None
+        self.slopes = None if config.slopes is None else parameter(np.array(config.slopes, np.float32), load.device)
 
     def new_cache(self, batch: int, positions: int, kind: str, device: str | None) -> Cache:
         """An empty one, for so many sequences and positions."""
@@ -99,6 +106,8 @@ class Attention(Heads):
         scores = (query @ seen[0].transpose(-1, -2)) * c.scale
         if c.softcap is not None:
             scores = (scores * (1 / c.softcap)).tanh() * c.softcap
+        if self.slopes is not None:
+            scores = scores + self._for_each(self.slopes, batch * c.kv_heads) * between(scores, start, room)
         scores = masked(scores, start, room, c.window, c.chunk)
         mixed = self._weights(scores) @ seen[1]  # (batch · kv_heads, group, tokens, width)
         mixed = mixed.reshape(batch, c.kv_heads, group, tokens, c.width).permute(0, 3, 1, 2, 4)
@@ -108,14 +117,25 @@ class Attention(Heads):
         """The softmax of scores (batch · kv_heads, group, tokens, positions); what sinks take is missing in its sum."""
         if self.sinks is None:
             return scores.softmax(-1)
-        c = self.config
-        batch = scores.shape[0] // c.kv_heads
-        sinks = self.sinks.reshape(1, c.kv_heads, c.heads // c.kv_heads, 1, 1)
-        sinks = sinks.expand(batch, *sinks.shape[1:]).reshape(scores.shape[0], c.heads // c.kv_heads, 1, 1)
+        sinks = self._for_each(self.sinks, scores.shape[0])
         largest = scores.max(-1, keepdim=True)
         weights = (scores - largest).exp()
         # a sink far above all scores makes the sum infinite, and so the weights 0
         return weights / (weights.sum(-1, keepdim=True) + (sinks - largest).exp())
+
+    def _for_each(self, values: Tensor, rows: Size) -> Tensor:
+        """Numbers of the heads as (rows, group, 1, 1), where `rows` is batch · key/value heads."""
+        c = self.config
+        each = values.reshape(1, c.kv_heads, c.heads // c.kv_heads, 1, 1)
+        return each.expand(rows // c.kv_heads, *each.shape[1:]).reshape(rows, c.heads // c.kv_heads, 1, 1)
+
+
+def between(scores: Tensor, start: Size, room: int) -> Tensor:
+    """Positions from queries back to keys, at most 0 where they are seen, for scores (…, tokens, start + tokens)."""
+    tokens = scores.shape[-2]
+    assert isinstance(tokens, int)
+    position = Tensor.arange(tokens, device=scores.device).unsqueeze(1) + Tensor(start, device=scores.device)
+    return (Tensor.arange(room, device=scores.device)[: start + tokens].unsqueeze(0) - position).float()
 
 
 def masked(scores: Tensor, start: Size, room: int, window: int | None = None, chunk: int | None = None) -> Tensor:

@@ -59,6 +59,9 @@ class AttentionConfig:
 
     `norm` is that of queries and keys, before they are turned; `norm_of` what it goes over, and what has a weight of
     its own: "head" (one weight for all heads), "each head", "all heads" (their elements are normalised together).
+    `norm_turned`: they are normalised when they are turned already. `slopes`: what scores of each head lose for each
+    position between query and key. `gated`: what heads give is multiplied with a sigmoid of what is made beside
+    queries.
     """
 
     heads: int
@@ -75,6 +78,9 @@ class AttentionConfig:
     output_bias: bool = False
     norm: NormConfig | None = None
     norm_of: str = "head"
+    norm_turned: bool = False
+    slopes: tuple[float, ...] | None = None
+    gated: bool = False
     softcap: float | None = None
     clip: float | None = None
     sinks: bool = False
@@ -171,6 +177,9 @@ class TimeMixConfig:
 
 MixerConfig = AttentionConfig | LatentConfig | ConvConfig | StateSpaceConfig | SelectiveConfig | TimeMixConfig
 STATES = (StateSpaceConfig, SelectiveConfig, TimeMixConfig)  # those that cannot go back
+
+
+XIELU = "xielu"  # an activation whose numbers each layer has learned
 
 
 @dataclass(frozen=True)
@@ -329,6 +338,7 @@ class Names:
     gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
     down: str = "mlp.down_proj"
     mlp_shift: str = ""
+    activation: str = "mlp.act_fn"
     by_head: bool = False
     transposed: bool = False
     query_down: str = "self_attn.q_a_proj"

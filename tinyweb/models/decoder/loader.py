@@ -219,6 +219,16 @@ class Loader:
             each.append(self._read(name, (1, 1, hidden) if wide else (hidden,)).reshape(hidden))
         return parameter(np.stack(each), self.device)
 
+    def xielu(self, name: str) -> Tensor:
+        """What `mlp.xielu` reads, (4,): the first two are stored as what a softplus makes them of."""
+        above, below = (float(self._read(f"{name}.alpha_{sign}", (1,))[0]) for sign in "pn")
+        slope, least = (
+            float(self._read(f"{name}.{part}", ())) if f"{name}.{part}" in self.checkpoint else usual
+            for part, usual in (("beta", 0.5), ("eps", -1e-6))
+        )
+        values = [np.logaddexp(0, above), slope + np.logaddexp(0, below), slope, least]
+        return parameter(np.array(values, np.float32), self.device)
+
     def matrix_as_is(self, name: str, shape: tuple[int, int]) -> Tensor:
         """Numbers that are multiplied one by one."""
         return parameter(self._read(name, shape), self.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tinyweb.models.decoder.config import MlpConfig
+from tinyweb.models.decoder.config import XIELU, MlpConfig
 from tinyweb.models.decoder.loader import Loader
 from tinyweb.nn.layers import Linear
 from tinyweb.tensor import Tensor
@@ -33,6 +33,7 @@ class Mlp:
         self.gate = gate[0] if gate else None
         down_bias = c.bias if c.down_bias is None else c.down_bias
         (self.down,) = load.linears(layer, (down,), [hidden], c.width, down_bias)
+        self.curve = load.xielu(layer + load.names.activation) if c.activation == XIELU else None
 
     def __call__(self, h: Tensor, activations: str) -> Tensor:
         """Of h (…, hidden); the same shape."""
@@ -40,9 +41,18 @@ class Mlp:
 
     def inner(self, h: Tensor, activations: str) -> Tensor:
         """What `down` reads: (…, width)."""
+        if self.curve is not None:
+            return xielu(self.up(h, activations), self.curve)
         if self.gate is None:
             return ACTIVATIONS[self.config.activation](self.up(h, activations))
         return gated(self.config, self.gate(h, activations), self.up(h, activations))
+
+
+def xielu(x: Tensor, curve: Tensor) -> Tensor:
+    """αp · x² + β · x above 0, αn · (exp(min(x, ε)) − 1 − x) + β · x else, of `curve` (αp, αn, β, ε) (Huang and Schlag
+    2024, arXiv 2411.13010)."""
+    above, below, slope, least = (curve[i] for i in range(4))
+    return (x > 0).where(above * x * x, (x.minimum(least).expm1() - x) * below) + slope * x
 
 
 def gated(c: MlpConfig, gate: Tensor, up: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from tinyweb.models.encoder.config import EncoderConfig, EncoderNames
 from tinyweb.models.encoder.disentangled import Places
 from tinyweb.models.encoder.layer import Layer
 from tinyweb.models.encoder.loader import EncoderLoader
-from tinyweb.models.encoder.relative import distances, slopes
+from tinyweb.models.encoder.relative import distances
+from tinyweb.nn.alibi import slopes
 from tinyweb.nn.layers import Embedding
 from tinyweb.nn.precision import Recipe
 from tinyweb.nn.quantize import activations_for

@@ -30,13 +30,3 @@ def distances(tokens: int, device: str | None) -> Tensor:
     """Key less query, (tokens, tokens) int32."""
     place = Tensor.arange(tokens, device=device)
     return place.unsqueeze(0) - place.unsqueeze(1)
-
-
-def slopes(heads: int) -> npt.NDArray[Any]:
-    """Of ALiBi, (heads,) float32: powers of 2^(−8/n) for n heads; where n is no power of two, those of the next lower
-    one and then every other one of the next higher one (Press et al. 2022).
-    """
-    lower = 1 << (heads.bit_length() - 1)
-    first = 2.0 ** (-8 / lower * np.arange(1, lower + 1))
-    between = 2.0 ** (-4 / lower * np.arange(1, 2 * lower + 1, 2))
-    return np.concatenate([first, between])[:heads].astype(np.float32)

@@ -86,6 +86,11 @@ ARCHITECTURES: dict[str, Read] = {
     "GPTJForCausalLM": first.gpt_j,
     "GPTNeoForCausalLM": first.gpt_neo,
     "GPTBigCodeForCausalLM": first.gpt_bigcode,
+    "BloomForCausalLM": first.bloom,
+    "MptForCausalLM": first.mpt,
+    "MPTForCausalLM": first.mpt,
+    "ApertusForCausalLM": llama.apertus,
+    "HunYuanDenseV1ForCausalLM": llama.hunyuan,
 }
 """By the names in `architectures` of config.json."""
 

@@ -9,6 +9,7 @@ from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields, gpt
 from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, LayerConfig, MlpConfig, Names
+from tinyweb.nn.alibi import slopes
 
 GPT = Names(
     prefixes=("transformer.",), embedding="wte", positions="wpe", norm="ln_f", layer="h.{}.",
@@ -20,6 +21,13 @@ def _mlp(c: Config, wide: str, activation: str, bias: bool = True) -> MlpConfig:
     """Two layers, whose width is in the field `wide`, or four times that of hidden states."""
     width = c.integer(wide, 1, 1 << 20, 4 * fields.hidden_size(c))
     return MlpConfig(width, fields.activation(c, *activation.split("=")), gated=False, bias=bias)
+
+
+def only(c: Config, values: dict[str, Any]) -> None:
+    """Refuses fields that have another value than is supported."""
+    for key, value in values.items():
+        if c.values.get(key) not in (None, value):
+            raise ModelFormatError(f"{c.where}: {key!r} {str(c.values[key])[:40]!r} is not supported, only {value}")
 
 
 def gpt_bigcode(c: Config) -> tuple[DecoderConfig, Names]:
@@ -94,10 +102,8 @@ def _neo_kinds(c: Config, count: int) -> list[Any]:
 
 def opt(c: Config) -> tuple[DecoderConfig, Names]:
     """OPT (Zhang et al. 2022), but for its smallest but one: the table of positions begins with two that are unused."""
-    only = {"do_layer_norm_before": True, "_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True}
-    for key, value in {**only, "word_embed_proj_dim": fields.hidden_size(c)}.items():
-        if c.values.get(key) not in (None, value):
-            raise ModelFormatError(f"{c.where}: {key!r} {str(c.values[key])[:40]!r} is not supported, only {value}")
+    known = {"do_layer_norm_before": True, "_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True}
+    only(c, {**known, "word_embed_proj_dim": fields.hidden_size(c)})
     c, bias = gpt.renamed(c, {}), c.flag("enable_bias", True)
     norm = fields.layer_norm(c, "layer_norm_eps")
     attention = fields.attention(c, lambda width: None, bias=bias, output_bias=bias)
@@ -109,6 +115,52 @@ def opt(c: Config) -> tuple[DecoderConfig, Names]:
         output="self_attn.out_proj", gate_up=("fc1",), down="fc2",
     )  # fmt: skip
     return fields.decoder(c, [layer] * fields.layer_count(c), norm, tied=True, learned_positions=True), names
+
+
+def bloom(c: Config) -> tuple[DecoderConfig, Names]:
+    """BLOOM (Scao et al. 2022): ALiBi in place of positions, a norm of embeddings."""
+    only(c, {"apply_residual_connection_post_layernorm": False})
+    known = {"hidden_size": "n_embed", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
+    usual = {"max_position_embeddings": c.values.get("seq_length") or 2048}
+    found = {name: old for name, new in known.items() if (old := c.values.get(new)) is not None}
+    c = gpt.renamed(Config({**usual, **c.values, **found}, c.where), {})
+    norm, attention = fields.layer_norm(c, "layer_norm_epsilon"), _sloped(c, bias=True, output_bias=True)
+    mlp = MlpConfig(4 * fields.hidden_size(c), "gelu_tanh", gated=False, bias=True)
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
+    names = replace(
+        GPT, positions="", embedding="word_embeddings", embedding_norm="word_embeddings_layernorm",
+        before_attention="input_layernorm", before_mlp="post_attention_layernorm",
+        qkv=("self_attention.query_key_value",), by_head=True, output="self_attention.dense",
+        gate_up=("mlp.dense_h_to_4h",), down="mlp.dense_4h_to_h",
+    )  # fmt: skip
+    return fields.decoder(c, [layer] * fields.layer_count(c), norm, tied=True, embedding_norm=norm), names
+
+
+def mpt(c: Config) -> tuple[DecoderConfig, Names]:
+    """MPT (MosaicML 2023): ALiBi in place of positions, no biases."""
+    only(c, {"no_bias": True, "logit_scale": None, "expansion_ratio": 4})
+    inner = c.section("attn_config") or Config({}, c.where)
+    only(inner, {"alibi": True, "qk_ln": False, "prefix_lm": False, "attn_type": "multihead_attention"})
+    known = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+             "max_position_embeddings": "max_seq_len"}  # fmt: skip
+    c = gpt.renamed(c, known)
+    clip = inner.number("clip_qkv", 0, 1e6, 0.0) or None
+    parts = {"scale": scale} if (scale := inner.number("softmax_scale", 0, 1e6, 0.0)) else {}
+    attention = _sloped(c, inner.number("alibi_bias_max", 0, 1024, 8.0), bias=False, clip=clip, **parts)
+    norm = fields.layer_norm(c, "layer_norm_epsilon", bias=False)
+    mlp = MlpConfig(4 * fields.hidden_size(c), "gelu", gated=False)
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
+    names = replace(
+        GPT, positions="", norm="norm_f", layer="blocks.{}.", before_attention="norm_1", before_mlp="norm_2",
+        qkv=("attn.Wqkv",), output="attn.out_proj", gate_up=("ffn.up_proj",), down="ffn.down_proj",
+    )  # fmt: skip
+    return fields.decoder(c, [layer] * fields.layer_count(c), norm, tied=True), names
+
+
+def _sloped(c: Config, most: float = 8.0, **parts: Any) -> AttentionConfig:
+    """Attention whose scores lose by distance."""
+    attention = fields.attention(c, lambda width: None, **parts)
+    return replace(attention, slopes=tuple(map(float, slopes(attention.heads, most))))
 
 
 def falcon(c: Config) -> tuple[DecoderConfig, Names]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config
 from tinyweb.models.decoder.architectures import fields
-from tinyweb.models.decoder.config import AttentionConfig, DecoderConfig, GrowthConfig, LayerConfig, Names
+from tinyweb.models.decoder.config import (
+    XIELU,
+    AttentionConfig,
+    DecoderConfig,
+    GrowthConfig,
+    LayerConfig,
+    Names,
+    RotaryConfig,
+)
 
 
 def layers(c: Config, attentions: Iterable[AttentionConfig]) -> list[LayerConfig]:
@@ -113,6 +121,39 @@ def plain_mlp(c: Config) -> tuple[DecoderConfig, Names]:
     mlp = fields.mlp(c, gated=False, default="relu2")
     layers = tuple(replace(layer, mlp=mlp) for layer in config.layers)
     return replace(config, layers=layers), Names(gate_up=("mlp.up_proj",))
+
+
+def apertus(c: Config) -> tuple[DecoderConfig, Names]:
+    """Apertus (Swiss AI 2025): norms of queries and keys, and an MLP of two layers with a learned xIELU."""
+    attention = fields.attention(c, fields.rotary(c, theta=12000000.0), norm=fields.rms(c, default=1e-5))
+    learned = c.word("hidden_act", XIELU) == XIELU
+    mlp = fields.mlp(Config({**c.values, "hidden_act": None}, c.where) if learned else c, gated=False, bias=False)
+    norm, mlp = fields.rms(c, default=1e-5), replace(mlp, activation=XIELU) if learned else mlp
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
+    names = Names(
+        before_attention="attention_layernorm", before_mlp="feedforward_layernorm", gate_up=("mlp.up_proj",)
+    )  # fmt: skip
+    return fields.decoder(c, [layer] * fields.layer_count(c), norm), names
+
+
+def hunyuan(c: Config) -> tuple[DecoderConfig, Names]:
+    """Hunyuan, dense (Tencent 2025): queries and keys are normalised when they are turned; for long texts with a larger
+    base of the angles."""
+    attention = fields.attention(c, _with_larger_base(c), norm=fields.rms(c, default=1e-5), norm_turned=True)
+    norm, mlp = fields.rms(c, default=1e-5), fields.mlp(c, bias=False)
+    layer = LayerConfig(attention, mlp, before_attention=norm, before_mlp=norm)
+    names = Names(query_norm="self_attn.query_layernorm", key_norm="self_attn.key_layernorm")
+    return fields.decoder(c, [layer] * fields.layer_count(c), norm), names
+
+
+def _with_larger_base(c: Config) -> Callable[[int], RotaryConfig]:
+    """Of "dynamic" scaling with a fixed `alpha`, which no longer depends on the text's length (NTK-aware scaling)."""
+    given = fields.rope(c)
+    alpha = given.number("alpha", 0, 1e6, 0.0)
+    if not alpha or given.word("rope_type", given.word("type", "default")) != "dynamic":
+        return fields.rotary(c)
+    theta = given.number("rope_theta", 1, 1e12, c.number("rope_theta", 1, 1e12, 10000.0))
+    return lambda width: RotaryConfig(theta * alpha ** (width / max(width - 2, 1)), width)
 
 
 def seed_oss(c: Config) -> tuple[DecoderConfig, Names]:

@@ -53,6 +53,8 @@ def _lack(layer: LayerConfig) -> str | None:
         return "experts"
     if layer.mixer.softcap is not None or layer.mixer.sinks or layer.mixer.growth is not None:
         return "soft caps, sinks or growth of scores"
+    if layer.mixer.slopes is not None or layer.mixer.gated:
+        return "losses of scores by distance or gates behind attention"
     if layer.mixer.chunk is not None:
         return "chunks of positions"
     return "layers whose parts are scaled or side by side" if layer.parallel or layer.residual != 1 else None
