@@ -74,7 +74,7 @@ def export_onnx(
     if options.quant not in (None, *FLOATS):
         raise ExportError(f"ONNX weights are exported as they are or in half floats: --quant {options.quant} is not "
                           f"supported, choose one of {', '.join(FLOATS)}.")  # fmt: skip
-    model = OnnxModel(source, half=options.quant == "f16")
+    model = OnnxModel(source, quant=options.quant)
     check_supported(model)
     fixed = _fixed(model, options.fixed)
     given = [p for p in model.inputs if p.name not in fixed]

@@ -28,6 +28,7 @@ from tinyweb.models.chat import VERIFY, positions
 from tinyweb.models.decoder import DEFAULT_CONTEXT, check_precision
 from tinyweb.models.decoder.cache import Cache
 from tinyweb.nn import sampling
+from tinyweb.nn.quantize import activations_for
 from tinyweb.tensor import Tensor
 
 PAST, PRESENT = "past", "present"
@@ -109,7 +110,6 @@ class OnnxDecoder:
         self.positions = positions(context)
         ports = {p.name: p for p in graph.inputs}
         self.pasts = {n: Past.of(p, self.positions, cache, device) for n, p in ports.items() if n.startswith(PAST)}
-        self.activations = "float"
         self.result = _logits(graph)
         self.vocab_size = _vocabulary(self.result, config)
         self.cache = next(iter(self.pasts.values())).kind
@@ -216,6 +216,15 @@ class OnnxDecoder:
 
     # -- memory -------------------------------------------------------------------------------------------------------
     @property
+    def activations(self) -> str:
+        """What those matrices are multiplied with that allow it: "float" or "int8"."""
+        return self.graph.activations or activations_for(Device[self.device or Device.DEFAULT].runtime.target)
+
+    @activations.setter
+    def activations(self, kind: str) -> None:
+        self.graph.activations = kind
+
+    @property
     def weights(self) -> dict[str, Tensor]:
         """Initializers, and what is made of them alone, that runs have used so far, by their names in the graph."""
         return self.graph.weights(Device[self.device or Device.DEFAULT].name)
@@ -260,7 +269,7 @@ def load_graph(
     """
     check_precision(None, None, cache)
     path = folder.graph(quant)
-    graph = OnnxModel(path, half=quant == "f16")
+    graph = OnnxModel(path, quant="f16" if quant == "f16" else None)
     if not any(p.name.startswith(PAST) for p in graph.inputs):
         raise NotImplementedError(
             f"{path} has no inputs past…: a chat needs a text-generation graph with a cache, as Optimum exports with "

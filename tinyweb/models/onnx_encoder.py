@@ -109,6 +109,6 @@ def load_encoder(folder: OnnxFolder, quant: str | None = None, device: str | Non
     NotImplementedError for a graph that gives no hidden states, saying what it has."""
     path = folder.graph(quant)
     try:
-        return OnnxEncoder(OnnxModel(path, half=quant == "f16"), folder.config, device)
+        return OnnxEncoder(OnnxModel(path, quant="f16" if quant == "f16" else None), folder.config, device)
     except TypeError as error:  # shapes that the graph does not take
         raise ModelFormatError(f"{path}: {error}") from None

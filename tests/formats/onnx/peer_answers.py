@@ -17,16 +17,20 @@ FILE = Path(__file__).with_name("peer_answers.npz")
 ANSWERS: dict[str, Any] = {}
 
 
-def case(name: str, op: str, inputs: list[Any], outputs: int = 1, domain: str = MICROSOFT, **attributes: Any) -> None:
-    """One node: its model, inputs and outputs under `name`."""
+def case(
+    name: str, op: str, inputs: list[Any], outputs: int = 1, domain: str = MICROSOFT, known: tuple[int, ...] = (),
+    **attributes: Any,
+) -> None:  # fmt: skip
+    """One node: its model, inputs and outputs under `name`. `known`: inputs that are initializers of the model."""
     names = [f"i{k}" if v is not None else "" for k, v in enumerate(inputs)]
     node = helper.make_node(op, names, [f"o{k}" for k in range(outputs)], domain=domain, **attributes)
-    feed = {n: v for n, v in zip(names, inputs) if n}
+    held = [onnx.numpy_helper.from_array(inputs[k], f"i{k}") for k in known if k < len(inputs)]
+    feed = {n: v for k, (n, v) in enumerate(zip(names, inputs)) if n and k not in known}
     given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
              for n, v in feed.items()]  # fmt: skip
     made = [onnx.ValueInfoProto(name=f"o{k}") for k in range(outputs)]
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(ML, 3)]
-    model = helper.make_model(helper.make_graph([node], name, given, made), opset_imports=opsets, ir_version=10)
+    model = helper.make_model(helper.make_graph([node], name, given, made, held), opset_imports=opsets, ir_version=10)
     content = model.SerializeToString()
     results = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feed)
     ANSWERS[f"{name}/model"] = np.frombuffer(content, np.uint8)
@@ -163,8 +167,29 @@ def trees() -> None:
         case(f"normalizer_{norm.lower()}", "Normalizer", [x], domain=ML, norm=norm)
 
 
+def stored() -> None:
+    """Weights of few bits that are initializers."""
+    for bits in (2, 4, 8):
+        for block, k in ((32, 96), (64, 256), (32, 80)):
+            n, blocks = 8, -(-k // block)
+            given = [f32(2, 3, k) / 64, u8(n, blocks, block * bits // 8), f32(n, blocks)]
+            sizes = {"N": n, "K": k, "bits": bits, "block_size": block, "known": (1, 2, 3)}
+            case(f"stored_{bits}_{block}_{k}", "MatMulNBits", given, **sizes)
+            zeros = u8(n, -(-blocks * bits // 8))
+            case(f"stored_{bits}_{block}_{k}_zeros", "MatMulNBits", [*given, zeros], **sizes)
+    given = [f32(2, 3, 96) / 64, u8(24, 3, 16), f32(24, 3)]
+    case("stored_rounded", "MatMulNBits", given, N=24, K=96, bits=4, block_size=32, accuracy_level=4, known=(1, 2, 3))
+    case("stored_floats", "MatMulNBits", [*given, 15 * RANDOM.random((24, 3), np.float32)], N=24, K=96, bits=4,
+         block_size=32, known=(1, 2, 3))  # fmt: skip
+    rows = {"gather_axis": 0, "quantize_axis": 1, "block_size": 16, "known": (0, 2, 3)}
+    at = np.array([[1, 9], [3, -10]])
+    case("stored_rows", "GatherBlockQuantized", [u8(10, 16), at, f32(10, 2)], bits=4, **rows)
+    case("stored_rows_zeros", "GatherBlockQuantized", [u8(10, 32), at, f32(10, 4), u8(10, 2)], bits=4, **rows)
+    case("stored_rows_8", "GatherBlockQuantized", [u8(10, 32), at, f32(10, 2), u8(10, 2)], bits=8, **rows)
+
+
 if __name__ == "__main__":
-    for made in (elementwise, few_bits, attention, groups, integers, trees):
+    for made in (elementwise, few_bits, attention, groups, integers, trees, stored):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(

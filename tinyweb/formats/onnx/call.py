@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyweb.array.storage import bound_size
-from tinyweb.device import is_recording
+from tinyweb.device import is_recording, not_recording
 from tinyweb.dtype import to_dtype
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.messages import Attribute, joined
 from tinyweb.formats.onnx.sizes import Sizes, fixed_hint, sizes
+from tinyweb.formats.onnx.stored import Kept, Stored
 from tinyweb.formats.onnx.tensors import Files, dense, value_of
 from tinyweb.formats.onnx.types import BY_NAME, ElementType, kind_of
 from tinyweb.graph.ir import Size
@@ -38,23 +39,33 @@ class Held:
         self.value, self.kind = value, kind
 
 
+class Around(Protocol):
+    """What evaluates the node."""
+
+    device: str
+    files: Files
+    kept: Kept
+    activations: str
+    growing: Mapping[int, Grow]
+    bound: Mapping[str, int]
+
+    def lift(self, value: Any, call: Call) -> Tensor: ...
+
+
 class Call:
-    """One node that is being lowered."""
+    """One node that is being lowered. `constant`: which inputs are the same in every call."""
 
     def __init__(
         self,
         node: Node,
-        device: str,
-        files: Files,
+        around: Around,
         run: Callable[[Graph, Sequence[Any]], list[Any]],
         kinds: Sequence[ElementType | None] = (),
-        growing: Mapping[int, Grow] | None = None,
-        bound: Mapping[str, int] | None = None,
+        constant: Sequence[bool] = (),
     ):
-        self.node, self.device, self._files, self._run, self.kinds = node, device, files, run, kinds
-        self._growing = growing or {}
-        self.bound = dict(bound or {})  # values of Variables
-        self.version, self.op = node.version, node.op
+        self.node, self.around, self._run, self.kinds, self.constant = node, around, run, kinds, constant
+        self.version, self.op, self.device, self._files = node.version, node.op, around.device, around.files
+        self._growing, self.bound = around.growing, dict(around.bound)
 
     # -- errors -------------------------------------------------------------------------------------------------------
     def error(self, message: str) -> ModelFormatError:
@@ -183,6 +194,29 @@ class Call:
 
     def lift(self, value: Array) -> Tensor:
         return lift(value, self.device)
+
+    def given(self, value: Any) -> Any:
+        """The Tensor of an input that was handed over as it is; None of one that is missing."""
+        return value if value is None else self.around.lift(value, self)
+
+    def array(self, place: int, value: Any) -> Host | None:
+        """The NumPy array of an input that is the same in every call; None where it is not, or is missing."""
+        if isinstance(value, np.ndarray) and place < len(self.constant) and self.constant[place]:
+            return value
+        if not isinstance(value, Tensor) or not self.constant[place]:
+            return None
+        with not_recording():
+            return np.asarray(value.numpy())
+
+    def matrix(self, place: int, value: Any, turned: bool) -> Stored | None:
+        """An input that is a matrix of narrow integers: as the graph has it, or of floats that are to be quantised,
+        which are multiplied (`turned`) or looked up. None for any other."""
+        if isinstance(value, Stored):
+            return value
+        array = self.array(place, value) if isinstance(value, np.ndarray) else None
+        if array is None:
+            return None
+        return self.around.kept.quantised(array, turned, self.node.inputs[place], self.around.activations)
 
     def known(self, value: Any, what: str = "an input") -> Host:
         """A value that decides shapes, as a NumPy array. NotImplementedError where it is computed from inputs while a

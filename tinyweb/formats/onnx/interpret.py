@@ -15,11 +15,11 @@ from tinyweb.formats.onnx.call import Call, Grow, Held, lift, lift_sizes
 from tinyweb.formats.onnx.graph import Graph, Node
 from tinyweb.formats.onnx.registry import Operator, find
 from tinyweb.formats.onnx.sizes import FOLDS, Sizes, UndecidedError, compute, fixed_hint, sizes
+from tinyweb.formats.onnx.stored import Kept, dense
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.formats.onnx.types import ElementType
 from tinyweb.tensor import Tensor
 
-WORTH_HALVING = 1 << 8  # elements of a matrix
 WORTH_KNOWING = 1 << 16  # elements: what is larger is no shape, and stays on the device
 # what a lowering raises for values it cannot take
 WRONG = (
@@ -58,24 +58,14 @@ class Scope:
 
 
 @dataclass
-class Kept:
-    """What is the same in every call on a device: Tensors of known arrays, with the names these go by in the graph, and
-    what nodes make of initializers alone."""
-
-    tensors: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    results: dict[int, list[Any]] = field(default_factory=dict)
-
-
-@dataclass
 class Interpreter:
-    """Evaluates graphs on a device. `kept` lives from call to call. `half`: large weights lie in half floats.
-    `growing`: what inputs that are caches do with what is put behind them, by the ids of their Tensors."""
+    """Evaluates graphs on a device. `kept` lives from call to call. `growing`: what inputs that are caches do with what
+    is put behind them, by the ids of their Tensors. `activations`: what matrices are multiplied with that allow it."""
 
     device: str
     files: Files
     kept: Kept
-    half: bool = False
+    activations: str = "float"
     growing: Mapping[int, Grow] = field(default_factory=dict)
     bound: Mapping[str, int] = field(default_factory=dict)  # values of the Variables in the inputs' shapes
 
@@ -104,7 +94,7 @@ class Interpreter:
                         scope.constant.add(name)
                         self.kept.names.setdefault(id(value), name)
         found = [scope.find(p.name) for p in graph.outputs]
-        return [value if kind is None else Held(value, kind) for value, kind in found]
+        return [dense(value) if kind is None else Held(value, kind) for value, kind in found]
 
     @staticmethod
     def _is_constant(node: Node, scope: Scope) -> bool:
@@ -132,7 +122,7 @@ class Interpreter:
         def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
             return self.run(graph, dict(zip((p.name for p in graph.inputs), values)), scope)
 
-        call = Call(node, self.device, self.files, run, kinds, self.growing, self.bound)
+        call = Call(node, self, run, kinds, [bool(n) and scope.is_constant(n) for n in node.inputs])
         try:
             return self._lower(operator, call, inputs)
         except UndecidedError:
@@ -148,7 +138,7 @@ class Interpreter:
 
     def _lower(self, operator: Operator, call: Call, inputs: list[Any]) -> list[Any]:
         if operator.raw:
-            return _several(operator.function(call, *inputs))
+            return _several(operator.function(call, *map(dense, inputs)))
         varies = next((v.kind for v in inputs if isinstance(v, Sizes)), None)
         if varies is not None and (of_sizes := self._of_sizes(operator, call, inputs, varies)) is not None:
             return of_sizes
@@ -156,18 +146,19 @@ class Interpreter:
         if known and (operator.folds or any(isinstance(v, np.ndarray) and v.dtype == object for v in inputs)):
             with np.errstate(all="ignore"):
                 return _several(operator.function(call, *inputs))
-        given = [
-            v
-            if v is None or (operator.sizes and i in operator.host and isinstance(v, Sizes))
-            else call.known(v, f"input {i + 1}")
-            if i in operator.host
-            else self.lift(v, call)
-            for i, v in enumerate(inputs)
-        ]
+        given = [self._given(operator, call, i, v) for i, v in enumerate(inputs)]
         if not known or operator.keeps:
             return _several(operator.function(call, *given))
         with not_recording():
             return [_value(v) for v in _several(operator.function(call, *given))]
+
+    def _given(self, operator: Operator, call: Call, place: int, value: Any) -> Any:
+        """An input as an operator takes it."""
+        if value is None or (operator.sizes and place in operator.host and isinstance(value, Sizes)):
+            return value
+        if place in operator.host:
+            return call.known(dense(value), f"input {place + 1}")
+        return value if place in operator.stored and not isinstance(value, Sizes) else self.lift(value, call)
 
     @staticmethod
     def _of_sizes(operator: Operator, call: Call, inputs: list[Any], kind: np.dtype[Any]) -> list[Any] | None:
@@ -196,13 +187,13 @@ class Interpreter:
         """The Tensor of a value, one for each array."""
         if isinstance(value, Sizes):
             return lift_sizes(value, self.device, self.bound)
+        value = dense(value)
         if isinstance(value, np.ndarray):
             held = self.kept.tensors.get(id(value))
             if held is None or held[0] is not value:
                 with not_recording():
                     made = lift(value, self.device)
-                    if self.half and made.dtype is dtypes.float32 and value.ndim > 1 and value.size >= WORTH_HALVING:
-                        made = made.cast(dtypes.float16).realize()
+                    made = self.kept.narrowed(made)
                 held = (value, made)
                 if id(value) in self.kept.names:
                     self.kept.tensors[id(value)] = held

@@ -14,12 +14,15 @@ from tinyweb.dtype import DType, from_numpy, promote
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.onnx.call import Grow, Held, lift
 from tinyweb.formats.onnx.graph import Builder, Graph, Port
-from tinyweb.formats.onnx.interpret import Interpreter, Kept
+from tinyweb.formats.onnx.interpret import Interpreter
 from tinyweb.formats.onnx.messages import ModelMessage
 from tinyweb.formats.onnx.protobuf import DamagedError, Reader
+from tinyweb.formats.onnx.stored import Kept
 from tinyweb.formats.onnx.tensors import Files
 from tinyweb.graph.ir import Size
 from tinyweb.graph.schedule.indexing import same
+from tinyweb.nn.precision import Recipe
+from tinyweb.nn.quantize import QuantizedWeight, activations_for
 from tinyweb.tensor import Tensor
 
 
@@ -29,14 +32,17 @@ class OnnxModel:
     `inputs` and `outputs` list names, dtypes and shapes; a symbolic size is its name, None one that is not told. Nodes
     are lowered to methods of Tensor. What is known (shapes, initializers, and what is computed from them alone) is
     computed at the call, so that sizes are plain numbers; values of inputs that decide sizes are read back, which jit
-    and exports refuse with the node's name. Opsets 7 to 28. `half`: matrices of weights lie in half floats.
+    and exports refuse with the node's name. Opsets 7 to 28. `quant`: how matrices that are multiplied or looked up are
+    stored, as of chats (docs/quantization.md); other large weights are half floats then. `activations`: what such
+    matrices are multiplied with, "float", "int8", or None: what suits the device.
 
     ModelFormatError where the file is damaged, nodes form a circle, a name stands for nothing, or data lies outside of
     the model's folder; NotImplementedError, with the node, where an operator is not supported.
     """
 
-    def __init__(self, source: str | Path | bytes, *, half: bool = False):
-        self.half = half
+    def __init__(self, source: str | Path | bytes, *, quant: str | Recipe | None = None):
+        self.recipe = None if quant is None else Recipe.of(quant)
+        self.activations: str | None = None
         path = None if isinstance(source, bytes | bytearray | memoryview) else Path(source)
         data: Any = source if path is None else _mapped(path)
         self.path = path
@@ -56,7 +62,7 @@ class OnnxModel:
         constants = self.graph.constants
         self.inputs: list[Port] = [p for p in self.graph.inputs if p.name not in constants]
         self.outputs: list[Port] = self.graph.outputs
-        self._kept: dict[tuple[str, bool], Kept] = {}
+        self._kept: dict[str, Kept] = {}
 
     def __call__(self, /, **inputs: Any) -> dict[str, Any]:
         """The outputs by name. Inputs are Tensors; lists of them for sequences, None for an optional that is absent;
@@ -82,17 +88,22 @@ class OnnxModel:
         device = next((t.device for v in given.values() for t in _tensors(v)), Device.DEFAULT)
         every = [t for v in given.values() for t in _tensors(v)]
         varies = [t.uop for t in every if not all(isinstance(n, int) for n in t.shape)]
-        kept = self._kept.setdefault((device, self.half), Kept())
+        rounded = self.activations or activations_for(Device[device].runtime.target)
+        kept = self._kept.setdefault(device, Kept(device, self.recipe))
         grows = {id(given[n]): grow for n, grow in growing.items()}
-        run = Interpreter(device, self._files, kept, self.half, grows, bindings(varies) if varies else {})
+        run = Interpreter(device, self._files, kept, rounded, grows, bindings(varies) if varies else {})
         results = run.run(self.graph, given)
         return {p.name: _result(v, device) for p, v in zip(self.outputs, results)}
 
     def weights(self, device: str) -> dict[str, Tensor]:
         """The Tensors of initializers, and of what is made of them alone, that calls on a device have used so far, by
         their names in the graph. Single numbers are no memory, but part of kernels."""
-        kept = self._kept.get((device, self.half), Kept())
+        kept = self._kept.get(device, Kept(device))
         return {kept.names[key]: tensor for key, (_, tensor) in kept.tensors.items() if tensor.is_realized()}
+
+    def matrices(self, device: str) -> dict[str, QuantizedWeight]:
+        """The quantised matrices that calls on a device have used so far, by their names in the graph."""
+        return {name: weight for name, weight, _ in self._kept.get(device, Kept(device)).matrices.values()}
 
     def __repr__(self) -> str:
         return f"<OnnxModel {', '.join(p.name for p in self.inputs)} → {', '.join(p.name for p in self.outputs)}>"

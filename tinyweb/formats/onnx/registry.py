@@ -21,8 +21,9 @@ FAMILIES = (
 class Operator:
     """How one operator is lowered.
 
-    `host`: inputs that decide shapes and are handed over as NumPy arrays. `folds`: the function takes NumPy arrays as
-    well, where all inputs are known. `keeps`: what is known is not computed beforehand, as it would only grow.
+    `host`: inputs that decide shapes and are handed over as NumPy arrays. `stored`: inputs that are handed over as
+    they are: a known array, a `Stored` matrix, a Tensor. `folds`: the function takes NumPy arrays as well, where all
+    inputs are known. `keeps`: what is known is not computed beforehand, as it would only grow.
     `raw`: inputs come as they are: sequences, optionals, text. `draws`: random numbers, others in every call.
     `sizes`: takes `Sizes` as well as known arrays, at the places of `host`, and where all inputs are known.
     """
@@ -30,6 +31,7 @@ class Operator:
     function: Lowering
     since: int
     host: tuple[int, ...] = ()
+    stored: tuple[int, ...] = ()
     folds: bool = False
     keeps: bool = False
     raw: bool = False
@@ -50,6 +52,7 @@ def op(
     since: int = 1,
     domain: str = "",
     host: tuple[int, ...] = (),
+    stored: tuple[int, ...] = (),
     folds: bool = False,
     keeps: bool = False,
     raw: bool = False,
@@ -63,7 +66,7 @@ def op(
         fewest = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         most = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
         for name in names:
-            entry = Operator(function, since, host, folds, keeps, raw, draws, sizes, fewest, most)
+            entry = Operator(function, since, host, stored, folds, keeps, raw, draws, sizes, fewest, most)
             known = _TABLE.setdefault((domain, name), [])
             known.append(entry)
             known.sort(key=lambda o: o.since)

@@ -11,6 +11,7 @@ from tinyweb.formats.onnx.call import Array, Call, Held, lift, lift_sizes
 from tinyweb.formats.onnx.operators.common import cast, dtype_of
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import Sizes, sizes
+from tinyweb.formats.onnx.stored import Stored
 from tinyweb.formats.onnx.types import OF_DTYPE, STRING, ElementType
 from tinyweb.tensor import Tensor
 
@@ -24,11 +25,14 @@ def kind_of_value(x: Array, held: ElementType | None) -> ElementType:
     return OF_DTYPE[dtype_of(x)]
 
 
-@op("Cast", folds=True, sizes=True)
-def lower_cast(call: Call, x: Array) -> Any:
+@op("Cast", folds=True, sizes=True, stored=(0,))
+def lower_cast(call: Call, x: Array | Stored) -> Any:
+    kind = call.kind(call.integer("to"))
     if isinstance(x, Sizes):
-        return _sizes_as(call, x, call.kind(call.integer("to")))
-    return convert_to(call, x, call.kind(call.integer("to")))
+        return _sizes_as(call, x, kind)
+    if isinstance(x, Stored) and kind.dtype is not None and kind.dtype.is_float and not kind.held:
+        return x.of(kind.dtype)
+    return convert_to(call, x if isinstance(x, np.ndarray) else call.given(x), kind)
 
 
 def _sizes_as(call: Call, x: Sizes, kind: ElementType) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.attention import heads_apart, heads_together, positions, rotate
-from tinyweb.formats.onnx.operators.common import cast, fixed, wide
+from tinyweb.formats.onnx.operators.blocks import EIGHT_BITS, blocked_matrix, packed_matrix
+from tinyweb.formats.onnx.operators.common import cast, dtype_of, fixed, wide
 from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
@@ -66,16 +67,25 @@ def zeros_of(zero: Tensor | None, rows: int, blocks: int, bits: int) -> Any:
     return flat.shrink([None, (0, blocks)]).reshape(rows, blocks, 1).cast(dtypes.float32)
 
 
-@op("MatMulNBits", domain=MICROSOFT, keeps=True)
+@op("MatMulNBits", domain=MICROSOFT, keeps=True, stored=(1, 2, 3))
 def matmul_n_bits(
-    call: Call, a: Tensor, b: Tensor, scales: Tensor, zero: Tensor | None = None, places: Tensor | None = None,
+    call: Call, a: Tensor, b: Any, scales: Any, zero: Any = None, places: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
+    """Weights that are the same in every call are a quantised matrix; `accuracy_level` 4 rounds what it is multiplied
+    with to 8 bits where the device has instructions for such products, all others keep floats."""
     n, k = call.integer("N"), call.integer("K")
     bits, block = call.integer("bits", 4), call.integer("block_size")
     if bits not in (2, 4, 8):
         raise call.unsupported(f"weights of {bits} bits")
     blocks = -(-k // block)
+    if places is None:
+        rounds = call.integer("accuracy_level", 0) == EIGHT_BITS
+        matrix = packed_matrix(call, (1, 2, 3), (b, scales, zero), (n, k), blocks, bits, rounds)
+        if matrix is not None:
+            y = matrix.transposed.times(a)
+            return cast(y if bias is None else y + bias, a.dtype)
+    b, scales, zero = (call.given(v) for v in (b, scales, zero))
     whole = codes(b.reshape(n, blocks, -1), bits).cast(dtypes.float32)
     scale = scales.reshape(n, blocks, 1).cast(dtypes.float32)
     if places is not None:
@@ -90,19 +100,26 @@ def matmul_n_bits(
     return cast(y if bias is None else y + bias, a.dtype)
 
 
-@op("GatherBlockQuantized", domain=MICROSOFT, keeps=True)
-def gather_block_quantized(
-    call: Call, data: Tensor, index: Tensor, scales: Tensor, zero: Tensor | None = None
-) -> Tensor:
+@op("GatherBlockQuantized", domain=MICROSOFT, keeps=True, stored=(0, 2, 3))
+def gather_block_quantized(call: Call, data: Any, index: Tensor, scales: Any, zero: Any = None) -> Tensor:
     axis, along = call.integer("gather_axis", 0), call.integer("quantize_axis", 1)
     block, bits = call.integer("block_size", 128), call.integer("bits", 4)
-    packed = data.dtype is dtypes.uint8
-    axis, along = axis % data.ndim, along % data.ndim
-    if axis != 0 or along != data.ndim - 1:
+    packed = dtype_of(data) is dtypes.uint8
+    ndim = len(data.shape)
+    axis, along = axis % ndim, along % ndim
+    if axis != 0 or along != ndim - 1:
         raise call.unsupported("gather_axis other than the first and quantize_axis other than the last")
     at = index.cast(dtypes.int32)
     n = fixed(data.shape[0])
     at = (at < 0).where(at + n, at)
+    table, width = None, fixed(data.shape[-1]) * (8 // bits if packed else 1)
+    if packed and ndim == 2 and width % block == 0:
+        table = packed_matrix(call, (0, 2, 3), (data, scales, zero), (n, width), width // block, bits)
+    elif not packed:
+        table = blocked_matrix(call, (0, 2, 3), (data, scales, zero), along, block)
+    if table is not None:
+        return table.rows(at)
+    data, scales, zero = (call.given(v) for v in (data, scales, zero))
     picked, scale = data.take(at, 0), scales.take(at, 0).cast(dtypes.float32)
     whole = codes(picked, bits) if packed else picked
     values: Tensor = whole.cast(dtypes.float32)

@@ -12,6 +12,7 @@ from tinyweb.formats.onnx.call import Array, Call, Host
 from tinyweb.formats.onnx.operators.common import cast, fixed, number, whole_axis
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import Sizes, UndecidedError
+from tinyweb.formats.onnx.stored import Stored
 from tinyweb.graph.ir import Size
 from tinyweb.tensor import Tensor
 
@@ -22,18 +23,21 @@ def from_the_front(index: Tensor, n: Size) -> Tensor:
     return (at < 0).where(at + (n if isinstance(n, int) else Tensor(n, device=index.device)), at)
 
 
-@op("Gather", folds=True, sizes=True)
-def gather(call: Call, x: Array, index: Array) -> Any:
+@op("Gather", folds=True, sizes=True, stored=(0,))
+def gather(call: Call, x: Array | Stored, index: Array) -> Any:
     axis = whole_axis(call, call.integer("axis", 0), len(x.shape))
     n = x.shape[axis]
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and isinstance(index, np.ndarray):
         if isinstance(index, Sizes):
             raise UndecidedError
         if index.size and not -n <= index.min() <= index.max() < n:
             raise call.error(f"an index is outside of axis {axis} of {list(x.shape)}")
         return np.take(np.asarray(x), np.asarray(index), axis)
     assert isinstance(index, Tensor)
-    return x.take(from_the_front(index, n), axis)
+    table = call.matrix(0, x, False) if axis == 0 else None
+    if table is not None and not table.turned:
+        return table.rows(from_the_front(index, n))
+    return call.given(x).take(from_the_front(index, n), axis)
 
 
 @op("GatherElements")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import cast, fixed, wide
@@ -12,17 +14,27 @@ from tinyweb.formats.onnx.registry import op
 from tinyweb.tensor import Tensor
 
 
-@op("MatMul")
-def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    return a.matmul(b, dtype=a.dtype)
+def times(call: Call, a: Tensor, b: Any, turned: bool = False) -> Tensor:
+    """a · b, or with the last axes of b turned; the second input, which may be a stored matrix. Of a's type."""
+    known = b.T if turned and isinstance(b, np.ndarray) and b.ndim == 2 else b
+    matrix = call.matrix(1, known, True)
+    if matrix is not None:
+        m = matrix.transposed if turned and matrix is b else matrix
+        return cast(m.times(a), a.dtype)
+    b = call.given(b)
+    return a.matmul(b.transpose(-1, -2) if turned and b.ndim > 1 else b, dtype=a.dtype)
 
 
-@op("Gemm")
-def gemm(call: Call, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+@op("MatMul", stored=(1,))
+def matmul(call: Call, a: Tensor, b: Any) -> Tensor:
+    return times(call, a, b)
+
+
+@op("Gemm", stored=(1,))
+def gemm(call: Call, a: Tensor, b: Any, c: Tensor | None = None) -> Tensor:
     a = a.transpose(0, 1) if call.integer("transA", 0) else a
-    b = b.transpose(0, 1) if call.integer("transB", 0) else b
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
-    y = a.matmul(b, dtype=a.dtype)
+    y = times(call, a, b, bool(call.integer("transB", 0)))
     y = y if alpha == 1 else y * alpha
     if c is not None:
         y = y + (c if beta == 1 else c * beta)
@@ -40,14 +52,12 @@ def det(call: Call, x: Tensor) -> Tensor:
     return cast(wide(x).det(), x.dtype)
 
 
-@op("FusedMatMul", domain="com.microsoft")
-def fused_matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    if call.integer("transBatchA", 0) or call.integer("transBatchB", 0):
-        a = _batch_last(a) if call.integer("transBatchA", 0) else a
-        b = _batch_last(b) if call.integer("transBatchB", 0) else b
+@op("FusedMatMul", domain="com.microsoft", stored=(1,))
+def fused_matmul(call: Call, a: Tensor, b: Any) -> Tensor:
+    a = _batch_last(a) if call.integer("transBatchA", 0) else a
+    b = _batch_last(call.given(b)) if call.integer("transBatchB", 0) else b
     a = a.transpose(-1, -2) if call.integer("transA", 0) and a.ndim > 1 else a
-    b = b.transpose(-1, -2) if call.integer("transB", 0) and b.ndim > 1 else b
-    return cast(a.matmul(b) * call.real("alpha", 1.0), a.dtype)
+    return cast(times(call, a, b, bool(call.integer("transB", 0))) * call.real("alpha", 1.0), a.dtype)
 
 
 def _batch_last(x: Tensor) -> Tensor:

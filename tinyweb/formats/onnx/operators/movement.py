@@ -23,6 +23,7 @@ from tinyweb.formats.onnx.operators.common import (
 )
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import UndecidedError, largest, quotient, size_low, sizes, smallest
+from tinyweb.formats.onnx.stored import Stored
 from tinyweb.graph.ir import Size, size_add
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
@@ -65,9 +66,12 @@ def flatten(call: Call, x: Array) -> Any:
     return reshape(x, (size_of(x.shape[:axis]), size_of(x.shape[axis:])))
 
 
-@op("Transpose", folds=True, sizes=True)
-def transpose(call: Call, x: Array) -> Any:
+@op("Transpose", folds=True, sizes=True, stored=(0,))
+def transpose(call: Call, x: Array | Stored) -> Any:
     axes = call.integers("perm", list(range(len(x.shape)))[::-1])
+    if isinstance(x, Stored) and axes == [1, 0]:
+        return x.transposed
+    x = x if isinstance(x, np.ndarray) else call.given(x)
     if sorted(axes) != list(range(len(x.shape))):
         raise call.error(f"perm {axes} is no order of {len(x.shape)} axes")
     return permute(x, axes)

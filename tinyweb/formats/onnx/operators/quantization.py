@@ -7,8 +7,9 @@ from typing import Any
 
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call, Held
+from tinyweb.formats.onnx.operators.blocks import blocked_matrix
 from tinyweb.formats.onnx.operators.casting import convert_to, kind_of_value
-from tinyweb.formats.onnx.operators.common import cast, fixed, whole_axis
+from tinyweb.formats.onnx.operators.common import cast, dtype_of, fixed, whole_axis
 from tinyweb.formats.onnx.operators.convolution import centred, convolve
 from tinyweb.formats.onnx.operators.linear import matmul_integer
 from tinyweb.formats.onnx.registry import op
@@ -58,12 +59,18 @@ def quantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = 
     return Held(whole.cast(kind.dtype), kind) if kind.held else whole.cast(kind.dtype)
 
 
-@op("DequantizeLinear", keeps=True)
-@op("DequantizeLinear", domain="com.microsoft", keeps=True)
-def dequantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+@op("DequantizeLinear", keeps=True, stored=(0, 1, 2))
+@op("DequantizeLinear", domain="com.microsoft", keeps=True, stored=(0, 1, 2))
+def dequantize_linear(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
+    """Blocks of a matrix that are the same in every call stay integers, a `Stored` matrix."""
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
-    dtype = call.kind(call.integer("output_dtype")).dtype if call.integer("output_dtype", 0) else scale.dtype
+    dtype = call.kind(call.integer("output_dtype")).dtype if call.integer("output_dtype", 0) else dtype_of(scale)
     assert dtype is not None
+    if block and len(x.shape) == 2:
+        matrix = blocked_matrix(call, (0, 1, 2), (x, scale, zero), whole_axis(call, axis, 2), block)
+        if matrix is not None:
+            return matrix.of(dtype)
+    x, scale, zero = (call.given(v) for v in (x, scale, zero))
     wide = dtypes.float32 if x.dtype.is_float else dtypes.int32
     y = x.cast(wide)
     if zero is not None:
