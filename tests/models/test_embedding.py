@@ -118,6 +118,22 @@ def test_settings_of_a_folder(model: PreTrainedModel, tmp_path: Path) -> None:
         Embedder.from_folder(plain, max_length=41)
 
 
+def test_a_pooling_that_the_folder_does_not_say(model: PreTrainedModel, tmp_path: Path, model_folder: Path) -> None:
+    """Is a guess, which is named, and may be chosen."""
+    plain = write_folder(tmp_path / "plain", model, modules=False)
+    guessed = Embedder.from_folder(plain)
+    assert guessed.note is not None and "--pooling" in guessed.note and "language model" not in guessed.note
+    last = Embedder.from_folder(plain, pooling="lasttoken")
+    assert last.note is None and last.dimensions == guessed.dimensions
+    np.testing.assert_allclose(last.encode(TEXTS), vectors_of(model, TEXTS, "lasttoken"), atol=1e-4)
+    said = Embedder.from_folder(write_folder(tmp_path / "said", model))
+    assert said.note is None
+    chat = Embedder.from_folder(model_folder)
+    assert chat.note is not None and "This is a language model" in chat.note
+    with pytest.raises(TinywebError, match="there is no pooling 'best': choose cls, max, mean"):
+        Embedder.from_folder(plain, pooling="best")
+
+
 @pytest.mark.parametrize(
     ("file", "value", "message"),
     [

@@ -61,6 +61,19 @@ def test_a_matrix_after_the_other(folder: Path) -> None:
     assert any("q4" in line for line in lines(report))
 
 
+def test_what_is_measured_on_the_text_that_is_fitted_to(folder: Path, text: Path, tmp_path: Path) -> None:
+    same, other = tmp_path / "same.txt", tmp_path / "other.txt"
+    words = text.read_text("utf-8")
+    same.write_text(words[: len(words) // 2] + "\n", "utf-8")
+    other.write_text(words[len(words) // 2 :], "utf-8")
+    for evaluate, held in ((text, False), (same, False), (other, True)):
+        fit = same if evaluate == other else text
+        _, report = made(folder, "q3", calibrate=fit, evaluate=evaluate, group=None)
+        record = report.record()
+        assert record["evaluation"]["held_out"] is held and ("notes" in record) is not held
+        assert any(line.startswith("Note: --evaluate has the text") for line in lines(report)) is not held
+
+
 def test_fitted_to_a_text(folder: Path, text: Path) -> None:
     model, report = made(folder, "q3", calibrate=text, group=None)
     same, plain = made(folder, "q3", group=None)

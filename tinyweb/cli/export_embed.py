@@ -40,6 +40,12 @@ QueryPrefix = Annotated[
 PassagePrefix = Annotated[
     str | None, typer.Option(help="What passages begin with (default: what the model's folder says).")
 ]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="How tokens become one vector: mean, cls, lasttoken, max (default: what the model says)."
+    ),
+]
 
 
 def given_prefixes(query: str | None, passage: str | None) -> dict[str, str]:
@@ -57,6 +63,7 @@ def export_embed(
     ] = "32,128,512",
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
+    pooling: Pooling = None,
     shard_bytes: ShardBytes = SHARD_BYTES,
     name: Name = None,
     force: Force = False,
@@ -82,7 +89,7 @@ def export_embed(
     options = EmbedOptions(
         quant, sizes, None, given_prefixes(query_prefix, passage_prefix), shard_bytes, name,
         force, tune or 0.0, activations,
-        quant_options(group, zero_points, quant_embedding, None, bytes, calibrate, evaluate),
+        quant_options(group, zero_points, quant_embedding, None, bytes, calibrate, evaluate), pooling,
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(source, output, options, progress)

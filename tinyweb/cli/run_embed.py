@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tinyweb.cli.common import Debug, RunQuant, located, run_app
-from tinyweb.cli.export_embed import EmbedSource, PassagePrefix, QueryPrefix, given_prefixes
+from tinyweb.cli.common import Debug, RunQuant, located, run_app, stderr
+from tinyweb.cli.export_embed import EmbedSource, PassagePrefix, Pooling, QueryPrefix, given_prefixes
 
 
 class Kind(StrEnum):
@@ -29,6 +29,7 @@ def run_embed(
     kind: Annotated[Kind, typer.Option(help="What the texts are; some models tell them apart.")] = Kind.passage,
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
+    pooling: Pooling = None,
     quant: RunQuant = None,
     device: Annotated[
         str | None, typer.Option(help="CPU, WASM, WEBGPU or INTERPRETER (default: TINYWEB_DEVICE or CPU).")
@@ -41,7 +42,9 @@ def run_embed(
 
     prefixes = given_prefixes(query_prefix, passage_prefix)
     model = located(source, EMBED, "embed")
-    embedder = open_embedder(model, quant, device, prefixes=prefixes)
+    embedder = open_embedder(model, quant, device, prefixes=prefixes, pooling=pooling)
+    if embedder.note is not None:
+        stderr().print(f"Note: {embedder.note}", markup=False)
     given = texts if texts else [line.rstrip("\n") for line in sys.stdin]
     vectors = embedder.encode(given, kind.value)
     print("[" + ",\n ".join(json.dumps([round(float(x), 7) for x in v]) for v in vectors) + "]")

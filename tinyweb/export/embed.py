@@ -48,7 +48,8 @@ MAX_LENGTHS = 8
 @dataclass(frozen=True)
 class EmbedOptions:
     """What the command line offers. `max_length` None: what the model allows, at most the longest of `lengths`.
-    `prefixes`: what queries and passages begin with, in place of what the model's folder says."""
+    `prefixes`: what queries and passages begin with, `pooling`: how tokens become one vector, in place of what the
+    model's folder says."""
 
     quant: str | None = None  # as it is stored where that is quantised, else q8
     lengths: Sequence[int] = LENGTHS
@@ -60,6 +61,7 @@ class EmbedOptions:
     tune: float = 0.0  # seconds to look for faster kernels
     activations: str | None = None  # "float" or "int8" for all targets; None: what suits each
     quantization: QuantOptions = field(default_factory=QuantOptions)
+    pooling: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def export_embed(source: str | Path, output: Path, options: EmbedOptions, progre
     progress("reading the model", 0, 1)
     folder = open_model(path)
     embedder, report = _read(folder, options, progress)
+    if embedder.note is not None:
+        report = replace(report, notes=(*report.notes, embedder.note))
     # goes along as it is: damaged, it would stop the page, and a missing one is no obstacle
     folder.read_config(FILES["tokenizer_config"], required=False)
     progress("reading the model", 1, 1)
@@ -116,7 +120,14 @@ def _read(folder: ModelFolder, options: EmbedOptions, progress: Progress) -> tup
 def _reader(folder: ModelFolder, options: EmbedOptions) -> Callable[[Recipe], EmbedReader]:
     def read(recipe: Recipe) -> EmbedReader:
         return EmbedReader(
-            open_embedder(folder, recipe, DEVICE, max_length=options.max_length, prefixes=options.prefixes)
+            open_embedder(
+                folder,
+                recipe,
+                DEVICE,
+                max_length=options.max_length,
+                prefixes=options.prefixes,
+                pooling=options.pooling,
+            )
         )
 
     return read

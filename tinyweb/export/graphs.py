@@ -36,7 +36,7 @@ def read_embedder(folder: OnnxFolder, options: EmbedOptions, device: str) -> tup
     graph = OnnxModel(folder.graph(options.quant))
     check_supported(graph)
     model = Embedder.from_folder(
-        folder, options.quant, device, max_length=options.max_length, prefixes=options.prefixes
+        folder, options.quant, device, max_length=options.max_length, prefixes=options.prefixes, pooling=options.pooling
     )
     return model, reported(folder, options.quant, graph)
 

@@ -74,7 +74,7 @@ class EmbeddingSettings:
     `pooling`: how tokens become one vector, of POOLINGS; several are joined. `dense`: folders of layers that the
     vector goes through. `max_length`: tokens of a text, special
     ones included; what is longer is cut. `prefixes`: what a text of a kind begins with. `lowercase`: before the
-    tokenizer, beside what that does itself.
+    tokenizer, beside what that does itself. `pooling_said`: by the folder or an option; else it is a guess.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -83,17 +83,20 @@ class EmbeddingSettings:
     max_length: int = 512
     lowercase: bool = False
     prefixes: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(KINDS, ""))
+    pooling_said: bool = True
 
     @classmethod
     def of_folder(cls, folder: ModelFolder, positions: int) -> Self:
         """What a folder says; ModelFormatError where that is not supported. `positions`: the most the encoder reads."""
         pooling: tuple[str, ...] = ("mean",)
         dense: tuple[str, ...] = ()
-        normalize = True
+        normalize = said = True
         if (modules := folder.text("modules.json")) is not None:
             pooling, dense, normalize = _modules(folder, modules)
         elif folder.text("1_Pooling/config.json") is not None:
             pooling = _pooling(folder, "1_Pooling")
+        else:
+            said = False
         text = folder.read_config("sentence_bert_config.json", required=False)
         return cls(
             pooling=pooling,
@@ -102,6 +105,7 @@ class EmbeddingSettings:
             max_length=min(text.integer("max_seq_length", 3, 1 << 20, positions), positions),
             lowercase=text.flag("do_lower_case", False),
             prefixes=_prefixes(folder),
+            pooling_said=said,
         )
 
 
@@ -221,12 +225,14 @@ class Embedder:
     def from_folder(
         cls, source: str | Path | ModelFolder, quant: str | Recipe | None = None, device: str | None = None,
         activations: str | None = None, *, max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
+        pooling: str | None = None,
     ) -> Self:  # fmt: skip
         """Reads a folder of sentence-transformers or Hugging Face, an encoder (`models.encoder`) and tokenizer.json, or
         a GGUF file; here or on the hub (tinyweb/sources).
 
         `quant`, `activations`: as of `encoder.load`. `max_length`: tokens after which texts are cut, at most what the
-        encoder reads. `prefixes`: what a "query" or "passage" begins with, in place of what the folder says.
+        encoder reads. `prefixes`: what a "query" or "passage" begins with, and `pooling`: how the tokens' hidden states
+        become one vector ("mean", "cls", "lasttoken", "max", "mean_sqrt_len"), in place of what the folder says.
 
         Raises ModelFormatError for a folder that is missing, damaged or not supported; TinywebError for an option that
         cannot be.
@@ -254,6 +260,8 @@ class Embedder:
                     f"texts of {max_length} tokens are not possible: {folder.path} allows 3 to {model.config.positions}"
                 )
             settings = replace(settings, max_length=max_length)
+        if pooling is not None:
+            settings = replace(settings, pooling=(check_pooling(pooling),), pooling_said=True)
         for kind in prefixes or {}:
             _check_kind(kind)
         layers: list[Dense] = []
@@ -268,6 +276,18 @@ class Embedder:
         if self.dense:
             return self.dense[-1].width
         return self.model.config.hidden_size * len(self.settings.pooling)
+
+    @property
+    def note(self) -> str | None:
+        """What is to be known of the vectors; None where the model says all that makes them."""
+        if self.settings.pooling_said:
+            return None
+        causal = isinstance(self.model, Encoder) and self.model.config.causal
+        what = " This is a language model, and vectors of one that was not trained further for it tell meanings apart "
+        return (
+            "the model does not say how its tokens' hidden states become one vector, so their mean is taken; "
+            "--pooling mean, cls or lasttoken says it."
+        ) + (what + "badly: look for a model that was made for embeddings" if causal else "")
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -332,6 +352,13 @@ class Embedder:
                 device = self.model.device
                 out[now] = self._run(Tensor(ids, device=device), Tensor(lengths, device=device)).numpy()[: len(now)]
         return out
+
+
+def check_pooling(name: str) -> str:
+    """The name, or TinywebError where there is no such pooling."""
+    if name not in POOLINGS:
+        raise TinywebError(f"there is no pooling {name[:40]!r}: choose {', '.join(POOLINGS)}")
+    return name
 
 
 def padded_lengths(longest: int, wanted: Sequence[int] = LENGTHS) -> tuple[int, ...]:

@@ -172,13 +172,15 @@ def load_image_text(
 
 def open_embedder(
     source: str | Path | ModelFolder, quant: str | Recipe | None = None, device: str | None = None, *,
-    max_length: int | None = None, prefixes: Mapping[str, str] | None = None,
+    max_length: int | None = None, prefixes: Mapping[str, str] | None = None, pooling: str | None = None,
 ) -> Embedder:  # fmt: skip
     """Whatever makes vectors of texts: an `Embedder` of sentences, or an `ImageText`. Arguments and errors: as of
     `Embedder.from_folder`."""
     folder = open_model(locate(source, EMBED)) if isinstance(source, str | Path) else source
     if not is_image_text(folder.config):
-        return Embedder.from_folder(folder, quant, device, max_length=max_length, prefixes=prefixes)
+        return Embedder.from_folder(folder, quant, device, max_length=max_length, prefixes=prefixes, pooling=pooling)
+    if pooling is not None:
+        raise TinywebError(f"{folder.path} has one vector for each text already: leave out --pooling")
     found = load_image_text(folder, quant, device, max_length=max_length)
     if isinstance(found, ImageEmbedder):
         raise ModelFormatError(f"{folder.path} has the tower of pictures only: texts need the whole model")

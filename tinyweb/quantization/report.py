@@ -34,7 +34,8 @@ class LayerReport:
 class Report:
     """`weights`: bytes of all weights; `before`: as f32. `calibration`: tokens that the weights were fitted to.
     `evaluation`: as of `compare_predictions` or `compare_vectors`, with the file's name. `kept`: types of the source
-    that run as they are stored; `requantised`: what it had quantised otherwise."""
+    that run as they are stored; `requantised`: what it had quantised otherwise. `notes`: what else is to be known of
+    these figures and of the model."""
 
     quant: str
     weights: int
@@ -44,6 +45,7 @@ class Report:
     evaluation: dict[str, Any] | None = None
     kept: str | None = None
     requantised: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def integers(self) -> bool:
@@ -72,6 +74,7 @@ class Report:
             "requantised": self.requantised,
             "calibration": self.calibration,
             "evaluation": self.evaluation,
+            "notes": list(self.notes) or None,
             "layers": [layer.record() for layer in self.layers],
         }
         return {key: value for key, value in found.items() if value is not None}
@@ -93,7 +96,7 @@ def lines(report: Report) -> list[str]:
         found.append(f"Fitted to {report.calibration['tokens']} tokens of {report.calibration['text']}")
     if report.evaluation:
         found += _measured(report.evaluation)
-    return found
+    return found + [f"Note: {note}" for note in report.notes]
 
 
 def _table(layers: Sequence[LayerReport], of: int) -> list[str]:
