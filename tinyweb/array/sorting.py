@@ -145,7 +145,7 @@ class Sorting(Gathering, Scan):
         mine, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
         earlier = place.unsqueeze(-2).less(place.unsqueeze(-1))
         before = other.less(mine).logical_or(other.eq(mine).logical_and(earlier))
-        return before.sum(-1).contiguous()
+        return before.sum(-1)
 
     def _inverse(self, k: int | None = None, place: Self | None = None) -> Self:
         """Of permutations: the position, or `place`, where each number stands, or each below k."""

@@ -140,6 +140,30 @@ def test_infinities_and_nan_as_in_the_plain_form() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["CPU", "INTERPRETER", *OTHERS])
+@pytest.mark.parametrize("keys", [3, 70])
+def test_sinks(device: str, keys: int) -> None:
+    """A score that has no value takes weight, whether it is the largest one or not; or all of it."""
+    q, k, v = (Tensor(data(2, n, 8, seed=n), device=device).realize() for n in (5, keys, keys + 1))
+    v, keep = v[:, :keys], np.random.default_rng(1).random((5, keys)) < 0.5
+    keep[1] = False
+    sinks = np.array([-100, 0.5, 100, -np.inf, 2], np.float32).reshape(1, 5, 1)
+    mask, tensor = Tensor(keep, device=device).realize(), Tensor(sinks, device=device).realize()
+
+    def attended() -> Tensor:
+        scores = mask.where(q @ k.transpose(-1, -2), -np.inf)
+        largest = scores.max(-1, keepdim=True).maximum(tensor)
+        weights = (scores - largest).exp()
+        return (weights / (weights.sum(-1, keepdim=True) + (tensor - largest).exp())) @ v
+
+    scores = np.where(keep, q.numpy().astype(np.float64) @ k.numpy().swapaxes(-1, -2), -np.inf)
+    scores = np.concatenate([scores, np.broadcast_to(sinks, (2, 5, 1))], -1)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = (weights / weights.sum(-1, keepdims=True))[..., :keys] @ v.numpy()
+    np.testing.assert_allclose(attended().numpy(), want, rtol=1e-5, atol=1e-5)
+    one_kernel(attended)
+
+
 def test_no_scores_in_memory_on_any_target() -> None:
     k = kernel(keys=150)
     for target in TARGETS:

@@ -211,9 +211,9 @@ def block(b: Builder, dominant: UOp, depth: int) -> str:
         if inside * size <= depth:
             inside *= size
         elif depth // inside > 1:
-            # of about as many steps those that fill the last block best
+            # of about as many steps those that fill the last block best, or all of a short axis
             about = depth // inside
-            factors = range(-(-about // 2), about * 5 // 4 + 1)
+            factors = [*range(-(-about // 2), about * 5 // 4 + 1), *([size] if size < 2 * about else [])]
             return b.split(name, min(factors, key=lambda f: (-(-size // f) * f, abs(about - f))))[0]
         else:
             return name if inside > 1 else ""

@@ -19,7 +19,8 @@ BLOCK = 64  # keys of a block, whose scores are staged
 WIDEST = 256  # lanes of sums
 NARROW = 8  # elements of keys that are converted together: as many as a vector of 128 bits has halves
 ROWS = 4  # queries that share what is read of keys and values
-KEYS = (4, 3, 2, 1)  # of a block that a thread computes scores of
+KEYS = (6, 5, 4, 3, 2, 1)  # of a block that a thread computes scores of
+SEVERAL = 4  # … of one of several blocks; more are more text
 FILLED = 4  # a row whose length varies is that part of its longest
 SIDE = 16  # threads side by side along the sums
 BUSY = 1 << 12  # threads that keep the GPU of a phone busy; those of larger ones cost work there
@@ -249,6 +250,8 @@ def _team(b: Builder, softmax: Softmax, across: int, sums: int, size: int, other
             groups = -(-blocks // apart)
             most = WORKGROUP if apart > 1 and groups * others < MANY else t.max_invocations
             if team.threads > most or team.shared_bytes(length, fixed) > t.shared_bytes:
+                continue
+            if keys > SEVERAL and across * split * keys < length:
                 continue
             waves = groups * others * team.threads / BUSY
             again = groups * apart * rows / size

@@ -170,7 +170,9 @@ class _Steps:
                 value = self._in_parts(UOp(Ops.REDUCE, self.dtype, (value, place), Ops.ADD), i)
             total = value if self.once else UOp(Ops.RESCALE, self.dtype, (value, factor))
             total = UOp(Ops.REDUCE, self.dtype, (total, *loops), Ops.ADD) if loops else total
-            if softmax.plain:
+            if s.less.op is Ops.MAX:
+                total = total * (softmax.maximum - s.less).alu(Ops.EXP).cast(self.dtype)
+            elif softmax.plain:
                 total = nothing.where(UOp.const(math.nan, self.dtype), total)
             for divisor in s.divisors:
                 total = self._divided(total, divisor)

@@ -138,9 +138,13 @@ def _is_product(u: UOp) -> bool:
 
 @dataclass(frozen=True)
 class Weighted:
-    """A sum over the row, `reduce`, of exp(score - maximum) times what `value` says, `exponential` being that."""
+    """A sum over the row, `reduce`, of exp(score - less) times what `value` says, `exponential` being that.
+
+    `less` is the maximum, 0 instead of one of -inf, or the larger of it and what is no score of the row, as a sink.
+    """
 
     reduce: UOp
+    less: UOp
     exponential: UOp
     value: UOp  # what is summed, without the divisors
     divisors: tuple[UOp, ...]  # what all of the sum is divided by
@@ -201,6 +205,8 @@ def _softmax(nodes: Sequence[UOp], maximum: UOp) -> Softmax | None:
         if guarded and _asks_whether_infinite(u.src[0], maximum):
             subtracted.add(u)
             plain = False
+        elif u.op is Ops.MAX and maximum in u.src:
+            subtracted.add(u)
     above: set[UOp] = {maximum}
     sums: list[Weighted] = []
     for u in nodes:
@@ -266,13 +272,13 @@ def _weighted(u: UOp, maximum: UOp, subtracted: set[UOp]) -> Weighted | None:
         score, less = less, score
     if less.op is not Ops.NEG or less.src[0] not in subtracted:
         return None
-    if not alike(maximum.src[0], score, maximum.src[1], row):
+    if row in less.ranges or not alike(maximum.src[0], score, maximum.src[1], row):
         return None
     value = found
     for node, at in reversed(rebuild):
         src = (*node.src[:at], value, *node.src[at + 1 :])
         value = node.replace(src=src)
-    return Weighted(u, found, value, tuple(divisors), row)
+    return Weighted(u, less.src[0], found, value, tuple(divisors), row)
 
 
 def _below(u: UOp) -> set[UOp]:
