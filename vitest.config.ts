@@ -50,7 +50,7 @@ export default defineConfig({
       tests("tinyweb unit", "runtime", ["test/**/*.test.ts"], ["test/build.ts"], BUILT),
       tests("tinyweb built", "runtime", BUILT, [BROWSER, "test/build.ts", "test/stage.ts"]),
       tests("shell", "shell", ["test/unit/**/*.test.{ts,tsx}"]),
-      ...["tinychat", "yolo", "stable_diffusion", "search"].flatMap(pageTests),
+      ...["tinychat", "yolo", "stable_diffusion", "search", "function"].flatMap(pageTests),
     ],
   },
 });

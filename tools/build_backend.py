@@ -29,7 +29,7 @@ from setuptools.build_meta import prepare_metadata_for_build_editable as prepare
 from setuptools.build_meta import prepare_metadata_for_build_wheel as prepare_metadata_for_build_wheel
 
 SITE = Path("tinyweb/export/site")  # builds run in the project's folder
-PAGES = ("chat", "completion", "detect", "image", "embed")
+PAGES = ("chat", "completion", "detect", "image", "embed", "function")
 NEEDED = (
     "library/tinyweb.js",
     "library/tinyweb-worker.js",

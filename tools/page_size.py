@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tinyweb.export.site import ASSETS, BUILT, LIBRARY, LICENSES, TASK_LIBRARY
+from tinyweb.export.site import ASSETS, BUILT, LICENSES, TASK_LIBRARY
 
 KB = 1000
 TO_SPARE = 0.05  # of a budget stays free, so that a small change does not break it
@@ -17,7 +17,6 @@ RUNTIME_BUDGETS = {"function": 23 * KB, "detect": 30 * KB, "image": 36 * KB, "em
 PAGE_BUDGETS = {"chat": 135 * KB, "completion": 100 * KB, "detect": 110 * KB, "image": 120 * KB, "embed": 130 * KB}
 """Of a page with its library; the generated loader of an exported site is on top."""
 PAGE_BUDGET = 150 * KB  # of an exported site
-LIBRARIES = {"function": LIBRARY} | TASK_LIBRARY
 
 
 def exported_files(site: Path) -> dict[str, Path]:
@@ -52,7 +51,7 @@ def main() -> None:
         site = Path(sys.argv[1])
         over = [over_budget(sys.argv[1], exported_files(site), PAGE_BUDGET)]
     else:
-        libraries = {task: {name: BUILT / "library" / name for name in names} for task, names in LIBRARIES.items()}
+        libraries = {task: {name: BUILT / "library" / name for name in names} for task, names in TASK_LIBRARY.items()}
         over = [over_budget(f"library, {task}", libraries[task], budget) for task, budget in RUNTIME_BUDGETS.items()]
         over += [over_budget(f"page, {task}", built_files(task), budget) for task, budget in PAGE_BUDGETS.items()]
     if any(over):

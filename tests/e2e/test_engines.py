@@ -17,8 +17,8 @@ from tests.e2e.test_offline import publish
 
 Serve = Callable[..., Served]
 Exported = Callable[[ExportedPage], Path]
-# threads where the engine has shared memory; elsewhere the page takes one thread by itself
 HEIGHT = "document.querySelector('dialog')?.getBoundingClientRect().height"
+# threads where the engine has shared memory; elsewhere the page takes one thread by itself
 BACKENDS = {"chromium": "wasm", "firefox": "wasm", "webkit": "wasm-single"}
 
 

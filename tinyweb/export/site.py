@@ -26,6 +26,7 @@ TASK_LIBRARY: dict[str, tuple[str, ...]] = {
     "detect": (*LIBRARY, "tinyweb-detect.js"),
     "image": (*LIBRARY, "tinyweb-image.js"),
     "embed": (*LIBRARY, "tinyweb-embed.js"),
+    "function": LIBRARY,
 }
 """The files of the library that each task's page and loader import. "completion" is the page of base models."""
 ASSETS = "assets"  # where a site has the library
@@ -151,8 +152,8 @@ def _move_into_place(work: Path, output: Path) -> None:
 
 
 def copy_page(site: Path, task: str, source: Path | None = None) -> None:
-    """Put the built page of `task` ("chat", "completion", "detect", "image", "embed") and the library it needs into
-    `site`, and the licences of what is in them and of the model that was read from `source`.
+    """Put the built page of `task` ("chat", "completion", "detect", "image", "embed", "function") and the library it
+    needs into `site`, and the licences of what is in them and of the model that was read from `source`.
     """
     check_page(task)
     shutil.copytree(BUILT / task, site, dirs_exist_ok=True, copy_function=shutil.copyfile)

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { minifySync, type HtmlTagDescriptor, type Plugin, type UserConfig } from "vite";
 import { Notices } from "./licenses.mjs";
 
-export type Task = "chat" | "detect" | "image" | "embed";
+export type Task = "chat" | "detect" | "image" | "embed" | "function";
 
 export interface PageOptions {
   /** What `tinyweb export TASK` the page is for; it also says which icons the page has. */

@@ -6,10 +6,15 @@
  * mark out again after control tokens have been recognised. (Not a normalizer, as in Python: this library looks for them behind those.)
  */
 
+import { Tokenizer } from "@huggingface/tokenizers";
+
 /** A noncharacter: not for interchange (Unicode, 23.7). */
 const MARK = "\ufdd0";
 /** Control tokens that some models do not call special. */
 const BETWEEN_BARS = /^<[|｜].+[|｜]>$/su;
+
+/** What tokenizer.json may leave out, and the tokenizer library asks for. */
+const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
 
 type Json = Record<string, unknown>;
 interface Added extends Json {
@@ -22,7 +27,8 @@ export class ControlTokens {
   private readonly texts: Set<string>;
   private readonly byFirst = new Map<string, string[]>();
 
-  constructor(private readonly content: Json) {
+  /** @param content of tokenizer.json, which is not kept: that of a large vocabulary takes tens of MB */
+  constructor(content: Json) {
     const added = (content["added_tokens"] ?? []) as Added[];
     this.texts = new Set(
       added.filter(({ content: text, special }) => text.length > 1 && (special || BETWEEN_BARS.test(text))).map((token) => token.content),
@@ -44,9 +50,20 @@ export class ControlTokens {
     return out;
   }
 
+  /** The tokenizer of `content`, the same as at first. @param config content of tokenizer_config.json */
+  tokenizer(content: Json, config: Json): Tokenizer {
+    const guarded = this.guarded(content);
+    const model = { ...(guarded["model"] as Json) };
+    const made = new Tokenizer({ ...ABSENT, ...guarded, model }, config);
+    // It has made tables of these, and would keep them too: half of its memory.
+    for (const kept of [model, made.model as unknown as Json]) delete kept["merges"];
+    delete model["vocab"];
+    return made;
+  }
+
   /** The tokenizer.json for texts with marks; texts without get the same ids as before. */
-  guarded(): Json {
-    const { content, texts } = this;
+  guarded(content: Json): Json {
+    const { texts } = this;
     const model = { ...(content["model"] as Json) };
     if (model["type"] === "WordLevel") return content; // a word with a mark in it is an unknown one, which is what a look-alike should be
     if (Array.isArray(model["merges"])) {

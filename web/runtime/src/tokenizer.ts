@@ -1,6 +1,6 @@
 /** Conversations to token ids: the model's own chat template and tokenizer. */
 
-import { Tokenizer } from "@huggingface/tokenizers";
+import type { Tokenizer } from "@huggingface/tokenizers";
 import { badArgument } from "./arguments.js";
 import { ControlTokens } from "./control-tokens.js";
 import { createDetokenizer, type Detokenizer } from "./detokenizer.js";
@@ -15,9 +15,6 @@ export interface Message {
 type Json = Record<string, unknown>;
 
 const SPECIAL = ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token"];
-
-/** What tokenizer.json may leave out, and the tokenizer library asks for. */
-const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
 
 export class ChatTokenizer {
   private readonly tokenizer: Tokenizer;
@@ -39,7 +36,7 @@ export class ChatTokenizer {
   ) {
     try {
       this.control = new ControlTokens(json);
-      this.tokenizer = new Tokenizer({ ...ABSENT, ...this.control.guarded() }, config);
+      this.tokenizer = this.control.tokenizer(json, config);
       this.template = template === undefined ? undefined : new ChatTemplate(template);
     } catch (error) {
       throw new TinywebError("bad-manifest", `The tokenizer or chat template of this model cannot be used: ${describe(error)}`, error);

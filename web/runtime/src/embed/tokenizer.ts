@@ -1,14 +1,11 @@
 /** Texts to token ids, as the model was trained to read them: tokenizer.json, special tokens added, long texts cut. */
 
-import { Tokenizer } from "@huggingface/tokenizers";
+import type { Tokenizer } from "@huggingface/tokenizers";
 import { ControlTokens } from "../control-tokens.js";
 import { describe, TinywebError } from "../errors.js";
 import type { EmbedSection, Kind } from "./section.js";
 
 type Json = Record<string, unknown>;
-
-/** What tokenizer.json may leave out, and the tokenizer library asks for. */
-const ABSENT: Json = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
 
 export class TextTokenizer {
   private readonly tokenizer: Tokenizer;
@@ -27,7 +24,7 @@ export class TextTokenizer {
   ) {
     try {
       this.control = new ControlTokens(json);
-      this.tokenizer = new Tokenizer({ ...ABSENT, ...this.control.guarded(), truncation: null, padding: null }, config);
+      this.tokenizer = this.control.tokenizer({ ...json, truncation: null, padding: null }, config);
       const [bare, whole] = [this.ids("a", false), this.ids("a", true)];
       this.end = whole.slice(whole.indexOf(bare[0] as number) + bare.length);
     } catch (error) {

@@ -1,0 +1,180 @@
+/** What goes into one input: where it comes from, how it becomes numbers, and what that looks like. */
+
+import { count, isFloat, toArray } from "../data/arrays";
+import { windowOf, type Sound } from "../data/audio";
+import { parseNumbers } from "../data/json";
+import { fitted, type Numbers } from "../data/npy";
+import { layoutOf, pictureValues, pixelsOf, type Layout, type PictureSettings } from "../data/picture";
+import { FeedError } from "../data/problem";
+import { randomValues, type Spread } from "../data/random";
+import { fitIds, type TextReader } from "../data/text";
+import type { ArrayInfo, TypedArray } from "../model-api";
+
+export type FeedKind = "picture" | "camera" | "sound" | "text" | "mask" | "json" | "npy" | "random";
+
+export const KIND_LABELS: Record<FeedKind, string> = {
+  picture: "Picture",
+  camera: "Camera",
+  sound: "Sound",
+  text: "Text",
+  mask: "Mask of the text",
+  json: "Numbers (JSON)",
+  npy: ".npy file",
+  random: "Made-up numbers",
+};
+
+/** What a picture or a camera shows. */
+export interface Source {
+  element: HTMLVideoElement | ImageBitmap;
+  name: string;
+}
+
+export interface Feed {
+  kind: FeedKind;
+  picture: PictureSettings;
+  source: Source | null;
+  sound: Sound | null;
+  /** Samples in a second that the model expects. */
+  rate: number;
+  /** Of the sound, the sample that goes in first. */
+  from: number;
+  text: string;
+  json: string;
+  numbers: Numbers | null;
+  /** The name of what was chosen. */
+  file: string;
+  spread: Spread;
+  /** Of made-up integers, exclusive. */
+  most: number;
+  seed: number;
+}
+
+const SPEECH = 16_000;
+
+const words = (name: string): string => name.toLowerCase();
+const isIds = (name: string): boolean => /ids$|tokens?$/u.test(words(name)) && !/type|position/u.test(words(name));
+const isMask = (name: string): boolean => /mask/u.test(words(name));
+
+/** One long axis: what may be sound, or ids. */
+export function isLine(shape: readonly number[]): boolean {
+  return shape.filter((size) => size > 1).length === 1;
+}
+
+/** Which kinds an input can be fed with, the likeliest first. */
+export function kindsFor({ name, dtype, shape }: ArrayInfo, reads: boolean): FeedKind[] {
+  const kinds: FeedKind[] = [];
+  const numeric: FeedKind[] = ["random", "json", "npy"];
+  const line = isLine(shape) || count(shape) === 1;
+  if (layoutOf(shape) !== null && (isFloat(dtype) || dtype === "u8" || dtype === "i8")) kinds.push("picture", "camera");
+  if (!isFloat(dtype) && dtype !== "bool" && line) {
+    if (reads && isMask(name)) return ["mask", ...numeric, "text"];
+    if (reads && isIds(name)) return ["text", ...numeric];
+    return count(shape) <= 4 ? ["json", "random", "npy", "text"] : [...numeric, "text"];
+  }
+  if (count(shape) <= 4) return ["json", "random", "npy"];
+  if (isFloat(dtype) && isLine(shape)) return count(shape) >= SPEECH / 64 ? ["sound", ...numeric] : [...numeric, "sound"];
+  return [...kinds, ...numeric];
+}
+
+export function newFeed(spec: ArrayInfo, reads: boolean): Feed {
+  const spread: Spread = isMask(spec.name) || spec.dtype === "bool" ? "ones" : isFloat(spec.dtype) ? "normal" : "zeros";
+  return {
+    kind: kindsFor(spec, reads)[0] as FeedKind,
+    picture: {
+      normalisation: isFloat(spec.dtype) ? "unit" : "bytes",
+      mean: [0.5, 0.5, 0.5],
+      deviation: [0.5, 0.5, 0.5],
+      fit: "stretch",
+      reversed: false,
+    },
+    source: null,
+    sound: null,
+    rate: SPEECH,
+    from: 0,
+    text: "The quick brown fox jumps over the lazy dog.",
+    json: isFloat(spec.dtype) ? "1" : "0",
+    numbers: null,
+    file: "",
+    spread,
+    most: 100,
+    seed: 1,
+  };
+}
+
+/** What an input has been given: its array, and of a picture the pixels. */
+export interface Given {
+  array: TypedArray;
+  pixels: ImageData | null;
+}
+
+/** @param others all inputs with their feeds, of which one may be the text that a mask belongs to @throws FeedError what is missing, or does not fit */
+export function given(spec: ArrayInfo, feed: Feed, reader: TextReader | null, others: readonly [ArrayInfo, Feed][]): Given {
+  const { shape, dtype } = spec;
+  const length = count(shape);
+  const plain = (values: ArrayLike<number>): Given => ({ array: toArray(values, dtype), pixels: null });
+  switch (feed.kind) {
+    case "picture":
+    case "camera": {
+      const layout = layoutOf(shape) as Layout;
+      if (feed.kind === "camera" && feed.source === null) throw new FeedError("Start the camera first.");
+      const { element, ...size } = sized(feed.source);
+      const pixels = pixelsOf(element, size, layout, feed.picture.fit);
+      return { array: toArray(pictureValues(pixels.data, layout, feed.picture), dtype), pixels };
+    }
+    case "sound":
+      return plain(feed.sound === null ? tone(length, feed.rate) : windowOf(feed.sound, length, feed.from));
+    case "text":
+      if (reader === null) throw new FeedError("Choose the model's tokenizer.json first: it says which numbers a text is.");
+      return plain(fitIds(reader.ids(feed.text), length, reader.pad));
+    case "mask": {
+      const text = others.find(([, other]) => other.kind === "text")?.[1];
+      const ids = text === undefined || reader === null ? length : reader.ids(text.text).length;
+      return plain(Float64Array.from({ length }, (_, i) => Number(i < ids)));
+    }
+    case "json":
+      return plain(parseNumbers(feed.json, shape));
+    case "npy":
+      if (feed.numbers === null) throw new FeedError("Choose a .npy file first.");
+      return plain(fitted(feed.numbers, shape));
+    case "random":
+      return plain(randomValues(length, feed.spread, feed.seed, feed.most));
+  }
+}
+
+function sized(source: Source | null): { element: CanvasImageSource; width: number; height: number } {
+  if (source === null) return example();
+  const { element } = source;
+  if (element instanceof HTMLVideoElement) return { element, width: element.videoWidth, height: element.videoHeight };
+  return { element, width: element.width, height: element.height };
+}
+
+/** A tone of 440 Hz, until there is a sound. */
+const tone = (length: number, rate: number): Float32Array =>
+  Float32Array.from({ length }, (_, i) => 0.3 * Math.sin((2 * Math.PI * 440 * i) / rate));
+
+let drawn: HTMLCanvasElement | undefined;
+
+/** A picture that is drawn, until there is one. */
+function example(): { element: CanvasImageSource; width: number; height: number } {
+  const [width, height] = [320, 240];
+  if (drawn === undefined) {
+    drawn = document.createElement("canvas");
+    [drawn.width, drawn.height] = [width, height];
+    const context = drawn.getContext("2d") as CanvasRenderingContext2D;
+    const sky = context.createLinearGradient(0, 0, 0, height);
+    sky.addColorStop(0, "#5b9bd5");
+    sky.addColorStop(1, "#f4d9b0");
+    context.fillStyle = sky;
+    context.fillRect(0, 0, width, height);
+    const disc = (colour: string, x: number, y: number, radius: number): void => {
+      context.fillStyle = colour;
+      context.beginPath();
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fill();
+    };
+    disc("#fff3c4", 235, 70, 34);
+    disc("#3f7d4e", 60, 260, 110);
+    disc("#2f6140", 220, 290, 130);
+  }
+  return { element: drawn, width, height };
+}

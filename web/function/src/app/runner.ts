@@ -1,0 +1,271 @@
+/** What the page does: keeps what goes into each input, runs the model on it, and keeps what came out, and how long that took. */
+
+import { describeBreak, errorCode, Store, type Shell } from "tinyweb-shell";
+import { rangeOf, toNumbers, unpacked } from "../data/arrays";
+import { decodeSound } from "../data/audio";
+import { parseNpy } from "../data/npy";
+import { FeedError } from "../data/problem";
+import { openTokenizer, type TextReader } from "../data/text";
+import { parseFacts, parseGraph, type ArrayInfo, type FunctionFacts, type GraphFacts, type RunModel, type TypedArray } from "../model-api";
+import { closeSource, openCamera } from "./camera";
+import { given, kindsFor, newFeed, type Feed, type FeedKind } from "./feeds";
+import { parseLabels, type Shown, type View } from "./views";
+
+/** Milliseconds. */
+export interface Times {
+  /** Making numbers of what was given. */
+  prepareMs: number;
+  /** Inputs to the device, kernels, and outputs back. */
+  runMs: number;
+  /** Between the page and the worker that the model runs in. */
+  wayMs: number;
+}
+
+export interface RunnerState {
+  /** The function that is called. */
+  chosen: string;
+  feeds: Record<string, Feed>;
+  outputs: Shown[] | null;
+  /** The picture that went in last. */
+  seen: ImageData | null;
+  views: Record<string, View>;
+  labels: string[];
+  /** Of the last runs, the latest last. */
+  times: Times[];
+  running: boolean;
+  problem: { code: string; text: string } | null;
+}
+
+const KEPT = 50;
+export const WORDS = { kept: "what you gave is kept", next: "the next run" };
+
+export class Runner extends Store<RunnerState> {
+  private reader: TextReader | null = null;
+  private facts: GraphFacts = parseGraph(undefined);
+  private stopping = new AbortController();
+
+  constructor(readonly shell: Shell<RunModel>) {
+    super({ chosen: "", feeds: {}, outputs: null, seen: null, views: {}, labels: [], times: [], running: false, problem: null });
+    shell.subscribe(() => this.adopt());
+    shell.model.onReady((model) => {
+      this.facts = parseGraph(model.info.sections);
+      this.change({ labels: this.state.labels.length > 0 ? this.state.labels : this.facts.labels });
+      if (this.facts.tokenizer && this.reader === null) void this.bundled();
+    });
+  }
+
+  get functions(): FunctionFacts[] {
+    return parseFacts(this.shell.model.state.facts).functions;
+  }
+
+  get current(): FunctionFacts | undefined {
+    return this.functions.find(({ name }) => name === this.state.chosen) ?? this.functions[0];
+  }
+
+  get graph(): GraphFacts {
+    return this.facts;
+  }
+
+  get reads(): boolean {
+    return this.reader !== null;
+  }
+
+  feedOf(spec: ArrayInfo): Feed {
+    return this.state.feeds[spec.name] ?? newFeed(spec, this.reads);
+  }
+
+  kindsOf(spec: ArrayInfo): FeedKind[] {
+    return kindsFor(spec, this.reads);
+  }
+
+  /** Whether a picture or the camera goes into any input. */
+  get looks(): boolean {
+    return this.current?.inputs.some((spec) => /picture|camera/u.test(this.feedOf(spec).kind)) ?? false;
+  }
+
+  /** The model's facts are there: every input is fed with what suggests itself. */
+  private adopt(): void {
+    const { current } = this;
+    if (current !== undefined && this.state.chosen === "") this.choose(current.name);
+    else this.changed();
+  }
+
+  choose(chosen: string): void {
+    const found = this.functions.find(({ name }) => name === chosen);
+    if (found === undefined) return;
+    const feeds = Object.fromEntries(
+      found.inputs.map((spec): [string, Feed] => {
+        const before = this.state.feeds[spec.name];
+        return [spec.name, before !== undefined && this.kindsOf(spec).includes(before.kind) ? before : newFeed(spec, this.reads)];
+      }),
+    );
+    this.change({ chosen, feeds, outputs: null, times: [] });
+  }
+
+  feed(name: string, change: Partial<Feed>): void {
+    const before = this.state.feeds[name];
+    if (before === undefined) return;
+    if ("source" in change || (change.kind !== undefined && before.kind === "camera")) closeSource(before.source);
+    const source = change.kind !== undefined && before.kind === "camera" ? { source: null } : {};
+    this.change({ feeds: { ...this.state.feeds, [name]: { ...before, ...source, ...change } }, problem: null });
+  }
+
+  view(name: string, view: View): void {
+    this.change({ views: { ...this.state.views, [name]: view } });
+  }
+
+  closeProblem(): void {
+    this.change({ problem: null });
+  }
+
+  private tell(error: unknown, what: string): void {
+    const own = error instanceof FeedError;
+    this.change({
+      problem: { code: own ? "bad-input" : errorCode(error), text: own ? `${what}: ${error.message}` : describeBreak(error, WORDS, what) },
+    });
+  }
+
+  // ---- what goes in
+
+  /** A file for an input, by what it is. */
+  async file(spec: ArrayInfo, file: File): Promise<void> {
+    try {
+      if (file.name.endsWith(".npy")) {
+        this.feed(spec.name, { kind: "npy", numbers: parseNpy(new Uint8Array(await file.arrayBuffer())), file: file.name });
+      } else if (this.feedOf(spec).kind === "sound") {
+        this.feed(spec.name, { sound: await decodeSound(file, this.feedOf(spec).rate), from: 0, file: file.name });
+      } else if (file.name.endsWith(".json")) {
+        this.feed(spec.name, { kind: "json", json: await file.text(), file: file.name });
+      } else {
+        const element = await createImageBitmap(file).catch(() => {
+          throw new FeedError("this is no picture that the browser can show");
+        });
+        this.feed(spec.name, { kind: "picture", source: { element, name: file.name }, file: file.name });
+      }
+      await this.run();
+    } catch (error) {
+      this.tell(error, `“${file.name}” cannot go into “${spec.name}”`);
+    }
+  }
+
+  /** A file that is dropped or pasted: labels, a tokenizer, or for the input that takes such files. */
+  async drop(file: File): Promise<void> {
+    if (file.name === "tokenizer.json") return this.tokenizer(file);
+    if (/label|class|names/iu.test(file.name) || file.name.endsWith(".txt")) return this.labelsFile(file);
+    const inputs = this.current?.inputs ?? [];
+    const takes = (kind: FeedKind): ArrayInfo | undefined => inputs.find((spec) => this.kindsOf(spec).includes(kind));
+    const kind: FeedKind = file.type.startsWith("image/") ? "picture" : file.type.startsWith("audio/") ? "sound" : "npy";
+    const spec = takes(kind) ?? inputs[0];
+    if (spec === undefined) return;
+    if (kind === "sound") this.feed(spec.name, { kind });
+    await this.file(spec, file);
+  }
+
+  async tokenizer(file: File): Promise<void> {
+    try {
+      this.reader = openTokenizer(await file.text());
+      this.readTexts();
+    } catch (error) {
+      this.tell(error, `“${file.name}” cannot be used`);
+    }
+  }
+
+  private async bundled(): Promise<void> {
+    try {
+      const response = await fetch("./model/tokenizer.json");
+      if (!response.ok) return;
+      this.reader = openTokenizer(await response.text());
+      this.readTexts();
+    } catch {
+      // texts are read as soon as the reader of the page gives a tokenizer
+    }
+  }
+
+  /** There is a tokenizer now: inputs of ids take texts. */
+  private readTexts(): void {
+    const feeds = { ...this.state.feeds };
+    for (const spec of this.current?.inputs ?? []) {
+      const kind = this.kindsOf(spec)[0] as FeedKind;
+      const feed = feeds[spec.name];
+      if (feed !== undefined && (kind === "text" || kind === "mask")) feeds[spec.name] = { ...feed, kind };
+    }
+    this.change({ feeds, problem: null });
+  }
+
+  async labelsFile(file: File): Promise<void> {
+    const labels = parseLabels(await file.text());
+    if (labels === null) this.tell(new FeedError("it has no list of labels"), `“${file.name}” cannot be used`);
+    else this.change({ labels, problem: null });
+  }
+
+  async camera(spec: ArrayInfo): Promise<void> {
+    try {
+      this.feed(spec.name, { kind: "camera", source: await openCamera() });
+      while (this.feedOf(spec).kind === "camera" && this.feedOf(spec).source !== null) {
+        const done = await this.run();
+        if (!done) break;
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      }
+    } catch (error) {
+      this.tell(error, "The camera cannot be used");
+    }
+  }
+
+  stopCamera(spec: ArrayInfo): void {
+    this.feed(spec.name, { source: null });
+  }
+
+  // ---- running
+
+  stop(): void {
+    this.stopping.abort();
+  }
+
+  /** Runs the model. @param times how often @returns whether it went well */
+  async run(times = 1): Promise<boolean> {
+    const { current } = this;
+    if (current === undefined || this.state.running) return false;
+    this.stopping = new AbortController();
+    const { signal } = this.stopping;
+    this.change({ running: true, problem: null });
+    try {
+      for (let i = 0; i < times && !signal.aborted; i++) await this.once(current, signal);
+      return true;
+    } catch (error) {
+      if (errorCode(error) !== "aborted" && this.shell.model.state.engine.phase !== "failed")
+        this.tell(error, "The model could not be run");
+      return false;
+    } finally {
+      this.change({ running: false });
+    }
+  }
+
+  private async once(current: FunctionFacts, signal: AbortSignal): Promise<void> {
+    const begun = performance.now();
+    const all = current.inputs.map((spec): [ArrayInfo, Feed] => [spec, this.feedOf(spec)]);
+    const made = all.map(([spec, feed]) => {
+      try {
+        return given(spec, feed, this.reader, all);
+      } catch (error) {
+        throw error instanceof FeedError ? new FeedError(`“${spec.name}”: ${error.message}`) : error;
+      }
+    });
+    const prepared = performance.now();
+    const inputs = Object.fromEntries(
+      current.inputs.map(({ name }, i): [string, TypedArray] => [name, (made[i] as { array: TypedArray }).array]),
+    );
+    const { outputs, runMs } = await this.shell.model.run(async (model, stop) => {
+      const answer = model.run(inputs, { function: current.name, signal: stop });
+      const outputs: Record<string, unknown> = await answer;
+      return { outputs, runMs: (await answer.result).runMs };
+    }, signal);
+    const took: Times = { prepareMs: prepared - begun, runMs, wayMs: Math.max(0, performance.now() - prepared - runMs) };
+    const shown = current.outputs.map((spec): Shown => {
+      const { data, shape } = unpacked(outputs[spec.name], spec);
+      const values = toNumbers(data, spec.dtype);
+      return { spec, shape, values, range: rangeOf(values), data: data as ArrayBufferView<ArrayBuffer> };
+    });
+    const seen = made.find(({ pixels }) => pixels !== null)?.pixels ?? null;
+    this.change({ outputs: shown, seen, times: [...this.state.times, took].slice(-KEPT) });
+  }
+}

@@ -1,0 +1,87 @@
+/** What the page does: feeds inputs in every way, runs, shows what comes out, says what is wrong. */
+
+import { Buffer } from "node:buffer";
+import { expect, test } from "vitest";
+import { mockOf, open, reaches } from "tinyweb-shell/testing";
+import { writeNpy } from "../../src/data/npy";
+import { picture, run, useBrowser } from "./using";
+
+useBrowser();
+
+test("a picture is classified and masked; its settings count", async () => {
+  const { page } = await open();
+  await run(page);
+  await page.locator('input[type="file"][accept="image/*"]').setInputFiles(await picture(page, "blue"));
+  await page.getByTestId("classes").locator("li").first().getByText("blue").waitFor();
+  expect(await page.getByTestId("output").evaluateAll((cards) => cards.map((card) => (card as HTMLElement).dataset["view"]))).toEqual([
+    "classes",
+    "mask",
+    "table",
+  ]);
+  await page.getByTestId("input-0-numbers").selectOption("bytes");
+  await page.getByTestId("input-0-order").selectOption("bgr");
+  await page.getByTestId("run").click();
+  await page.getByTestId("classes").locator("li").first().getByText("red").waitFor();
+  const { asked } = await mockOf<{ image: Record<string, number> }>(page);
+  expect(asked.at(-1)?.image[0]).toBe(255);
+});
+
+test("numbers go in as JSON and .npy files, and come out so", async () => {
+  const { page } = await open({ mock: "numbers" });
+  await reaches(page, "ready");
+  await page.getByTestId("input-0-kind").selectOption("npy");
+  const file = Buffer.from(
+    writeNpy(
+      Float32Array.from({ length: 64 }, (_, i) => i),
+      "f32",
+      [64],
+    ),
+  );
+  await page.locator('input[type="file"][accept=".npy"]').setInputFiles({ name: "x.npy", mimeType: "", buffer: file });
+  await page.getByTestId("numbers").getByText("2016", { exact: true }).waitFor();
+  await page.getByTestId("input-1-json").fill("four");
+  await page.getByTestId("run").click();
+  await page.getByTestId("error").waitFor();
+  expect(await page.getByTestId("error").textContent()).toMatch(/“n”: “four” is no number/u);
+  await page.getByTestId("input-1-json").fill("4");
+  await run(page);
+  await page.getByTestId("numbers").getByText("2020", { exact: true }).waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByTestId("save").first().click()]);
+  expect(download.suggestedFilename()).toBe("sum.npy");
+});
+
+test("another function has other inputs", async () => {
+  const { page } = await open();
+  await reaches(page, "ready");
+  await page.getByTestId("function").selectOption("add");
+  expect(await page.getByTestId("input").count()).toBe(2);
+  await run(page);
+  expect(await page.getByTestId("plot").count()).toBe(1);
+  expect(await page.getByTestId("code").textContent()).toContain('{ function: "add" }');
+});
+
+test("labels are dropped, times are taken", async () => {
+  const { page } = await open();
+  await run(page);
+  await page
+    .locator('input[type="file"][accept=".txt,.json"]')
+    .first()
+    .setInputFiles({
+      name: "labels.txt",
+      mimeType: "text/plain",
+      buffer: Buffer.from("rot\ngrün\nblau\nandere\n"),
+    });
+  await page.getByTestId("classes").getByText("blau").first().waitFor();
+  await page.getByTestId("measure").click();
+  await page.getByText("median of 21").waitFor();
+});
+
+test("a run that fails is told, and the next works", async () => {
+  const { page } = await open({ mock: "broken" });
+  await reaches(page, "ready");
+  await page.getByTestId("run").click();
+  await page.getByTestId("error").waitFor();
+  expect(await page.getByTestId("error").getAttribute("data-code")).toBe("internal");
+  await run(page);
+  expect(await page.getByTestId("error").count()).toBe(0);
+});

@@ -1,0 +1,3 @@
+import { pageSite } from "tinyweb-shell/testing/site";
+
+export default pageSite(new URL("../..", import.meta.url));

@@ -1,0 +1,234 @@
+/** Numbers in and out: arrays, JSON, .npy files, pictures, made-up numbers, views, code. */
+
+import { describe, expect, it } from "vitest";
+import { callCode } from "../../src/app/code";
+import { kindsFor, newFeed } from "../../src/app/feeds";
+import { envelope, parseLabels, topClasses, viewsFor } from "../../src/app/views";
+import { fromHalf, numberText, rangeOf, toArray, toHalf, toNumbers } from "../../src/data/arrays";
+import { numbersText, parseNumbers } from "../../src/data/json";
+import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
+import { layoutOf, maskOf, pictureValues, placed, type Layout } from "../../src/data/picture";
+import { randomValues } from "../../src/data/random";
+import { fitIds } from "../../src/data/text";
+import { parseGraph } from "../../src/model-api";
+
+describe("arrays", () => {
+  it("round to the elements of their type", () => {
+    expect([...toArray([1.6, -300, 300], "i8")]).toEqual([2, -128, 127]);
+    expect([...toArray([2.4, Number.NaN], "i64")]).toEqual([2n, 0n]);
+    expect([...toArray([0.2, 0, -1], "bool")]).toEqual([1, 0, 1]);
+    expect([...toNumbers(BigInt64Array.of(-5n), "i64")]).toEqual([-5]);
+  });
+
+  it("have every half float", () => {
+    for (let half = 0; half < 65536; half++) {
+      const value = fromHalf(half);
+      if (Number.isNaN(value)) expect(fromHalf(toHalf(value))).toBeNaN();
+      else expect(toHalf(value)).toBe(half);
+    }
+    expect(toHalf(65519)).toBe(toHalf(65504));
+    expect(fromHalf(toHalf(65520))).toBe(Infinity);
+    expect(toHalf(1 + 2 ** -11)).toBe(toHalf(1)); // a tie goes to even
+    expect(toHalf(1 + 3 * 2 ** -11)).toBe(toHalf(1 + 2 ** -9));
+  });
+
+  it("say what is in them", () => {
+    expect(rangeOf(Float64Array.of(1, Number.NaN, 3))).toEqual({ least: 1, largest: 3, mean: 2, odd: 1 });
+    expect([3, 0.25, 1e-9, 123456.789, -Infinity].map(numberText)).toEqual(["3", "0.25", "1.000e-9", "123460", "−∞"]);
+  });
+});
+
+describe("JSON", () => {
+  it("is nested lists, one list, or one number for all", () => {
+    expect([...parseNumbers("[[1, 2], [3, true]]", [2, 2])]).toEqual([1, 2, 3, 1]);
+    expect([...parseNumbers("1 2, 3\n4", [2, 2])]).toEqual([1, 2, 3, 4]);
+    expect([...parseNumbers("7", [3])]).toEqual([7, 7, 7]);
+    expect([...parseNumbers("[[1, 2]]", [2])]).toEqual([1, 2]);
+    expect(numbersText([1, 2, 3, 4], [2, 2])).toBe("[[1,2],[3,4]]");
+    expect(numbersText([5], [])).toBe("5");
+  });
+
+  it.each([
+    ["", /Type numbers/u],
+    ["[1, 2", /no JSON/u],
+    ["1, x", /“x” is no number/u],
+    ['["a"]', /no number/u],
+    ["[[1], [2], [3]]", /4 numbers go in \(2 × 2\), not 3 × 1/u],
+    ["[[1, 2, 3, 4]]", /not 1 × 4/u],
+    ["[1, 2, 3, 4, 5]", /More than the 4/u],
+  ])("%s is refused", (text, said) => {
+    expect(() => parseNumbers(text, [2, 2])).toThrow(said);
+  });
+});
+
+describe(".npy files", () => {
+  it("are read as they are written", () => {
+    for (const [dtype, data] of [
+      ["f32", Float32Array.of(1, -2.5, 3, 4, 5, 6)],
+      ["f16", Uint16Array.from([1, -2.5, 3, 4, 5, 6], toHalf)],
+      ["i64", BigInt64Array.of(1n, -2n, 3n, 4n, 5n, 6n)],
+      ["u8", Uint8Array.of(1, 2, 3, 4, 5, 255)],
+    ] as const) {
+      const { values, shape } = parseNpy(writeNpy(data, dtype, [2, 3]));
+      expect(shape).toEqual([2, 3]);
+      expect([...values]).toEqual([...toNumbers(data, dtype)]);
+    }
+    expect(parseNpy(writeNpy(Float32Array.of(7), "f32", [])).shape).toEqual([]);
+    expect(parseNpy(writeNpy(Float32Array.of(7, 8), "f32", [2])).shape).toEqual([2]);
+  });
+
+  it("of columns become rows", () => {
+    const file = writeNpy(Float32Array.of(1, 4, 2, 5, 3, 6), "f32", [2, 3]);
+    const text = new TextDecoder("latin1").decode(file).replace("'fortran_order': False", "'fortran_order': True ");
+    expect([...parseNpy(Uint8Array.from(text, (c) => c.charCodeAt(0))).values]).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  it("fit where only axes of one differ", () => {
+    const numbers = { values: Float64Array.of(1, 2), shape: [2] };
+    expect(fitted(numbers, [1, 2])).toBe(numbers.values);
+    expect(() => fitted(numbers, [2, 2])).toThrow(/has the shape 2; 2 × 2 goes in/u);
+  });
+
+  it.each([
+    [new Uint8Array(20), /no \.npy file/u],
+    [writeNpy(Float32Array.of(1, 2), "f32", [2]).slice(0, -1), /cut/u],
+    [writeNpy(Float32Array.of(1), "f32", [2 ** 31]), /cut/u],
+  ])("that are none are refused", (bytes, said) => {
+    expect(() => parseNpy(bytes)).toThrow(said);
+  });
+});
+
+describe("pictures", () => {
+  const PIXELS = Uint8ClampedArray.of(255, 0, 51, 255, 0, 102, 255, 255);
+  const plain = { mean: [], deviation: [], fit: "stretch", reversed: false } as const;
+  const planar: Layout = { channels: 3, height: 1, width: 2, first: true };
+
+  it("are found in shapes", () => {
+    expect(layoutOf([1, 3, 224, 160])).toEqual({ channels: 3, height: 224, width: 160, first: true });
+    expect(layoutOf([1, 224, 160, 3])).toEqual({ channels: 3, height: 224, width: 160, first: false });
+    expect(layoutOf([28, 28])).toEqual({ channels: 1, height: 28, width: 28, first: true });
+    for (const shape of [[], [3], [1, 1000], [2, 3, 224, 224], [1, 80, 3000], [1, 3, 4, 4]]) expect(layoutOf(shape)).toBeNull();
+  });
+
+  it("become numbers in the order and the range that is asked for", () => {
+    expect([...pictureValues(PIXELS, planar, { ...plain, normalisation: "bytes" })]).toEqual([255, 0, 0, 102, 51, 255]);
+    expect([...pictureValues(PIXELS, { ...planar, first: false }, { ...plain, normalisation: "bytes" })]).toEqual([
+      255, 0, 51, 0, 102, 255,
+    ]);
+    expect([...pictureValues(PIXELS, planar, { ...plain, normalisation: "signed", reversed: true })].map((v) => +v.toFixed(4))).toEqual([
+      -0.6, 1, -1, -0.2, 1, -1,
+    ]);
+    const own = { ...plain, normalisation: "own", mean: [0.5], deviation: [0.25] } as const;
+    expect([...pictureValues(PIXELS, planar, own)].map((v) => +v.toFixed(4))).toEqual([2, -2, -2, -0.4, -1.2, 2]);
+    const grey = pictureValues(PIXELS, { ...planar, channels: 1 }, { ...plain, normalisation: "bytes" });
+    expect([...grey].map((v) => +v.toFixed(2))).toEqual([82.06, 88.94]);
+  });
+
+  it("are placed as they fit", () => {
+    const [given, wanted] = [
+      { width: 200, height: 100 },
+      { width: 50, height: 50 },
+    ];
+    expect(placed(given, wanted, "stretch")).toEqual([0, 0, 50, 50]);
+    expect(placed(given, wanted, "cover")).toEqual([-25, 0, 100, 50]);
+    expect(placed(given, wanted, "contain")).toEqual([0, 12.5, 50, 25]);
+  });
+
+  it("have masks of the largest plane, or of what is above the middle", () => {
+    const values = new Float64Array(2 * 64).fill(0).map((_, i) => (i === 64 + 5 ? 1 : 0));
+    const mask = maskOf(values, [1, 2, 8, 8], rangeOf(values), false);
+    expect([...(mask?.classes ?? [])].flatMap((c, i) => (c ? [i] : []))).toEqual([5]);
+    const logits = new Float64Array(64).fill(-1).fill(2, 10, 12);
+    expect([...(maskOf(logits, [8, 8], rangeOf(logits), false)?.classes ?? [])].flatMap((c, i) => (c ? [i] : []))).toEqual([10, 11]);
+  });
+});
+
+describe("made-up numbers", () => {
+  it("are repeated by their seed", () => {
+    expect(randomValues(5, "normal", 3, 0)).toEqual(randomValues(5, "normal", 3, 0));
+    expect(randomValues(5, "normal", 3, 0)).not.toEqual(randomValues(5, "normal", 4, 0));
+    const { mean, least, largest } = rangeOf(randomValues(20_000, "uniform", 1, 0));
+    expect(mean).toBeCloseTo(0.5, 1);
+    expect([least >= 0, largest < 1]).toEqual([true, true]);
+    expect(rangeOf(randomValues(20_000, "normal", 1, 0)).mean).toBeCloseTo(0, 1);
+    expect(new Set(randomValues(200, "integers", 1, 4))).toEqual(new Set([0, 1, 2, 3]));
+  });
+});
+
+describe("what suggests itself", () => {
+  const spec = (name: string, dtype: string, shape: number[]): { name: string; dtype: string; shape: number[] } => ({ name, dtype, shape });
+
+  it("goes in", () => {
+    expect(kindsFor(spec("pixel_values", "f32", [1, 3, 224, 224]), false)[0]).toBe("picture");
+    expect(kindsFor(spec("audio", "f32", [1, 16000]), false)[0]).toBe("sound");
+    expect(kindsFor(spec("x", "f32", [1, 10]), false)[0]).toBe("random");
+    expect(kindsFor(spec("sr", "i64", []), false)[0]).toBe("json");
+    expect(kindsFor(spec("input_ids", "i64", [1, 64]), true)[0]).toBe("text");
+    expect(kindsFor(spec("input_ids", "i64", [1, 64]), false)[0]).toBe("random");
+    expect(kindsFor(spec("attention_mask", "i64", [1, 64]), true)[0]).toBe("mask");
+    expect(newFeed(spec("attention_mask", "i64", [1, 64]), false).spread).toBe("ones");
+  });
+
+  it("comes out", () => {
+    expect(viewsFor(spec("logits", "f32", []), [1, 1000], true, 0)[0]).toBe("classes");
+    expect(viewsFor(spec("masks", "f32", []), [1, 21, 64, 64], true, 0)[0]).toBe("mask");
+    expect(viewsFor(spec("image", "f32", []), [1, 3, 64, 64], false, 0)[0]).toBe("picture");
+    expect(viewsFor(spec("wave", "f32", []), [1, 16000], false, 0)[0]).toBe("plot");
+    expect(viewsFor(spec("boxes", "f32", []), [20, 6], true, 0)[0]).toBe("table");
+    expect(viewsFor(spec("score", "f32", []), [], false, 0)).toEqual(["numbers", "table"]);
+  });
+
+  it("counts classes, whether logits or shares", () => {
+    expect(topClasses(Float64Array.of(0.1, 0.7, 0.2), 2)).toEqual([
+      { index: 1, value: 0.7, share: 0.7 },
+      { index: 2, value: 0.2, share: 0.2 },
+    ]);
+    expect(topClasses(Float64Array.of(0, Math.log(3)), 1)[0]?.share).toBeCloseTo(0.75);
+  });
+
+  it("reads labels of every kind", () => {
+    expect(parseLabels("cat\ndog\n")).toEqual(["cat", "dog"]);
+    expect(parseLabels('["cat", "dog"]')).toEqual(["cat", "dog"]);
+    expect(parseLabels('{"id2label": {"1": "dog", "0": "cat"}}')).toEqual(["cat", "dog"]);
+    expect(parseLabels("{}")).toBeNull();
+    expect(parseLabels("[1")).toBeNull();
+  });
+
+  it("keeps the extremes of a line", () => {
+    expect(envelope([0, 9, -9, 1], 0, 4, 2)).toEqual([
+      [0, 0, 9],
+      [2, -9, 1],
+    ]);
+  });
+});
+
+it("ids are cut or filled", () => {
+  expect([...fitIds([5, 6, 7], 2, 1)]).toEqual([5, 6]);
+  expect([...fitIds([5, 6], 4, 1)]).toEqual([5, 6, 1, 1]);
+});
+
+it("the code calls the model with the right names, types and sizes", () => {
+  const port = { name: "a b", dtype: "i64", shape: [2, 3] };
+  const code = callCode({ name: "run", inputs: [port], outputs: [{ ...port, name: "y", dtype: "f16" }], kernels: 1 }, false);
+  expect(code).toContain('    "a b": new BigInt64Array(6), // 2 × 3, int64\n');
+  expect(code).toContain('  { function: "run" },\n');
+  expect(code).toContain("outputs.y; // Uint16Array: 2 × 3, halves as their bits\n");
+});
+
+it("what the export says of the graph may be anything", () => {
+  expect(parseGraph(null)).toEqual({ labels: [], metadata: {}, shapes: {}, sizes: {}, tokenizer: false });
+  const graph = {
+    labels: ["a", 1],
+    metadata: { k: "v", n: 3 },
+    inputs: [{ name: "x", shape: ["b", 3] }, {}],
+    sizes: { run_1: { b: 1 } },
+    tokenizer: true,
+  };
+  expect(parseGraph({ graph })).toEqual({
+    labels: ["a"],
+    metadata: { k: "v" },
+    shapes: { x: ["b", 3] },
+    sizes: { run_1: { b: 1 } },
+    tokenizer: true,
+  });
+});
