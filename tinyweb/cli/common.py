@@ -124,6 +124,7 @@ Tune = Annotated[
         "--tune", metavar="SECONDS", min=1, help="Look for faster kernels first, about so long; they are remembered."
     ),
 ]
+Page = Annotated[bool, typer.Option("--page/--no-page", help="Put a page beside the bundle that tries it.")]
 TemplateFile = Annotated[
     Path | None,
     typer.Option(

@@ -13,10 +13,12 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
+    Page,
     ShardBytes,
     Targets,
     Tune,
     export_app,
+    say_devices,
     show_progress,
     stderr,
     users_code,
@@ -39,9 +41,10 @@ def export_function(
     name: Name = None,
     force: Force = False,
     tune: Tune = None,
+    page: Page = True,
     debug: Debug = False,
 ) -> None:
-    """Write a function of tensors as a bundle that a page of your own calls: model.run({name: typed array})."""
+    """Write a function of tensors as a page that tries it, or for your own pages: model.run({name: typed array})."""
     from tinyweb.export.function import export_function as export
     from tinyweb.export.function import load_maker
 
@@ -57,7 +60,9 @@ def export_function(
             shard_bytes=shard_bytes,
             force=force,
             tune=tune or 0.0,
+            page=page,
             progress=progress,
         )
     weights = made["weights"]
     console.print(f"{output}: {weights['bytes'] / 1e6:.1f} MB of weights in {len(weights['shards'])} file(s)")
+    say_devices(console, output)

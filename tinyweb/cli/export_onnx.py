@@ -15,10 +15,12 @@ from tinyweb.cli.common import (
     Force,
     Name,
     Output,
+    Page,
     ShardBytes,
     Targets,
     Tune,
     export_app,
+    say_devices,
     show_progress,
     stderr,
 )
@@ -81,16 +83,18 @@ def export_onnx(
     name: Name = None,
     force: Force = False,
     tune: Tune = None,
+    page: Page = True,
     debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Write an ONNX graph as a bundle that a page of your own calls: model.run({name: typed array})."""
+    """Write an ONNX graph as a page that tries it, or for your own pages: model.run({name: typed array})."""
     from tinyweb.export.expression import shape_text
     from tinyweb.export.onnx_site import OnnxOptions
     from tinyweb.export.onnx_site import export_onnx as export
 
     console = stderr()
     options = OnnxOptions(
-        sizes(dim or []), numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0
+        sizes(dim or []), numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0,
+        page,
     )  # fmt: skip
     with show_progress(console) as progress:
         made = export(model, output, options, progress)
@@ -104,3 +108,4 @@ def export_onnx(
         console.print(f"{entry}: {' → '.join(told)}", highlight=False, markup=False)
     for v in made["variables"]:
         console.print(f"{v['name']}: {v['min']} … {v['max']}", highlight=False, markup=False)
+    say_devices(console, output)

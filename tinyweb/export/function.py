@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from tinyweb.export.expression import merge_variables
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
-from tinyweb.export.site import check_library, check_output, copy_library, new_site
+from tinyweb.export.site import check_library, check_output, check_page, copy_library, copy_page, new_site
 from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
 from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
@@ -49,21 +50,24 @@ def export_function(
     shard_bytes: int = DEFAULT_SHARD_BYTES,
     force: bool = False,
     tune: float = 0.0,
+    page: bool = True,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
-    """Write `function` to `folder`/model as a bundle (docs/bundle.md), the runtime library to `folder`/assets.
+    """Write `function` to `folder`/model as a bundle (docs/bundle.md), the runtime library to `folder`/assets, and a
+    page beside them that feeds the function and shows its results.
 
     `example_inputs` have the shapes and dtypes of the arguments, which are passed by name if it is a mapping, else by
     position and named after the parameters. The function returns a tensor (named "output"), a list or tuple of tensors
     ("output0", …), or a dict of them by name. `name`: the model's in messages and in browser storage (default: the
-    folder's). `targets`: "webgpu", "wasm", or both. `tune`: seconds to look for faster kernels first.
+    folder's). `targets`: "webgpu", "wasm", or both. `tune`: seconds to look for faster kernels first. `page`: False
+    leaves the page out: who has one of their own needs `model` and `assets` alone.
 
     Returns the manifest. On an error nothing is left behind: ExportError where the inputs, results or options cannot
     be exported, ToolchainError where the compiler fails, and whatever the function raises.
     """
     functions = {ENTRY: (function, example_inputs)}
     return export_functions(
-        functions, folder, name=name, targets=targets, shard_bytes=shard_bytes, force=force, tune=tune,
+        functions, folder, name=name, targets=targets, shard_bytes=shard_bytes, force=force, tune=tune, page=page,
         progress=progress,
     )  # fmt: skip
 
@@ -77,22 +81,37 @@ def export_functions(
     shard_bytes: int = DEFAULT_SHARD_BYTES,
     force: bool = False,
     tune: float = 0.0,
+    page: bool = True,
+    sections: Mapping[str, Any] | None = None,
+    files: Mapping[str, Path] | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write several functions to one bundle, as `export_function` does with one; they share weights and state.
 
     A page calls them by their names, which are letters, digits and underscores: `model.run(inputs, {function: name})`.
+    `sections` as in `write_functions`; `files` are copied into the bundle, by what they are.
     """
     output = Path(folder)
     check_output(output, force)
-    check_library()  # before the work, not after it
+    if page:  # before the work, not after it
+        check_page("function")
+    else:
+        check_library()
     with new_site(output, force) as site:
+        bundle = site / "model"
+        bundle.mkdir()
+        for path in (files or {}).values():
+            shutil.copyfile(path, bundle / path.name)
         written = write_functions(
-            site / "model", name or output.resolve().name, functions, targets=targets, shard_bytes=shard_bytes,
+            bundle, name or output.resolve().name, functions, sections=sections,
+            files={what: path.name for what, path in (files or {}).items()}, targets=targets, shard_bytes=shard_bytes,
             tune=tune, progress=progress,
         )  # fmt: skip
-        write_loader(site / "model", written)
-        copy_library(site)
+        write_loader(bundle, written)
+        if page:
+            copy_page(site, "function")
+        else:
+            copy_library(site)
     return written
 
 

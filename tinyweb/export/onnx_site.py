@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinyweb.errors import ExportError
+from tinyweb.export.about_graph import about
 from tinyweb.export.compile import Progress
 from tinyweb.export.function import ENTRY, TARGETS, export_functions
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES
@@ -45,6 +46,7 @@ class OnnxOptions:
     shard_bytes: int = DEFAULT_SHARD_BYTES
     force: bool = False
     tune: float = 0.0
+    page: bool = True
 
 
 class OnnxFunction:
@@ -78,13 +80,16 @@ def export_onnx(
     check_supported(model)
     fixed = _fixed(model, options.fixed)
     given = [p for p in model.inputs if p.name not in fixed]
-    functions = {
-        name: (OnnxFunction(model, examples, fixed), examples)
-        for name, examples in _examples(given, options.dims).items()
-    }
+    each = _sizes_of_functions(given, options.dims)
+    functions = {}
+    for name, sizes in each.items():
+        examples = {p.name: _example(p, sizes) for p in given}
+        functions[name] = OnnxFunction(model, examples, fixed), examples
+    facts, files = about(model, Path(source), each)
     return export_functions(
         functions, folder, name=options.name or Path(source).stem, targets=options.targets,
-        shard_bytes=options.shard_bytes, force=options.force, tune=options.tune, progress=progress,
+        shard_bytes=options.shard_bytes, force=options.force, tune=options.tune, page=options.page,
+        sections={"graph": facts}, files=files, progress=progress,
     )  # fmt: skip
 
 
@@ -115,8 +120,8 @@ def _fixed(model: OnnxModel, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _examples(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Tensor]]:
-    """Example inputs for each combination of the sizes, by the name of its function."""
+def _sizes_of_functions(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Size]]:
+    """Each combination of the sizes, by the name of its function."""
     names = list(dict.fromkeys(s for p in inputs for s in _sizes(p) if isinstance(s, str)))
     if unknown := [n for n in dims if n not in names]:
         raise ExportError(f"The model has no size called {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
@@ -131,7 +136,7 @@ def _examples(inputs: Sequence[Port], dims: Mapping[str, Sequence[int]]) -> dict
         sizes = dict(zip(names, values))
         listed = [str(v) for n, v in sizes.items() if not isinstance(dims[n], range)]
         name = ENTRY if count == 1 else "_".join([ENTRY, *listed])
-        found[name] = {p.name: _example(p, sizes) for p in inputs}
+        found[name] = sizes
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from tinyweb.errors import ModelFormatError
 from tinyweb.formats.huggingface import Config, ModelFolder, read_json
+from tinyweb.formats.labels import labels_of, literal
 from tinyweb.formats.onnx.weights import OnnxWeights
 from tinyweb.formats.tensors import NamedTensors, SafetensorsWeights
 from tinyweb.formats.torch_checkpoint import TorchCheckpoint
@@ -23,8 +23,6 @@ SUFFIXES: dict[str, Callable[[Path], NamedTensors]] = {
 }  # fmt: skip
 SIZE = 640  # of an input where nothing is said
 MAX_SIZE = 4096
-MAX_LABEL = 100  # characters
-MAX_NAMES = 1 << 18  # characters of all of them as text
 FIRST = "model.0.conv.weight"  # of a YOLOv8
 # the 80 classes of COCO, in the order of the published checkpoints
 COCO = (
@@ -90,7 +88,7 @@ def _of_folder(folder: ModelFolder) -> Source:
         recommended.number("iou", 0, 1, Settings.iou),
         recommended.flag("agnostic_nms", Settings.agnostic),
     )
-    labels = _labels(config.values.get("names"))
+    labels = labels_of(config.values.get("names"))
     return Source(folder.weights(), labels, _size(config.values.get("imgsz")), defaults, config)
 
 
@@ -106,8 +104,8 @@ def _of_file(weights: NamedTensors) -> Source:
         settings = weights.root.get("train_args") if isinstance(weights.root, dict) else None
         size = settings.get("imgsz") if isinstance(settings, dict) else None
     elif isinstance(weights, OnnxWeights):
-        names, size = (_literal(weights.metadata.get(key)) for key in ("names", "imgsz"))
-    return Source(weights, _labels(names), _size(size), Settings())
+        names, size = (literal(weights.metadata.get(key)) for key in ("names", "imgsz"))
+    return Source(weights, labels_of(names), _size(size), Settings())
 
 
 def labels_for(labels: Sequence[str] | None, classes: int, where: str) -> list[str]:
@@ -118,28 +116,6 @@ def labels_for(labels: Sequence[str] | None, classes: int, where: str) -> list[s
     if len(labels) != classes:
         raise ModelFormatError(f"{where}: {len(labels)} names for {classes} classes: the files are not of one model")
     return list(labels)
-
-
-def _literal(text: str | None) -> Any:
-    """The Python literal that an exporter wrote; None where it is none."""
-    if text is None or len(text) > MAX_NAMES:
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
-
-
-def _labels(names: Any) -> list[str] | None:
-    """A list of names, or a dictionary of them by number (as text or not)."""
-    if isinstance(names, dict):
-        found = {int(k): v for k, v in names.items() if isinstance(k, int) or (isinstance(k, str) and k.isdecimal())}
-        if sorted(found) != list(range(len(names))):
-            return None
-        names = [found[i] for i in range(len(found))]
-    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
-        return None
-    return [n[:MAX_LABEL] for n in names]
 
 
 def _size(size: Any) -> tuple[int, int]:

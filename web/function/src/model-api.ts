@@ -1,10 +1,23 @@
 /** What this page uses of the model that its generated loader gives, and what the export says of it (docs/bundle.md). */
 
-import type { ArrayInfo, FunctionModel } from "tinyweb";
+import type { FunctionModel } from "tinyweb";
 
-export type { ArrayInfo, TypedArray } from "tinyweb";
+export type { TypedArray } from "tinyweb";
 
 export type RunModel = Pick<FunctionModel, "info" | "on" | "dispose" | "run">;
+
+/** A size: a number, one that varies, or what is made of these, as in docs/bundle.md, "Expressions". */
+export type Size = number | { var: string } | { op: string; args: [Size, Size] };
+
+/** An input or output. */
+export interface ArrayInfo {
+  name: string;
+  dtype: string;
+  /** Where sizes vary, what they are now. */
+  shape: number[];
+  /** Absent where nothing varies. */
+  sizes?: Size[];
+}
 
 export interface FunctionFacts {
   name: string;
@@ -13,10 +26,14 @@ export interface FunctionFacts {
   kernels: number;
 }
 
+export type Range = { min: number; max: number };
+
 /** `info` of model.js as far as it makes sense, and what the manifest says of the graph that was exported. */
 export interface Facts {
   name: string;
   functions: FunctionFacts[];
+  /** What sizes that vary may be. */
+  variables: Record<string, Range>;
 }
 
 /** Section "graph" of the manifest: all of it may be absent. */
@@ -37,20 +54,57 @@ const isText = (value: unknown): value is string => typeof value === "string";
 
 function arrays(given: unknown): ArrayInfo[] {
   return Object.entries(object(given)).map(([name, array]) => {
-    const { dtype, shape } = object(array);
-    return { name, dtype: isText(dtype) ? dtype : "f32", shape: Array.isArray(shape) ? shape.map(Number) : [] };
+    const { dtype, shape, sizes } = object(array);
+    return {
+      name,
+      dtype: isText(dtype) ? dtype : "f32",
+      shape: Array.isArray(shape) ? shape.map(Number) : [],
+      ...(Array.isArray(sizes) ? { sizes: sizes as Size[] } : {}),
+    };
   });
 }
 
 export function parseFacts(info: unknown): Facts {
-  const { name, functions } = object(info);
+  const { name, functions, variables } = object(info);
   return {
     name: isText(name) ? name : "",
     functions: Object.entries(object(functions)).map(([key, told]) => {
       const { inputs, outputs, kernels } = object(told);
       return { name: key, inputs: arrays(inputs), outputs: arrays(outputs), kernels: Number(kernels ?? 0) };
     }),
+    variables: object(variables) as Record<string, Range>,
   };
+}
+
+const OPERATIONS: Record<string, (a: number, b: number) => number> = {
+  add: (a, b) => a + b,
+  mul: (a, b) => a * b,
+  floordiv: (a, b) => Math.floor(a / b),
+  mod: (a, b) => a - b * Math.floor(a / b),
+  max: Math.max,
+  min: Math.min,
+};
+
+/** @param now of each variable @throws Error for an operation that is not known */
+export function sizeOf(size: Size, now: Readonly<Record<string, number>>): number {
+  if (typeof size === "number") return size;
+  if ("var" in size) return now[size.var] ?? 1;
+  const operation = OPERATIONS[size.op];
+  if (operation === undefined) throw new Error(`Sizes know no ${size.op}.`);
+  return operation(sizeOf(size.args[0], now), sizeOf(size.args[1], now));
+}
+
+/** With the shapes that inputs and outputs have for these sizes. */
+export function settled(found: FunctionFacts, now: Readonly<Record<string, number>>): FunctionFacts {
+  const at = (port: ArrayInfo): ArrayInfo =>
+    port.sizes === undefined ? port : { ...port, shape: port.sizes.map((size) => sizeOf(size, now)) };
+  return { ...found, inputs: found.inputs.map(at), outputs: found.outputs.map(at) };
+}
+
+/** The variable that is a size by itself, if any is: what is given may say how large it is. */
+export function variableOf({ sizes, shape }: ArrayInfo): string | undefined {
+  const long = sizes?.findLast((size, axis) => typeof size !== "number" && (shape[axis] ?? 0) > 1) ?? sizes?.at(-1);
+  return typeof long === "object" && "var" in long ? long.var : undefined;
 }
 
 /** @param sections `info.sections` of the loaded model */

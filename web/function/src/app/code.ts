@@ -8,9 +8,10 @@ const key = (name: string): string => (/^[\p{ID_Start}_$][\p{ID_Continue}$]*$/u.
 /** @param one whether the bundle has no other function */
 export function callCode({ name, inputs, outputs }: FunctionFacts, one: boolean): string {
   const lines = [`import { load } from "./model/model.js";`, "", "const model = await load();", "const outputs = await model.run(", "  {"];
-  for (const { name: input, dtype, shape } of inputs) {
+  for (const { name: input, dtype, shape, sizes } of inputs) {
     const note = `${shapeText(shape)}, ${dtypeName(dtype)}${dtype === "f16" ? ", as bits" : ""}`;
-    lines.push(`    ${key(input)}: new ${arrayName(dtype)}(${count(shape)}), // ${note}`);
+    const data = `new ${arrayName(dtype)}(${count(shape)})`;
+    lines.push(`    ${key(input)}: ${sizes === undefined ? data : `{ data: ${data}, shape: [${shape.join(", ")}] }`}, // ${note}`);
   }
   lines.push("  },");
   if (!one) lines.push(`  { function: ${JSON.stringify(name)} },`);

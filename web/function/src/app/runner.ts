@@ -6,7 +6,18 @@ import { decodeSound } from "../data/audio";
 import { parseNpy } from "../data/npy";
 import { FeedError } from "../data/problem";
 import { openTokenizer, type TextReader } from "../data/text";
-import { parseFacts, parseGraph, type ArrayInfo, type FunctionFacts, type GraphFacts, type RunModel, type TypedArray } from "../model-api";
+import {
+  parseFacts,
+  parseGraph,
+  settled,
+  variableOf,
+  type ArrayInfo,
+  type FunctionFacts,
+  type Facts,
+  type GraphFacts,
+  type RunModel,
+  type TypedArray,
+} from "../model-api";
 import { closeSource, openCamera } from "./camera";
 import { given, kindsFor, newFeed, type Feed, type FeedKind } from "./feeds";
 import { parseLabels, type Shown, type View } from "./views";
@@ -25,6 +36,8 @@ export interface RunnerState {
   /** The function that is called. */
   chosen: string;
   feeds: Record<string, Feed>;
+  /** Of the sizes that vary. */
+  sizes: Record<string, number>;
   outputs: Shown[] | null;
   /** The picture that went in last. */
   seen: ImageData | null;
@@ -37,6 +50,8 @@ export interface RunnerState {
 }
 
 const KEPT = 50;
+/** Of a size that varies, until it is chosen. */
+const USUAL = 128;
 export const WORDS = { kept: "what you gave is kept", next: "the next run" };
 
 export class Runner extends Store<RunnerState> {
@@ -45,7 +60,7 @@ export class Runner extends Store<RunnerState> {
   private stopping = new AbortController();
 
   constructor(readonly shell: Shell<RunModel>) {
-    super({ chosen: "", feeds: {}, outputs: null, seen: null, views: {}, labels: [], times: [], running: false, problem: null });
+    super({ chosen: "", feeds: {}, sizes: {}, outputs: null, seen: null, views: {}, labels: [], times: [], running: false, problem: null });
     shell.subscribe(() => this.adopt());
     shell.model.onReady((model) => {
       this.facts = parseGraph(model.info.sections);
@@ -58,8 +73,15 @@ export class Runner extends Store<RunnerState> {
     return parseFacts(this.shell.model.state.facts).functions;
   }
 
+  /** Sizes that vary, with what they may be. */
+  get variables(): Facts["variables"] {
+    return parseFacts(this.shell.model.state.facts).variables;
+  }
+
   get current(): FunctionFacts | undefined {
-    return this.functions.find(({ name }) => name === this.state.chosen) ?? this.functions[0];
+    const { functions } = this;
+    const found = functions.find(({ name }) => name === this.state.chosen) ?? functions[0];
+    return found && settled(found, this.state.sizes);
   }
 
   get graph(): GraphFacts {
@@ -85,9 +107,17 @@ export class Runner extends Store<RunnerState> {
 
   /** The model's facts are there: every input is fed with what suggests itself. */
   private adopt(): void {
-    const { current } = this;
-    if (current !== undefined && this.state.chosen === "") this.choose(current.name);
-    else this.changed();
+    const [first] = this.functions;
+    if (first === undefined || this.state.chosen !== "") {
+      this.changed();
+      return;
+    }
+    const sizes = Object.entries(this.variables).map(([name, { min, max }]) => [
+      name,
+      /batch/iu.test(name) ? min : Math.min(max, Math.max(min, USUAL)),
+    ]);
+    this.change({ sizes: Object.fromEntries(sizes) });
+    this.choose(first.name);
   }
 
   choose(chosen: string): void {
@@ -108,6 +138,21 @@ export class Runner extends Store<RunnerState> {
     if ("source" in change || (change.kind !== undefined && before.kind === "camera")) closeSource(before.source);
     const source = change.kind !== undefined && before.kind === "camera" ? { source: null } : {};
     this.change({ feeds: { ...this.state.feeds, [name]: { ...before, ...source, ...change } }, problem: null });
+  }
+
+  size(name: string, value: number): void {
+    this.change({ sizes: { ...this.state.sizes, [name]: value }, problem: null });
+  }
+
+  /** A text says how long it is, where that may vary. */
+  private measure(): void {
+    const { reader } = this;
+    for (const spec of this.current?.inputs ?? []) {
+      const [feed, name] = [this.feedOf(spec), variableOf(spec)];
+      const range = name === undefined ? undefined : this.variables[name];
+      if (name === undefined || range === undefined || feed.kind !== "text" || reader === null) continue;
+      this.size(name, Math.min(range.max, Math.max(range.min, reader.ids(feed.text).length)));
+    }
   }
 
   view(name: string, view: View): void {
@@ -223,6 +268,7 @@ export class Runner extends Store<RunnerState> {
 
   /** Runs the model. @param times how often @returns whether it went well */
   async run(times = 1): Promise<boolean> {
+    this.measure();
     const { current } = this;
     if (current === undefined || this.state.running) return false;
     this.stopping = new AbortController();
@@ -252,7 +298,10 @@ export class Runner extends Store<RunnerState> {
     });
     const prepared = performance.now();
     const inputs = Object.fromEntries(
-      current.inputs.map(({ name }, i): [string, TypedArray] => [name, (made[i] as { array: TypedArray }).array]),
+      current.inputs.map(({ name, shape, sizes }, i) => {
+        const { array } = made[i] as { array: TypedArray };
+        return [name, sizes === undefined ? array : { data: array, shape }];
+      }),
     );
     const { outputs, runMs } = await this.shell.model.run(async (model, stop) => {
       const answer = model.run(inputs, { function: current.name, signal: stop });

@@ -115,10 +115,10 @@ export function toNumbers(array: TypedArray, dtype: string): Float64Array {
   return made;
 }
 
-/** An output, whether it is a typed array or one with its shape. */
+/** An output: a typed array, which may have a shape of its own. */
 export function unpacked(given: unknown, spec: ArrayInfo): { data: TypedArray; shape: number[] } {
-  const told = given as TypedArray | { data: TypedArray; shape?: number[] };
-  return ArrayBuffer.isView(told) ? { data: told as TypedArray, shape: spec.shape } : { data: told.data, shape: told.shape ?? spec.shape };
+  const told = given as TypedArray & { data?: TypedArray; shape?: number[] };
+  return { data: told.data ?? told, shape: [...(told.shape ?? spec.shape)] };
 }
 
 export interface Range {

@@ -17,7 +17,7 @@ import {
 import { callCode } from "../app/code";
 import type { Runner, Times } from "../app/runner";
 import { sizesOf } from "../model-api";
-import { InputCard, SizesField } from "./Inputs";
+import { InputCard, SizesCard } from "./Inputs";
 import { OutputCard } from "./Outputs";
 
 const MEASURED = 20;
@@ -151,7 +151,7 @@ export function App({ runner }: { runner: Runner }): JSX.Element {
         <div class="bench">
           <div class="side">
             <h2 class="part-title">Inputs</h2>
-            <SizesField runner={runner} />
+            <SizesCard runner={runner} />
             {current?.inputs.map((spec, index) => (
               <InputCard key={spec.name} runner={runner} spec={spec} index={index} />
             ))}

@@ -328,21 +328,38 @@ function RandomFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
   );
 }
 
-/** The sizes of the bundle: functions of their own, which share the weights. */
-export function SizesField({ runner }: { runner: Runner }): JSX.Element | null {
-  const { functions, current, graph } = runner;
-  if (functions.length < 2 || current === undefined) return null;
+/** Which function is called, where there are several, and the sizes that vary. */
+export function SizesCard({ runner }: { runner: Runner }): JSX.Element | null {
+  const { functions, current, graph, variables } = runner;
+  const varying = Object.entries(variables);
+  if (current === undefined || (functions.length < 2 && varying.length === 0)) return null;
   const text = (name: string): string => {
     const sizes = Object.entries(graph.sizes[name] ?? {});
     return sizes.length === 0 ? name : sizes.map(([size, value]) => `${size} ${value}`).join(", ");
   };
   return (
-    <Select
-      id="function"
-      label="Function"
-      choices={functions.map(({ name }) => [name, text(name)] as const)}
-      value={current.name}
-      onChange={(name) => runner.choose(name)}
-    />
+    <div class="pair">
+      {functions.length > 1 && (
+        <Select
+          id="function"
+          label="Function"
+          choices={functions.map(({ name }) => [name, text(name)] as const)}
+          value={current.name}
+          onChange={(name) => runner.choose(name)}
+        />
+      )}
+      {varying.map(([name, { min, max }], index) => (
+        <NumberField
+          key={name}
+          id={`size-${index}`}
+          label={`Size ${name}`}
+          hint={`${min} … ${max}`}
+          min={min}
+          max={max}
+          value={runner.state.sizes[name] ?? min}
+          onChange={(value) => runner.size(name, value)}
+        />
+      ))}
+    </div>
   );
 }

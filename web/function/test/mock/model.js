@@ -12,7 +12,7 @@ import { asked, fail, mock, MODEL_BYTES, pause, pretendEvents, pretendLoading } 
 /**
  * @typedef {import("tinyweb-shell").LoadOptions} LoadOptions
  * @typedef {import("../../src/model-api").RunModel} RunModel
- * @typedef {import("../../src/model-api").ArrayInfo} ArrayInfo
+ * @typedef {import("tinyweb").ArrayInfo} ArrayInfo
  * @typedef {Record<string, { dtype: string, shape: number[] }>} Ports
  */
 
@@ -71,6 +71,7 @@ export async function load(options = {}) {
         { inputs: listed(inputs), outputs: listed(outputs), kernels },
       ]),
     ),
+    variables: {},
     sections: {
       graph: {
         labels: ["red", "green", "blue", "other"],
@@ -92,7 +93,9 @@ export async function load(options = {}) {
       const answer = (async () => {
         await pause(20, options?.signal);
         if (asked.has("broken") && ++runs === 1) throw fail("internal", "The module stopped.");
-        return options?.function === "look" ? look(inputs) : add(inputs);
+        /** @type {any} */
+        const outputs = options?.function === "look" ? look(inputs) : add(inputs);
+        return outputs;
       })();
       return Object.assign(answer, {
         result: answer.then(

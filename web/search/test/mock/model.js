@@ -76,6 +76,7 @@ export async function load(options = {}) {
     pictures: pictures ? { size: 224, batch: 4 } : null,
     logitScale: pictures ? 10 : 1,
     logitBias: 0,
+    variables: {},
   };
   const { on } = pretendEvents();
   let disposed = false;

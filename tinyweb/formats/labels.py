@@ -1,0 +1,36 @@
+"""Names of classes, as files of models have them: lists, or dictionaries by number, in JSON or as Python writes it."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+MAX_NAMES = 1 << 18  # characters of all
+MAX_LABEL = 100  # of one
+
+
+def literal(text: str | None) -> Any:
+    """The JSON or Python literal of a text; None where it is none, or too long."""
+    if text is None or len(text) > MAX_NAMES:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def labels_of(names: Any) -> list[str] | None:
+    """A list of names, or a dictionary of them by number (as text or not); None where it is neither."""
+    if isinstance(names, dict):
+        found = {int(k): v for k, v in names.items() if isinstance(k, int) or (isinstance(k, str) and k.isdecimal())}
+        if sorted(found) != list(range(len(names))):
+            return None
+        names = [found[i] for i in range(len(found))]
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+        return None
+    return [n[:MAX_LABEL] for n in names]
