@@ -135,7 +135,7 @@ class Yolo(nn.Module):
         sides = (bins * torch.arange(self.BINS, dtype=torch.float32)[:, None]).sum(2)
         places, strides = [], []
         for i, (height, width) in enumerate(sizes):
-            y, x = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
+            y, x = torch.meshgrid(*(torch.arange(n).float() + 0.5 for n in (height, width)), indexing="ij")
             places.append(torch.stack([x.flatten(), y.flatten()]))
             strides.append(torch.full((height * width,), 8.0 * 2**i))
         centre = torch.cat(places, 1)

@@ -30,14 +30,14 @@ class Views(Operators):
         """
         n = self._fixed(axis, "unfold")
         count = (n - dilation * (size - 1) - 1) // step + 1
+        if size == 1 or (size <= step and dilation == 1):  # windows do not overlap
+            t = self._pad_view(axis, count * step - n) if count * step > n else self
+            t = t._along(axis, 0, count * step)
+            t = t._reshape((*t.shape[:axis], count, step, *t.shape[axis + 1 :]))._along(axis + 1, 0, size)
+            return t.permute(*range(axis + 1), *range(axis + 2, t.ndim), axis + 1)
         order = [*range(axis), *range(axis + 1, self.ndim), axis]
         t = self.permute(*order)
         lead = tuple(t.shape[:-1])
-        if size == 1 or (size <= step and dilation == 1):  # windows do not overlap
-            if count * step > n:
-                t = t._pad_view(len(lead), count * step - n)
-            t = t._along(len(lead), 0, count * step)._reshape((*lead, count, step))._along(len(lead) + 1, 0, size)
-            return t.permute(*range(axis), len(lead), *range(axis, len(lead)), len(lead) + 1)
         if dilation == 0:
             t = t.unsqueeze(-2)._broadcast_to((*lead, size, n))
             row = n

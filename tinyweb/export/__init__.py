@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tinyweb.export.function import export_function as export_function
     from tinyweb.export.function import export_functions as export_functions
+    from tinyweb.export.onnx_file import onnx as onnx
     from tinyweb.export.onnx_site import OnnxOptions as OnnxOptions
     from tinyweb.export.onnx_site import export_onnx as export_onnx
 
@@ -13,6 +14,7 @@ MODULES = {
     "export_function": "function",
     "export_functions": "function",
     "export_onnx": "onnx_site",
+    "onnx": "onnx_file",
     "OnnxOptions": "onnx_site",
 }
 __all__ = list(MODULES)

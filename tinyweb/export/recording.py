@@ -73,12 +73,12 @@ def record(
 
     `before`: an earlier recording of the function, for another target, whose inputs and outputs it shares.
     """
-    inputs, by_name = _named_inputs(function, examples), isinstance(examples, Mapping)
+    inputs, by_name = named_inputs(function, examples), isinstance(examples, Mapping)
     given = before.inputs if before else {n: _memory_of(n, t) for n, t in inputs.items()}
     outputs: dict[str, Tensor] = {}
 
     def assigned() -> list[Tensor]:
-        results = _named_results(function(**given) if by_name else function(*given.values()))
+        results = named_results(function(**given) if by_name else function(*given.values()))
         for n, t in results.items():
             if n in given:
                 raise ExportError(f"An input and an output of the function are both called {n!r}: rename one of them.")
@@ -118,7 +118,7 @@ def _bound(size: Size) -> Size:
     return size if isinstance(size, int) else bound_size(size, {v.arg[0]: v.vmin for v in size.variables()})
 
 
-def _named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor]:
+def named_inputs(function: Callable[..., Any], examples: Examples) -> Mapping[str, Tensor]:
     named = examples if isinstance(examples, Mapping) else dict(zip(_parameters(function, len(examples)), examples))
     for n, t in named.items():
         if not isinstance(t, Tensor):
@@ -144,7 +144,7 @@ def _parameters(function: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
 
 
-def _named_results(result: Any) -> dict[str, Tensor]:
+def named_results(result: Any) -> dict[str, Tensor]:
     if isinstance(result, Mapping):
         named = {str(n): t for n, t in result.items()}
     elif isinstance(result, list | tuple):
@@ -199,7 +199,7 @@ def _outside(recorded: Mapping[str, Recorded], every: Iterable[Recorded]) -> Ite
         ends |= {t.uop.buffer: n for n, t in (*r.inputs.items(), *r.outputs.items())}
         used |= {b: plan.device for c in plan.calls for b in c.buffers if b not in plan.memory.pool_of}
         written |= {b for c in plan.calls for b in c.written} - set(plan.temporaries)
-        names = _names(r.function) | names
+        names = memory_names(r.function) | names
     taken = {n.name for n in _ends(recorded)}
     for b, place in used.items():
         if b in ends:
@@ -225,7 +225,7 @@ def _unique(name: str, taken: set[str]) -> str:
     return found
 
 
-def _names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int, ...]]]:
+def memory_names(function: Callable[..., Any]) -> dict[UOp, tuple[str, tuple[int, ...]]]:
     """Names and shapes of the memory that a model or a closure holds, as far as attributes and variables lead to it."""
     roots: dict[str, Any] = {"": getattr(function, "__self__", function)}
     inner = inspect.unwrap(function)

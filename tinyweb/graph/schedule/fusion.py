@@ -78,6 +78,19 @@ def is_memory(u: UOp) -> bool:
     return u.op in (Ops.BUFFER, Ops.ASSIGN, Ops.CONTIGUOUS)
 
 
+def _is_thinned(u: UOp) -> bool:
+    """Whether a view has elements of memory that lie apart from each other, fewer than half of them and each once."""
+    below, apart = u, False
+    while below.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK):
+        if below.op is Ops.SHRINK:
+            last = max((a for a, n in enumerate(below.src[0].shape) if n != 1), default=0)
+            apart |= below.shape[last : last + 1] == (1,)
+        below = below.src[0]
+    return (
+        u.op is Ops.SHRINK and apart and below.op is not Ops.EXPAND and 2 * numel_max(u.shape) <= numel_max(below.shape)
+    )
+
+
 def _is_join(u: UOp) -> bool:
     """Whether a choice is one between the two sides of a constant step of an axis."""
     sides = [base_of(s) for s in u.src[0].src] if u.op is Ops.WHERE and u.src[0].op is Ops.LESS else []
@@ -217,11 +230,14 @@ class Fusion:
         return State(Kind.FULL, row_size, size_max(row_size), contraction=contraction, inputs=s.inputs)
 
     def _store_borders(self, x: UOp) -> None:
-        """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more."""
+        """Memory for what has a border and is read so often in a sum of `x` that a check at each load costs more; so
+        for what a convolution steps to, whose elements lie apart."""
         todo, size = [x], numel_max(x.shape)
         while todo:
             u = todo.pop()
-            if u.op is Ops.PAD and size >= self.checked_uses * numel_max(u.src[0].shape):
+            of = u.src[0] if u.op is Ops.PAD else u
+            stored = u.op is Ops.PAD or (size > LAUNCH and _is_thinned(u))
+            if stored and size >= self.checked_uses * numel_max(of.shape):
                 self._realize(u)
             elif u.op in MOVEMENT or (u.op in ELEMENTWISE and numel_max(u.shape) == size):
                 todo.extend(u.src)
