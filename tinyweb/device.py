@@ -337,6 +337,7 @@ class Recorder:
     What began before the recording, storages of tensors (numbered below `first_storage`) and buffers, is outside of it:
     replays find it in memory. `written` are storages from outside that are updated in place within, with the tensors
     that are views of them and what these were before; `outside` is their memory, which may have been taken only then.
+    `scratch`: memory of loops, which no result but what is returned needs afterwards.
     """
 
     first_storage: int
@@ -345,6 +346,7 @@ class Recorder:
     written: dict[int, list[tuple[Any, UOp]]] = field(default_factory=dict)
     outside: set[UOp] = field(default_factory=set)
     produced: set[UOp] = field(default_factory=set)  # buffers that the schedules write
+    scratch: set[UOp] = field(default_factory=set)
     schedules: list[tuple[str, Schedule]] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     refreshed: list[tuple[UOp, Callable[[], bytes]]] = field(default_factory=list)

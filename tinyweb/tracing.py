@@ -36,6 +36,7 @@ from tinyweb.device import (
     OpenDevice,
     Prepared,
     bindings,
+    current_recorder,
     is_recording,
     recording,
     reserve,
@@ -95,6 +96,25 @@ def capture(function: Callable[[], Any], target: Target | None = None) -> Plan:
     return _record("capture", function, target).plan
 
 
+def repeat(step: Callable[[], Sequence[TensorCore]], count: int, scratch: Sequence[TensorCore] = ()) -> None:
+    """Call `step`, which updates memory in place and returns the tensors that are to be computed, `count` times: what
+    it launches is worked out once, and launched again and again. In a recording the launches are recorded.
+
+    `scratch`: tensors that lie in memory of their own, which nothing needs afterwards but what the recorded function
+    returns. NotImplementedError, or whatever `step` raises, before anything was launched.
+    """
+    recorder = current_recorder()
+    if recorder is None:
+        run = jit(step)
+        for _ in range(count):
+            run()
+        return
+    begun = len(recorder.schedules)
+    realize_all([*step(), *due()])
+    recorder.schedules += recorder.schedules[begun:] * (count - 1)
+    recorder.scratch |= {view_base(t.uop) for t in scratch}
+
+
 @dataclass
 class _Record:
     plan: Plan
@@ -128,8 +148,10 @@ def _record(method: str, function: Callable[[], Any], target: Target | None = No
         finally:
             forget_due(recorder)
     calls = tuple(c for _, s in recorder.schedules for c in s.calls)
-    temporaries = [b for _, s in recorder.schedules for b in s.temporaries]
-    memory = plan_memory([c.buffers for c in calls], temporaries)
+    temporaries = dict.fromkeys(b for _, s in recorder.schedules for b in s.temporaries)
+    scratch = (recorder.scratch & recorder.produced) - {view_base(t.uop) for t in _tensors(result)}
+    temporaries |= dict.fromkeys(b for c in calls for b in c.buffers if b in scratch)
+    memory = plan_memory([c.buffers for c in calls], tuple(temporaries))
     device = devices[0] if devices else next((t.device for t in _tensors(result)), Device.DEFAULT)
     plan = Plan(calls, memory, device, tuple(recorder.refreshed))
     produced = {b for b in recorder.produced if recorder.is_within(b)}
@@ -440,4 +462,4 @@ def _tensors(value: Any) -> Iterator[TensorCore]:
     return iter(found)
 
 
-__all__ = ["Plan", "capture", "jit", "nbytes"]
+__all__ = ["Plan", "capture", "jit", "nbytes", "repeat"]

@@ -74,6 +74,26 @@ def test_a_batch_that_varies(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"], want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_a_recurrent_layer_of_any_length(tmp_path: Path) -> None:
+    """Its steps are a loop, which texts that end before it do not change."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["length", "batch", 3])
+    ends = [helper.make_empty_tensor_value_info(n) for n in ("y", "h")]
+    held = {n: (RANDOM.standard_normal(s) * 0.5).astype(np.float32) for n, s in (("w", (1, 20, 3)), ("r", (1, 20, 5)))}
+    layer = helper.make_node("LSTM", ["x", *held], ["y", "h"], hidden_size=5, direction="reverse")
+    graph = helper.make_graph([layer], "g", [x], ends, [numpy_helper.from_array(v, n) for n, v in held.items()])
+    path = tmp_path / "lstm.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    dims = {"length": range(1, 25), "batch": range(1, 4)}
+    made = export_onnx(path, tmp_path / "site", OnnxOptions(dims, targets=["wasm"]))
+    assert {b["name"] for b in made["buffers"] if b["kind"] == "state"} == {"x", "y", "h"}
+    model = OnnxModel(path)
+    given = [RANDOM.standard_normal((n, b, 3)).astype(np.float32) for n, b in ((24, 3), (3, 1), (9, 2))]
+    for array, found in zip(given, calls(tmp_path / "site", [("run", {"x": a}) for a in given])):
+        for name, want in model(x=Tensor(array)).items():
+            np.testing.assert_allclose(found[name], want.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_half_floats(tmp_path: Path) -> None:
     path = write(tmp_path / "small.onnx")
     sizes_of = []

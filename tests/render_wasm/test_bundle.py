@@ -15,6 +15,7 @@ from tinyweb.errors import DeviceError, ExportError
 from tinyweb.graph.ir import Variable
 from tinyweb.graph.program import Program
 from tinyweb.render_wasm import BundleCall, bundle_source, compile_bundle, static_data_bytes
+from tinyweb.render_wasm.bundle import _with_loops
 
 I32 = dtypes.int32
 N = 20011  # not a multiple of any number of threads, and enough work for threads to get in each other's way
@@ -178,3 +179,14 @@ def test_static_data_has_its_place() -> None:
     exports["entry"](store, 7, 1)
     assert int.from_bytes(memory.read(store, FIRST, FIRST + 4), "little") == 49
     assert set(memory.read(store, 0, STATIC)) == {0} and set(memory.read(store, STATIC + 1300, FIRST)) == {0}
+
+
+def test_launches_that_come_again_and_again_are_a_loop() -> None:
+    """Within one another, too; others stay as they are."""
+    loop = "  for (int i = 0; i < {}; ++i) {{\n{}\n  }}"
+    assert _with_loops(list("ab" + "xyyyyz" * 50 + "cd")) == ["a", "b", loop.format(50, "\n".join("xyyyyz")), "c", "d"]
+    alone = [str(i) for i in range(500)]
+    assert _with_loops(alone) == alone and _with_loops(list("aaa")) == list("aaa") and _with_loops([]) == []
+    body = [str(i) for i in range(5)] + ["y"] * 9
+    rolled = _with_loops((body + ["z"]) * 7)
+    assert rolled == [loop.format(7, "\n".join([*body, "z"]))]

@@ -35,14 +35,8 @@ def update(method: str, target: Value, value: Value) -> None:
             "one by one: write to what was expanded, or to .contiguous()"
         )
     value = value._broadcast_to(shape)
+    _find_outside(target)
     storage, recorder = target.storage, current_recorder()
-    if recorder is not None and recorder.is_outside(storage.number):
-        with not_recording():
-            own(target)  # every replay finds the memory
-        assert storage.memory is not None
-        recorder.outside.add(storage.memory)
-        mine = aliases(storage, view_base(target.uop))
-        recorder.written[storage.number] = [(ref(t), t.uop) for t in mine]
     base = view_base(target.uop)
     mine = aliases(storage, base)
     memory = storage.memory if base.op is not Ops.CUSTOM_GRADIENT else None  # what it was computed from has gradients
@@ -65,6 +59,32 @@ def update(method: str, target: Value, value: Value) -> None:
     for t, u in zip(mine, replace_all([t.uop for t in mine], table), strict=True):
         change(t, u)
     storage.memory = memory
+
+
+def put(target: Value, index: UOp, rows: UOp) -> None:
+    """Write `rows` (n, …) to those places of the first axis that `index` (n,), which are different ones, names. What is
+    there otherwise stays: `target` has memory of its own, all of which it is, and is not read in the same computation.
+    """
+    _find_outside(target)
+    storage, base = target.storage, view_base(target.uop)
+    assert storage.memory is base.buffer
+    mine = aliases(storage, base)
+    place = UOp(Ops.TAKE, rows.dtype, (target.uop, index), 0)
+    table = {base: UOp(Ops.ASSIGN, rows.dtype, (place, rows), next(_ids))}
+    for t, u in zip(mine, replace_all([t.uop for t in mine], table), strict=True):
+        change(t, u)
+
+
+def _find_outside(target: Value) -> None:
+    """Before memory from outside of a recording is first written in it: every replay finds it, computed."""
+    storage, recorder = target.storage, current_recorder()
+    if recorder is not None and recorder.is_outside(storage.number):
+        with not_recording():
+            own(target)
+        assert storage.memory is not None
+        recorder.outside.add(storage.memory)
+        mine = aliases(storage, view_base(target.uop))
+        recorder.written[storage.number] = [(ref(t), t.uop) for t in mine]
 
 
 def same_shape(a: UOp, b: UOp) -> bool:

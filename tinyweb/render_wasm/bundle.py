@@ -20,6 +20,8 @@ from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.render_wasm.module import static_data_bytes
 from tinyweb.toolchain import compile_wasm
 
+FEWEST_STEPS, LONGEST_BODY = 4, 256  # launches that come again so often are a loop, if they are no more than this
+
 
 @dataclass(frozen=True)
 class BundleCall:
@@ -166,7 +168,35 @@ def _entry_point(name: str, calls: Sequence[tuple[Program, tuple[int, ...]]], sl
             lines.append("  AFTER_ALL")
         pointers = ", ".join(f"(void *){addresses[i.slot]}" for i in program.params)
         lines.append(f"  LAUNCH({size_text(program.grid[0], slots)}, {program.name}, {pointers})")
-    return "\n".join([*lines, "  FINISH", "}", ""])
+    return "\n".join([*lines[:2], *_with_loops(lines[2:]), "  FINISH", "}", ""])
+
+
+def _with_loops(lines: Sequence[str]) -> list[str]:
+    """The same statements, with loops in place of those that come again and again: the steps of a loop of the graph."""
+    found = list(lines)
+    while (shorter := _rolled(found)) != found:
+        found = shorter
+    return found
+
+
+def _rolled(lines: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(lines):
+        for length in range(1, min(LONGEST_BODY, (len(lines) - at) // FEWEST_STEPS) + 1):
+            if lines[at + length] != lines[at]:
+                continue
+            body, end = lines[at : at + length], at + length
+            while lines[end : end + length] == body:
+                end += length
+            if end - at >= FEWEST_STEPS * length:
+                found.append("\n".join([f"  for (int i = 0; i < {(end - at) // length}; ++i) {{", *body, "  }"]))
+                at = end
+                break
+        else:
+            found.append(lines[at])
+            at += 1
+    return found
 
 
 def _access(program: Program, addresses: tuple[int, ...]) -> Access:

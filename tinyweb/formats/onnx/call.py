@@ -62,10 +62,12 @@ class Call:
         run: Callable[[Graph, Sequence[Any]], list[Any]],
         kinds: Sequence[ElementType | None] = (),
         constant: Sequence[bool] = (),
+        captured: Callable[[Graph], list[Any]] = lambda graph: [],
     ):
         self.node, self.around, self._run, self.kinds, self.constant = node, around, run, kinds, constant
         self.version, self.op, self.device, self._files = node.version, node.op, around.device, around.files
         self._growing, self.bound = around.growing, dict(around.bound)
+        self.captured = captured  # what a graph of the node reads from outside
 
     # -- errors -------------------------------------------------------------------------------------------------------
     def error(self, message: str) -> ModelFormatError:
@@ -230,6 +232,10 @@ class Call:
         if is_recording():
             raise self.unsupported(f"{what} decides shapes or steps, so it must not depend on the model's inputs")
         return np.asarray(value.numpy())
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value, Sizes)
 
 
 def lift_sizes(value: Sizes, device: str, bound: Mapping[str, int]) -> Tensor:

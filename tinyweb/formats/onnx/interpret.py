@@ -45,6 +45,13 @@ class Scope:
             scope = scope.outer
         raise ModelFormatError(f"{name!r} is used before it is made")
 
+    def get(self, name: str) -> Any:
+        """The value of a name, None where there is none yet."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.values:
+            scope = scope.outer
+        return None if scope is None else scope.values[name]
+
     def is_constant(self, name: str) -> bool:
         scope: Scope | None = self
         while scope is not None and name not in scope.values:
@@ -122,7 +129,11 @@ class Interpreter:
         def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
             return self.run(graph, dict(zip((p.name for p in graph.inputs), values)), scope)
 
-        call = Call(node, self, run, kinds, [bool(n) and scope.is_constant(n) for n in node.inputs])
+        def captured(graph: Graph) -> list[Any]:
+            names = {n for inner in graph.every_node() for n in inner.inputs} | {p.name for p in graph.outputs}
+            return [v for n in sorted(names) if (v := scope.get(n)) is not None]
+
+        call = Call(node, self, run, kinds, [bool(n) and scope.is_constant(n) for n in node.inputs], captured)
         try:
             return self._lower(operator, call, inputs)
         except UndecidedError:

@@ -1,16 +1,21 @@
-"""Graphs within graphs: conditions, loops, scans. Loops are unrolled, as often as is known or read back."""
+"""Graphs within graphs: conditions, loops, scans. Few steps are unrolled, as often as is known or read back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tinyweb.device import is_recording
 from tinyweb.dtype import dtypes
-from tinyweb.formats.onnx.call import Array, Call, Held, lift
+from tinyweb.errors import ModelFormatError
+from tinyweb.formats.onnx.call import Array, Call, Held, is_text, lift
 from tinyweb.formats.onnx.operators.common import fixed, join, number, reshape, whole_axis
+from tinyweb.formats.onnx.operators.steps import is_long, looped, size_of_graph
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import Size
+from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
 
 MAX_STEPS = 1 << 16
@@ -62,6 +67,74 @@ def together(call: Call, rows: list[Any], axis: int) -> Any:
 def loop(call: Call, count: Array | None, condition: Array | None, *carried: Any) -> Any:
     body, state = call.graph("body"), list(carried)
     most = MAX_STEPS if count is None else int(number(call.known(count, "the number of steps")))
+    if most < MAX_STEPS and is_long(most, size_of_graph(body)) and _are_tensors(call, state):
+        try:
+            return _long_loop(call, most, condition, state)
+        except (NotImplementedError, ModelFormatError):  # what a step needs to know it may know of each step
+            pass
+    return _unrolled(call, most, condition, state)
+
+
+def _are_tensors(call: Call, values: Sequence[Any]) -> bool:
+    """Whether values are numbers, of types that Tensors have."""
+    kinds = call.kinds[len(call.kinds) - len(values) :]
+    return all(isinstance(v, Tensor | np.ndarray) and not is_text(v) for v in values) and not any(kinds)
+
+
+def _long_loop(call: Call, most: int, condition: Array | None, carried: Sequence[Any]) -> Any:
+    """`most` steps of which each computes the same. Where the condition of the next is computed, steps behind the last
+    change nothing."""
+    body, count = call.graph("body"), len(carried)
+    state = [lift(v, call.device) for v in carried]
+    first = None if condition is None else lift(condition, call.device).reshape(())
+    computed = isinstance(condition, Tensor)
+
+    def step(at: Tensor, before: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        going = before[count] if len(before) > count else np.array(True)
+        given = call.run(body, [at.reshape(()).cast(dtypes.int64), going, *before[:count]])
+        if isinstance(given[0], np.ndarray) and len(before) == count:
+            if not given[0].all():
+                raise call.unsupported("the loop ends after a step")
+            return [lift(plain(v), call.device) for v in given[1 : 1 + count]], _rows(call, given[1 + count :])
+        if len(given) > 1 + count:
+            raise call.unsupported("the number of steps is computed, and so many rows are given")
+        if len(before) == count:
+            raise _ComputedError
+        new = [before[count].where(lift(plain(v), call.device), old) for v, old in zip(given[1:], before)]
+        return [*new, before[count] & lift(plain(given[0]), call.device).reshape(())], []
+
+    read = _captured(call, body)
+    try:
+        if computed:
+            raise _ComputedError
+        if first is not None and not bool(number(condition)):
+            raise call.unsupported("the loop has no steps")
+        held, rows = looped(call, most, state, step, read)
+    except _ComputedError:
+        if not is_recording():  # steps end where the condition says so
+            raise call.unsupported("the condition is computed") from None
+        begun = Tensor.ones(dtype=dtypes.bool, device=call.device) if first is None else first
+        held, rows = looped(call, most, [*state, begun], step, read)
+    return (*held[:count], *rows)
+
+
+class _ComputedError(Exception):
+    """Whether a loop goes on is computed."""
+
+
+def _rows(call: Call, values: Sequence[Any]) -> list[Tensor]:
+    if any(isinstance(v, Held) or not isinstance(v, Tensor | np.ndarray) or is_text(v) for v in values):
+        raise call.unsupported("steps give what is no tensor")
+    return [lift(v, call.device) for v in values]
+
+
+def _captured(call: Call, body: Any) -> list[Tensor]:
+    """The Tensors from outside that a graph reads."""
+    return [v for v in call.captured(body) if isinstance(v, Tensor)]
+
+
+def _unrolled(call: Call, most: int, condition: Array | None, state: list[Any]) -> Any:
+    body = call.graph("body")
     going = condition is None or _true(call, condition, "the condition")
     rows: list[list[Any]] = [[] for _ in body.outputs[1 + len(state) :]]
     step = 0
@@ -97,10 +170,19 @@ def _scan(call: Call, body: Any, state: list[Any], sequences: Any, behind: int) 
     directions = call.integers("scan_input_directions", [0] * len(sequences))
     axes = call.integers("scan_input_axes", [0] * len(sequences))
     axes = [whole_axis(call, a, len(x.shape)) for a, x in zip(axes, sequences)]
-    steps = {fixed(x.shape[a]) for a, x in zip(axes, sequences)}
-    if len(steps) != 1:
-        raise call.error(f"what is scanned has different lengths: {sorted(steps)}")
-    (count,) = steps
+    length = sequences[0].shape[axes[0]]
+    if not all(same(x.shape[a], length) for a, x in zip(axes, sequences)):
+        raise call.error(f"what is scanned has different lengths: {[x.shape[a] for a, x in zip(axes, sequences)]}")
+    backwards = [bool(b) for b in call.integers("scan_output_directions", [0] * outputs)]
+    along = call.integers("scan_output_axes", [0] * outputs)
+    varies = not isinstance(length, int)
+    if (varies or is_long(length, size_of_graph(body))) and _are_tensors(call, [*state, *sequences]):
+        try:
+            return _long_scan(call, length, state, list(zip(sequences, axes, directions)), backwards, along)
+        except (NotImplementedError, ModelFormatError):
+            if varies:
+                raise
+    count = fixed(length)
     rows: list[list[Any]] = [[] for _ in range(outputs)]
     for i in range(count):
         parts = [x[(*(slice(None),) * a, count - 1 - i if d else i)] for x, a, d in zip(sequences, axes, directions)]
@@ -108,10 +190,30 @@ def _scan(call: Call, body: Any, state: list[Any], sequences: Any, behind: int) 
         state = out[: len(state)]
         for row, value in zip(rows, out[len(state) :]):
             row.append(value)
-    backwards = call.integers("scan_output_directions", [0] * outputs)
-    along = call.integers("scan_output_axes", [0] * outputs)
     made = [together(call, row[::-1] if b else row, a) for row, b, a in zip(rows, backwards, along)]
     return [*state, *made]
+
+
+def _long_scan(
+    call: Call, length: Size, state: list[Any], sequences: list[tuple[Any, int, int]], backwards: list[bool],
+    along: list[int],
+) -> list[Any]:  # fmt: skip
+    """Each step computes the same, of what lies at its place."""
+    body = call.graph("body")
+    last = length - 1 if isinstance(length, int) else call.whole(length, np.dtype(np.int32)) - 1
+    scanned = [(lift(x, call.device), axis, direction) for x, axis, direction in sequences]
+
+    def step(at: Tensor, before: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        parts = [
+            x.take(last - at if direction else at, axis).reshape(*x.shape[:axis], *x.shape[axis + 1 :])
+            for x, axis, direction in scanned
+        ]
+        given = _rows(call, call.run(body, [*before, *parts]))
+        return given[: len(before)], given[len(before) :]
+
+    read = [*(x for x, _, _ in scanned), *_captured(call, body)]
+    held, rows = looped(call, length, [lift(v, call.device) for v in state], step, read, backwards)
+    return [*held, *(r.movedim(0, whole_axis(call, a, r.ndim)) for r, a in zip(rows, along))]
 
 
 @op("Scan", since=8, raw=True)

@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, GRU, LSTM. Steps are unrolled; products with the whole input are one."""
+"""Recurrent layers: RNN, GRU, LSTM. Few steps are unrolled, many a loop; products with the whole input are one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import fixed
+from tinyweb.formats.onnx.operators.steps import is_long, looped
 from tinyweb.formats.onnx.registry import op
+from tinyweb.graph.ir import Size, size_max
 from tinyweb.tensor import Tensor
 
+NODES = 8  # of a graph that a step would be
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -123,17 +128,43 @@ def _lstm(layer: Layer, own: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tens
 
 
 def _run(layer: Layer, step: Step, h: Tensor, c: Tensor, lengths: Tensor | None, reverse: bool) -> Any:
-    steps = fixed(layer.own.shape[0])
+    steps = layer.own.shape[0]
+    if not isinstance(steps, int) or is_long(steps, NODES):
+        return _loop(layer, step, h, c, lengths, reverse)
     outputs: list[Tensor] = [h] * steps
     for t in range(steps)[:: -1 if reverse else 1]:
-        new_h, new_c = step(layer, layer.own[t], h, c)
-        if lengths is not None:
-            inside = (lengths > t).reshape(-1, 1)
-            outputs[t] = inside.where(new_h, 0.0)
-            new_h, new_c = inside.where(new_h, h), inside.where(new_c, c)
-        h, c = new_h.contiguous(), new_c.contiguous()
-        outputs[t] = h if lengths is None else outputs[t]
+        given, h, c = _one(layer, step, layer.own[t], h, c, None if lengths is None else lengths > t)
+        h, c = h.contiguous(), c.contiguous()
+        outputs[t] = h if lengths is None else given
     return Tensor.stack(*outputs, axis=0), h, c
+
+
+def _one(layer: Layer, step: Step, own: Tensor, h: Tensor, c: Tensor, inside: Tensor | None) -> Any:
+    """What a step gives, and the state after it; outside of a text nothing changes."""
+    new_h, new_c = step(layer, own, h, c)
+    if inside is None:
+        return new_h, new_h, new_c
+    inside = inside.reshape(-1, 1)
+    return inside.where(new_h, 0.0), inside.where(new_h, h), inside.where(new_c, c)
+
+
+def _loop(layer: Layer, step: Step, h: Tensor, c: Tensor, lengths: Tensor | None, reverse: bool) -> Any:
+    call, own = layer.call, layer.own
+    steps = own.shape[0]
+    last = steps - 1 if isinstance(steps, int) else call.whole(steps, np.dtype(np.int32)) - 1
+    cell = call.op == "LSTM"
+
+    def one(at: Tensor, state: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        t = last - at if reverse else at
+        given, new_h, new_c = _one(
+            layer, step, own.take(t, 0).reshape(*own.shape[1:]), state[0], state[-1],
+            None if lengths is None else lengths > t,
+        )  # fmt: skip
+        return [new_h, new_c] if cell else [new_h], [given]
+
+    read = [t for t in (own, layer.r, layer.bias, layer.peephole, lengths) if t is not None]
+    state, rows = looped(call, steps, [h, c] if cell else [h], one, read, [reverse])
+    return rows[0], state[0], state[-1]
 
 
 _GATES: dict[str, tuple[int, list[str], Step]] = {
@@ -152,7 +183,7 @@ def recurrent(
     direction = call.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
     batch_first = call.integer("layout", 0)
     x = x.permute(1, 0, 2) if batch_first else x
-    n, directions, batch = fixed(r.shape[-1]), 2 if direction == "bidirectional" else 1, fixed(x.shape[1])
+    n, directions, batch = fixed(r.shape[-1]), 2 if direction == "bidirectional" else 1, x.shape[1]
     if fixed(w.shape[0]) != directions or fixed(w.shape[1]) != gates * n:
         raise call.error(f"weights of shape {list(w.shape)} are not those of {directions} × {gates} gates of {n}")
     f = _activations(call, defaults, directions)
@@ -173,7 +204,7 @@ def recurrent(
     return y, h, c
 
 
-def _state(call: Call, state: Tensor | None, d: int, batch: int, n: int, x: Tensor) -> Tensor:
+def _state(call: Call, state: Tensor | None, d: int, batch: Size, n: int, x: Tensor) -> Tensor:
     if state is None:
-        return Tensor.zeros(batch, n, dtype=x.dtype, device=x.device)
+        return call.part(Tensor.zeros(size_max(batch), n, dtype=x.dtype, device=x.device), [batch, n])
     return (state.permute(1, 0, 2) if call.integer("layout", 0) else state)[d]
