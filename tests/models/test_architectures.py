@@ -335,6 +335,13 @@ def test_how_long_a_text_may_be(judged, name: str, longest: int) -> None:
         load(folder, context=longest + 1)
 
 
+def test_layers_without_positions_limit_no_text() -> None:
+    """What reaches farther than the positions of training by its angles does so beside them, too."""
+    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    values = {"architectures": ["SmolLM3ForCausalLM"], **SIZES, "rope_parameters": rope, "no_rope_layers": [1, 0]}
+    assert read_config(Config(values, "config.json"))[0].positions == 2 * SIZES["max_position_embeddings"]
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Gemma 2", {"layer_types": ["full_attention"]}, "'layer_types' must name 2 layers"),
     ("Gemma 2", {"layer_types": ["full_attention", "linear_attention"]}, "'layer_types' must name 2 layers"),

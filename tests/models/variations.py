@@ -162,7 +162,7 @@ def state_part(d: Draw, f: Fields) -> Fields:
 def granite_hybrid(d: Draw) -> Fields:
     f = {**granite(d), "position_embedding_type": d.of(None, "rope"), "shared_intermediate_size": d.of(20, 33)}
     f = {
-        **turned(d, f, FIXED),
+        **turned(d, {**f, "max_position_embeddings": 64}, FIXED),
         "layer_types": ["attention", *d.kinds(f["num_hidden_layers"] - 1, "mamba", "attention")],
     }
     return {**f, **state_part(d, f), **d.of(experts(d, "num_local_experts"), {"num_local_experts": 0})}

@@ -105,7 +105,7 @@ def decoder(
     return DecoderConfig(
         vocab_size=c.integer("vocab_size", 1, 1 << 22),
         hidden_size=hidden_size(c),
-        positions=min(_reach(trained, layer.mixer) for layer in layers),
+        positions=min((reach for layer in layers if (reach := _reach(trained, layer.mixer))), default=trained),
         layers=tuple(layers),
         norm=norm,
         tied=c.flag("tie_word_embeddings", tied),
@@ -113,9 +113,12 @@ def decoder(
     )
 
 
-def _reach(trained: int, mixer: MixerConfig) -> int:
-    """The longest text: dynamic scaling has no longer one in the file than those of training."""
-    scaling = mixer.rotary.scaling if isinstance(mixer, AttentionConfig) and mixer.rotary else RotaryScaling()
+def _reach(trained: int, mixer: MixerConfig) -> int | None:
+    """The longest text, by the angles: dynamic scaling has no longer one in the file than those of training. None:
+    there are no angles."""
+    if not isinstance(mixer, AttentionConfig | LatentConfig) or mixer.rotary is None:
+        return None
+    scaling = mixer.rotary.scaling
     return max(trained, min(int(trained * scaling.factor), MOST)) if scaling.kind == "dynamic" else trained
 
 
