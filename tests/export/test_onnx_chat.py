@@ -47,11 +47,26 @@ def test_a_folder_becomes_a_site(tmp_path: Path, model_folder: Path) -> None:
     assert report["graphs"] == ["onnx/model_q4.onnx"] and report["operators"]["com.microsoft.GroupQueryAttention"] == 2
 
 
-def test_a_graph_is_taken_as_it_is(tmp_path: Path, model_folder: Path) -> None:
+def test_a_graph_is_quantised_one_way_only(tmp_path: Path, model_folder: Path) -> None:
     model = onnx_folders.llama()
     folder = onnx_folders.write_folder(tmp_path / "llama", model, model_folder)
     onnx_folders.grouped(model, folder / "onnx/model.onnx")
-    for options in (ExportOptions(quantization=QuantOptions(group=None)), ExportOptions(activations="int8")):
-        with pytest.raises(ExportError, match="are in ONNX graphs, which are taken as they are"):
-            export_chat(folder, tmp_path / "site", options, lambda *_: None)
+    with pytest.raises(ExportError, match="are in ONNX graphs: leave out what says how they are quantised"):
+        options = ExportOptions(quantization=QuantOptions(group=None))
+        export_chat(folder, tmp_path / "site", options, lambda *_: None)
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", ["llama", "gpt2"])
+def test_caches_that_are_joined(tmp_path: Path, model_folder: Path, make: str) -> None:
+    model = getattr(onnx_folders, make)()
+    folder = onnx_folders.write_folder(tmp_path / make, model, model_folder)
+    onnx_folders.export_graph(model, folder / "onnx/model.onnx")
+    export_chat(folder, tmp_path / "site", ExportOptions(context=48), lambda *_: None)
+    ids = list(PROMPT)
+    with torch.no_grad():
+        for _ in range(12):
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    found, _ = WasmBundle(tmp_path / "site/model").generate(PROMPT, GREEDY)
+    assert found == ids[len(PROMPT) :][: len(found)]

@@ -48,7 +48,7 @@ def both(folder: Path, kind: str, types: bool) -> tuple[Path, Path]:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Hidden(model, names), (ids, ids, ids * 0)[: len(names)], graph / "onnx/model.onnx", dynamo=False,
+            Hidden(model, names).eval(), (ids, ids, ids * 0)[: len(names)], graph / "onnx/model.onnx", dynamo=False,
             input_names=list(names), output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17,
         )  # fmt: skip
     return checkpoint, graph

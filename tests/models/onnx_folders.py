@@ -78,7 +78,7 @@ def export_graph(model: Any, path: Path, placed: bool = True) -> None:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            WithCache(model, placed), (*given.values(), *past), path, opset_version=17, dynamo=False,
+            WithCache(model, placed).eval(), (*given.values(), *past), path, opset_version=17, dynamo=False,
             input_names=[*given, *(f"past_key_values.{n}" for n in names)], dynamic_axes=axes,
             output_names=["logits", *(f"present.{n}" for n in names)],
         )  # fmt: skip

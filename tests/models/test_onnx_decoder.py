@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.models import onnx_folders
-from tinyweb import Tensor
+from tinyweb import Tensor, dtypes
 from tinyweb.errors import ModelFormatError, TinywebError
 from tinyweb.formats.tokenizer import Tokenizer
 from tinyweb.models import load
@@ -98,10 +98,11 @@ def test_which_graph(tmp_path: Path, like: Path) -> None:
         names[quant] = any(n.endswith(".q") for n in decoder.weights)
     assert names == {None: True, "f32": False, "f16": False, "q4": True}
     assert not any(n.endswith(".q") for n in load(folder / "onnx/model.onnx", device="CPU").weights)
-    for quant, message in (("q8", "no model as ONNX graph of q8: it has onnx/model.onnx, onnx/model_q4f16.onnx"),
-                           ("q6", "choose one of q4, q8, f16, f32")):  # fmt: skip
-        with pytest.raises(ModelFormatError, match=message):
-            load(folder, quant)
+    with pytest.raises(ModelFormatError, match="ONNX graphs are of f32, f16, q8"):
+        load(folder, "mixed")
+    quantised = load(folder, "q8", context=32, device="CPU")  # made of floats
+    quantised(ids)
+    assert any(t.dtype is dtypes.int8 for t in quantised.weights.values())
     with pytest.raises(ModelFormatError, match="is of q4: leave out --quant f32"):
         load(folder / "onnx/model_q4f16.onnx", "f32")
     with pytest.raises(TinywebError, match="a context of 129 tokens is not possible"):
@@ -149,3 +150,23 @@ def test_what_no_chat_can_be_made_of(tmp_path: Path, like: Path) -> None:
     (folder / "onnx/model.onnx").unlink()
     with pytest.raises(ModelFormatError):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("make", "placed"),
+    [
+        ("llama", False),
+        pytest.param("llama", True, marks=pytest.mark.slow),
+        pytest.param("gpt2", True, marks=pytest.mark.slow),
+        pytest.param("mistral", True, marks=pytest.mark.slow),
+    ],
+)
+def test_caches_that_are_joined(tmp_path: Path, like: Path, make: str, placed: bool) -> None:
+    """As Optimum exports them: positions and windows follow from the length of what is given."""
+    model = getattr(onnx_folders, make)()
+    folder = onnx_folders.write_folder(tmp_path / make, model, like)
+    onnx_folders.export_graph(model, folder / "onnx/model.onnx", placed)
+    decoder = load(folder, context=100, device="CPU")
+    assert isinstance(decoder, OnnxDecoder)
+    ids = ids_of(60)
+    np.testing.assert_allclose(in_pieces(decoder, ids), logits_of(model, ids), atol=1e-6)

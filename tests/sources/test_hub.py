@@ -211,7 +211,11 @@ def test_graphs(hub: Hub) -> None:
         assert locate(NAME, CHAT.in_precision(quant)).name == f"model{name}.onnx"
     assert locate(f"{NAME}:q4", CHAT).name == "model_q4.onnx"
     assert locate(f"{NAME}:onnx/model_q4f16.onnx", CHAT).name == "model_q4f16.onnx"
-    with pytest.raises(SourceError, match=r"no model as ONNX graph of q8: it has onnx/decoder_model\.onnx, onnx/model"):
-        locate(NAME, CHAT.in_precision("q8"))
+    assert locate(NAME, CHAT.in_precision("q8")).name == "model.onnx"  # from which it is made
+    fill(hub, {f"onnx/model{e}.onnx": b"" for e in ("_q4", "_fp16")} | texts)
+    with pytest.raises(
+        SourceError, match=r"no model as ONNX graph of f32: it has onnx/model_fp16\.onnx, onnx/model_q4"
+    ):
+        locate(NAME, CHAT.in_precision("f32"))
     fill(hub, {**graphs, **texts, "model.safetensors": FOLDER["model.safetensors"]})
     assert locate(NAME, CHAT.in_precision("q4")).is_dir()

@@ -9,6 +9,7 @@ from tinyweb.export.onnx_site import check_supported
 from tinyweb.formats.onnx import OnnxModel
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.onnx.report import report
+from tinyweb.kinds import STORED
 from tinyweb.models.embedding import Embedder
 from tinyweb.models.onnx_decoder import OnnxDecoder, load_graph
 from tinyweb.quantization import QuantOptions, Report
@@ -46,21 +47,21 @@ class Asked(Protocol):
 
     @property
     def quantization(self) -> QuantOptions: ...
-    @property
-    def activations(self) -> str | None: ...
 
 
 def check_options(folder: OnnxFolder, options: Asked) -> None:
-    if options.quantization != QuantOptions() or options.activations is not None:
+    if options.quantization != QuantOptions():
         raise ExportError(
-            f"The weights of {folder.path} are in ONNX graphs, which are taken as they are: leave out what says how "
-            "they are quantised, and choose a graph by --quant."
+            f"The weights of {folder.path} are in ONNX graphs: leave out what says how they are quantised; --quant "
+            "says which graph is taken, or how that of floats is quantised."
         )
 
 
 def reported(folder: OnnxFolder, quant: str | None, graph: OnnxModel) -> Report:
-    """What became of the weights of a graph: nothing."""
-    found = report(graph)
+    """What became of the weights of a graph."""
+    found, stored = report(graph), quant_of(folder.graph(quant).name)
+    if quant not in (None, STORED, stored):
+        return Report(str(quant), found["initializer_bytes"], 4 * found["parameters"], [])
     types = sorted(found["stored"], key=lambda t: -found["stored"][t])
     size, before = found["initializer_bytes"], 4 * found["parameters"]
-    return Report(quant or quant_of(folder.graph(quant).name), size, before, [], kept=", ".join(types[:3]))
+    return Report(stored, size, before, [], kept=", ".join(types[:3]))

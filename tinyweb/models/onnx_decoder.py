@@ -32,7 +32,6 @@ from tinyweb.nn.quantize import activations_for
 from tinyweb.tensor import Tensor
 
 PAST, PRESENT = "past", "present"
-COUNTS = "GroupQueryAttention"
 GIVEN = {
     "input_ids": 2, "attention_mask": 2, "position_ids": 2, "cache_position": 1, "token_type_ids": 2,
     "use_cache_branch": 1, "num_logits_to_keep": 0, "logits_to_keep": 0,
@@ -110,11 +109,9 @@ class OnnxDecoder:
         self.positions = positions(context)
         ports = {p.name: p for p in graph.inputs}
         self.pasts = {n: Past.of(p, self.positions, cache, device) for n, p in ports.items() if n.startswith(PAST)}
-        self.result = _logits(graph)
+        self.result = logits_port(graph)
         self.vocab_size = _vocabulary(self.result, config)
         self.cache = next(iter(self.pasts.values())).kind
-        # where attention counts the positions that it reads, a mask is only summed up, and may be longer
-        self.counted = all(n.op == COUNTS for n in graph.graph.every_node() if self.pasts.keys() & set(n.inputs))
         self.inputs = [p for n, p in ports.items() if n not in self.pasts]
         for port in self.inputs:
             if port.name not in GIVEN or len(port.shape or ()) != GIVEN[port.name]:
@@ -162,10 +159,8 @@ class OnnxDecoder:
             case "input_ids":
                 return tokens
             case "attention_mask":
-                room = Tensor.arange(self.positions, dtype=dtypes.int32, device=self.device).reshape(1, -1)
-                if self.counted:
-                    return (room < Tensor(start, device=self.device) + count).cast(dtypes.int32)
-                return (room * 0 + 1)[:, : start + count]
+                whole = Tensor.ones(1, self.positions, dtype=dtypes.int32, device=self.device)
+                return whole[:, : start + count]
             case "position_ids":
                 return place.reshape(1, count)
             case "cache_position":
@@ -238,7 +233,7 @@ class OnnxDecoder:
         return {"ids": self.ids, **caches, **rest, "verified": self.verified}
 
 
-def _logits(graph: OnnxModel) -> Port:
+def logits_port(graph: OnnxModel) -> Port:
     """The output that says what comes next."""
     found = [p for p in graph.outputs if not p.name.startswith(PRESENT)]
     named = [p for p in found if p.name == "logits"] or found
@@ -268,12 +263,11 @@ def load_graph(
     graph is of this quantisation; NotImplementedError for a graph that no chat can be made of, saying what it has.
     """
     check_precision(None, None, cache)
-    path = folder.graph(quant)
-    graph = OnnxModel(path, quant="f16" if quant == "f16" else None)
+    graph = folder.open(quant)
     if not any(p.name.startswith(PAST) for p in graph.inputs):
         raise NotImplementedError(
-            f"{path} has no inputs past…: a chat needs a text-generation graph with a cache, as Optimum exports with "
-            "--task text-generation-with-past"
+            f"{graph.path} has no inputs past…: a chat needs a text-generation graph with a cache, as Optimum exports "
+            "with --task text-generation-with-past"
         )
     most = token_limit(folder.config, DEFAULT_CONTEXT)
     if context is not None and not 1 <= context <= most:

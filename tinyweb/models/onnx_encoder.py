@@ -107,8 +107,8 @@ def load_encoder(folder: OnnxFolder, quant: str | None = None, device: str | Non
     """The encoder of a folder's graph: that of `quant` ("f32", "f16", "q8", "q4"), None: q4 if it is there, else the
     next. ModelFormatError where the folder or the graph is damaged, or none is of this quantisation;
     NotImplementedError for a graph that gives no hidden states, saying what it has."""
-    path = folder.graph(quant)
+    graph = folder.open(quant)
     try:
-        return OnnxEncoder(OnnxModel(path, quant="f16" if quant == "f16" else None), folder.config, device)
+        return OnnxEncoder(graph, folder.config, device)
     except TypeError as error:  # shapes that the graph does not take
-        raise ModelFormatError(f"{path}: {error}") from None
+        raise ModelFormatError(f"{graph.path}: {error}") from None

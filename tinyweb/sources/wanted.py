@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tinyweb.errors import SourceError
-from tinyweb.kinds import STORED
+from tinyweb.kinds import BITS, KINDS, STORED
 
 NOTICES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")  # what the exported site says of the model's licence
 TEXTS = ("*.json", "*.jinja", "*.txt", "tokenizer.model", *NOTICES)
@@ -169,17 +169,19 @@ def _only_graphs(files: Sequence[str]) -> bool:
 
 
 def graph_of(files: Iterable[str], quant: str | None = None, stems: Iterable[str] = ("model",)) -> str:
-    """The graph of a model in a precision of `PRECISIONS`, None: the first that is there. `stems`: what it may be
-    called before what says the precision, the first first. SourceError where there is none."""
+    """The graph of a model in a precision, else the one of floats, from which it can be made; None: the first of
+    `PRECISIONS` that is there. `stems`: what it may be called before what says the precision, the first first.
+    SourceError where there is none."""
     found = {_GRAPH.sub(r"\g<name>", f): f for f in graphs(files)}
-    if quant is not None and quant not in PRECISIONS:
-        raise SourceError(f"ONNX graphs are taken as they are: choose one of {', '.join(PRECISIONS)}, not {quant}")
-    wanted = PRECISIONS if quant is None else {quant: PRECISIONS[quant]}
+    if quant is not None and quant not in KINDS:
+        raise SourceError(f"ONNX graphs are of {', '.join(KINDS)}, not {quant}")
+    endings = [e for q in (PRECISIONS if quant is None else (quant,)) for e in PRECISIONS.get(q, ())]
+    if quant in BITS:
+        endings += [*PRECISIONS["f32"], *PRECISIONS["f16"]]
     for stem in stems:
-        for endings in wanted.values():
-            for ending in endings:
-                if stem + ending in found:
-                    return found[stem + ending]
+        for ending in endings:
+            if stem + ending in found:
+                return found[stem + ending]
     has = f"it has {_listed(sorted(found.values()))}; choose another, or name one of them"
     raise SourceError(f"there is no {' or '.join(stems)} as ONNX graph{f' of {quant}' if quant else ''}: {has}")
 

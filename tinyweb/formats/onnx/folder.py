@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tinyweb.errors import ModelFormatError, SourceError
 from tinyweb.formats.huggingface import ModelFolder
-from tinyweb.kinds import STORED
+from tinyweb.formats.onnx.model import OnnxModel
+from tinyweb.kinds import FLOATS, STORED
 from tinyweb.sources.wanted import graph_names, graph_of, quant_of
 
 CONFIG = "config.json"
@@ -34,15 +35,20 @@ class OnnxFolder(ModelFolder):
         )
 
     def graph(self, quant: str | None, stems: Iterable[str] = ("model",)) -> Path:
-        """The graph to take, in "f16" that of float32 too; ModelFormatError where none is of this quantisation, or
-        called so."""
+        """The graph to take: of a quantisation, or of floats, which can be quantised; ModelFormatError where there is
+        none, or none is called so."""
         quant = None if quant == STORED else quant
         if self.chosen is not None:
             found = quant_of(self.chosen.name)
-            if quant is not None and quant != found and (quant, found) != ("f16", "f32"):
+            if quant not in (None, found) and (quant == "f32" or found not in FLOATS):
                 raise ModelFormatError(f"{self.chosen} is of {found}: leave out --quant {quant}, or name another")
             return self.chosen
         try:
             return self.path / graph_of(graph_names(self.path), quant, stems)
         except SourceError as error:
             raise ModelFormatError(f"{self.path}: {error}") from None
+
+    def open(self, quant: str | None, stems: Iterable[str] = ("model",)) -> OnnxModel:
+        """The same, opened: its matrices in `quant`, if they are not stored so."""
+        path = self.graph(quant, stems)
+        return OnnxModel(path, quant=None if quant in (None, STORED, quant_of(path.name)) else quant)
