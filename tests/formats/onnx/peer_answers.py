@@ -3,6 +3,8 @@
 To be run where the peers of `make bench` are: .venv-bench/bin/python tests/formats/onnx/peer_answers.py
 """
 
+import itertools
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
+from onnxruntime import quantization
 
 RANDOM = np.random.default_rng(0)
 MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
@@ -31,11 +34,18 @@ def case(
     made = [onnx.ValueInfoProto(name=f"o{k}") for k in range(outputs)]
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1), helper.make_opsetid(ML, 3)]
     model = helper.make_model(helper.make_graph([node], name, given, made, held), opset_imports=opsets, ir_version=10)
-    content = model.SerializeToString()
-    results = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feed)
-    ANSWERS[f"{name}/model"] = np.frombuffer(content, np.uint8)
+    answer(name, model.SerializeToString(), feed, [f"o{k}" for k in range(outputs)])
+
+
+def answer(name: str, model: bytes, feed: dict[str, Any], outputs: list[str]) -> None:
+    """A model, its inputs and outputs under `name`. Networks are computed node by node: fused ones round elsewhere."""
+    options = onnxruntime.SessionOptions()
+    if name.startswith("network"):
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    results = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(outputs, feed)
+    ANSWERS[f"{name}/model"] = np.frombuffer(model, np.uint8)
     ANSWERS.update({f"{name}/{n}": v for n, v in feed.items()})
-    ANSWERS.update({f"{name}/o{k}": v for k, v in enumerate(results)})
+    ANSWERS.update({f"{name}/{n}": v for n, v in zip(outputs, results)})
 
 
 def f32(*shape: int) -> Any:
@@ -188,8 +198,68 @@ def stored() -> None:
     case("stored_rows_8", "GatherBlockQuantized", [u8(10, 32), at, f32(10, 2), u8(10, 2)], bits=8, **rows)
 
 
+def network(kind: str) -> tuple[Any, dict[str, Any]]:
+    """A small network of floats, and its inputs."""
+    node = helper.make_node
+    if kind == "layers":
+        weights = {"w0": f32(32, 24) / 5, "b0": f32(32), "w1": f32(32, 12) / 6, "b1": f32(12)}
+        nodes = [node("Gemm", ["x", "w0", "b0"], ["a"], transB=1), node("Relu", ["a"], ["r"]),
+                 node("MatMul", ["r", "w1"], ["m"]), node("Add", ["m", "b1"], ["y"])]  # fmt: skip
+        return (nodes, weights), {"x": f32(5, 24)}
+    if kind == "windows":
+        weights = {"w0": f32(16, 3, 3, 3) / 5, "b0": f32(16), "w1": f32(16, 16, 3, 3) / 12, "w2": f32(8, 16, 1, 1) / 4,
+                   "w3": f32(8, 1, 3, 3) / 3, "b3": f32(8)}  # fmt: skip
+        nodes = [node("Conv", ["x", "w0", "b0"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]), node("Relu", ["a"], ["r"]),
+                 node("Conv", ["r", "w1"], ["c"], pads=[1, 1, 1, 1]), node("Add", ["c", "r"], ["s"]),
+                 node("Conv", ["s", "w2"], ["d"]), node("Conv", ["d", "w3", "b3"], ["e"], group=8, pads=[1, 1, 1, 1]),
+                 node("GlobalAveragePool", ["e"], ["y"])]  # fmt: skip
+        return (nodes, weights), {"x": f32(1, 3, 12, 12)}
+    sizes = {"heads": np.array([1, 9, 2, 16]), "flat": np.array([1, 9, 32]), "scale": np.array(0.25, np.float32)}
+    weights = sizes | {n: f32(32, 32) / 6 for n in "qkvo"} | {"bias": f32(32)}
+    nodes = []
+    for n, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [node("MatMul", ["x", n], [f"{n}0"]), node("Reshape", [f"{n}0", "heads"], [f"{n}1"]),
+                  node("Transpose", [f"{n}1"], [f"{n}2"], perm=order)]  # fmt: skip
+    nodes += [node("MatMul", ["q2", "k2"], ["s0"]), node("Mul", ["s0", "scale"], ["s1"]),
+              node("Softmax", ["s1"], ["p"]),
+              node("MatMul", ["p", "v2"], ["a0"]), node("Transpose", ["a0"], ["a1"], perm=[0, 2, 1, 3]),
+              node("Reshape", ["a1", "flat"], ["a2"]), node("MatMul", ["a2", "o"], ["a3"]),
+              node("Add", ["a3", "bias"], ["a4"]), node("Add", ["a4", "x"], ["y"])]  # fmt: skip
+    return (nodes, weights), {"x": f32(1, 9, 32)}
+
+
+class Samples(quantization.CalibrationDataReader):
+    def __init__(self, feed: dict[str, Any]):
+        self.left = iter([feed])
+
+    def get_next(self) -> Any:
+        return next(self.left, None)
+
+
+def networks() -> None:
+    """Networks as onnxruntime.quantization makes integers of them: QDQ, QOperator, dynamic."""
+    for kind in ("layers", "windows", "heads"):
+        (nodes, weights), feed = network(kind)
+        given = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, v.shape) for n, v in feed.items()]
+        made = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+        held = [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()]
+        graph = helper.make_graph(nodes, kind, given, made, held)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder) / "f32.onnx", Path(folder) / "integers.onnx"
+            onnx.save(model, source)
+            for form, types, each in itertools.product(("QDQ", "QOperator"), ("QUInt8", "QInt8"), (False, True)):
+                quantization.quantize_static(
+                    source, target, Samples(feed), quant_format=quantization.QuantFormat[form],
+                    activation_type=quantization.QuantType[types], per_channel=each)  # fmt: skip
+                answer(f"network_{kind}_{form}_{types}{'_each' * each}", target.read_bytes(), feed, ["y"])
+            for types in ("QInt8", "QUInt8"):
+                quantization.quantize_dynamic(source, target, weight_type=quantization.QuantType[types])
+                answer(f"network_{kind}_dynamic_{types}", target.read_bytes(), feed, ["y"])
+
+
 if __name__ == "__main__":
-    for made in (elementwise, few_bits, attention, groups, integers, trees, stored):
+    for made in (elementwise, few_bits, attention, groups, integers, trees, stored, networks):
         made()
     np.savez_compressed(FILE, **ANSWERS)
     print(

@@ -69,6 +69,10 @@ class Call:
         self._growing, self.bound = around.growing, dict(around.bound)
         self.captured = captured  # what a graph of the node reads from outside
 
+    def alone(self) -> Call:
+        """The same without the values around it, for what outlives the call."""
+        return Call(self.node, self.around, lambda graph, inputs: [], self.kinds, self.constant)
+
     # -- errors -------------------------------------------------------------------------------------------------------
     def error(self, message: str) -> ModelFormatError:
         return ModelFormatError(f"{self.node.label}: {message}")

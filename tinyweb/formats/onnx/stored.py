@@ -67,9 +67,33 @@ class Stored:
         return self.weight.rows(ids)[..., : self.width].cast(self.dtype)
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """(integers − zero) · scale of bytes, as DequantizeLinear makes them: of its inputs, Tensors or known arrays, with
+    one scale for all or one for each place of `axis`. Products take the integers (`operators/integer.py`); for all
+    else it is an expression."""
+
+    integers: Any
+    scale: Any
+    zero: Any
+    axis: int
+    whole: Callable[[], Tensor]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(self.integers.shape)
+
+    def dense(self) -> Tensor:
+        return self.whole()
+
+    def moved(self, move: Callable[[Any], Any]) -> Scaled:
+        """The same with its elements elsewhere; of one scale for all."""
+        return replace(self, integers=move(self.integers), whole=lambda: move(self.whole()))
+
+
 def dense(value: Any) -> Any:
-    """A value as nodes take it that know nothing of stored matrices."""
-    return value.dense() if isinstance(value, Stored) else value
+    """A value as nodes take it that know nothing of integers in its place."""
+    return value.dense() if isinstance(value, Stored | Scaled) else value
 
 
 @dataclass
@@ -84,6 +108,7 @@ class Kept:
     names: dict[int, str] = field(default_factory=dict)
     results: dict[int, list[Any]] = field(default_factory=dict)
     matrices: dict[Any, tuple[str, QuantizedWeight, Any]] = field(default_factory=dict)
+    made: dict[Any, Tensor] = field(default_factory=dict)
 
     def narrowed(self, made: Tensor) -> Tensor:
         """The Tensor of a known array, large ones as half floats where that is wanted."""
@@ -93,7 +118,7 @@ class Kept:
 
     def matrix(self, arrays: Sequence[Any], name: str, make: Callable[[], QuantizedWeight]) -> QuantizedWeight:
         """What `make` makes of known arrays, once for all that lie at the same places."""
-        key = tuple(map(_place, arrays))
+        key = tuple(map(place_of, arrays))
         if key not in self.matrices:
             taken = {n for n, *_ in self.matrices.values()}
             while name in taken:
@@ -106,6 +131,14 @@ class Kept:
             self.matrices[key] = name, weight, arrays
         return self.matrices[key][1]
 
+    def derived(self, key: Any, name: str, make: Callable[[], Host]) -> Tensor:
+        """The Tensor of what `make` makes of known arrays, once."""
+        if key not in self.made:  # keys say where arrays lie, or what they hold: the former are initializers
+            with not_recording():
+                self.made[key] = t = Tensor(make(), device=self.device)
+            self.names[id(t)], self.tensors[id(t)] = name, (t, t)
+        return self.made[key]
+
     def quantised(self, values: Host, turned: bool, name: str, activations: str) -> Stored | None:
         """A matrix of floats as the recipe says: one that is multiplied (`turned`), or a table that is looked up; None
         where it stays one of floats."""
@@ -113,7 +146,7 @@ class Kept:
         if recipe is None or values.ndim != 2 or values.dtype.kind != "f" or values.size < WORTH_NARROWING:
             return None
         rows = values.T if turned else values
-        known = self.matrices.get((_place(rows),))
+        known = self.matrices.get((place_of(rows),))
         if known is None:
             precision = recipe.layers if turned else recipe.embedding
             with not_recording():
@@ -128,7 +161,7 @@ class Kept:
         return Stored(weight, rows.shape[1], from_numpy(values.dtype), turned, activations)
 
 
-def _place(array: Any) -> Any:
+def place_of(array: Any) -> Any:
     """Where the numbers of an array lie and how, so that views of the same ones agree."""
     if isinstance(array, np.ndarray):
         return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str

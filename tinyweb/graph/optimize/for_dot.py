@@ -62,6 +62,8 @@ def schedule_for_dots(b: Builder) -> bool:
                 recipes += [partial(_along_rows, b, work, work.columns, wide, vectors) for vectors in (VECTORS, 1)]
         recipes += [partial(_along_groups, b, work, i.name) for i in b.instructions() if i.name in APART]
     recipes += [partial(_tiles, b, wide) for wide in _wide(b)]
+    if work is None and (many := _dots(b, few=False)) is not None:  # where no tile of sums fits
+        recipes += [partial(_along_groups, b, many, i.name) for i in b.instructions() if i.name in APART]
     if not any(_whole(b, recipe) for recipe in recipes):
         return False
     for p in read_in_order(b.kernel) if b.target.prefetch_bytes else ():
@@ -105,8 +107,9 @@ class Dots:
     scaled: bool  # inside of a sum of floats
 
 
-def _dots(b: Builder) -> Dots | None:
-    """Dots of what lies side by side in memory, such as groups inside a sum of floats."""
+def _dots(b: Builder, few: bool = True) -> Dots | None:
+    """Dots of what lies side by side in memory, such as groups inside a sum of floats; `few`: not those of whole
+    matrices, of which tiles of sums are better."""
     k = b.k
     dots = [u for u in k.reduces if products(u) is not None]
     if not b.target.dot_lanes or not dots or k.dominant not in dots or any(u.src[1:] != dots[0].src[1:] for u in dots):
@@ -125,8 +128,8 @@ def _dots(b: Builder) -> Dots | None:
     scaled = len(dots) < len(k.reduces)
     if rows is None or not all(_follows(k, load, inner) for pair in pairs for load in pair):
         return None
-    if not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS:
-        return None  # a tile of sums is better for many
+    if few and not scaled and columns is not None and k.size(columns) >= COLUMNS * ROWS:
+        return None
     scales = _scales(k, dots, rows, columns)
     weights, others = ([*dict.fromkeys(p)] for p in zip(*pairs))
     return Dots(dots, weights, others, scales, rows, columns, scaled)

@@ -8,8 +8,10 @@ from typing import Any
 from tinyweb.dtype import dtypes
 from tinyweb.formats.onnx.call import Call
 from tinyweb.formats.onnx.operators.common import cast, fixed
+from tinyweb.formats.onnx.operators.integer import channels_first, convolution, factor, how_many
 from tinyweb.formats.onnx.operators.windows import windows
 from tinyweb.formats.onnx.registry import op
+from tinyweb.formats.onnx.stored import Scaled
 from tinyweb.tensor import Tensor
 
 
@@ -30,15 +32,24 @@ def convolve(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tenso
     return y
 
 
-@op("Conv")
-def conv(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+@op("Conv", stored=(0, 1))
+def conv(call: Call, x: Any, w: Any, b: Tensor | None = None) -> Tensor:
+    scaled = isinstance(x, Scaled) and isinstance(w, Scaled) and how_many(x.scale) == 1
+    if scaled and (how_many(w.scale) == 1 or w.axis == 0):
+        sums = convolution(call, x.integers, x.zero, 1, w.integers, w.zero)
+        if sums is not None:
+            y = sums.cast(dtypes.float32) * factor(call, x.scale, w.scale)
+            return channels_first(y if b is None else y + b)
+    x, w = call.given(x), call.given(w)
     return cast(convolve(call, x, w, b), x.dtype)
 
 
-@op("ConvInteger")
-def conv_integer(
-    call: Call, x: Tensor, w: Tensor, zero_x: Tensor | None = None, zero_w: Tensor | None = None
-) -> Tensor:
+@op("ConvInteger", stored=(0, 1, 2, 3))
+def conv_integer(call: Call, x: Any, w: Any, zero_x: Any = None, zero_w: Any = None) -> Tensor:
+    sums = convolution(call, x, zero_x, 1, w, zero_w)
+    if sums is not None:
+        return channels_first(sums)
+    x, w, zero_x, zero_w = (call.given(v) for v in (x, w, zero_x, zero_w))
     return cast(convolve(call, centred(x, zero_x), centred(w, zero_w, 0)), dtypes.int32)
 
 

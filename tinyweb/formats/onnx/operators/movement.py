@@ -21,9 +21,10 @@ from tinyweb.formats.onnx.operators.common import (
     whole_axes,
     whole_axis,
 )
+from tinyweb.formats.onnx.operators.integer import how_many
 from tinyweb.formats.onnx.registry import op
 from tinyweb.formats.onnx.sizes import UndecidedError, largest, quotient, size_low, sizes, smallest
-from tinyweb.formats.onnx.stored import Stored
+from tinyweb.formats.onnx.stored import Scaled, Stored
 from tinyweb.graph.ir import Size, size_add
 from tinyweb.graph.schedule.indexing import same
 from tinyweb.tensor import Tensor
@@ -67,10 +68,12 @@ def flatten(call: Call, x: Array) -> Any:
 
 
 @op("Transpose", folds=True, sizes=True, stored=(0,))
-def transpose(call: Call, x: Array | Stored) -> Any:
+def transpose(call: Call, x: Array | Stored | Scaled) -> Any:
     axes = call.integers("perm", list(range(len(x.shape)))[::-1])
     if isinstance(x, Stored) and axes == [1, 0]:
         return x.transposed
+    if isinstance(x, Scaled) and how_many(x.scale) == how_many(x.zero) == 1:
+        return x.moved(lambda t: permute(t, axes))
     x = x if isinstance(x, np.ndarray) else call.given(x)
     if sorted(axes) != list(range(len(x.shape))):
         raise call.error(f"perm {axes} is no order of {len(x.shape)} axes")
