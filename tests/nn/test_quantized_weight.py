@@ -12,7 +12,7 @@ from tinyweb import Tensor
 from tinyweb.dtype import dtypes
 from tinyweb.graph.ir import Ops, PlanesArg
 from tinyweb.graph.lower import lower
-from tinyweb.graph.optimize import optimize
+from tinyweb.graph.optimize import heuristic, optimize
 from tinyweb.graph.target import Target, cpu_target, wasm_target
 from tinyweb.nn.layers import Embedding, Linear
 from tinyweb.nn.quantized_weight import QuantizedWeight, of_codes, split
@@ -130,6 +130,28 @@ def test_planes_are_one_product(bits: int, group: int, target: Target) -> None:
     dots = [u for u in lower(optimize(reads[0].kernel, target), target).uops if u.op is Ops.DOT]
     places = [u.arg.places for u in dots if isinstance(u.arg, PlanesArg)]
     assert {p for _, p in places} == set(range(4 // q.upper[0].dtype.bits))
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 2), wasm_target(2), wasm_target(2, relaxed=True)])
+def test_minimums_are_part_of_the_product(target: Target) -> None:
+    """One kernel reads all that a matrix has."""
+    q, _ = made("two levels", 4, "CPU")
+    x = Tensor(np.ones((1, q.shape[1]), np.float32)).realize()
+    plan = capture(lambda: q.product(x, "int8").realize(), target)
+    memory = {t.uop.buffer for t in q.tensors().values()}
+    assert [len(memory.intersection(c.buffers)) for c in plan.calls if memory.intersection(c.buffers)] == [len(memory)]
+
+
+@pytest.mark.parametrize("target", [cpu_target(8, 2), wasm_target(2), wasm_target(2, relaxed=True)])
+def test_lanes_have_sums_of_groups(target: Target) -> None:
+    """Instructions for packed integers add up to sums of groups, which vectors of scales are multiplied with."""
+    q, _ = made("middle", 4, "CPU")
+    x = Tensor(np.ones((1, q.shape[1]), np.float32)).realize()
+    kernel = capture(lambda: q.product(x, "int8").realize(), target).calls[-1].kernel
+    actions = [str(a) for a in heuristic(kernel, target)]
+    assert any(a.startswith("tensorize") for a in actions) and not any(
+        a.startswith(("rfactor", "fuse")) for a in actions
+    )
 
 
 @pytest.mark.parametrize("bits", [0, 9])

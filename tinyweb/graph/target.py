@@ -13,6 +13,9 @@ _ALL_C = _WIDE | {
 }  # fmt: skip
 
 
+POINTERS = 2**31 - 1  # parameters of a function of C: there is no limit
+
+
 @dataclass(frozen=True)
 class Target:
     """One record per kind of machine."""
@@ -48,7 +51,7 @@ class Target:
     max_workgroup: tuple[int, int, int] = (1, 1, 1)
     max_invocations: int = 1
     max_grid: int = 2**31 - 1  # workgroups per dimension
-    max_buffers: int = 2**31 - 1  # storage buffers one kernel may bind
+    max_buffers: int = 8  # storage buffers one kernel may bind
     max_binding_bytes: int = 2**62
     subgroups: bool = False  # threads of a subgroup can add up without shared memory; its size is known when it runs
     subgroup_threads: int = 0  # the most that a subgroup has, which multiplies matrices; 0: it does not
@@ -118,7 +121,7 @@ def cpu_target(
     return Target(
         "cpu", "c", lanes, 16, _ALL_C, storage, branches=True, parallel_threads=threads, dot_lanes=min(lanes, 8),
         vector_registers=registers, tile_sums=12 if registers == 16 else 25, lane_shifts=lanes >= 8 or registers == 32,
-        masked_loads=lanes >= 8, prefetch_bytes=4096, instructions=instructions,
+        masked_loads=lanes >= 8, prefetch_bytes=4096, instructions=instructions, max_buffers=POINTERS,
     )  # fmt: skip
 
 
@@ -133,6 +136,7 @@ def wasm_target(threads: int = 4, relaxed: bool = False) -> Target:
         instructions=((nibbles, pairs) if relaxed else (pairs, nibbles)) + ("dot4_i8", *PLANES),
         tile_sums=8, product_cost=1.0, load_cost=0.8, broadcast_cost=1.6, cache_bytes=160 << 10, lane_shifts=False,
         converted_uses=8,  # a dozen instructions for one, three in vectors
+        max_buffers=POINTERS,
     )  # fmt: skip
 
 
@@ -165,4 +169,4 @@ def webgpu_target(
 def interpreter_target() -> Target:
     """The NumPy oracle: everything scalar, every type."""
     storage = _ALL_C | {dtypes.float16, dtypes.int4, dtypes.uint4, dtypes.uint2, dtypes.uint1}
-    return Target("interpreter", "numpy", 1, 1, _ALL_C, storage)
+    return Target("interpreter", "numpy", 1, 1, _ALL_C, storage, max_buffers=POINTERS)

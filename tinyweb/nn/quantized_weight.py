@@ -5,7 +5,8 @@ our own quantisation and the blocks of other formats:
 
 - Codes have 1 to 8 bits. Those of 3, 5, 6 and 7 bits lie in planes of 4, 2 and 1 bits: the lowest bits of all codes
   first, then the others. They may be numbers of a codebook.
-- Codes of two planes are woven where they fill words (`Weave`): vectors have words of several groups.
+- Codes of one plane below 8 bits, or of two, are woven where they fill words (`Weave`): vectors have words of several
+  groups.
 - Scales and minimums are one number for a group, or an integer for a group times a number for a block of groups.
 
 Values are those of this arithmetic in float32. A matrix is never expanded in memory: `product` and `rows` are
@@ -14,7 +15,7 @@ expressions that a kernel evaluates as it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -35,40 +36,50 @@ PLANES = {8: (8,), 7: (4, 2, 1), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2
 
 @dataclass(frozen=True)
 class Weave:
-    """How codes of two planes lie: `WOVEN` groups together, so that vectors have a word of each group, and shifts and
-    masks of whole words join both planes.
+    """How codes of one or two planes lie: `WOVEN` groups together, so that vectors have a word of each group: no sums
+    are added up across lanes, and shifts and masks of whole words join both planes.
 
     Of the first plane the first words of all those groups, then the second ones, and so on. A word of the second plane
-    has the bits of `runs` words of the first: byte b, one word after the other, of what byte b of each has.
+    has the bits of as many words of the first as its codes are narrower: byte b, one word after the other, of what byte
+    b of each has. `widths`: bits of each plane's codes.
     """
 
     group: int
-    runs: int
-    in_byte: int  # codes in a byte of the first plane
+    widths: tuple[int, ...]
 
     @classmethod
     def of(cls, bits: int, group: int, groups: int) -> Weave | None:
         """For codes of so many bits, in blocks of so many groups; None where they do not fill words."""
-        first, *upper = PLANES[bits]
-        if len(upper) != 1 or groups % WOVEN or group % (32 // upper[0]):
+        widths = PLANES[bits]
+        if len(widths) > 2 or widths[0] > 4 or groups % WOVEN or group % (32 // widths[-1]):
             return None
-        return cls(group, first // upper[0], 8 // first)
+        return cls(group, widths)
 
-    def woven(self, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        """(rows, groups, group) of both planes → (rows, groups / WOVEN, their codes)."""
-        rows, word = len(first), 4 * self.in_byte
-        one = first.reshape(rows, -1, WOVEN, self.group // word, word).transpose(0, 1, 3, 2, 4)
-        two = second.reshape(rows, -1, WOVEN, self.group // (word * self.runs), self.runs, 4, self.in_byte)
-        return [plane.reshape(rows, -1, WOVEN * self.group) for plane in (one, two.transpose(0, 1, 3, 2, 5, 4, 6))]
+    def _words(self, width: int) -> tuple[int, int, int]:
+        """Of a plane's codes: the words of a group, the first plane's words that each is for, and codes in a byte of
+        the first plane.
+        """
+        return self.group * width // 32, self.widths[0] // width, 8 // self.widths[0]
 
-    def straight(self, planes: tuple[Tensor, ...]) -> list[Tensor]:
-        """Both planes (…, groups, group) in the order of codes again."""
-        before, word = planes[0].shape[:-1], 4 * self.in_byte
-        axes, shape = list(range(len(before))), (*before[:-1], -1, self.group)
-        a = len(axes)
-        one = planes[0].reshape(*before, self.group // word, WOVEN, word).permute(*axes, a + 1, a, a + 2)
-        two = planes[1].reshape(*before, self.group // (word * self.runs), WOVEN, 4, self.runs, self.in_byte)
-        return [one.reshape(*shape), two.permute(*axes, a + 1, a, a + 3, a + 2, a + 4).reshape(*shape)]
+    def woven(self, planes: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """(rows, groups, group) of each plane → (rows, groups / WOVEN, their codes)."""
+        found = []
+        for plane, width in zip(planes, self.widths, strict=True):
+            words, runs, codes = self._words(width)
+            turned = plane.reshape(len(plane), -1, WOVEN, words, runs, 4, codes).transpose(0, 1, 3, 2, 5, 4, 6)
+            found.append(turned.reshape(len(plane), -1, WOVEN * self.group))
+        return found
+
+    def straight(self, planes: Sequence[Tensor]) -> list[Tensor]:
+        """Planes (…, groups, group) in the order of codes again."""
+        found = []
+        for plane, width in zip(planes, self.widths, strict=True):
+            before, (words, runs, codes) = plane.shape[:-1], self._words(width)
+            axes, a = range(len(before)), len(before)
+            turned = plane.reshape(*before, words, WOVEN, 4, runs, codes)
+            turned = turned.permute(*axes, a + 1, a, a + 3, a + 2, a + 4)
+            found.append(turned.reshape(*before[:-1], -1, self.group))
+        return found
 
 
 @dataclass(frozen=True)
@@ -140,23 +151,24 @@ class QuantizedWeight:
         over = tuple(range(-len(axes), 0))
         inner, steps = integers.unflatten(-2, axes).unsqueeze(-2 - len(axes)), steps.unflatten(-1, axes)
         scale = steps.unsqueeze(-1 - len(axes)) * self._scales(axes)
+        factors = self._factors()
+        terms = [(inner.int() * plane.unflatten(-2, axes)).sum(-1).float() * scale for _, plane in factors]
+        if self.minimums is not None:
+            # Σ x · (v · s − m) = s · Σ x · v − m · Σ x, whose sums of x are the same for all outputs
+            totals = (integers.int().sum(-1).unflatten(-1, axes).float() * steps).contiguous()
+            terms[0] = terms[0] - totals.unsqueeze(-1 - len(axes)) * _spread(self.minimums, self.minimum_blocks, axes)
         y = None
-        for place, plane in self._factors():
-            sums = (inner.int() * plane.unflatten(-2, axes)).sum(-1)
-            part = (sums.float() * scale).sum(over)
+        for (place, _), term in zip(factors, terms, strict=True):
+            part = term.sum(over)
             # planes of other widths are read in another order: each has a kernel
             y = part if y is None else y.contiguous() + part * (1 << place)
         assert y is not None
-        # Σ x · (v − z) = Σ x · v − z · Σ x, whose sums of x are the same for all outputs
-        if self.zeros is not None:
-            totals = integers.int().sum(-1).unflatten(-1, axes).contiguous()
-            zeros = self.zeros.float().unflatten(-1, axes)
-            return y - (zeros * totals.float().unsqueeze(-1 - len(axes)) * scale).sum(over)
-        if self.minimums is not None:
-            sums = (integers.int().sum(-1).unflatten(-1, axes).float() * steps).contiguous()
-            least = _spread(self.minimums, self.minimum_blocks, axes)
-            return y - (sums.unsqueeze(-1 - len(axes)) * least).sum(over).contiguous()
-        return y
+        if self.zeros is None:
+            return y
+        # Σ x · (v − z) = Σ x · v − z · Σ x
+        counts = integers.int().sum(-1).unflatten(-1, axes).contiguous()
+        zeros = self.zeros.float().unflatten(-1, axes)
+        return y - (zeros * counts.float().unsqueeze(-1 - len(axes)) * scale).sum(over)
 
     @property
     def _weave(self) -> Weave | None:
@@ -164,7 +176,7 @@ class QuantizedWeight:
         if self.values.shape[-2] == self.groups:
             return None
         group = size_max(self.values.shape[-1]) // WOVEN
-        return Weave(group, self.values.dtype.bits // self.upper[0].dtype.bits, 8 // self.values.dtype.bits)
+        return Weave(group, tuple(plane.dtype.bits for plane in (self.values, *self.upper)))
 
     def _axes(self) -> tuple[int, ...]:
         """The sizes of groups' axes, so that no index is divided: blocks if there are any, those that are woven
@@ -215,7 +227,7 @@ class QuantizedWeight:
     def _codes(self) -> Tensor:
         """What codes stand for, with no zero point subtracted, int32."""
         if self.codebook is not None and not self.upper:
-            return looked_up(self.values, self.codebook)
+            return looked_up(self._planes()[0], self.codebook)
         lowest, *upper = self._planes()
         values, place = lowest.int(), lowest.dtype.bits
         for plane in upper:
@@ -254,10 +266,9 @@ def of_codes(
         codes = part["codes"]
         planes = [(dtypes.int8, codes)] if codes.dtype == np.int8 else split(codes, bits)
         blocks = part["scale_blocks"].shape[1] if "scale_blocks" in part else 1
-        weave = Weave.of(bits, codes.shape[2], codes.shape[1] // blocks) if len(planes) == 2 else None
-        if weave is not None and codebook is None:
-            (one, first), (two, second) = planes
-            planes = list(zip((one, two), weave.woven(first, second)))
+        weave = Weave.of(bits, codes.shape[2], codes.shape[1] // blocks) if codes.dtype != np.int8 else None
+        if weave is not None and (codebook is None or len(planes) == 1):
+            planes = list(zip((kind for kind, _ in planes), weave.woven([plane for _, plane in planes])))
         for i, (kind, plane) in enumerate(planes):
             found.setdefault(f"plane{i}", _Gathered(kind)).add(plane)
         for name, values in part.items():

@@ -26,6 +26,7 @@ from tinyweb.render_common import (
 CROWDED = 128  # bytes of sums: half of the registers of WebAssembly's SIMD, as engines have them
 PREFETCHED = 16  # bytes of a load: asking once for every number would cost more than it brings
 UPDATES = {"atomic_and": "&=", "atomic_or": "|="}  # one worker has the whole grid of such a program
+GRID = "i32 begin, i32 end"  # the iterations that a call carries out, as parameters
 GRID_LOOP = "for (i32 grid = begin; grid < end; ++grid) {"
 
 
@@ -96,9 +97,7 @@ class Kernel:
         out, p = self._out, self.program
         kinds = [("" if i.written else "const ") + self.vector(scalar_name(i.dtype), 1) for i in p.params]
         parameters = [f"{kind} *restrict p{i.slot}" for kind, i in zip(kinds, p.params)]
-        out.open(
-            f"static void {p.name}_body({', '.join([*parameters, 'const i32 *variables', 'i32 begin', 'i32 end'])}) {{"
-        )
+        out.open(f"static void {p.name}_body({', '.join([*parameters, 'const i32 *variables', GRID])}) {{")
         for v in dict.fromkeys([*p.variables, *(u for u in p.uops if u.op is Ops.VARIABLE)]):
             slot = self._slot(v)
             name = self._emitted[v] = (

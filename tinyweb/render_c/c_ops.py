@@ -195,8 +195,21 @@ def _dot(k: Kernel, u: UOp) -> str:
         k.need(name, text, vectors)
     if high:
         return f"{dots.NAMES[1 + len(high)]}_x{n}({', '.join(k.x(s) for s in u.src)})"
+    if (number := _seven_bits(b)) is not None and not u.arg and n in dots.WIDTHS:
+        for name, text in dots.sevens(n).items():
+            k.need(name, text, vectors)
+        several = k.splat(abs(number), dtypes.int8, 4 * n)
+        if number >= 0:
+            return f"sevens_x{n}({several}, {k.x(a)}, {k.x(c)})"
+        return f"({k.x(c)} - sevens_x{n}({several}, {k.x(a)}, {k.splat(0, dtypes.int32, n)}))"
     name = f"matrix_{'x'.join(map(str, u.arg))}" if isinstance(u.arg, tuple) else f"dot_x{n}"
     return f"{name}({k.x(a)}, {k.x(b)}, {k.x(c)})"
+
+
+def _seven_bits(u: UOp) -> int | None:
+    """The constant of less than eight bits beside its sign that all elements are; None where they are not."""
+    number = u.src[0].arg if is_splat(u) and u.src[0].op is Ops.CONST else None
+    return int(number) if number is not None and abs(number) <= dots.SEVEN_BITS else None
 
 
 def _less(k: Kernel, u: UOp) -> str:

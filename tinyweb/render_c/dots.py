@@ -84,6 +84,7 @@ _DOT = {
 """,
 }
 
+WIDTHS = (4, 8)  # sums that instructions compute
 NAMES = {2: "nibbles", 4: "twos", 8: "ones"}  # by the integers in a byte
 VARIABLES_OF_PLANES = "axyz"
 VARIABLES = "bdefghij"  # what those at each place are multiplied with
@@ -221,6 +222,11 @@ def any_bytes(n: int) -> dict[str, str]:
     return texts
 
 
+def sevens(n: int) -> dict[str, str]:
+    """The function `sevens_xN`, which multiplies bytes of 0 to 127 with bytes that have a sign, for one of WIDTHS."""
+    return {f"c_sevens_x{m:02}": _HEAD + _SEVENS[m] for m in WIDTHS if m <= n}
+
+
 SEVEN_BITS, SAFE_SUMS = 127, 64  # numbers up to which products of pairs of two places fit 16 bits
 
 
@@ -301,7 +307,7 @@ def joined(n: int, how: PlanesArg) -> tuple[str, dict[str, str], set[str]]:
         if m > 8:
             body = halves
         else:
-            texts[f"c_sevens_x{m:02}"] = _HEAD + _SEVENS[m]
+            texts |= sevens(m)
             body = _planes(m, how) if m == 4 else f"#if defined(__AVX2__)\n{_planes(m, how)}#else\n{halves}#endif\n"
         texts[f"d_planes_{key}_x{m:02}"] = _HEAD + head + body + "}\n"
     return f"planes_{key}_x{n}", texts, vectors

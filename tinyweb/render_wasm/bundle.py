@@ -16,6 +16,7 @@ from string import Template
 from tinyweb.errors import ExportError
 from tinyweb.graph.program import Program
 from tinyweb.render_c import kernel_functions, size_text
+from tinyweb.render_c.c_kernel import GRID, GRID_LOOP
 from tinyweb.render_c.ordering import Access, barriers
 from tinyweb.render_wasm.module import static_data_bytes
 from tinyweb.toolchain import compile_wasm
@@ -41,7 +42,7 @@ _SUPPORT = """\
 static const i32 *const variables = (const i32 *)${variables};
 
 #ifdef __wasm_atomics__
-enum { SPINS = 200000, SHARES = 8, LEAST_SHARES = 32, FEW = 512, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
+enum { SPINS = 200000, MOST_SHARES = 8, LEAST_SHARES = 32, FEW = 512, SLEEPER = 1 << 16, EVERYBODY = 0x7fffffff };
 static i32 *const done = (i32 *)${control}, *const present = done + 1, *const ended = done + 2;
 static i32 *const taken = done + 16;
 
@@ -62,7 +63,7 @@ static __attribute__((noinline)) void sleep_while(i32 *word, i32 seen) {
 
 // What is taken of so many iterations of a partition that are left: little at the end, where threads wait for others.
 static inline i32 share(i32 left, i32 least) {
-  const i32 part = left / SHARES;
+  const i32 part = left / MOST_SHARES;
   return part > least ? part : least < left ? least : left;
 }
 
@@ -81,6 +82,23 @@ static __attribute__((noinline)) i32 take(i32 *partition, i32 begin, i32 end, i3
 static void finish(i32 count) {
   __atomic_fetch_add(done, count, __ATOMIC_SEQ_CST);
   wake(done);
+}
+
+// The first iteration of the next share, when the one before is done; none is left where that is its end.
+static __attribute__((noinline)) i32 next_share(struct shares *s) {
+  if (s->length) finish(s->length);
+  for (; s->turn < s->threads; ++s->turn) {
+    const i32 at = s->thread + s->turn, partition = at < s->threads ? at : at - s->threads;
+    const i32 skipped = partition * s->span;
+    const i32 end = (s->span < s->count - skipped ? s->span : s->count - skipped) + s->first;
+    const i32 next = take(taken + partition, s->first, end, s->needed, s->least);
+    if (next < 0) continue;
+    s->length = share(end - next, s->least);
+    s->end = next - s->first + skipped + s->length;
+    return s->end - s->length;
+  }
+  s->length = s->end = 0;
+  return 0;
 }
 
 // All threads meet at the end of a call, and the last one clears the counters for the next.
@@ -113,21 +131,29 @@ static __attribute__((noinline)) void meet(i32 threads) {
 #endif
 """
 
+# A kernel goes on with the next share by itself: what it makes once for all iterations is made once by a thread.
+_SHARES = """\
+#ifdef __wasm_atomics__
+// What a thread has of a kernel's grid: how far it is through the partitions, and its share of one of them.
+struct shares { int first, span, needed, count, thread, threads, least, turn, length, end; };
+static int next_share(struct shares *);
+#define SHARES , struct shares *shares
+#define EACH_SHARE for (; begin < end; begin = next_share(shares), end = shares->end)
+#else
+#define SHARES
+#define EACH_SHARE
+#endif
+"""
+
 # One thread's shares of a kernel's grid. A function of its own, as an entry point has hundreds of launches of a few
 # dozen kernels.
 _LAUNCH_FUNCTION = """\
 static __attribute__((noinline)) void ${name}_launch(
   ${parameters}, i32 first, i32 span, i32 needed, i32 count, i32 thread, i32 threads) {
-  const i32 least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : SHARES)) + 1;
-  for (i32 i = 0; i < threads; ++i) {
-    const i32 partition = thread + i < threads ? thread + i : thread + i - threads, skipped = partition * span - first;
-    const i32 end = (span < count - partition * span ? span : count - partition * span) + first;
-    for (i32 next; (next = take(taken + partition, first, end, needed, least)) >= 0;) {
-      const i32 length = share(end - next, least);
-      ${name}_body(${arguments}, variables, next + skipped, next + skipped + length);
-      finish(length);
-    }
-  }
+  const i32 least = (count - 1) / (threads * (count <= FEW ? LEAST_SHARES : MOST_SHARES)) + 1;
+  struct shares shares = {first, span, needed, count, thread, threads, least};
+  const i32 begin = next_share(&shares);
+  if (begin < shares.end) ${name}_body(${arguments}, variables, begin, shares.end, &shares);
 }
 """
 
@@ -146,7 +172,10 @@ def bundle_source(
     are zero at first.
     """
     support = Template(_SUPPORT).substitute(variables=variables_address, control=control_address)
-    parts = [kernel_functions(programs, variable_slots, "__attribute__((noinline)) "), support]
+    kernels = kernel_functions(programs, variable_slots, "__attribute__((noinline)) ")
+    for text, shared in ((GRID, f"{GRID} SHARES"), (GRID_LOOP, f"EACH_SHARE {GRID_LOOP}")):
+        kernels = kernels.replace(text, shared)
+    parts = [_SHARES, kernels, support]
     parts += ["#ifdef __wasm_atomics__", *map(_launch_function, {p.name: p for p in programs}.values()), "#endif"]
     for name, calls in entry_points.items():
         parts.append(_entry_point(name, [(programs[c.program], c.addresses) for c in calls], variable_slots))

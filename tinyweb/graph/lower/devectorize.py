@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
+from math import prod
 from typing import Any
 
 from tinyweb.dtype import dtypes
@@ -22,6 +23,8 @@ from tinyweb.graph.lower.formats import looked_up
 from tinyweb.graph.lower.memory_access import MIDDLE, Memory
 from tinyweb.graph.optimize.instructions import upper_planes
 from tinyweb.graph.target import Target
+
+CHAIN, FEW_SUMS = 4, 2  # instructions that wait for each other, and vectors of sums beside them that do not
 
 
 def devectorize(sink: UOp, target: Target, arrays: frozenset[UOp] = frozenset()) -> tuple[UOp, Memory]:
@@ -297,11 +300,16 @@ class _Devectorizer(Loads, Dots):
             ]
             return stack(lanes)
         if vector is None:
-            total = start
-            for at in points(axes):
+            steps = list(points(axes))
+            # dots wait for the one before: where no other sums are beside, the second half has one of its own
+            apart = len(steps) // 2 if dot and along is not None and self._waits(u, along, len(steps)) else 0
+            total, beside = start, None
+            for at in steps[: len(steps) - apart]:
                 total = self._combine(u, total, inner, {**point, **at}, dot, along)
+            for at in steps[len(steps) - apart :]:
+                beside = self._combine(u, beside, inner, {**point, **at}, dot, along)
             assert total is not None
-            return total
+            return total if beside is None else UOp(Ops.ADD, u.dtype, (total, beside))
         sums: UOp | None = None
         for at in points([r for r in axes if r is not vector]):
             for c in chunks(vector, self.target):
@@ -321,6 +329,12 @@ class _Devectorizer(Loads, Dots):
             half = len(lanes) // 2
             lanes = [UOp(u.arg, u.dtype, (a, b)) for a, b in zip(lanes[:half], lanes[half:])] + lanes[2 * half :]
         return lanes[0] if start is None else UOp(u.arg, u.dtype, (start, lanes[0]))
+
+    def _waits(self, u: UOp, along: UOp, steps: int) -> bool:
+        """Whether instructions of a sum follow each other in a chain, and there are few such sums side by side."""
+        plain = not self.target.has_threads and along.arg.kind is not AxisKind.TILE
+        width = chunks(along, self.target)[0].width
+        return plain and steps >= CHAIN and prod(lane_count(r) for r in u.lanes) <= FEW_SUMS * width
 
     def _combine(
         self, u: UOp, total: UOp | None, inner: UOp, point: Point, dot: tuple[UOp, ...] = (), along: UOp | None = None

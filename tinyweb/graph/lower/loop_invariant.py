@@ -22,8 +22,7 @@ def once_per_call(uops: Sequence[UOp]) -> tuple[UOp, ...]:
         return tuple(uops)
     accesses = [u for u in uops if u.op in (Ops.LOAD, Ops.STORE)]
     stores = [u for u in accesses if u.op is Ops.STORE]
-    memories = ((u.src[0].buffer, u.src[1]) for u in accesses)
-    arrays = {memory for memory, index in memories if memory.op is Ops.BUFFER and index.op is not Ops.CONST}
+    arrays = {u.src[0].buffer for u in accesses if u.src[0].buffer.op is Ops.BUFFER}
     end_of = {u.src[-1]: u for u in uops if u.op is Ops.END}
     fills = {u: [u, *(end_of[r] for r in u.ranges if r in end_of)] for u in stores}
     varying = arrays

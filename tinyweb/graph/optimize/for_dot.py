@@ -243,6 +243,15 @@ def _lanes(b: Builder, w: Dots, pairs: bool, row: str, convert: Callable[[], boo
     another, with those at its place in all the lanes.
     """
     r, instruction, packed = w.dots[0].src[1], DOT2_I16 if pairs else DOT4_I8, row != ""
+    if packed and _words_of_groups(b.k, w, groups := _axes_around(b.k, w)):
+        words, each = b.split(r.arg.name, instruction.steps * FIELD)
+        dot, places = b.split(each, FIELD)
+        b.bind(places, AxisKind.UNROLL)
+        _groups_in_lanes(b, w, groups, words, 1, 1)
+        if w.columns is not None:
+            convert()
+        b.do(Tensorize(dot, instruction.name, row))
+        return True
     size, name, field = b.k.exact(r), r.arg.name, FIELD if packed else 1
     if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % (instruction.steps * field):
         return False
@@ -274,8 +283,7 @@ def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int
     a dot takes those at each place of a word's bytes. `sums`: of one column, those of a step of `row`.
     """
     k, axis = b.k, w.dots[0].src[1]
-    outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
-    ranges = outer.pop() if len(outer) == 1 else ()
+    ranges = _axes_around(k, w)
     size, groups = k.exact(axis), k.exact(ranges[-1]) if ranges else None
     if len(w.dots[0].src) != 2 or not isinstance(size, int) or size % instruction.terms or not isinstance(groups, int):
         return False
@@ -283,14 +291,13 @@ def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int
     lane, dot = b.split(octets, DOT_STEPS)
     b.bind(half, AxisKind.UNROLL)
     words = size // instruction.terms
-    bits = instruction.operands[0].bits
-    if all(k.step(x, ranges[-1]) == 32 // bits for x in w.weights):
-        # words of neighbouring groups lie side by side: each lane has a group's sum, and vectors of scales fit them
+    if _words_of_groups(k, w, ranges):
         planes = [p for u in w.dots for s in u.src[0].src for p in upper_planes(s)]
         # words of an upper plane, which have bits for several of the lowest, are loaded once for all of those
-        b.tile(lane, max((bits // p.dtype.bits for p in planes), default=1), AxisKind.UNROLL)
-        if left := b.tile(ranges[-1].arg.name, gcd(groups, b.target.dot_lanes), AxisKind.VECTOR):
-            b.tile(left, gcd(b.size(left), SCALES // sums), AxisKind.UNROLL)
+        least = max((instruction.operands[0].bits // p.dtype.bits for p in planes), default=1)
+        _groups_in_lanes(b, w, ranges, lane, least, sums)
+        if w.columns is not None:
+            convert()
         b.do(Tensorize(dot, instruction.name, row))
         return True
     b.do(RFactor(lane))
@@ -312,6 +319,33 @@ def _of_bytes(b: Builder, w: Dots, instruction: Instruction, row: str, sums: int
     return True
 
 
+def _axes_around(k: Analysis, w: Dots) -> tuple[UOp, ...]:
+    """The axes of the sum of floats that the sums of integers are terms of, if there is one."""
+    outer = {u.src[1:] for u in k.reduces if u not in w.dots and not set(w.dots).isdisjoint(u.src[0].toposort())}
+    return outer.pop() if len(outer) == 1 else ()
+
+
+def _words_of_groups(k: Analysis, w: Dots, ranges: tuple[UOp, ...]) -> bool:
+    """Whether words of small integers of neighbouring groups, steps of the last of the ranges, lie side by side."""
+    return ranges != () and all(k.step(x, ranges[-1]) == 32 // x.dtype.bits for x in w.weights)
+
+
+def _groups_in_lanes(b: Builder, w: Dots, ranges: tuple[UOp, ...], words: str, least: int, sums: int) -> None:
+    """Each lane has a group's sum, and vectors of scales fit them: `words` of a group follow each other."""
+    several = max(gcd(b.size(words), MOST_VECTORS), least)
+    b.tile(words, several, AxisKind.UNROLL)
+    # … of an axis whose whole goes around a block of rows, the steps
+    names = (r.arg.name for r in reversed(ranges))
+    groups, *outer = (
+        name if b.has(name) else Split(name, b.k.size(r)).inner for name, r in zip(names, reversed(ranges))
+    )
+    # of one column two vectors of sums, whose narrow numbers are converted together
+    lanes = b.target.dot_lanes * (2 if w.columns is None else 1)
+    left = b.tile(groups, gcd(b.size(groups), lanes), AxisKind.VECTOR) or next(iter(outer), "")
+    if left:
+        b.tile(left, gcd(b.size(left), max(SCALES // (several * sums), 1)), AxisKind.UNROLL)
+
+
 def _expensive_broadcast(b: Builder) -> bool:
     """Whether one load of several numbers, each then spread over all lanes, is less than as many loads that spread."""
     return b.target.broadcast_cost > b.target.load_cost
@@ -320,10 +354,10 @@ def _expensive_broadcast(b: Builder) -> bool:
 def _finished_together(k: Analysis, w: Dots) -> UOp | None:
     """Where much is done with a row's sums, those of a block of rows wait for each other: it is done in vectors then.
 
-    The axis of the sums of floats, if it is so.
+    The first axis of the sums of floats, if it is so.
     """
     sums = {u.src[1:] for u in k.reduces if u not in w.dots}
-    if len(sums) != 1 or len(ranges := sums.pop()) != 1 or const_factor(k.exact(w.rows)) % TOGETHER or k.in_place:
+    if len(sums) != 1 or not (ranges := sums.pop()) or const_factor(k.exact(w.rows)) % TOGETHER or k.in_place:
         return None
     made: set[UOp] = set(w.dots)
     for u in k.nodes:

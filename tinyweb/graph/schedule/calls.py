@@ -10,6 +10,7 @@ from tinyweb.graph.ir import Ops, ParamArg, UOp, as_index, nested, substitute
 from tinyweb.graph.symbolic import borders, simplify, split_by
 
 MAX_INPUTS = 7  # a kernel binds at most 8 buffers on the smallest WebGPU device: one is the output
+MOST_BUFFERS = 24  # … on any: what addresses and loops have registers for
 
 
 @dataclass(frozen=True)

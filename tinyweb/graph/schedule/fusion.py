@@ -31,7 +31,7 @@ from tinyweb.graph.ir import (
     toposort,
 )
 from tinyweb.graph.schedule.attention import candidates, halves
-from tinyweb.graph.schedule.calls import MAX_INPUTS
+from tinyweb.graph.schedule.calls import MAX_INPUTS, MOST_BUFFERS
 from tinyweb.graph.schedule.dominators import PostDominators
 from tinyweb.graph.schedule.indexing import reshape_groups, same
 from tinyweb.graph.schedule.recomputation import is_summed, worth_storing, worth_storing_once
@@ -112,9 +112,11 @@ class Fusion:
         checked_uses: int = Target.checked_uses,
         converted_uses: int = Target.converted_uses,
         scattered_loads: bool = Target.scattered_loads,
+        max_buffers: int = Target.max_buffers,
     ):
         self.checked_uses = checked_uses
         self.scattered_loads = scattered_loads
+        self.max_inputs = min(max_buffers, MOST_BUFFERS) - 1  # one is the output
         self.realized: dict[UOp, None] = {}
         self.apart = apart
         self.cheaper: frozenset[UOp] = frozenset()
@@ -324,11 +326,11 @@ class Fusion:
         same_join = all(st.joined and st.inputs == every for s in u.src if (st := self.state[s]).inputs)
         joined = len(every) > MAX_INPUTS and (same_join or _is_join(u))
         joined = joined and all(self.state[s].kind is Kind.NONE for s in u.src)
-        if len(every) > MAX_INPUTS and not joined:
+        if len(every) > self.max_inputs and not joined:
             for s in sorted(dict.fromkeys(u.src), key=lambda s: -len(self.state[s].inputs)):
                 if len(self.state[s].inputs) > 1:
                     self._realize(s)
-                if len(frozenset().union(*(self.state[s].inputs for s in u.src))) <= MAX_INPUTS:
+                if len(frozenset().union(*(self.state[s].inputs for s in u.src))) <= self.max_inputs:
                     break
         states = {s: self.state[s] for s in u.src if self.state[s].kind is not Kind.NONE}
         sums = {s: st for s, st in states.items() if st.kind is Kind.FULL and self._is_tiled(s, st)}

@@ -99,7 +99,9 @@ def schedule(roots: Sequence[UOp], target: Target | type[Target] = Target) -> Sc
     while True:
         sink = UOp(Ops.SINK, dtypes.void, tuple(dict.fromkeys(roots)))
         verify("tensor", sink, tensor_spec)
-        fusion = Fusion(sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads)
+        fusion = Fusion(
+            sink, stored, apart, target.checked_uses, target.converted_uses, target.scattered_loads, target.max_buffers
+        )
         if not fusion.cheaper <= apart:
             apart |= fusion.cheaper
             continue
