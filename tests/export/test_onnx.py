@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
 
 from tests.export.test_function import calls
 from tinyweb import Tensor
-from tinyweb.cli.export_onnx import sizes
+from tinyweb.cli.common import sizes
 from tinyweb.errors import ExportError
 from tinyweb.export.inspect_source import inspect_source, source_table
 from tinyweb.export.onnx_site import OnnxOptions, export_onnx
@@ -134,6 +136,52 @@ def test_inspect(tmp_path: Path) -> None:
     assert found["stored"] == {"int64": 3, "float": 1184} and found["initializer_bytes"] == 3 * 8 + 1184 * 4
     assert found["bytes"] == path.stat().st_size
     assert json.dumps(found) and source_table(found).row_count > 5
+
+
+def test_inspect_tells_memory(tmp_path: Path) -> None:
+    """Of sizes that are guessed, or given: weights, inputs and outputs, temporaries, and devices with as much."""
+    path = write(tmp_path / "small.onnx")
+    guessed, given = inspect_source(path), inspect_source(path, {"batch": range(1, 5)})
+    assert (guessed["assumed"], given["assumed"]) == ({"batch": [1, 1]}, {"batch": [1, 4]})
+    for target in ("webgpu", "wasm"):
+        small, large = guessed["memory"][target], given["memory"][target]
+        assert small["weights"] == large["weights"] == 4 * (32 * 27 + 320)
+        assert (small["state"], large["state"]) == (4 * (3 * 64 + 10), 16 * (3 * 64 + 10))
+        assert large["temporaries"] >= small["temporaries"] > 0
+    assert len(given["devices"]) == 6 and all(d["fits"] and d["needs"] > 2**26 for d in given["devices"])
+    printed = Console(width=200, record=True, file=io.StringIO())
+    printed.print(source_table(given))
+    assert "taken as 1 … 4" in (text := printed.export_text()) and "WebAssembly, 2 GiB" in text
+    assert "devices" not in inspect_source(
+        write(tmp_path / "own.onnx", helper.make_node("Odd", ["y"], ["z"], domain="own"))
+    )
+
+
+def test_what_goes_along(tmp_path: Path) -> None:
+    """The page, labels of the metadata or else of config.json, a tokenizer of the folder above, symbolic sizes."""
+    folder = tmp_path / "model" / "onnx"
+    folder.mkdir(parents=True)
+    path = write(folder / "small.onnx")
+    (folder.parent / "tokenizer.json").write_text("{}")
+    (folder.parent / "config.json").write_text('{"id2label": {"0": "cat", "1": "dog"}}')
+    made = export_onnx(path, tmp_path / "site", OnnxOptions({"batch": [1, 2]}, targets=["wasm"]))
+    graph = made["graph"]
+    assert graph["inputs"] == [{"name": "x", "type": "tensor(float)", "shape": ["batch", 3, 8, 8]}]
+    assert (graph["labels"], graph["sizes"]) == (["cat", "dog"], {"run_1": {"batch": 1}, "run_2": {"batch": 2}})
+    assert graph["tokenizer"] and made["files"] == {"tokenizer": "tokenizer.json"}
+    assert (tmp_path / "site/model/tokenizer.json").read_text() == "{}" and "tokenizer.json" in made["integrity"]
+    assert (tmp_path / "site/index.html").is_file()
+
+    model = onnx.load(path)
+    for key, value in {"names": "{0: 'sun', 1: 'moon'}", "author": "nobody", "long": "x" * 5000}.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+    onnx.save(model, tmp_path / "told.onnx")
+    options = OnnxOptions({"batch": [1]}, targets=["wasm"], page=False)
+    graph = export_onnx(tmp_path / "told.onnx", tmp_path / "bare", options)["graph"]
+    assert graph["labels"] == ["sun", "moon"] and set(graph["metadata"]) == {"names", "author"}
+    assert not graph["tokenizer"] and not (tmp_path / "bare/index.html").exists()
+    assert (tmp_path / "bare/assets/tinyweb.js").is_file()
 
 
 def test_a_condition_and_an_input_that_is_fixed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tinyweb
-from tinyweb.errors import TinywebError
+from tinyweb.errors import ExportError, TinywebError
 from tinyweb.kinds import Activations, CacheKind, ExportQuant, Quant
 
 if TYPE_CHECKING:
@@ -124,6 +124,13 @@ Tune = Annotated[
         "--tune", metavar="SECONDS", min=1, help="Look for faster kernels first, about so long; they are remembered."
     ),
 ]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=N", help="What a symbolic size of an ONNX graph is (repeatable): NAME=1; NAME=16,64, "
+        "each a function of its own; NAME=1:512, any of these, told by the inputs of a call."
+    ),
+]  # fmt: skip
 Page = Annotated[bool, typer.Option("--page/--no-page", help="Put a page beside the bundle that tries it.")]
 TemplateFile = Annotated[
     Path | None,
@@ -132,6 +139,7 @@ TemplateFile = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+LARGEST = (1 << 31) - 1  # of a size
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.")
@@ -218,3 +226,21 @@ def say_report(console: Console, report: Report) -> None:
 
     for line in lines(report):
         console.print(f"  {line}", markup=False)
+
+
+def sizes(given: list[str]) -> dict[str, Sequence[int]]:
+    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI."""
+    found: dict[str, Sequence[int]] = {}
+    for text in given:
+        name, equals, values = text.rpartition("=")
+        between = ":" in values
+        try:
+            told = [int(v) for v in values.split(":" if between else ",")]
+            if not equals or not name or (between and len(told) != 2):
+                raise ValueError
+        except ValueError:
+            raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
+        found[name] = range(told[0], told[1] + 1) if between else told
+        if min(told) < 0 or max(told) > LARGEST or not found[name]:
+            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
+    return found

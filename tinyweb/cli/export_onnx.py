@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from tinyweb.cli.common import (
     ALL_TARGETS,
     SHARD_BYTES,
     Debug,
+    Dims,
     Force,
     Name,
     Output,
@@ -22,30 +23,14 @@ from tinyweb.cli.common import (
     export_app,
     say_devices,
     show_progress,
+    sizes,
     stderr,
 )
 from tinyweb.errors import ExportError
 from tinyweb.kinds import Floats
 
-LARGEST = (1 << 31) - 1  # of a size
-
-
-def sizes(given: list[str]) -> dict[str, Sequence[int]]:
-    """What `--dim` says: NAME=N, NAME=N,M, NAME=LO:HI."""
-    found: dict[str, Sequence[int]] = {}
-    for text in given:
-        name, equals, values = text.rpartition("=")
-        between = ":" in values
-        try:
-            told = [int(v) for v in values.split(":" if between else ",")]
-            if not equals or not name or (between and len(told) != 2):
-                raise ValueError
-        except ValueError:
-            raise ExportError(f"--dim {text[:60]!r} is no size: write NAME=1, NAME=16,64 or NAME=1:4.") from None
-        found[name] = range(told[0], told[1] + 1) if between else told
-        if min(told) < 0 or max(told) > LARGEST or not found[name]:
-            raise ExportError(f"--dim {text[:60]!r} has no sizes, or one that is not from 0 to {LARGEST}.")
-    return found
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def numbers(given: list[str]) -> dict[str, float]:
@@ -62,17 +47,21 @@ def numbers(given: list[str]) -> dict[str, float]:
     return found
 
 
+def say_graph(console: Console, path: Path, dims: Mapping[str, Sequence[int]]) -> None:
+    """What a graph is made of, before anything is done with it: what is not supported is told at once."""
+    from tinyweb.export.inspect_source import source_table
+    from tinyweb.export.onnx_report import sized_report
+    from tinyweb.formats.onnx import OnnxModel
+
+    facts = {"name": path.name, "kind": "graph", "supported": True, "reason": None, "export": "", "path": str(path)}
+    console.print(source_table(facts | sized_report(OnnxModel(path), dims) | {"bytes": path.stat().st_size}))
+
+
 @export_app.command("onnx")
 def export_onnx(
     model: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model, here.", show_default=False)],
     output: Output,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N", help="What a symbolic size is (repeatable): NAME=1; NAME=16,64, each a function of its "
-            "own; NAME=1:512, any of these, told by the inputs of a call."
-        ),
-    ] = None,
+    dim: Dims = None,
     fix: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An input of one number that is known (repeatable)."),
@@ -92,8 +81,9 @@ def export_onnx(
     from tinyweb.export.onnx_site import export_onnx as export
 
     console = stderr()
+    say_graph(console, model, dims := sizes(dim or []))
     options = OnnxOptions(
-        sizes(dim or []), numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0,
+        dims, numbers(fix or []), quant, name, [t.value for t in target], shard_bytes, force, tune or 0.0,
         page,
     )  # fmt: skip
     with show_progress(console) as progress:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tinyweb.cli.common import FROM, AsJson, Debug, SiteFolder, app, show_progress, stderr
+from tinyweb.cli.common import FROM, AsJson, Debug, Dims, SiteFolder, app, show_progress, sizes, stderr
 
 
 @app.command()
@@ -103,6 +103,7 @@ def inspect(
         ),
     ],
     verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file of a site.")] = False,
+    dim: Dims = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -120,7 +121,7 @@ def inspect(
 
         with show_progress(stderr()) as progress:
             path = locate_any(source, progress)
-        report = inspect_source(path)
+        report = inspect_source(path, sizes(dim or []))
         show = source_table
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))

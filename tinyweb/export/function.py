@@ -15,6 +15,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tinyweb.export.compile import Progress
 from tinyweb.export.expression import merge_variables
 from tinyweb.export.loader import write_loader
 from tinyweb.export.manifest import bundle_manifest, write_manifest
+from tinyweb.export.memory import Memory
 from tinyweb.export.recording import Examples, Recorded, record, share_memory
 from tinyweb.export.site import check_library, check_output, check_page, copy_library, copy_page, new_site
 from tinyweb.export.wasm import compile_modules, plan_layout, write_wasm
@@ -31,6 +33,7 @@ from tinyweb.export.webgpu import BINDING_BYTES, compile_variants, write_webgpu
 from tinyweb.export.weights import DEFAULT_SHARD_BYTES, ShardWriter, check_shard_bytes, write_weights
 from tinyweb.graph.ir import UOp
 from tinyweb.graph.target import wasm_target, webgpu_target
+from tinyweb.tracing import Plan
 
 ENTRY = "run"
 TARGETS = ("webgpu", "wasm")
@@ -142,14 +145,8 @@ def write_functions(
     Returns the manifest. Raises as `export_function`; what is half-written is the caller's (`new_site`) to remove.
     """
     _check(functions, targets, shard_bytes)
-    by_target = _record_for(functions, targets, prepare, progress)
-    recorded, last = by_target[targets[0]], by_target[targets[-1]]
-    plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
-    ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
-    plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
-    memory = share_memory(recorded, last if last is not recorded else None, divided)
-    variables = merge_variables(v for found in by_target.values() for r in found.values() for v in r.variables)
-    of = {target: memory.of(plans[target]) for target in targets}
+    planned = plan_functions(functions, targets, prepare, binding_bytes, progress)
+    plans, memory, of, variables = planned.plans, planned.memory, planned.of, planned.variables
     bundle.mkdir(exist_ok=True)
     compiled = {}
     if "wasm" in targets:
@@ -163,11 +160,41 @@ def write_functions(
     with ShardWriter(bundle, shard_bytes) as writer:
         segments = write_weights(writer, memory, progress)
     count = sum(int(n.buffer.arg.size) for n in memory.named if n.kind == "weight" and n.dtype.is_float)
+    ends = {entry: r.section(memory) for entry, r in planned.recorded.items()}
     made = bundle_manifest(
         task, name, {"parameters": count, **(model or {})}, files or {}, writer, segments, memory, variables,
-        {"functions": {entry: r.section(memory) for entry, r in recorded.items()}, **(sections or {})}, compiled,
+        {"functions": ends, **(sections or {})}, compiled,
     )  # fmt: skip
     return write_manifest(bundle, made)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Functions recorded, with what each target launches, and the memory that they share. `of`: the target's own."""
+
+    recorded: dict[str, Recorded]
+    plans: dict[str, dict[str, Plan]]
+    memory: Memory
+    of: dict[str, Memory]
+    variables: tuple[UOp, ...]
+
+
+def plan_functions(
+    functions: Functions,
+    targets: Sequence[str] = TARGETS,
+    prepare: Callable[[str], None] | None = None,
+    binding_bytes: int = BINDING_BYTES,
+    progress: Progress = lambda step, done, total: None,
+) -> Planned:
+    """Record functions for each target, without compiling or writing anything; arguments as in `write_functions`."""
+    by_target = _record_for(functions, targets, prepare, progress)
+    recorded, last = by_target[targets[0]], by_target[targets[-1]]
+    plans = {target: {entry: r.plan for entry, r in found.items()} for target, found in by_target.items()}
+    ends = frozenset[UOp]().union(*(r.ends for r in recorded.values()))
+    plans["webgpu"], divided = within(plans.get("webgpu", {}), binding_bytes, ends)
+    memory = share_memory(recorded, last if last is not recorded else None, divided)
+    variables = merge_variables(v for found in by_target.values() for r in found.values() for v in r.variables)
+    return Planned(recorded, plans, memory, {target: memory.of(plans[target]) for target in targets}, variables)
 
 
 def _record_for(

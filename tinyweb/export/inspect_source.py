@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tinyweb.errors import ExportError, ModelFormatError, SourceError, TinywebError
 from tinyweb.export.choices import quants
 from tinyweb.export.estimate import Shapes, choices
-from tinyweb.export.profiles import PAGE_BYTES, PROFILES, size
+from tinyweb.export.profiles import PAGE_BYTES, PROFILES, Fit, line, size
 from tinyweb.formats.huggingface import Checkpoint, ModelFolder
 from tinyweb.formats.onnx.folder import OnnxFolder
 from tinyweb.formats.source import open_model
@@ -77,13 +77,14 @@ def _of_pictures(path: Path) -> bool:
     return path.is_dir() and ((path / "model_index.json").is_file() or (path / "unet").is_dir())
 
 
-def inspect_source(path: Path) -> dict[str, Any]:
+def inspect_source(path: Path, dims: Mapping[str, Sequence[int]] | None = None) -> dict[str, Any]:
     """What `tinyweb inspect SOURCE --json` prints of a folder or file that is no exported site.
 
-    `supported` and `reason`: whether it can be exported, and why not. Raises ModelFormatError where it is damaged, or
+    `supported` and `reason`: whether it can be exported, and why not. `dims`: symbolic sizes of a graph, as in
+    `OnnxOptions`. Raises ModelFormatError where it is damaged, or
     no model at all.
     """
-    kind, facts = _facts(path)
+    kind, facts = _facts(path, dims)
     report = {
         "name": model_name(path),
         "kind": kind,
@@ -94,7 +95,7 @@ def inspect_source(path: Path) -> dict[str, Any]:
     return report | {"supported": True, "reason": None} | facts
 
 
-def _facts(path: Path) -> tuple[str, dict[str, Any]]:
+def _facts(path: Path, dims: Mapping[str, Sequence[int]] | None = None) -> tuple[str, dict[str, Any]]:
     if _of_pictures(path):
         return "pictures", _pictures(path)
     if path.suffix == ".gguf" or (path / "config.json").is_file():
@@ -108,18 +109,16 @@ def _facts(path: Path) -> tuple[str, dict[str, Any]]:
             "GGUF file, or a checkpoint (.pt, .onnx, .safetensors)"
         )
     if path.suffix == ".onnx":
-        return _graph(path)
+        return _graph(path, dims)
     return "detection", _detection(path)
 
 
-def _graph(path: Path) -> tuple[str, dict[str, Any]]:
+def _graph(path: Path, dims: Mapping[str, Sequence[int]] | None) -> tuple[str, dict[str, Any]]:
     """A detector that `tinyweb export detect` takes, or any other graph: operators, sizes, what is not supported."""
+    from tinyweb.export.onnx_report import planned_report
     from tinyweb.formats.onnx import OnnxModel
-    from tinyweb.formats.onnx.report import report
 
-    found = report(OnnxModel(path))
-    if found["unsupported"]:
-        found["reason"] = "operators are missing: " + ", ".join(u["operator"] for u in found["unsupported"])
+    found = planned_report(OnnxModel(path), dims or {})
     try:
         return "detection", found | {"supported": True, "reason": None} | _detection(path)
     except TinywebError:
@@ -255,6 +254,10 @@ def _parts(path: Path) -> Iterable[Path]:
     return path.parent.glob(f"{stem[:-5]}*-of-{count}{path.suffix}") if count.isdecimal() and stem else (path,)
 
 
+def _count(number: int) -> str:
+    return f"{number / 1e6:.1f} million" if number >= 1e5 else str(number)
+
+
 def source_table(report: Mapping[str, Any]) -> Table:
     """The report for people."""
     from rich.table import Table
@@ -271,7 +274,9 @@ def source_table(report: Mapping[str, Any]) -> Table:
         for p in report.get(key, ()):
             grid.add_row(key[:-1], f"{p['name']}: {p['type']} {p['shape'] if p['shape'] is not None else ''}")
     for name, places in report.get("dynamic", {}).items():
-        grid.add_row("symbolic size", f"{name}: {', '.join(places)} (--dim '{name}=1')")
+        assumed = report.get("assumed", {}).get(name)
+        told = f"--dim '{name}=1'" if assumed is None else f"taken as {' … '.join(map(str, dict.fromkeys(assumed)))}"
+        grid.add_row("symbolic size", f"{name}: {', '.join(places)} ({told})")
     if operators := report.get("operators"):
         grid.add_row("operators", ", ".join(f"{name} ({count})" for name, count in operators.items()))
     for key, title in (("unsupported", "not supported"), ("host", "reads values back")):
@@ -279,9 +284,11 @@ def source_table(report: Mapping[str, Any]) -> Table:
             more = " …" if u["count"] > len(u["nodes"]) else ""
             grid.add_row(title, f"{u['operator']} (version {u['version']}): {', '.join(u['nodes'])}{more}")
     if "parameters" in report:
-        grid.add_row("parameters", f"{report['parameters'] / 1e6:.1f} million")
+        grid.add_row("parameters", _count(report["parameters"]))
     if "stored" in report:
-        grid.add_row("stored as", ", ".join(f"{t} ({n / 1e6:.1f} million)" for t, n in report["stored"].items()))
+        grid.add_row("stored as", ", ".join(f"{t} ({_count(n)})" for t, n in report["stored"].items()))
+    if "initializer_bytes" in report:
+        grid.add_row("weights", f"{report['initializer_bytes'] / 1e6:.2f} MB")
     grid.add_row("files", f"{report['bytes'] / 1e6:.1f} MB")
     if labels := report.get("labels"):
         grid.add_row("labels", f"{len(labels)}: {', '.join(labels[:8])}{' …' if len(labels) > 8 else ''}")
@@ -289,10 +296,19 @@ def source_table(report: Mapping[str, Any]) -> Table:
         grid.add_row("chat template", "yes" if report["chat_template"] else "no: its page continues texts")
     for quant, count in report.get("weight_bytes", {}).items():
         grid.add_row(f"as {quant}", f"{count / 1e6:.1f} MB")
+    for target, kinds in report.get("memory", {}).items():
+        grid.add_row(f"memory, {target}", ", ".join(f"{kind} {n / 1e6:.2f} MB" for kind, n in kinds.items()))
+    if report.get("unplanned"):
+        grid.add_row("memory", f"not known: {report['unplanned']}")
     for device in report.get("devices", ()):
+        if "quant" not in device:
+            grid.add_row(device["title"], line(Fit(**device)))
+            continue
         what = " ".join(f"--{option} {device[option]}" for option in ("quant", "cache", "context"))
         bytes_of = f"{size(device['needs'] or 0)} of {size(device['memory'])}"
         grid.add_row(device["title"], f"{what}: {bytes_of}" if device["fits"] else "nothing fits")
     if report["export"] and report["supported"]:
-        grid.add_row("", f"tinyweb export {report['export']} {json.dumps(report['path'])} -o site")
+        assumed = report.get("assumed", {}) if report["export"] == "onnx" else {}
+        sizes = "".join(f" --dim {json.dumps(f'{n}={d[0]}')}" for n, d in assumed.items())
+        grid.add_row("", f"tinyweb export {report['export']} {json.dumps(report['path'])}{sizes} -o site")
     return grid

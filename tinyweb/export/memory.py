@@ -80,6 +80,11 @@ class Memory:
     def pool_bytes(self) -> int:
         return sum(self.pools)
 
+    @property
+    def totals(self) -> dict[str, int]:
+        """Bytes by kind, as a manifest has them for a target."""
+        return {"weights": self.total("weight"), "state": self.total("state"), "temporaries": self.pool_bytes}
+
     def of(self, plans: Mapping[str, Plan]) -> Memory:
         """The memory of a target that runs these plans: the same names and ids, with pools of its own."""
         pools, ids = _pools(plans, len(self.named))

@@ -78,19 +78,27 @@ def export_onnx(
                           f"supported, choose one of {', '.join(FLOATS)}.")  # fmt: skip
     model = OnnxModel(source, quant=options.quant)
     check_supported(model)
-    fixed = _fixed(model, options.fixed)
-    given = [p for p in model.inputs if p.name not in fixed]
-    each = _sizes_of_functions(given, options.dims)
-    functions = {}
-    for name, sizes in each.items():
-        examples = {p.name: _example(p, sizes) for p in given}
-        functions[name] = OnnxFunction(model, examples, fixed), examples
+    functions, each = functions_of(model, options.dims, options.fixed)
     facts, files = about(model, Path(source), each)
     return export_functions(
         functions, folder, name=options.name or Path(source).stem, targets=options.targets,
         shard_bytes=options.shard_bytes, force=options.force, tune=options.tune, page=options.page,
         sections={"graph": facts}, files=files, progress=progress,
     )  # fmt: skip
+
+
+def functions_of(
+    model: OnnxModel, dims: Mapping[str, Sequence[int]], values: Mapping[str, Any]
+) -> tuple[dict[str, tuple[OnnxFunction, dict[str, Tensor]]], dict[str, dict[str, Size]]]:
+    """Functions with example inputs, and the sizes of each; arguments as in `OnnxOptions`."""
+    fixed = _fixed(model, values)
+    given = [p for p in model.inputs if p.name not in fixed]
+    each = _sizes_of_functions(given, dims)
+    functions = {}
+    for name, sizes in each.items():
+        examples = {p.name: _example(p, sizes) for p in given}
+        functions[name] = OnnxFunction(model, examples, fixed), examples
+    return functions, each
 
 
 def check_supported(model: OnnxModel) -> None:

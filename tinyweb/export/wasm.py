@@ -120,7 +120,7 @@ def write_wasm(
         (bundle / _file(name)).write_bytes(module)
     progress("compiling WebAssembly", len(VARIANTS), len(VARIANTS))
     return {
-        "bytes": {"weights": memory.total("weight"), "state": memory.total("state"), "temporaries": memory.pool_bytes},
+        "bytes": memory.totals,
         "memory": {
             "pages": layout.pages,
             "buffers": {str(id): layout.addresses[id] for id in range(len(memory.named))},

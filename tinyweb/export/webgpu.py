@@ -53,7 +53,7 @@ def write_webgpu(
     files = _write_modules(bundle, texts, {text: p.name for text, p in modules.items()})
     return {
         "limits": limits(compiled.values(), memory),
-        "bytes": {"weights": memory.total("weight"), "state": memory.total("state"), "temporaries": memory.pool_bytes},
+        "bytes": memory.totals,
         "temporaries": [{"id": first_pool + i, "bytes": size} for i, size in enumerate(memory.pools)],
         "variants": {
             name: {

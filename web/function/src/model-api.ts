@@ -6,8 +6,8 @@ export type { TypedArray } from "tinyweb";
 
 export type RunModel = Pick<FunctionModel, "info" | "on" | "dispose" | "run">;
 
-/** A size: a number, one that varies, or what is made of these, as in docs/bundle.md, "Expressions". */
-export type Size = number | { var: string } | { op: string; args: [Size, Size] };
+/** A size: a number, the name of one that varies, or what is made of these, as the loader writes it: "(length + 1)", "max(a, b)". */
+export type Size = number | string;
 
 /** An input or output. */
 export interface ArrayInfo {
@@ -77,34 +77,43 @@ export function parseFacts(info: unknown): Facts {
 }
 
 const OPERATIONS: Record<string, (a: number, b: number) => number> = {
-  add: (a, b) => a + b,
-  mul: (a, b) => a * b,
-  floordiv: (a, b) => Math.floor(a / b),
-  mod: (a, b) => a - b * Math.floor(a / b),
+  " + ": (a, b) => a + b,
+  " · ": (a, b) => a * b,
+  " / ": (a, b) => Math.floor(a / b),
+  " mod ": (a, b) => a - b * Math.floor(a / b),
   max: Math.max,
   min: Math.min,
 };
 
-/** @param now of each variable @throws Error for an operation that is not known */
-export function sizeOf(size: Size, now: Readonly<Record<string, number>>): number {
+/** @param now of each variable @returns undefined for what is made of anything else */
+export function sizeOf(size: Size, now: Readonly<Record<string, number>>): number | undefined {
   if (typeof size === "number") return size;
-  if ("var" in size) return now[size.var] ?? 1;
-  const operation = OPERATIONS[size.op];
-  if (operation === undefined) throw new Error(`Sizes know no ${size.op}.`);
-  return operation(sizeOf(size.args[0], now), sizeOf(size.args[1], now));
+  if (now[size] !== undefined) return now[size];
+  if (/^\d+$/u.test(size)) return Number(size);
+  const [, called = "", inner = ""] = /^(max|min|)\((.*)\)$/su.exec(size) ?? [];
+  const signs = called === "" ? Object.keys(OPERATIONS).filter((sign) => sign.startsWith(" ")) : [", "];
+  let depth = 0;
+  for (let at = 0; at < inner.length; at++) {
+    if (inner[at] === "(") depth++;
+    if (inner[at] === ")") depth--;
+    const sign = depth === 0 ? signs.find((one) => inner.startsWith(one, at)) : undefined;
+    if (sign === undefined) continue;
+    const [a, b] = [sizeOf(inner.slice(0, at), now), sizeOf(inner.slice(at + sign.length), now)];
+    if (a !== undefined && b !== undefined) return OPERATIONS[called || sign]?.(a, b);
+  }
+  return undefined;
 }
 
 /** With the shapes that inputs and outputs have for these sizes. */
 export function settled(found: FunctionFacts, now: Readonly<Record<string, number>>): FunctionFacts {
   const at = (port: ArrayInfo): ArrayInfo =>
-    port.sizes === undefined ? port : { ...port, shape: port.sizes.map((size) => sizeOf(size, now)) };
+    port.sizes === undefined ? port : { ...port, shape: port.sizes.map((size, axis) => sizeOf(size, now) ?? port.shape[axis] ?? 1) };
   return { ...found, inputs: found.inputs.map(at), outputs: found.outputs.map(at) };
 }
 
 /** The variable that is a size by itself, if any is: what is given may say how large it is. */
-export function variableOf({ sizes, shape }: ArrayInfo): string | undefined {
-  const long = sizes?.findLast((size, axis) => typeof size !== "number" && (shape[axis] ?? 0) > 1) ?? sizes?.at(-1);
-  return typeof long === "object" && "var" in long ? long.var : undefined;
+export function variableOf({ sizes }: ArrayInfo, variables: Readonly<Record<string, Range>>): string | undefined {
+  return sizes?.findLast((size): size is string => typeof size === "string" && size in variables);
 }
 
 /** @param sections `info.sections` of the loaded model */

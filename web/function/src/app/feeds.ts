@@ -141,7 +141,8 @@ export function given(spec: ArrayInfo, feed: Feed, reader: TextReader | null, ot
   }
 }
 
-function sized(source: Source | null): { element: CanvasImageSource; width: number; height: number } {
+/** What is drawn of a source, or in place of one. */
+export function sized(source: Source | null): { element: CanvasImageSource; width: number; height: number } {
   if (source === null) return example();
   const { element } = source;
   if (element instanceof HTMLVideoElement) return { element, width: element.videoWidth, height: element.videoHeight };

@@ -148,7 +148,7 @@ export class Runner extends Store<RunnerState> {
   private measure(): void {
     const { reader } = this;
     for (const spec of this.current?.inputs ?? []) {
-      const [feed, name] = [this.feedOf(spec), variableOf(spec)];
+      const [feed, name] = [this.feedOf(spec), variableOf(spec, this.variables)];
       const range = name === undefined ? undefined : this.variables[name];
       if (name === undefined || range === undefined || feed.kind !== "text" || reader === null) continue;
       this.size(name, Math.min(range.max, Math.max(range.min, reader.ids(feed.text).length)));

@@ -42,7 +42,7 @@ export function viewsFor(spec: ArrayInfo, shape: readonly number[], seen: boolea
   const layout = layoutOf(shape);
   if (line && floats && (columns === labels || (labels === 0 && (seen || /logit|prob|class|score/iu.test(spec.name)))))
     views.push("classes");
-  if (planes !== null && (seen || !floats) && (layout === null || !floats)) views.push("mask");
+  if (planes !== null && (seen || !floats) && (layout === null || layout.channels === 4 || !floats)) views.push("mask");
   if (layout !== null && (layout.channels === 3 || seen)) views.push("picture");
   if (rows <= LINES && columns > 24) views.push("plot");
   if (rows > 1 && columns <= MOST_COLUMNS) views.push("table");

@@ -6,7 +6,7 @@ import { Field, FilePicker, Icon, Slider } from "tinyweb-shell";
 import { count, dtypeName, isFloat, shapeText } from "../data/arrays";
 import { layoutOf, NORMALISATIONS, pixelsOf, type Fit, type Layout, type Normalisation } from "../data/picture";
 import type { Spread } from "../data/random";
-import { KIND_LABELS, type Feed } from "../app/feeds";
+import { KIND_LABELS, sized, type Feed } from "../app/feeds";
 import type { Runner } from "../app/runner";
 import type { ArrayInfo } from "../model-api";
 import { NumberField, Select } from "./Select";
@@ -87,7 +87,7 @@ function PictureFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
   ];
   return (
     <>
-      <Preview feed={feed} layout={layout} />
+      {(feed.kind === "picture" || feed.source !== null) && <Preview feed={feed} layout={layout} />}
       <div class="row">
         {feed.kind === "camera" ? (
           <button
@@ -163,24 +163,25 @@ function PictureFeed({ runner, spec, feed, id }: PartProps): JSX.Element {
 }
 
 /** What of the picture goes in, at the size it goes in. */
-function Preview({ feed, layout }: { feed: Feed; layout: Layout }): JSX.Element | null {
+function Preview({ feed, layout }: { feed: Feed; layout: Layout }): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const { source } = feed;
   useEffect(() => {
     const holder = place.current;
-    if (holder === null || source === null) return;
-    if (source.element instanceof HTMLVideoElement) {
+    if (holder === null) return;
+    if (source?.element instanceof HTMLVideoElement) {
       holder.replaceChildren(source.element);
       return;
     }
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [layout.width, layout.height];
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", source.name);
-    canvas.getContext("2d")?.putImageData(pixelsOf(source.element, source.element, layout, feed.picture.fit), 0, 0);
+    canvas.setAttribute("aria-label", source?.name ?? "A drawn picture");
+    const { element, ...size } = sized(source);
+    canvas.getContext("2d")?.putImageData(pixelsOf(element, size, layout, feed.picture.fit), 0, 0);
     holder.replaceChildren(canvas);
   }, [source, feed.picture.fit, layout.width, layout.height]);
-  return source === null ? null : <div ref={place} class="preview" data-testid="preview" />;
+  return <div ref={place} class="preview" data-testid="preview" />;
 }
 
 function SoundFeed({ runner, spec, feed, id }: PartProps): JSX.Element {

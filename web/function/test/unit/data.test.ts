@@ -10,7 +10,7 @@ import { fitted, parseNpy, writeNpy } from "../../src/data/npy";
 import { layoutOf, maskOf, pictureValues, placed, type Layout } from "../../src/data/picture";
 import { randomValues } from "../../src/data/random";
 import { fitIds } from "../../src/data/text";
-import { parseGraph, settled, variableOf, type Size } from "../../src/model-api";
+import { parseGraph, settled, variableOf } from "../../src/model-api";
 
 describe("arrays", () => {
   it("round to the elements of their type", () => {
@@ -232,13 +232,12 @@ it("what the export says of the graph may be anything", () => {
 });
 
 it("sizes that vary are numbers for a call", () => {
-  const length: Size = { var: "length" };
-  const port = { name: "ids", dtype: "i64", shape: [1, 512], sizes: [1, length] };
-  const half: Size = { op: "floordiv", args: [{ op: "add", args: [length, 1] }, 2] };
-  const found = settled({ name: "run", inputs: [port], outputs: [{ ...port, name: "y", sizes: [1, half] }], kernels: 1 }, { length: 7 });
+  const port = { name: "ids", dtype: "i64", shape: [1, 512], sizes: [1, "length"] };
+  const output = { ...port, name: "y", sizes: ["max(2, ((length + 1) / 2))", "(length of it · 2)", "odd"], shape: [9, 9, 9] };
+  const found = settled({ name: "run", inputs: [port], outputs: [output], kernels: 1 }, { length: 7, "length of it": 3 });
   expect(found.inputs[0]?.shape).toEqual([1, 7]);
-  expect(found.outputs[0]?.shape).toEqual([1, 4]);
-  expect(variableOf(port)).toBe("length");
-  expect(variableOf({ ...port, sizes: [1, half] })).toBeUndefined();
+  expect(found.outputs[0]?.shape).toEqual([4, 6, 9]);
+  expect(variableOf(port, { length: { min: 1, max: 512 } })).toBe("length");
+  expect(variableOf(output, { length: { min: 1, max: 512 } })).toBeUndefined();
   expect(callCode(found, true)).toContain("    ids: { data: new BigInt64Array(7), shape: [1, 7] }, // 1 × 7, int64\n");
 });
